@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin face over Meson. `make demo` and `make test` install what is missing (Debian, as root or
+# with sudo); everything is built into build/.
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+export CC
+
+.PHONY: all tools test demo lint install build-in-docker clean
+
+all: tools
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(PREFIX) >/dev/null
+	@ninja -C $(BUILD)
+	@ln -sfn src/sim $(BUILD)/sim
+
+tools:
+	@scripts/install-tools
+
+test: all
+	@scripts/test $(BUILD)
+
+demo: all
+	@scripts/demo $(BUILD)
+
+lint: all
+	@scripts/lint $(BUILD)
+
+install: all
+	@meson configure $(BUILD) --prefix $(PREFIX) >/dev/null
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+build-in-docker:
+	@scripts/build-in-docker
+
+clean:
+	@rm -rf $(BUILD)

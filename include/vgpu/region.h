@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shared region of a container: the one file through which its processes account for device
+ * memory and GPU time, and through which tools and monitors read them and set limits.
+ *
+ * The file is mapped shared by every process of the container. Offsets are frozen: a field never
+ * moves, is never reused for another meaning, and new fields take reserved space. A change that an
+ * older reader would misread raises VGPU_REGION_VERSION; anything else does not. All words are
+ * little-endian in the machine's byte order, which `byte_order` proves.
+ *
+ * The first VGPU_REGION_OFFSET bytes of the file are kept for the projection that HAMi's monitor
+ * reads; our own part begins there.
+ *
+ * Trust: every process of the container can write the whole file. A reader checks each value that
+ * it uses as an index, a count or a length, and trusts none of them for its own memory safety. */
+#ifndef VGPU_REGION_H
+#define VGPU_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VGPU_REGION_OFFSET 2011136u             /* 491 pages: HAMi's 2,008,952 bytes, rounded up */
+#define VGPU_REGION_MAGIC 0x3147455255504756ull /* "VGPUREG1" as bytes in the file */
+#define VGPU_REGION_VERSION 1u
+#define VGPU_REGION_BYTE_ORDER 0x01020304u
+#define VGPU_REGION_DEVICES 64u
+#define VGPU_REGION_SLOTS 1024u
+
+/* A process's use of one device. Written by its owner alone, read by all. */
+struct vgpu_usage {
+    uint64_t bytes;       /* 0: enforced: device memory held or reserved, and managed memory */
+    uint64_t pending;     /* 8: the part of `bytes` whose driver call has not answered yet */
+    uint64_t lingering;   /* 16: freed here after export to others, who may still hold it */
+    uint64_t imported;    /* 24: memory of other processes that this one holds a handle on */
+    uint64_t context;     /* 32: `bytes` by kind: contexts, local memory, heaps */
+    uint64_t module;      /* 40: modules and libraries */
+    uint64_t buffer;      /* 48: allocations of the program */
+    uint64_t managed;     /* 56: managed memory */
+    uint64_t unexplained; /* 64: found by the audit, in no kind */
+    uint64_t gpu_time_ns; /* 72: GPU time used, for compute limits */
+    uint64_t reserved[6];
+};
+
+/* Slot states in the low two bits of vgpu_slot.state. */
+enum vgpu_slot_state {
+    VGPU_SLOT_FREE = 0,     /* anyone may claim it; its usage means nothing */
+    VGPU_SLOT_CLAIMING = 1, /* its claimer is zeroing it */
+    VGPU_SLOT_LIVE = 2,     /* counts */
+};
+
+/* A process. Slots never move. Claimed by compare-and-swap FREE to CLAIMING with the generation
+ * raised by one; taken back by compare-and-swap LIVE to FREE on the very word that was judged
+ * dead. While it lives its owner holds an open-file-description write lock on the byte of the file
+ * at which `state` lies. */
+struct vgpu_slot {
+    uint64_t state;         /* 0: generation << 32 | pid << 2 | enum vgpu_slot_state */
+    uint64_t start_time;    /* 8: clock ticks after boot, field 22 of /proc/<pid>/stat; 0 unknown */
+    uint64_t pid_namespace; /* 16: inode of /proc/self/ns/pid; 0 unknown */
+    char command[32];       /* 24: the command's name, for tools; not terminated if full */
+    uint64_t ledger;        /* 56: 1 resource-manager ledger, 2 API ledger, 0 not chosen yet */
+    uint64_t reserved[8];   /* 64 */
+    struct vgpu_usage usage[VGPU_REGION_DEVICES]; /* 128 */
+};
+
+/* A device that some process of the container has met, and the live limits on it. */
+struct vgpu_device {
+    char uuid[48];            /* 0: "GPU-..." or "MIG-...", terminated; empty: entry not in use */
+    uint64_t memory_limit;    /* 48: bytes; 0 none */
+    uint64_t memory_closed;   /* 56: nonzero: a limit was asked for that is not understood */
+    uint64_t physical_bytes;  /* 64: the card's own memory, 0 unknown */
+    uint32_t core_limit;      /* 72: percent; 0 none */
+    uint32_t core_soft_limit; /* 76: percent; 0 none */
+    uint64_t reserved[6];     /* 80 */
+};
+
+struct vgpu_region {
+    uint64_t magic;          /* 0: written last; a region without it is not initialised */
+    uint32_t version;        /* 8 */
+    uint32_t byte_order;     /* 12 */
+    uint64_t size;           /* 16: bytes of this structure */
+    uint32_t device_entries; /* 24: VGPU_REGION_DEVICES */
+    uint32_t slot_entries;   /* 28: VGPU_REGION_SLOTS */
+    uint32_t device_count;   /* 32: devices[] in use, from 0 up; only grows while a slot lives */
+    uint32_t slot_high;      /* 36: no slot at or above this was ever claimed; only grows */
+    uint64_t settings_hash;  /* 40: of the environment's limits that devices[] were set from */
+    uint64_t reserved[26];   /* 48 */
+    struct vgpu_device devices[VGPU_REGION_DEVICES]; /* 256 */
+    struct vgpu_slot slots[VGPU_REGION_SLOTS];       /* 8448 */
+};
+
+#define VGPU_REGION_FILE_BYTES (VGPU_REGION_OFFSET + sizeof(struct vgpu_region))
+
+#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+_Static_assert(sizeof(struct vgpu_usage) == 128, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, managed) == 56, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, gpu_time_ns) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, command) == 24, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");
+_Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
+_Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
+_Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
+_Static_assert(VGPU_REGION_OFFSET % 4096 == 0, "our part is mapped by itself");
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

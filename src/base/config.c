@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment's variables, read once. */
+#include "base/config.h"
+
+#include "base/log.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct config_value size_value(const char *name, const char *text)
+{
+    struct config_value result = {VALUE_UNSET, 0};
+    if (!text || !*text)
+        return result;
+    int error = parse_size(text, &result.value);
+    if (error) {
+        log_error("%s=\"%.64s\" is %s; accepted: %s. The device is treated as full.", name, text,
+            error == -ERANGE ? "too large" : "not a size", PARSE_SIZE_ACCEPTED);
+        result.state = VALUE_INVALID;
+    } else if (result.value) {
+        result.state = VALUE_SET;
+    }
+    return result;
+}
+
+static struct config_value percent_value(const char *name, const char *text)
+{
+    struct config_value result = {VALUE_UNSET, 0};
+    if (!text || !*text)
+        return result;
+    if (parse_number(text, UINT32_MAX, &result.value)) {
+        log_error("%s=\"%.64s\" is not a percentage; accepted: %s. No compute limit is set.", name,
+            text, PARSE_PERCENT_ACCEPTED);
+        result.state = VALUE_INVALID;
+    } else if (result.value > 0 && result.value < 100) {
+        result.state = VALUE_SET;
+    }
+    return result;
+}
+
+/* `first` wins over `second`; both name the same limit in different systems' words. */
+static void read_family(struct config_value *common, struct config_value *each,
+    char *(*lookup)(const char *name), const char *first, const char *second,
+    struct config_value (*parse)(const char *name, const char *text))
+{
+    const char *families[] = {second, first};
+    for (int f = 0; f < 2; f++) {
+        char name[64];
+        const char *text = lookup(families[f]);
+        if (text && *text)
+            *common = parse(families[f], text);
+        for (int i = 0; i < CONFIG_DEVICES; i++) {
+            snprintf(name, sizeof(name), "%s_%d", families[f], i);
+            text = lookup(name);
+            /* An indexed 0 is a statement too: this device has no limit. */
+            if (text && *text) {
+                each[i] = parse(name, text);
+                if (each[i].state == VALUE_UNSET)
+                    each[i] = (struct config_value){VALUE_SET, 0};
+            }
+        }
+    }
+}
+
+static void read_ledger(struct config *config, const char *text)
+{
+    config->ledger = LEDGER_AUTO;
+    if (!text || !*text || !strcmp(text, "auto"))
+        return;
+    if (!strcmp(text, "rm"))
+        config->ledger = LEDGER_RM;
+    else if (!strcmp(text, "api"))
+        config->ledger = LEDGER_API;
+    else
+        log_error(
+            "VGPU_LEDGER=\"%.64s\" is not known; accepted: auto, rm or api. auto is used.", text);
+}
+
+static void read_region_path(struct config *config, const char *text)
+{
+    config->region_named = text && *text;
+    const char *path = config->region_named ? text : CONFIG_REGION_PATH;
+    size_t length = strlen(path);
+    config->region_too_long = length >= sizeof(config->region_path);
+    if (config->region_too_long) {
+        log_error("CUDA_DEVICE_MEMORY_SHARED_CACHE is %zu bytes long; accepted: up to %zu", length,
+            sizeof(config->region_path) - 1);
+        length = 0;
+    }
+    memcpy(config->region_path, path, length);
+    config->region_path[length] = '\0';
+}
+
+void config_read(struct config *config, char *(*lookup)(const char *name))
+{
+    memset(config, 0, sizeof(*config));
+    read_family(&config->memory_default, config->memory, lookup, "CUDA_DEVICE_MEMORY_LIMIT",
+        "CUDA_MEM_LIMIT", size_value);
+    read_family(&config->cores_default, config->cores, lookup, "CUDA_DEVICE_SM_LIMIT",
+        "CUDA_CORE_LIMIT", percent_value);
+    read_ledger(config, lookup("VGPU_LEDGER"));
+    read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
+    static const char *const lists[] = {
+        "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !config->device_list; i++) {
+        const char *text = lookup(lists[i]);
+        if (text && *text && strcmp(text, "all") && strcmp(text, "void") && strcmp(text, "none"))
+            config->device_list = text;
+    }
+}
+
+static struct config_value value_at(
+    const struct config_value *common, const struct config_value *each, int index)
+{
+    if (index >= 0 && index < CONFIG_DEVICES && each[index].state != VALUE_UNSET)
+        return each[index].state == VALUE_SET && !each[index].value
+                   ? (struct config_value){VALUE_UNSET, 0}
+                   : each[index];
+    return *common;
+}
+
+struct config_value config_memory_limit(const struct config *config, int index)
+{
+    return value_at(&config->memory_default, config->memory, index);
+}
+
+struct config_value config_core_limit(const struct config *config, int index)
+{
+    return value_at(&config->cores_default, config->cores, index);
+}
+
+bool config_is_indexed(const struct config *config)
+{
+    for (int i = 0; i < CONFIG_DEVICES; i++) {
+        if (config->memory[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the environment asks for: HAMi-core's and vgpu-controller's variables as one structure.
+ * docs/environment.md lists every variable. */
+#ifndef VGPU_BASE_CONFIG_H
+#define VGPU_BASE_CONFIG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONFIG_DEVICES 64
+#define CONFIG_REGION_PATH "/tmp/cudevshr.cache"
+
+enum value_state {
+    VALUE_UNSET,   /* no limit asked for */
+    VALUE_SET,     /* `value` holds */
+    VALUE_INVALID, /* asked for, but not understood: memory then fails closed */
+};
+
+struct config_value {
+    enum value_state state;
+    uint64_t value; /* bytes or percent */
+};
+
+enum ledger_choice { LEDGER_AUTO, LEDGER_RM, LEDGER_API };
+
+struct config {
+    /* The un-indexed value stands for every device without one of its own. */
+    struct config_value memory_default, memory[CONFIG_DEVICES];
+    struct config_value cores_default, cores[CONFIG_DEVICES];
+    enum ledger_choice ledger; /* VGPU_LEDGER */
+    bool region_named;         /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
+    bool region_too_long;      /* the name does not fit: unusable */
+    char region_path[PATH_MAX];
+    const char *device_list; /* the variable's text that limits are counted in, or NULL: all */
+};
+
+/* Reads all variables through `lookup` (getenv's contract) and reports each value that is not
+ * understood in one log line. */
+void config_read(struct config *config, char *(*lookup)(const char *name));
+
+/* The limit of the container's index-th device; index beyond the table or below 0: the default. */
+struct config_value config_memory_limit(const struct config *config, int index);
+struct config_value config_core_limit(const struct config *config, int index);
+
+/* True where the i-th position of the device list matters, so that it must be resolved. */
+bool config_is_indexed(const struct config *config);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Symbols of loaded objects, found without the dynamic linker's own calls: dlsym is what we
+ * replace, and musl has no dlvsym. */
+#ifndef VGPU_BASE_ELF_H
+#define VGPU_BASE_ELF_H
+
+/* The function `name` as the next object after the one that contains `inside` defines it, in the
+ * loader's search order; NULL where none does. Takes the loader's lock for the walk. */
+void *elf_next_function(const char *name, const void *inside);
+
+/* As elf_next_function, but only objects whose file name begins with one of the C library's
+ * (libc.so, libc.musl, libdl.so, ld-musl): for dlsym itself, past other interposers. */
+void *elf_libc_function(const char *name);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fstat by system call. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int file_status(int fd, struct stat *ret_status)
+{
+    int errno_kept = errno;
+    /* The kernel's structure is the C library's on 64-bit machines. */
+    int error = syscall(SYS_fstat, fd, ret_status) == 0 ? 0 : -errno;
+    errno = errno_kept;
+    return error;
+}

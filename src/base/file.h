@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a descriptor is a descriptor of: by system call, because glibc's fstat is a symbol of 2.33
+ * that older systems lack. */
+#ifndef VGPU_BASE_FILE_H
+#define VGPU_BASE_FILE_H
+
+#include <sys/stat.h>
+
+/* As fstat(2), but returns 0 or -errno and keeps errno. */
+int file_status(int fd, struct stat *ret_status) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First entry into a process, and into a forked child. */
+#include "base/fork.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+enum { OUTSIDE = 0, ENTERING = 1, ENTERED = 2 };
+
+unsigned *process_entered_word;
+
+/* Without MADV_WIPEONFORK the word stays OUTSIDE for the fast path and the process id decides. */
+static unsigned word_by_pid;
+static int entered_pid;
+
+static unsigned *word_create(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
+        munmap(page, 4096);
+        return NULL;
+    }
+    return page;
+}
+
+static unsigned *word_get(void)
+{
+    unsigned *word = load_acquire(&process_entered_word);
+    if (word)
+        return word;
+    unsigned *fresh = word_create();
+    if (!fresh)
+        return NULL;
+    if (!swap_seq_cst(&process_entered_word, (unsigned *)NULL, fresh)) {
+        munmap(fresh, 4096);
+        return load_acquire(&process_entered_word);
+    }
+    return fresh;
+}
+
+static void enter_by_pid(void (*reset)(void))
+{
+    int pid = (int)getpid();
+    while (load_acquire(&entered_pid) != pid) {
+        if (swap_seq_cst(&word_by_pid, OUTSIDE, ENTERING)) {
+            reset();
+            store_release(&entered_pid, pid);
+            store_release(&word_by_pid, OUTSIDE);
+            return;
+        }
+        sleep_ns(50000);
+    }
+}
+
+void process_enter_slow(void (*reset)(void))
+{
+    int errno_kept = errno;
+    unsigned *word = word_get();
+    if (!word) {
+        enter_by_pid(reset);
+    } else if (swap_seq_cst(word, OUTSIDE, ENTERING)) {
+        reset();
+        store_release(word, ENTERED);
+    } else {
+        while (load_acquire(word) != ENTERED)
+            sleep_ns(50000);
+    }
+    errno = errno_kept;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A lock between the threads of one process: a futex word, no libc symbol, zero is unlocked.
+ * Not recursive. After a fork the child resets each lock it inherited (see base/fork.h). */
+#ifndef VGPU_BASE_LOCK_H
+#define VGPU_BASE_LOCK_H
+
+#include "base/thread_safety.h"
+
+#include <stdint.h>
+
+struct CAPABILITY("lock") lock {
+    uint32_t word; /* 0 free, 1 held, 2 held and waited for */
+};
+
+#define LOCK_INIT                                                                                  \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+void lock_take(struct lock *lock) ACQUIRE(*lock);
+void lock_release(struct lock *lock) RELEASE(*lock);
+
+/* Only for a forked child, in which no other thread exists. */
+void lock_reset(struct lock *lock);
+
+/* Waits until *word is no longer `value`, a wake, or `timeout_ns`; spurious returns happen. */
+void futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns);
+void futex_wake(uint32_t *word, int waiters);
+
+/* Sleeps about `ns` nanoseconds; errno is kept. */
+void sleep_ns(uint64_t ns);
+
+#endif

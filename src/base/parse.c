@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsers for sizes, numbers and lists. */
+#include "base/parse.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *skip_blanks(const char *text)
+{
+    while (*text == ' ' || *text == '\t' || *text == '\n' || *text == '\r')
+        text++;
+    return text;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The unit's shift; moves *text behind unit and its i, b or ib. */
+static int parse_unit(const char **text, unsigned *ret_shift)
+{
+    static const char letters[] = "kmgt";
+    const char *at = *text;
+    *ret_shift = 0;
+    if (*at) {
+        char lower = (char)(*at | 0x20);
+        const char *letter = strchr(letters, lower);
+        if (letter) {
+            *ret_shift = 10 * (unsigned)(letter - letters + 1);
+            at++;
+            if ((*at | 0x20) == 'i')
+                at++;
+        }
+        if ((*at | 0x20) == 'b')
+            at++;
+    }
+    *text = at;
+    return *skip_blanks(at) ? -EINVAL : 0;
+}
+
+int parse_size(const char *text, uint64_t *ret_bytes)
+{
+    if (!text)
+        return -EINVAL;
+    const char *at = skip_blanks(text);
+    if (!is_digit(*at))
+        return -EINVAL;
+    /* Whole part and a fraction of up to nine digits; further digits are below a byte of 1 GiB. */
+    uint64_t whole = 0, fraction = 0, scale = 1;
+    bool over = false;
+    for (; is_digit(*at); at++) {
+        over |= whole > (UINT64_MAX - 9) / 10;
+        whole = over ? whole : whole * 10 + (uint64_t)(*at - '0');
+    }
+    if (*at == '.') {
+        at++;
+        if (!is_digit(*at))
+            return -EINVAL;
+        for (; is_digit(*at); at++) {
+            if (scale < 1000000000u) {
+                fraction = fraction * 10 + (uint64_t)(*at - '0');
+                scale *= 10;
+            }
+        }
+    }
+    at = skip_blanks(at);
+    unsigned shift;
+    int error = parse_unit(&at, &shift);
+    if (error)
+        return error;
+    if (over || whole > (uint64_t)INT64_MAX >> shift)
+        return -ERANGE;
+    uint64_t bytes = (whole << shift) + (uint64_t)(((unsigned __int128)fraction << shift) / scale);
+    if (bytes > INT64_MAX)
+        return -ERANGE;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int parse_number(const char *text, uint64_t max, uint64_t *ret_number)
+{
+    if (!text)
+        return -EINVAL;
+    const char *at = skip_blanks(text);
+    if (!is_digit(*at))
+        return -EINVAL;
+    uint64_t number = 0;
+    bool over = false;
+    for (; is_digit(*at); at++) {
+        over |= number > (UINT64_MAX - 9) / 10;
+        number = over ? number : number * 10 + (uint64_t)(*at - '0');
+    }
+    if (*skip_blanks(at))
+        return -EINVAL;
+    if (over || number > max)
+        return -ERANGE;
+    *ret_number = number;
+    return 0;
+}
+
+bool parse_true(const char *text)
+{
+    return text && (!strcmp(text, "1") || !strcasecmp(text, "true") || !strcasecmp(text, "on") ||
+                       !strcasecmp(text, "yes"));
+}
+
+bool parse_list_next(const char **list, char *item, size_t item_bytes)
+{
+    if (!*list)
+        return false;
+    const char *at = skip_blanks(*list);
+    const char *end = strchr(at, ',');
+    size_t length = end ? (size_t)(end - at) : strlen(at);
+    *list = end ? end + 1 : NULL;
+    while (length && (at[length - 1] == ' ' || at[length - 1] == '\t' || at[length - 1] == '\n'))
+        length--;
+    if (length > item_bytes - 1)
+        length = item_bytes - 1;
+    memcpy(item, at, length);
+    item[length] = '\0';
+    return true;
+}

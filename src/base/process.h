@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernel tells of a process. */
+#ifndef VGPU_BASE_PROCESS_H
+#define VGPU_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Start time in clock ticks after boot (field 22 of /proc/<pid>/stat) and whether the process has
+ * ended but was not waited for. pid 0 is the calling process. Returns 0, -ESRCH where there is no
+ * such process, or -ENOTSUP where /proc cannot be read. */
+int process_stat(int pid, uint64_t *ret_start_time, bool *ret_ended)
+    __attribute__((warn_unused_result));
+
+/* Inode of the calling process's PID namespace, 0 where it cannot be told. */
+uint64_t process_pid_namespace(void);
+
+/* The calling process's command name (at most 15 bytes), terminated. */
+void process_command(char *buffer, size_t size);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of the CUDA driver's functions. */
+#include "driver/cuda.h"
+
+#include "base/atomic.h"
+#include "driver/library.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static CUresult answer_not_initialized(void)
+{
+    return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static CUresult answer_not_supported(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define CALL(name) .name = (__typeof__(name) *)(void *)answer_not_initialized,
+#define HOOK(name) CALL(name)
+struct cuda_functions cuda = {
+#include "driver/cuda.def"
+};
+#undef CALL
+#undef HOOK
+
+struct cuda_functions cuda_exported;
+
+static void *load_one(void *library, const char *name, void **exported)
+{
+    void *function = library_function(library, name);
+    store_relaxed(exported, function);
+    return function ? function : (void *)answer_not_supported;
+}
+
+bool cuda_load(bool open)
+{
+    static bool loaded;
+    if (__builtin_expect(load_acquire(&loaded), true))
+        return true;
+    void *library = library_open("libcuda.so.1", open);
+    if (!library)
+        return false;
+        /* Threads that race here store the same values. */
+#define CALL(name)                                                                                 \
+    store_relaxed((void **)&cuda.name, load_one(library, #name, (void **)&cuda_exported.name));
+#define HOOK(name) CALL(name)
+#include "driver/cuda.def"
+#undef CALL
+#undef HOOK
+    store_release(&loaded, true);
+    return true;
+}
+
+int cuda_device_uuid(CUdevice device, char ret_uuid[48])
+{
+    CUuuid uuid;
+    if (cuda.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
+        return -ENODEV;
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(ret_uuid, 48,
+        "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+        b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA driver's own functions, typed, as its library exports them. */
+#ifndef VGPU_DRIVER_CUDA_H
+#define VGPU_DRIVER_CUDA_H
+
+#include "abi/cuda.h"
+
+#include <stdbool.h>
+
+struct cuda_functions {
+#define CALL(name) __typeof__(name) *name;
+#define HOOK(name) __typeof__(name) *name;
+#include "driver/cuda.def"
+#undef CALL
+#undef HOOK
+};
+
+/* Never NULL: what the driver lacks answers CUDA_ERROR_NOT_SUPPORTED, and before cuda_load every
+ * member answers CUDA_ERROR_NOT_INITIALIZED. */
+extern struct cuda_functions cuda;
+
+/* As the driver exports them: NULL members are absent there. Valid after cuda_load. */
+extern struct cuda_functions cuda_exported;
+
+/* Fills both tables from libcuda.so.1. `open` false: only from a copy that the program has loaded.
+ * Any thread, any number of times; cheap when done. False where there is none. */
+bool cuda_load(bool open);
+
+/* The UUID of a device by its ordinal, as "GPU-...". Returns 0
+ * or -ENODEV. */
+int cuda_device_uuid(CUdevice device, char ret_uuid[48]) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of the container's devices. */
+#include "driver/device_list.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "base/parse.h"
+#include "driver/nvml.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define DEVICES_MAX 64
+#define PROC_DIRECTORY "/proc/driver/nvidia/gpus"
+
+struct known_device {
+    char pci[24]; /* sorts as PCI addresses do */
+    char uuid[48];
+    int minor;
+};
+
+static struct lock prepare_lock;
+static bool prepared;
+static unsigned known_count;
+static struct known_device known[DEVICES_MAX];
+
+static void copy_field(char *target, size_t size, const char *text, const char *label)
+{
+    const char *at = strstr(text, label);
+    if (!at)
+        return;
+    at += strlen(label);
+    at += strspn(at, " \t");
+    size_t length = strcspn(at, " \t\n");
+    if (length < size) {
+        memcpy(target, at, length);
+        target[length] = '\0';
+    }
+}
+
+static void read_information(const char *pci)
+{
+    char path[300], text[2048], minor[16] = "";
+    struct known_device device = {.minor = -1};
+    snprintf(path, sizeof(path), PROC_DIRECTORY "/%s/information", pci);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    copy_field(device.uuid, sizeof(device.uuid), text, "GPU UUID:");
+    copy_field(minor, sizeof(minor), text, "Device Minor:");
+    if (!device.uuid[0] || !minor[0] || known_count >= DEVICES_MAX)
+        return;
+    device.minor = (int)strtol(minor, NULL, 10);
+    snprintf(path, sizeof(path), "/dev/nvidia%d", device.minor);
+    if (access(path, F_OK) != 0)
+        return; /* the host's, not the container's */
+    snprintf(device.pci, sizeof(device.pci), "%.*s", (int)sizeof(device.pci) - 1, pci);
+    known[known_count++] = device;
+}
+
+static int compare_pci(const void *a, const void *b)
+{
+    return strcasecmp(((const struct known_device *)a)->pci, ((const struct known_device *)b)->pci);
+}
+
+static void learn_from_proc(void)
+{
+    DIR *directory = opendir(PROC_DIRECTORY);
+    if (!directory)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (entry->d_name[0] != '.')
+            read_information(entry->d_name);
+    }
+    closedir(directory);
+    qsort(known, known_count, sizeof(known[0]), compare_pci);
+}
+
+/* NVML counts by PCI address. */
+static void learn_from_nvml(void)
+{
+    unsigned count = 0;
+    if (!nvml_load(true) || nvml.nvmlInit_v2() != NVML_SUCCESS)
+        return;
+    if (nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
+        count = 0;
+    for (unsigned i = 0; i < count && known_count < DEVICES_MAX; i++) {
+        nvmlDevice_t handle;
+        struct known_device device = {.minor = -1};
+        unsigned minor;
+        if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS ||
+            nvml.nvmlDeviceGetUUID(handle, device.uuid, sizeof(device.uuid)) != NVML_SUCCESS)
+            continue;
+        if (nvml.nvmlDeviceGetMinorNumber(handle, &minor) == NVML_SUCCESS)
+            device.minor = (int)minor;
+        known[known_count++] = device;
+    }
+    nvml.nvmlShutdown();
+}
+
+void device_list_prepare(void)
+{
+    if (load_acquire(&prepared))
+        return;
+    lock_take(&prepare_lock);
+    if (!load_relaxed(&prepared)) {
+        learn_from_proc();
+        if (!known_count)
+            learn_from_nvml();
+        store_release(&prepared, true);
+    }
+    lock_release(&prepare_lock);
+}
+
+void device_list_reset(void)
+{
+    lock_reset(&prepare_lock);
+    if (!prepared)
+        known_count = 0;
+}
+
+/* UUIDs may be shortened as CUDA allows; numbers are minors, or positions where no minor is known.
+ */
+static bool item_names(const char *item, const struct known_device *device, unsigned position)
+{
+    uint64_t number;
+    if (parse_number(item, 1u << 20, &number) == 0)
+        return device->minor >= 0 ? (uint64_t)device->minor == number : position == number;
+    return *item && !strncasecmp(item, device->uuid, strlen(item));
+}
+
+int device_list_position(const char *names, const char *uuid)
+{
+    struct known_device unknown = {.minor = -1};
+    const struct known_device *device = NULL;
+    unsigned position = 0;
+    for (; load_acquire(&prepared) && position < known_count && !device; position++) {
+        if (!strcasecmp(known[position].uuid, uuid))
+            device = &known[position];
+    }
+    if (device)
+        position--;
+    if (!names)
+        return device ? (int)position : -1;
+    if (!device) {
+        snprintf(unknown.uuid, sizeof(unknown.uuid), "%s", uuid);
+        device = &unknown;
+    }
+    char item[64];
+    for (int i = 0; parse_list_next(&names, item, sizeof(item)); i++) {
+        if (item_names(item, device, device == &unknown ? DEVICES_MAX : position))
+            return i;
+    }
+    return -1;
+}

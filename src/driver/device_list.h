@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The container's list of devices, in which the i of CUDA_DEVICE_MEMORY_LIMIT_<i> counts: the
+ * UUIDs or minor numbers that the environment lists, else all devices by PCI address. It does not
+ * depend on CUDA_VISIBLE_DEVICES, which permutes CUDA's ordinals only. */
+#ifndef VGPU_DRIVER_DEVICE_LIST_H
+#define VGPU_DRIVER_DEVICE_LIST_H
+
+/* Learns the devices' order from /proc/driver/nvidia, else from NVML (about 10 ms). Call it without
+ * any lock, before device_list_position is needed. Cheap when done. */
+void device_list_prepare(void);
+
+/* For a forked child: a thread that the fork left behind may have been at it. */
+void device_list_reset(void);
+
+/* The position of the device in the list `names` (comma separated; NULL: all devices), or -1 where
+ * it is not in it or the order is not known. */
+int device_list_position(const char *names, const char *uuid);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays and mipmapped arrays. */
+#include "hook/hook.h"
+#include "hook/pools.h"
+
+#include <stddef.h>
+
+static uint64_t format_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0; /* compressed and planar formats: not judged ahead of the driver */
+    }
+}
+
+static uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* What the driver takes at least. A height or depth of 0 means a dimension less. */
+static uint64_t array_bytes(
+    size_t width, size_t height, size_t depth, CUarray_format format, unsigned int channels)
+{
+    uint64_t bytes = saturating_product(width, format_bytes(format) * channels);
+    bytes = saturating_product(bytes, height ? height : 1);
+    return saturating_product(bytes, depth ? depth : 1);
+}
+
+/* Sparse and deferred arrays get their memory later, by cuMemMapArrayAsync. */
+static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    if (!d || (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)))
+        return 0;
+    return array_bytes(d->Width, d->Height, d->Depth, d->Format, d->NumChannels);
+}
+
+/* Each level has half the edge of the one before; */
+static uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels)
+{
+    uint64_t bytes = array3d_bytes(d), level = bytes;
+    unsigned shift = d && d->Depth ? 3 : d && d->Height ? 2 : 1;
+    for (unsigned i = 1; i < levels && level && bytes < UINT64_MAX / 2; i++) {
+        level >>= shift;
+        bytes += level;
+    }
+    return bytes;
+}
+
+CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device,
+                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height, 0,
+                                     pAllocateArray->Format, pAllocateArray->NumChannels)
+                               : 0,
+                ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuArrayCreate_v2(pHandle, pAllocateArray);
+            memory_end(
+                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device,
+                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height, 0,
+                                     pAllocateArray->Format, pAllocateArray->NumChannels)
+                               : 0,
+                ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuArrayCreate(pHandle, pAllocateArray);
+            memory_end(
+                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, array3d_bytes(pAllocateArray), ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuArray3DCreate_v2(pHandle, pAllocateArray);
+            memory_end(
+                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device,
+                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height,
+                                     pAllocateArray->Depth, pAllocateArray->Format,
+                                     pAllocateArray->NumChannels)
+                               : 0,
+                ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuArray3DCreate(pHandle, pAllocateArray);
+            memory_end(
+                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+    const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, mipmap_bytes(pMipmappedArrayDesc, numMipmapLevels),
+                ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+            memory_end(
+                &request, result == CUDA_SUCCESS, MEMORY_MIPMAP, pHandle ? (uintptr_t)*pHandle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuArrayDestroy(CUarray hArray)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_ARRAY, (uintptr_t)hArray);
+    CUresult result = cuda.cuArrayDestroy(hArray);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_ARRAY, (uintptr_t)hArray);
+    return result;
+}
+
+CUresult hook_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_MIPMAP, (uintptr_t)hMipmappedArray);
+    CUresult result = cuda.cuMipmappedArrayDestroy(hMipmappedArray);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_MIPMAP, (uintptr_t)hMipmappedArray);
+    return result;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuInit: where most programs enter. */
+#include "hook/hook.h"
+
+CUresult hook_cuInit(unsigned int Flags)
+{
+    hook_enter();
+    container_prepare_devices();
+    return cuda.cuInit(Flags);
+}

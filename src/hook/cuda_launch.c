@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches. Without a compute limit and with the resource manager's ledger they are one test and a
+ * jump; the API ledger looks at what a kernel's local memory and a graph's nodes take. */
+#include "hook/hook.h"
+#include "hook/local_memory.h"
+#include "hook/pools.h"
+
+/* The table is filled by then: whoever has a function to launch has entered before. */
+static inline bool counts_by_api(void)
+{
+    return __builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0);
+}
+
+CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+        sharedMemBytes, hStream, kernelParams, extra);
+}
+
+CUresult hook_cuLaunchKernelEx(
+    const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
+}
+
+CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+        blockDimZ, sharedMemBytes, hStream, kernelParams);
+}
+
+CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+        blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+}
+
+CUresult hook_cuLaunchKernelEx_ptsz(
+    const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
+}
+
+CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
+    unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    if (counts_by_api() && !local_memory_fits_function(f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+}
+
+CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult result = cuda.cuGraphLaunch(hGraphExec, hStream);
+    if (counts_by_api())
+        pools_refresh(hook_current_device());
+    return result;
+}
+
+CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult result = cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
+    if (counts_by_api())
+        pools_refresh(hook_current_device());
+    return result;
+}
+
+CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+    const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    hook_enter();
+    CUresult result =
+        cuda.cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (result == CUDA_SUCCESS)
+        pools_note_graphs(nodeParams->poolProps.location.id);
+    return result;
+}

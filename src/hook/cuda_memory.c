@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuMemAlloc and its kin: linear memory, pitched and managed. */
+#include "hook/hook.h"
+#include "hook/pools.h"
+
+#include <stddef.h>
+
+/* What the driver takes at least; the pitch only adds to it. */
+static uint64_t pitched_bytes(size_t width, size_t height)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow((uint64_t)width, (uint64_t)height, &bytes) ? UINT64_MAX : bytes;
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, bytesize, ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuMemAlloc_v2(dptr, bytesize);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, bytesize, ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuMemAlloc(dptr, bytesize);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+    size_t Height, unsigned int ElementSizeBytes)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, pitched_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) ==
+            0) {
+            result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
+    unsigned int Height, unsigned int ElementSizeBytes)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, pitched_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) ==
+            0) {
+            result = cuda.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+/* Managed memory shows neither below the API nor in NVML: it is counted here under both ledgers. */
+CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    hook_enter();
+    int device = hook_current_device();
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, bytesize, ACCOUNT_MANAGED) == 0) {
+            result = cuda.cuMemAllocManaged(dptr, bytesize, flags);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
+    CUresult result = cuda.cuMemFree_v2(dptr);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    return result;
+}
+
+CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
+    CUresult result = cuda.cuMemFree(dptr);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    return result;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules and libraries: their code and variables are device memory too. Lazily loaded code is
+ * taken at the first launch and counts as the context's. */
+#include "hook/hook.h"
+
+#include <stddef.h>
+
+CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuModuleLoad(module, fname);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    return result;
+}
+
+CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuModuleLoadData(module, image);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    return result;
+}
+
+CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+    CUjit_option *options, void **optionValues)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    return result;
+}
+
+CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuModuleLoadFatBinary(module, fatCubin);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    return result;
+}
+
+CUresult hook_cuModuleUnload(CUmodule hmod)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_MODULE, (uintptr_t)hmod);
+    CUresult result = cuda.cuModuleUnload(hmod);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_MODULE, (uintptr_t)hmod);
+    return result;
+}
+
+CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+    void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+    void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues,
+        numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
+    return result;
+}
+
+CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+    CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
+    CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+    hook_enter();
+    struct memory_request request;
+    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
+        numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
+    return result;
+}
+
+CUresult hook_cuLibraryUnload(CUlibrary library)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_LIBRARY, (uintptr_t)library);
+    CUresult result = cuda.cuLibraryUnload(library);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_LIBRARY, (uintptr_t)library);
+    return result;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program is told of its device's memory: the slice. */
+#include "hook/hook.h"
+#include "hook/pools.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+static unsigned int narrow(uint64_t bytes)
+{
+    return bytes > UINT_MAX ? UINT_MAX : (unsigned int)bytes;
+}
+
+/* The slice's share of the card's figures, which the driver has just told. */
+static void view_current(size_t *free, size_t *total)
+{
+    uint64_t shown_total, shown_used, shown_free;
+    int device = hook_current_device();
+    pools_refresh(device);
+    if (container_memory_view(device, *total, *free, &shown_total, &shown_used, &shown_free)) {
+        *total = (size_t)shown_total;
+        *free = (size_t)shown_free;
+    }
+}
+
+CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    hook_enter();
+    size_t card_free, card_total;
+    /* A missing argument is the driver's to judge. */
+    CUresult result = cuda.cuMemGetInfo_v2(free ? &card_free : NULL, total ? &card_total : NULL);
+    if (result == CUDA_SUCCESS && (!free || !total))
+        result = cuda.cuMemGetInfo_v2(&card_free, &card_total);
+    if (result != CUDA_SUCCESS)
+        return result;
+    view_current(&card_free, &card_total);
+    if (free)
+        *free = card_free;
+    if (total)
+        *total = card_total;
+    return CUDA_SUCCESS;
+}
+
+CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemGetInfo(free, total);
+    size_t card_free, card_total;
+    if (result != CUDA_SUCCESS || cuda.cuMemGetInfo_v2(&card_free, &card_total) != CUDA_SUCCESS)
+        return result;
+    view_current(&card_free, &card_total);
+    if (free)
+        *free = narrow(card_free);
+    if (total)
+        *total = narrow(card_total);
+    return CUDA_SUCCESS;
+}
+
+static uint64_t view_total(CUdevice dev, uint64_t card_total)
+{
+    uint64_t total, used, free;
+    return container_memory_view(hook_device(dev), card_total, card_total, &total, &used, &free)
+               ? total
+               : card_total;
+}
+
+CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    hook_enter();
+    CUresult result = cuda.cuDeviceTotalMem_v2(bytes, dev);
+    if (result == CUDA_SUCCESS)
+        *bytes = (size_t)view_total(dev, *bytes);
+    return result;
+}
+
+CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    hook_enter();
+    CUresult result = cuda.cuDeviceTotalMem(bytes, dev);
+    size_t card_total;
+    if (result == CUDA_SUCCESS && cuda.cuDeviceTotalMem_v2(&card_total, dev) == CUDA_SUCCESS)
+        *bytes = narrow(view_total(dev, card_total));
+    return result;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Virtual memory management: a handle's memory lives until its last reference and mapping are gone.
+ */
+#include "hook/hook.h"
+#include "base/lock.h"
+#include "base/slab.h"
+#include "hook/pools.h"
+#include "hook/vmm.h"
+
+#include <stddef.h>
+
+/* Which handle is mapped where; only the API ledger needs it. */
+struct mapping {
+    uint64_t bytes;
+    CUmemGenericAllocationHandle handle;
+};
+
+static struct {
+    struct lock lock;
+    struct slab slab;
+    struct map index; /* by address */
+} mappings = {.slab = {.object_bytes = sizeof(struct mapping)}};
+
+void vmm_reset(void)
+{
+    lock_reset(&mappings.lock);
+    slab_finish(&mappings.slab);
+    map_finish(&mappings.index);
+}
+
+/* Memory of the host, and of other devices than the current one, goes by its property. */
+static int property_device(const CUmemAllocationProp *prop)
+{
+    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CONTAINER_DEVICE_UNKNOWN;
+    return hook_device(prop->location.id);
+}
+
+CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+    const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    hook_enter();
+    int device = property_device(prop);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct memory_request request;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (memory_begin(&request, device, size, ACCOUNT_BUFFER) == 0) {
+            result = cuda.cuMemCreate(handle, size, prop, flags);
+            memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle ? *handle : 0);
+        }
+    } while (pools_try_again(result, device, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    hook_enter();
+    struct memory_record record = memory_take(MEMORY_VMM, handle);
+    CUresult result = cuda.cuMemRelease(handle);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, handle);
+    return result;
+}
+
+CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemRetainAllocationHandle(handle, addr);
+    if (result == CUDA_SUCCESS)
+        memory_retain(MEMORY_VMM, *handle);
+    return result;
+}
+
+static void mapping_add(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle)
+{
+    lock_take(&mappings.lock);
+    struct mapping *mapping = slab_take(&mappings.slab);
+    if (mapping) {
+        *mapping = (struct mapping){bytes, handle};
+        if (map_put(&mappings.index, address, mapping) != 0)
+            slab_give(&mappings.slab, mapping);
+    }
+    lock_release(&mappings.lock);
+}
+
+/* The mapping that begins at the address, taken out; false where none does. */
+static bool mapping_take(CUdeviceptr address, struct mapping *ret_mapping)
+{
+    lock_take(&mappings.lock);
+    struct mapping *mapping = map_remove(&mappings.index, address);
+    if (mapping) {
+        *ret_mapping = *mapping;
+        slab_give(&mappings.slab, mapping);
+    }
+    lock_release(&mappings.lock);
+    return mapping != NULL;
+}
+
+CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemMap(ptr, size, offset, handle, flags);
+    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API) {
+        memory_retain(MEMORY_VMM, handle);
+        mapping_add(ptr, size, handle);
+    }
+    return result;
+}
+
+CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemUnmap(ptr, size);
+    struct mapping mapping;
+    for (CUdeviceptr at = ptr;
+         result == CUDA_SUCCESS && at - ptr < size && mapping_take(at, &mapping);
+         at += mapping.bytes) {
+        struct memory_record record = memory_take(MEMORY_VMM, mapping.handle);
+        memory_taken(&record, true, MEMORY_VMM, mapping.handle);
+    }
+    return result;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dlsym and dlvsym: door_symbol_answer decides; a name that is not ours goes on to the real function
+ * by a jump, so that RTLD_NEXT and RTLD_DEFAULT are resolved from the caller's place. */
+
+#if defined(__x86_64__)
+
+.macro DOOR name real
+    .globl \name
+    .type \name, @function
+    .balign 16
+\name:
+    .cfi_startproc
+    endbr64
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    pushq %rdx
+    .cfi_adjust_cfa_offset 8
+    call door_symbol_answer
+    movq %rdx, %rcx
+    popq %rdx
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    testq %rcx, %rcx
+    jz 1f
+    ret
+1:  movq \real(%rip), %rax
+    jmp *%rax
+    .cfi_endproc
+    .size \name, . - \name
+.endm
+
+#elif defined(__aarch64__)
+
+.macro DOOR name real
+    .globl \name
+    .type \name, %function
+    .balign 16
+\name:
+    .cfi_startproc
+    hint #34
+    stp x29, x30, [sp, #-48]!
+    .cfi_def_cfa_offset 48
+    .cfi_offset x29, -48
+    .cfi_offset x30, -40
+    stp x0, x1, [sp, #16]
+    str x2, [sp, #32]
+    bl door_symbol_answer
+    mov x3, x1
+    mov x4, x0
+    ldp x0, x1, [sp, #16]
+    ldr x2, [sp, #32]
+    ldp x29, x30, [sp], #48
+    .cfi_def_cfa_offset 0
+    cbz x3, 1f
+    mov x0, x4
+    ret
+1:  adrp x16, \real
+    ldr x16, [x16, #:lo12:\real]
+    br x16
+    .cfi_endproc
+    .size \name, . - \name
+.endm
+
+#else
+#error "dlsym's door is written for x86-64 and aarch64"
+#endif
+
+    .text
+    DOOR dlsym door_symbol_next_dlsym
+    DOOR dlvsym door_symbol_next_dlvsym
+
+    .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What dlsym and dlvsym answer: the driver's function is looked up first, with the caller's own
+ * handle, and only a function that the driver has and we replace is exchanged for its hook. */
+#include "base/elf.h"
+#include "driver/library.h"
+#include "hook/hook.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct answer {
+    void *symbol;
+    uint64_t answered; /* 0: jump to the next dlsym */
+};
+
+/* Read by the assembly. Never NULL once a libc is mapped. */
+void *door_symbol_next_dlsym, *door_symbol_next_dlvsym;
+
+struct answer door_symbol_answer(void *handle, const char *name);
+
+static void *no_symbol(void)
+{
+    return NULL;
+}
+
+/* At load, and by whoever calls dlsym before that. */
+__attribute__((constructor)) static void find_next(void)
+{
+    void *dlsym = library_next_function("dlsym");
+    void *dlvsym = library_next_function("dlvsym");
+    door_symbol_next_dlvsym = dlvsym ? dlvsym : (void *)no_symbol;
+    door_symbol_next_dlsym = dlsym ? dlsym : (void *)no_symbol;
+}
+
+static int may_be_ours(const char *name)
+{
+    return (name[0] == 'c' && name[1] == 'u') ||
+           (name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l');
+}
+
+struct answer door_symbol_answer(void *handle, const char *name)
+{
+    struct answer next = {NULL, 0};
+    if (__builtin_expect(!door_symbol_next_dlsym, 0))
+        find_next();
+    /* Of RTLD_NEXT only the caller's place knows the answer: whoever asks so stands between the
+     * program and the driver, behind this door or before it. */
+    if (handle == RTLD_NEXT || !name || !may_be_ours(name))
+        return next;
+    void *real;
+    void *hook = hook_by_name(name, &real);
+    if (!hook)
+        return next;
+    void *(*symbol)(void *, const char *) = (void *(*)(void *, const char *))door_symbol_next_dlsym;
+    void *found = symbol(handle, name);
+    /* Without a handle the first in the global scope may be our own export. */
+    if (found == hook)
+        return (struct answer){real ? hook : NULL, 1};
+    return (struct answer){found && found == real ? hook : found, 1};
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a hook is: a plain function `hook_<name>` that the linker exports under the driver's name.
+ * Declared here from the lists in driver/, so that a row without a body fails to link, a body
+ * without a row or with a wrong signature fails to compile, and so does a call of ours to an
+ * exported name instead of the driver's own function in `cuda` or `nvml`. */
+#ifndef VGPU_HOOK_HOOK_H
+#define VGPU_HOOK_HOOK_H
+
+#include "driver/cuda.h"
+#include "driver/nvml.h"
+#include "limit/container.h"
+#include "limit/memory.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define CALL(name)
+#define HOOK(name)                                                                                 \
+    __typeof__(name) name                                                                          \
+        __attribute__((error("calls our own hook; the driver's is in the table")));                \
+    __typeof__(name) hook_##name __asm__(#name) EXPORT;
+#include "driver/cuda.def"
+#include "driver/nvml.def"
+#undef CALL
+#undef HOOK
+
+/* First statement of every CUDA hook but the launches'. */
+static inline void hook_enter(void)
+{
+    container_enter();
+    (void)cuda_load(true);
+}
+
+/* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle;
+ * CONTAINER_DEVICE_UNKNOWN where there is none. Any thread. */
+int hook_device(CUdevice ordinal);
+int hook_current_device(void);
+int hook_nvml_device(nvmlDevice_t handle);
+
+/* Answers a dlsym or cuGetProcAddress: the hook that stands for the driver's function `real`, or
+ * `real` itself where we do not replace it. */
+void *hook_for_cuda(void *real);
+
+/* The hook exported as `name`, NULL where we have none. ret_real: the driver's own function (NULL
+ * where its library lacks it or is not loaded). */
+void *hook_by_name(const char *name, void **ret_real);
+
+#endif

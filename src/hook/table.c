@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding a hook by its name or by the driver's function that it stands for. */
+#include "hook/hook.h"
+
+#include "base/atomic.h"
+#include "hook/pools.h"
+#include "hook/vmm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct row {
+    const char *name;
+    void *hook;
+    void **real; /* in cuda_exported or nvml_exported */
+};
+
+#define CALL(name)
+#define HOOK(name) {#name, (void *)hook_##name, (void **)&cuda_exported.name},
+static const struct row cuda_rows[] = {
+#include "driver/cuda.def"
+};
+#undef HOOK
+#define HOOK(name) {#name, (void *)hook_##name, (void **)&nvml_exported.name},
+static const struct row nvml_rows[] = {
+#include "driver/nvml.def"
+};
+#undef CALL
+#undef HOOK
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+static const struct row *find_row(const struct row *rows, size_t count, const char *name)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, rows[middle].name);
+        if (order == 0)
+            return &rows[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+void *hook_by_name(const char *name, void **ret_real)
+{
+    const struct row *row;
+    bool loaded;
+    if (name[0] == 'c') {
+        row = find_row(cuda_rows, COUNT(cuda_rows), name);
+        loaded = row && cuda_load(false);
+    } else {
+        row = find_row(nvml_rows, COUNT(nvml_rows), name);
+        loaded = row && nvml_load(false);
+    }
+    *ret_real = loaded ? load_relaxed(row->real) : NULL;
+    return row ? row->hook : NULL;
+}
+
+/* Rows are few and this is asked at start only: a scan does. */
+void *hook_for_cuda(void *real)
+{
+    for (size_t i = 0; i < COUNT(cuda_rows); i++) {
+        if (load_relaxed(cuda_rows[i].real) == real)
+            return cuda_rows[i].hook;
+    }
+    return real;
+}
+
+static void reset(void)
+{
+    pools_reset();
+    vmm_reset();
+}
+
+__attribute__((constructor)) static void register_reset(void)
+{
+    container_reset_hooks = reset;
+}

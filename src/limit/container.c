@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process's membership of its container. */
+#include "limit/container.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "driver/device_list.h"
+#include "limit/memory.h"
+#include "region/account.h"
+#include "region/region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct {
+    struct lock lock; /* attaching devices; held over file locks, never over driver calls */
+    struct config config;
+    struct region region;
+} container = {.region = {.fd = -1}};
+
+void (*container_reset_hooks)(void);
+
+static bool any_memory_limit(const struct config *config)
+{
+    for (int i = -1; i < CONFIG_DEVICES; i++) {
+        if (config_memory_limit(config, i).state != VALUE_UNSET)
+            return true;
+    }
+    return false;
+}
+
+/* What a forked child inherited is let go without closing the descriptor: the parent's slot stays
+ * locked through it as long as the child also holds the driver's descriptors. */
+void container_reset(void)
+{
+    lock_reset(&container.lock);
+    container.region = (struct region){.fd = -1};
+    config_read(&container.config, getenv);
+    device_list_reset();
+    memory_reset();
+    if (container_reset_hooks)
+        container_reset_hooks();
+    int error = region_attach(&container.region, &container.config);
+    bool limited = any_memory_limit(&container.config);
+    if (error && limited)
+        log_error("the memory limit cannot be kept without the shared region %s: the device is "
+                  "treated as full",
+            container.config.region_path);
+    account_start(error ? NULL : &container.region, error && limited ? -ENOMEM : 0);
+}
+
+void container_prepare_devices(void)
+{
+    if (config_is_indexed(&container.config))
+        device_list_prepare();
+}
+
+const struct config *container_config(void)
+{
+    return &container.config;
+}
+
+/* A limit that was set for some position must not be lost because the order cannot be told: then
+ * devices count in the order in which they are met. */
+static int position_of(const char *uuid)
+{
+    if (!config_is_indexed(&container.config))
+        return -1;
+    int position = device_list_position(container.config.device_list, uuid);
+    if (position < 0) {
+        position = (int)container.region.shared->device_count;
+        log_warning("the position of %s in the container's device list cannot be told; it is taken "
+                    "for number %d",
+            uuid, position);
+    }
+    return position;
+}
+
+int container_device(const char *uuid)
+{
+    if (!container.region.shared)
+        return CONTAINER_DEVICE_UNKNOWN;
+    int device = region_device_find(&container.region, uuid);
+    if (device >= 0)
+        return device;
+    lock_take(&container.lock);
+    device = region_device_find(&container.region, uuid);
+    if (device < 0)
+        device = region_device(&container.region, uuid, position_of(uuid), &container.config);
+    lock_release(&container.lock);
+    return device < 0 ? CONTAINER_DEVICE_UNKNOWN : device;
+}
+
+bool container_memory_view(int device, uint64_t physical_total, uint64_t physical_free,
+    uint64_t *ret_total, uint64_t *ret_used, uint64_t *ret_free)
+{
+    struct account_view view;
+    account_view(device < 0 ? 0 : (unsigned)device, &view);
+    if (view.closed) {
+        *ret_total = *ret_used = physical_total;
+        *ret_free = 0;
+        return true;
+    }
+    if (device < 0 || !view.limit_bytes)
+        return false;
+    uint64_t total = view.limit_bytes < physical_total ? view.limit_bytes : physical_total;
+    uint64_t free = view.used_bytes < total ? total - view.used_bytes : 0;
+    *ret_total = total;
+    *ret_used = view.used_bytes;
+    *ret_free = free < physical_free ? free : physical_free;
+    return true;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This process as a member of its container: configuration, region and devices, made ready at the
+ * first use of CUDA or NVML and made anew in a forked child. */
+#ifndef VGPU_LIMIT_CONTAINER_H
+#define VGPU_LIMIT_CONTAINER_H
+
+#include "base/config.h"
+#include "base/fork.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONTAINER_DEVICE_UNKNOWN (-1)
+
+/* Puts the process, or a forked child, at its start. */
+void container_reset(void);
+
+/* Further state that a forked child must forget, by whoever holds it above this layer; called from
+ * container_reset. Set before the first container_enter. */
+extern void (*container_reset_hooks)(void);
+
+/* Reads the environment and attaches the region, once a process. Every entry from a door that
+ * wants more than passing the call on begins here. One load when done. */
+static inline void container_enter(void)
+{
+    process_enter(container_reset);
+}
+
+/* Learns the order of the container's devices where a limit is counted in it. May load NVML: call
+ * it without any lock and outside the driver. */
+void container_prepare_devices(void);
+
+const struct config *container_config(void);
+
+/* The region's index of the device `uuid`, entered there with its limits where it is new;
+ * CONTAINER_DEVICE_UNKNOWN where no region is attached or it is full. */
+int container_device(const char *uuid);
+
+/* How a memory figure is to be shown: the container's view of a device with `physical_total` and
+ * `physical_free` bytes. device may be CONTAINER_DEVICE_UNKNOWN. Returns false where the device is
+ * not limited and the physical figures hold. */
+bool container_memory_view(int device, uint64_t physical_total, uint64_t physical_free,
+    uint64_t *ret_total, uint64_t *ret_used, uint64_t *ret_free);
+
+#endif

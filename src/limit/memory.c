@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Early refusal, managed memory, and the API ledger. */
+#include "limit/memory.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/slab.h"
+#include "limit/container.h"
+#include "limit/rm_export.h"
+#include "limit/rm_memory.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#define BLOCK_BYTES (2ull << 20) /* the driver's granule (H200, driver 580.159.04) */
+#define SMALL_BYTES (1ull << 20) /* below, allocations share a block */
+
+static struct {
+    struct lock lock;
+    enum memory_ledger ledger;
+    struct slab slab;
+    struct map index;
+    uint64_t small_bytes[VGPU_REGION_DEVICES]; /* API ledger: what shares blocks */
+} memory = {.slab = {.object_bytes = sizeof(struct memory_record)}};
+
+void memory_reset(void)
+{
+    lock_reset(&memory.lock);
+    slab_finish(&memory.slab);
+    map_finish(&memory.index);
+    for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
+        memory.small_bytes[i] = 0;
+    rm_memory_reset();
+    memory.ledger = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
+                    : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
+                                                              : MEMORY_LEDGER_UNDECIDED;
+    rm_memory_set_charging(memory.ledger != MEMORY_LEDGER_API);
+}
+
+enum memory_ledger memory_ledger(void)
+{
+    return load_relaxed(&memory.ledger);
+}
+
+void memory_choose_ledger(void)
+{
+    enum memory_ledger chosen = memory_ledger();
+    if (chosen == MEMORY_LEDGER_UNDECIDED) {
+        chosen = rm_memory_is_active() ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
+        store_relaxed(&memory.ledger, chosen);
+        if (chosen == MEMORY_LEDGER_API) {
+            rm_memory_set_charging(false);
+            log_message("the driver's allocations do not pass ioctl: memory is counted by the "
+                        "API ledger");
+        }
+    }
+    account_set_ledger(chosen == MEMORY_LEDGER_RM ? 1 : 2);
+}
+
+static uint64_t key_of(enum memory_handle type, uint64_t handle)
+{
+    /* Never 0, which the map keeps for itself; addresses have no more than 56 bits. */
+    return handle ^ (uint64_t)(type + 1) << 56;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
+}
+
+static bool is_counted_here(enum account_kind kind)
+{
+    return kind == ACCOUNT_MANAGED || memory_ledger() == MEMORY_LEDGER_API;
+}
+
+static bool shares_block(enum account_kind kind, uint64_t bytes)
+{
+    return kind == ACCOUNT_BUFFER && bytes < SMALL_BYTES;
+}
+
+/* What small allocations take more on a device when their sum grows. */
+static uint64_t small_change(uint64_t from, uint64_t to)
+{
+    return round_up(to, BLOCK_BYTES) - round_up(from, BLOCK_BYTES);
+}
+
+static int reserve_small(unsigned device, uint64_t bytes)
+{
+    lock_take(&memory.lock);
+    uint64_t from = memory.small_bytes[device];
+    memory.small_bytes[device] = from + bytes;
+    lock_release(&memory.lock);
+    uint64_t growth = small_change(from, from + bytes);
+    if (!growth)
+        return 0;
+    int error = account_reserve(device, growth, ACCOUNT_BUFFER);
+    if (error) {
+        lock_take(&memory.lock);
+        memory.small_bytes[device] -= bytes;
+        lock_release(&memory.lock);
+    } else {
+        account_commit(device, growth);
+    }
+    return error;
+}
+
+static void release_small(unsigned device, uint64_t bytes)
+{
+    lock_take(&memory.lock);
+    uint64_t from = memory.small_bytes[device];
+    memory.small_bytes[device] = from - bytes;
+    lock_release(&memory.lock);
+    uint64_t shrink = small_change(from - bytes, from);
+    if (shrink)
+        account_release(device, shrink, ACCOUNT_BUFFER);
+}
+
+static int begin_counted(struct memory_request *request)
+{
+    unsigned device = (unsigned)request->device;
+    request->reserved = true;
+    if (shares_block(request->kind, request->bytes))
+        return reserve_small(device, request->bytes);
+    if (request->kind != ACCOUNT_MANAGED)
+        request->bytes = round_up(request->bytes, BLOCK_BYTES);
+    return account_reserve(device, request->bytes, request->kind);
+}
+
+/* What cannot fit is refused here; what might is judged by the ledger below. */
+static int begin_ahead(const struct memory_request *request)
+{
+    if (request->bytes < BLOCK_BYTES)
+        return 0;
+    int error = account_check((unsigned)request->device, request->bytes);
+    if (error && rm_export_sweep())
+        error = account_check((unsigned)request->device, request->bytes);
+    return error;
+}
+
+int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
+{
+    *request = (struct memory_request){.device = device, .bytes = bytes, .kind = kind};
+    if (device != CONTAINER_DEVICE_UNKNOWN) {
+        int error = is_counted_here(kind) ? begin_counted(request) : begin_ahead(request);
+        if (error)
+            return error;
+    }
+    request->former_kind = rm_memory_set_kind(kind);
+    return 0;
+}
+
+static void give_back(const struct memory_record *record)
+{
+    if (shares_block(record->kind, record->bytes))
+        release_small((unsigned)record->device, record->bytes);
+    else
+        account_release((unsigned)record->device, record->bytes, record->kind);
+}
+
+static void put_record(enum memory_handle type, uint64_t handle, const struct memory_record *record)
+{
+    lock_take(&memory.lock);
+    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    struct memory_record stale = kept ? *kept : (struct memory_record){0};
+    bool replaces = kept != NULL;
+    if (!kept) {
+        kept = slab_take(&memory.slab);
+        if (kept && map_put(&memory.index, key_of(type, handle), kept) != 0) {
+            slab_give(&memory.slab, kept);
+            kept = NULL;
+        }
+    }
+    /* Without room for the record its bytes stay charged: too much is safe, too little is not. */
+    if (kept)
+        *kept = *record;
+    lock_release(&memory.lock);
+    if (replaces)
+        give_back(&stale);
+}
+
+void memory_end(struct memory_request *request, bool made, enum memory_handle type, uint64_t handle)
+{
+    rm_memory_set_kind(request->former_kind);
+    if (!request->reserved)
+        return;
+    struct memory_record record = {
+        .device = request->device, .bytes = request->bytes, .kind = request->kind, .references = 1};
+    if (!shares_block(request->kind, request->bytes))
+        account_commit((unsigned)request->device, request->bytes);
+    if (made)
+        put_record(type, handle, &record);
+    else
+        give_back(&record);
+}
+
+struct memory_record memory_take(enum memory_handle type, uint64_t handle)
+{
+    struct memory_record record = {.device = CONTAINER_DEVICE_UNKNOWN};
+    if (!load_relaxed(&memory.index.count))
+        return record;
+    lock_take(&memory.lock);
+    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    if (kept && kept->references > 1) {
+        kept->references--;
+        record.references = 1;
+    } else if (kept) {
+        record = *kept;
+        map_remove(&memory.index, key_of(type, handle));
+        slab_give(&memory.slab, kept);
+    }
+    lock_release(&memory.lock);
+    return record;
+}
+
+void memory_retain(enum memory_handle type, uint64_t handle)
+{
+    if (!load_relaxed(&memory.index.count))
+        return;
+    lock_take(&memory.lock);
+    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    if (kept)
+        kept->references++;
+    lock_release(&memory.lock);
+}
+
+void memory_taken(
+    const struct memory_record *record, bool freed, enum memory_handle type, uint64_t handle)
+{
+    if (record->device != CONTAINER_DEVICE_UNKNOWN) {
+        if (freed)
+            give_back(record);
+        else
+            put_record(type, handle, record);
+    } else if (record->references && !freed) {
+        memory_retain(type, handle);
+    }
+}
+
+void memory_set(
+    enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind)
+{
+    if (device == CONTAINER_DEVICE_UNKNOWN || memory_ledger() != MEMORY_LEDGER_API)
+        return;
+    struct memory_record record = memory_take(type, handle);
+    uint64_t from = record.device == CONTAINER_DEVICE_UNKNOWN ? 0 : record.bytes;
+    if (bytes > from)
+        account_add((unsigned)device, bytes - from, kind);
+    else if (bytes < from)
+        account_release((unsigned)device, from - bytes, kind);
+    if (bytes)
+        put_record(type, handle,
+            &(struct memory_record){
+                .device = device, .bytes = bytes, .kind = kind, .references = 1});
+}

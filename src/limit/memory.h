@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory policy as the API's hooks see it. With the resource-manager ledger it refuses early
+ * and counts managed memory; the bytes themselves are charged below the API. With the API ledger
+ * (VGPU_LEDGER=api, or chosen when the first context shows that the driver's allocations do not
+ * pass our ioctl) it reserves, records and gives back every allocation itself. */
+#ifndef VGPU_LIMIT_MEMORY_H
+#define VGPU_LIMIT_MEMORY_H
+
+#include "region/account.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum memory_ledger { MEMORY_LEDGER_UNDECIDED, MEMORY_LEDGER_RM, MEMORY_LEDGER_API };
+
+/* What a handle is a handle of; the values of different kinds may coincide. */
+enum memory_handle {
+    MEMORY_POINTER,
+    MEMORY_ARRAY,
+    MEMORY_MIPMAP,
+    MEMORY_VMM,
+    MEMORY_MODULE,
+    MEMORY_LIBRARY,
+    MEMORY_CONTEXT,
+    MEMORY_PRIMARY, /* a device's primary context, by ordinal */
+    MEMORY_POOL,
+    MEMORY_GRAPH_POOL, /* a device's graph memory, by ordinal */
+    MEMORY_LOCAL,      /* a context's local memory */
+};
+
+/* An allocation on its way through the driver. */
+struct memory_request {
+    int device; /* the region's index; CONTAINER_DEVICE_UNKNOWN: nothing is done */
+    uint64_t bytes;
+    enum account_kind kind;
+    bool reserved; /* charged here, to be settled by memory_end */
+    enum account_kind former_kind;
+};
+
+void memory_reset(void);
+
+enum memory_ledger memory_ledger(void);
+
+/* After the first context was made: settles which ledger counts, and says so in the log. */
+void memory_choose_ledger(void);
+
+/* Before the driver is asked. Returns 0, or -ENOMEM: answer out of memory without asking (no
+ * memory_end then). Until memory_end the thread's device memory counts as `kind`. `bytes` is what
+ * the driver will take at least; requests below 2 MiB may be served from memory that the driver
+ * holds and pass. About 0.1 us where the process's own bytes decide. */
+int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
+    __attribute__((warn_unused_result));
+
+/* The driver has answered; `made` true: `handle` now stands for the memory. */
+void memory_end(
+    struct memory_request *request, bool made, enum memory_handle type, uint64_t handle);
+
+/* What a handle stands for, taken out before the driver frees it: the handle may be given out
+ * again at once. Of a handle with several holders only one is taken. */
+struct memory_record {
+    int device; /* CONTAINER_DEVICE_UNKNOWN: nothing is recorded, or other holders are left */
+    uint64_t bytes;
+    enum account_kind kind;
+    unsigned references; /* 0: nothing is recorded */
+};
+struct memory_record memory_take(enum memory_handle type, uint64_t handle);
+
+/* The driver freed it (bytes back), or refused (the record back). */
+void memory_taken(
+    const struct memory_record *record, bool freed, enum memory_handle type, uint64_t handle);
+
+/* One more holder of a recorded handle, which memory_take takes away. */
+void memory_retain(enum memory_handle type, uint64_t handle);
+
+/* API ledger: makes what is recorded for the handle equal to `bytes`, whatever the limit says. */
+void memory_set(
+    enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind);
+
+#endif

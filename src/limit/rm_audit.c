@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Controls of our own on the program's subdevices. */
+#include "limit/rm_audit.h"
+
+#include "abi/rm.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "limit/container.h"
+#include "limit/rm_ledger.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AUDIT_PERIOD_NS 1000000000ull
+
+static struct {
+    uint64_t last_ns[VGPU_REGION_DEVICES];
+    bool difference_logged;
+    struct rm_audit result;
+} audit;
+
+void rm_audit_reset(void)
+{
+    memset(&audit, 0, sizeof(audit));
+}
+
+void rm_memory_last_audit(struct rm_audit *ret_audit)
+{
+    *ret_audit = audit.result;
+}
+
+/* Returns the control's status, or RM_ERR_INVALID_ARGUMENT where the ioctl itself failed. */
+static uint32_t control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+    uint32_t params_size, rm_ioctl_function *next)
+{
+    struct rm_control call = {.client = client,
+        .object = object,
+        .cmd = command,
+        .params = (uintptr_t)params,
+        .params_size = params_size,
+        .status = RM_ERR_INVALID_ARGUMENT};
+    int errno_kept = errno;
+    int result = next(fd, RM_IOCTL_CONTROL, &call);
+    errno = errno_kept;
+    return result == 0 ? call.status : RM_ERR_INVALID_ARGUMENT;
+}
+
+static int device_index_ask(
+    int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next)
+{
+    uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
+    struct rm_gid_info gid = {.flags = RM_GID_FLAGS_ASCII};
+    if (!subdevice ||
+        control(fd, client, subdevice, RM_CTRL_GPU_GET_GID_INFO, &gid, sizeof(gid), next) != RM_OK)
+        return RM_DEVICE_UNKNOWN;
+    gid.data[sizeof(gid.data) - 1] = '\0';
+    return container_device((const char *)gid.data);
+}
+
+int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next)
+{
+    int index = rm_ledger_device_index(client, device_handle);
+    if (index == RM_DEVICE_UNKNOWN) {
+        index = device_index_ask(fd, client, device_handle, next);
+        if (index != RM_DEVICE_UNKNOWN)
+            rm_ledger_set_device_index(client, device_handle, index);
+    }
+    return index;
+}
+
+/* Bytes that no object of ours explains count as a kind of their own. */
+static void settle(unsigned device, uint64_t ledger_bytes, uint64_t manager_bytes)
+{
+    uint64_t excess = manager_bytes > ledger_bytes ? manager_bytes - ledger_bytes : 0;
+    uint64_t counted = account_own_bytes(device, ACCOUNT_UNEXPLAINED);
+    if (excess > counted)
+        account_add(device, excess - counted, ACCOUNT_UNEXPLAINED);
+    else if (counted > excess)
+        account_release(device, counted - excess, ACCOUNT_UNEXPLAINED);
+}
+
+static void compare(unsigned device, const struct rm_pid_info *info, uint64_t ledger_bytes)
+{
+    uint64_t manager_bytes = info->private_bytes + info->shared_owned_bytes;
+    account_set_imported(device, info->shared_duped_bytes);
+    audit.result.count++;
+    audit.result.ledger_bytes = ledger_bytes;
+    audit.result.manager_bytes = manager_bytes;
+    if (manager_bytes != ledger_bytes) {
+        audit.result.differences++;
+        if (!exchange_acq_rel(&audit.difference_logged, true))
+            log_info("device %u: the ledger holds %llu bytes, the driver says %llu; the larger "
+                     "counts",
+                device, (unsigned long long)ledger_bytes, (unsigned long long)manager_bytes);
+    }
+    settle(device, ledger_bytes, manager_bytes);
+}
+
+void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next)
+{
+    int index = rm_ledger_device_index(client, device_handle);
+    uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
+    if (index == RM_DEVICE_UNKNOWN || !subdevice)
+        return;
+    unsigned device = (unsigned)index;
+    uint64_t time = clock_now_ns();
+    uint64_t last = load_relaxed(&audit.last_ns[device]);
+    if ((!now && last && time - last < AUDIT_PERIOD_NS) ||
+        !swap_seq_cst(&audit.last_ns[device], last, time))
+        return;
+    uint64_t version, version_after;
+    uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
+    struct rm_pid_info_list list;
+    memset(&list, 0, sizeof(list));
+    list.count = 1;
+    list.list[0].pid = (uint32_t)getpid();
+    list.list[0].index = RM_PID_INFO_INDEX_VIDEO_MEMORY;
+    if (control(fd, client, subdevice, RM_CTRL_GPU_GET_PID_INFO, &list, sizeof(list), next) !=
+            RM_OK ||
+        list.list[0].result != RM_OK)
+        return;
+    /* Another thread's allocation in between would look like a difference; 0 means that the
+     * driver knows the process under another pid. */
+    (void)rm_ledger_bytes(device, &version_after);
+    if (version == version_after && list.list[0].private_bytes + list.list[0].shared_owned_bytes)
+        compare(device, &list.list[0], ledger_bytes);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compares the ledger with the resource manager's own figure for this process, and tells which GPU
+ * a device object stands for: controls on the program's own objects, a few microseconds each. */
+#ifndef VGPU_LIMIT_RM_AUDIT_H
+#define VGPU_LIMIT_RM_AUDIT_H
+
+#include "limit/rm_memory.h"
+
+/* The region's index of the device object's GPU, asked of the driver once; RM_DEVICE_UNKNOWN where
+ * it cannot be told. */
+int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next);
+
+/* Audits the device at most once a second; `now` true: at once (after imports changed, which no
+ * event of ours would tell). The larger figure counts. */
+void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next);
+
+void rm_audit_reset(void);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exports and imports of device memory. */
+#include "limit/rm_export.h"
+
+#include "abi/rm.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "limit/rm_audit.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEPT_MAX 1024
+
+/* Freed memory that an open descriptor of this process still holds. */
+struct kept {
+    struct rm_freed memory;
+    dev_t device; /* the descriptor's file, to know it again */
+    ino_t inode;
+};
+
+static struct {
+    struct lock lock;
+    unsigned count;
+    struct kept entries[KEPT_MAX];
+} kept;
+
+void rm_export_reset(void)
+{
+    lock_reset(&kept.lock);
+    kept.count = 0;
+}
+
+static bool descriptor_file(int fd, dev_t *ret_device, ino_t *ret_inode)
+{
+    struct stat status;
+    bool open = fd >= 0 && file_status(fd, &status) == 0;
+    if (open) {
+        *ret_device = status.st_dev;
+        *ret_inode = status.st_ino;
+    }
+    return open;
+}
+
+static void let_go(const struct rm_freed *memory)
+{
+    account_release(memory->device, memory->bytes, memory->kind);
+    account_add_lingering(memory->device, memory->bytes);
+}
+
+bool rm_export_keep(const struct rm_freed *memory)
+{
+    struct kept entry = {.memory = *memory};
+    if (!descriptor_file(memory->fd, &entry.device, &entry.inode)) {
+        account_add_lingering(memory->device, memory->bytes);
+        return false;
+    }
+    lock_take(&kept.lock);
+    bool room = kept.count < KEPT_MAX;
+    if (room)
+        kept.entries[kept.count++] = entry;
+    lock_release(&kept.lock);
+    if (!room)
+        account_add_lingering(memory->device, memory->bytes);
+    return room;
+}
+
+/* fd -1: all whose descriptor is closed; else also that one, which now holds another export. */
+static bool sweep(int replaced_fd)
+{
+    bool any = false;
+    lock_take(&kept.lock);
+    for (unsigned i = 0; i < kept.count;) {
+        struct kept *entry = &kept.entries[i];
+        dev_t device;
+        ino_t inode;
+        bool open = entry->memory.fd != replaced_fd &&
+                    descriptor_file(entry->memory.fd, &device, &inode) && device == entry->device &&
+                    inode == entry->inode;
+        if (open) {
+            i++;
+            continue;
+        }
+        any = true;
+        let_go(&entry->memory);
+        *entry = kept.entries[--kept.count];
+    }
+    lock_release(&kept.lock);
+    return any;
+}
+
+bool rm_export_sweep(void)
+{
+    return kept.count && sweep(-1);
+}
+
+static void exported(const struct rm_control *call)
+{
+    if (call->cmd == RM_CTRL_EXPORT_OBJECT_TO_FD &&
+        call->params_size >= sizeof(struct rm_export_object)) {
+        const struct rm_export_object *params = (const void *)(uintptr_t)call->params;
+        sweep(params->fd);
+        rm_ledger_mark_exported(call->client, params->object, params->fd);
+    } else if (call->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD &&
+               call->params_size >= sizeof(struct rm_export_objects)) {
+        const struct rm_export_objects *params = (const void *)(uintptr_t)call->params;
+        if (params->index == 0)
+            sweep(params->fd);
+        for (unsigned i = 0; i < params->count && i < RM_EXPORT_OBJECTS_MAX; i++)
+            rm_ledger_mark_exported(call->client, params->objects[i], params->fd);
+    }
+}
+
+static void imported(int fd, const struct rm_control *call, rm_ioctl_function *next)
+{
+    if (call->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD &&
+        call->params_size >= sizeof(struct rm_import_object)) {
+        const struct rm_import_object *params = (const void *)(uintptr_t)call->params;
+        rm_export_imported(fd, call->client, params->parent, params->object, next);
+    } else if (call->cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD &&
+               call->params_size >= sizeof(struct rm_import_objects)) {
+        const struct rm_import_objects *params = (const void *)(uintptr_t)call->params;
+        for (unsigned i = 0; i < params->count && i < RM_IMPORT_OBJECTS_MAX; i++) {
+            if (params->objects[i])
+                rm_export_imported(fd, call->client, params->parent, params->objects[i], next);
+        }
+    }
+}
+
+void rm_export_imported(
+    int fd, uint32_t client, uint32_t parent, uint32_t object, rm_ioctl_function *next)
+{
+    if (!rm_ledger_knows_client(client))
+        return;
+    rm_ledger_add_import(client, parent, object);
+    uint32_t device_handle = rm_ledger_device_handle(client, parent);
+    if (device_handle && rm_device_index(fd, client, device_handle, next) != RM_DEVICE_UNKNOWN)
+        rm_audit(fd, client, device_handle, true, next);
+}
+
+int rm_export_control(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+{
+    struct rm_control *call = argument;
+    int result = next(fd, request, argument);
+    if (result == 0 && call->status == RM_OK && call->params && call->object == call->client) {
+        exported(call);
+        imported(fd, call, next);
+    }
+    return result;
+}
+
+int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+{
+    struct rm_share *call = argument;
+    int result = next(fd, request, argument);
+    if (result == 0 && RM_REQUEST_SIZE(request) == sizeof(*call) && call->status == RM_OK)
+        rm_ledger_mark_exported(call->client, call->object, -1);
+    return result;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is shared with other processes: exported by descriptor or by handle, imported.
+ *
+ * Freeing exported memory does not make it free while others hold it. Seen on an H200 (580.159.04):
+ * the driver counts it for the owner until he frees it, then for the importer that is left, and for
+ * nobody while only a descriptor holds it. So bytes freed here after an export stay charged while
+ * the descriptor is open in this process, and after that "linger": they count as far as other
+ * processes of the container hold imports (region/account.c), whose audits then find them. */
+#ifndef VGPU_LIMIT_RM_EXPORT_H
+#define VGPU_LIMIT_RM_EXPORT_H
+
+#include "limit/rm_ledger.h"
+#include "limit/rm_memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* RM_CONTROL and RM_SHARE through `next`; exports and imports among them are noted. */
+int rm_export_control(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
+int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
+
+/* A handle (client, object) on another process's memory came to be. */
+void rm_export_imported(
+    int fd, uint32_t client, uint32_t parent, uint32_t object, rm_ioctl_function *next);
+
+/* Exported memory was freed. True: its descriptor is still open here, so its bytes stay charged;
+ * rm_export_sweep gives them back. False: the caller gives them back, and they linger. */
+bool rm_export_keep(const struct rm_freed *memory);
+
+/* Gives back what was kept for descriptors that are closed by now; false where that is nothing. */
+bool rm_export_sweep(void);
+
+void rm_export_reset(void);
+
+#endif

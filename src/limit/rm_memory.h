@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory as the resource manager's ioctls show it: charges each allocation before it goes to
+ * the kernel, refuses what would pass the limit, gives back what was freed, and audits the sum
+ * against the resource manager's own figure for this process (the one that NVML reports).
+ * ABI: facts of NVIDIA's open kernel modules 580.95.05; seen on an H200 with driver 580.159.04. */
+#ifndef VGPU_LIMIT_RM_MEMORY_H
+#define VGPU_LIMIT_RM_MEMORY_H
+
+#include "region/account.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef int rm_ioctl_function(int fd, unsigned long request, void *argument);
+
+/* Carries out an ioctl of type RM_IOCTL_TYPE through `next`, the real ioctl, and accounts for it.
+ * Same result and errno as ioctl(2). Only objects of clients that this process allocated are
+ * acted on; all else is passed on untouched. */
+int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
+
+/* Forgets everything: the start of a process or of a forked child. */
+void rm_memory_reset(void);
+
+/* Whether device memory was seen to be allocated through the door: the ledger can be relied on. */
+bool rm_memory_is_active(void);
+
+/* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
+ * is the one that counts). */
+void rm_memory_set_charging(bool charging);
+
+/* The kind that memory allocated by this thread counts as; returns the former one. */
+enum account_kind rm_memory_set_kind(enum account_kind kind);
+
+/* What the audit last found, for tools and tests. */
+struct rm_audit {
+    uint64_t count;         /* audits done */
+    uint64_t ledger_bytes;  /* ours, of the last audit */
+    uint64_t manager_bytes; /* the resource manager's */
+    uint64_t differences;   /* audits in which they were not equal */
+};
+void rm_memory_last_audit(struct rm_audit *ret_audit);
+
+#endif

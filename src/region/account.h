@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This process's account in the region: charge, take back, and what the container uses in all.
+ *
+ * Never over the limit: an addition is made in the process's own slot first, sequentially
+ * consistent, then all live slots are summed; over the limit, it is taken back. No total exists
+ * that a killed process could leave wrong.
+ *
+ * All functions are safe in any thread and need account_start first. `device` is an index into
+ * the region's devices[]. Bytes are bytes of device memory (or managed memory). */
+#ifndef VGPU_REGION_ACCOUNT_H
+#define VGPU_REGION_ACCOUNT_H
+
+#include "region/region.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum account_kind {
+    ACCOUNT_CONTEXT,
+    ACCOUNT_MODULE,
+    ACCOUNT_BUFFER,
+    ACCOUNT_MANAGED,
+    ACCOUNT_UNEXPLAINED,
+    ACCOUNT_KINDS,
+};
+
+/* What account_view tells. */
+struct account_view {
+    uint64_t limit_bytes; /* 0: none */
+    uint64_t used_bytes;  /* by all live processes of the container */
+    bool closed;          /* a limit was asked for that is not understood: the device is full */
+};
+
+/* Binds the account to an attached region (NULL: none, every charge then answers `without`:
+ * 0 or -ENOMEM). Forgets all earlier charges: for the start of a process or of a forked child. */
+void account_start(struct region *region, int without);
+
+/* Whether `bytes` more can fit; touches nothing. May retire dead peers. Returns 0 or -ENOMEM.
+ * Costs about 0.1 us where the process's own bytes decide, plus 0.3 us a peer otherwise. */
+int account_check(unsigned device, uint64_t bytes) __attribute__((warn_unused_result));
+
+/* Adds `bytes` and keeps them where the container's limit allows; they count as pending until
+ * account_commit. Waits up to 100 ms for other processes' pending bytes where those alone are in
+ * the way. Returns 0 or -ENOMEM. */
+int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
+    __attribute__((warn_unused_result));
+
+/* The driver has answered: `bytes` of the reservation are no longer pending. */
+void account_commit(unsigned device, uint64_t bytes);
+
+/* Adds what exists already, whatever the limit says. */
+void account_add(unsigned device, uint64_t bytes, enum account_kind kind);
+
+/* Takes `bytes` back; a refused or failed reservation is committed first. */
+void account_release(unsigned device, uint64_t bytes, enum account_kind kind);
+
+/* Memory exported to others and freed here: counts while peers hold imports (see
+ * account_set_imported). */
+void account_add_lingering(unsigned device, uint64_t bytes);
+
+/* How much memory of other processes this one holds handles on. */
+void account_set_imported(unsigned device, uint64_t bytes);
+
+/* What this process holds; ACCOUNT_KINDS: in all. */
+uint64_t account_own_bytes(unsigned device, enum account_kind kind);
+
+/* The sum for the container, dead processes retired first. */
+void account_view(unsigned device, struct account_view *ret_view);
+
+#define ACCOUNT_PROCESSES_MAX VGPU_REGION_SLOTS
+
+struct account_process {
+    int pid;               /* as the process itself knows it */
+    uint64_t device_bytes; /* on the card: without managed memory */
+};
+
+/* The container's live processes that hold memory of the device; returns how many were filled. */
+unsigned account_processes(
+    unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX]);
+
+/* Names the ledger in use, for tools: 1 resource manager, 2 API. */
+void account_set_ledger(unsigned ledger);
+
+#endif

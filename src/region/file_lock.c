@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open-file-description locks by fcntl. */
+#include "region/file_lock.h"
+
+#include "base/clock.h"
+#include "base/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#ifndef F_OFD_GETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
+
+static struct flock byte_lock(short type, off_t byte)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+}
+
+int file_lock_take(int fd, off_t byte)
+{
+    struct flock lock = byte_lock(F_WRLCK, byte);
+    if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+        return 0;
+    return errno == EACCES ? -EAGAIN : -errno;
+}
+
+int file_lock_wait(int fd, off_t byte, uint64_t wait_ns)
+{
+    uint64_t start = clock_now_ns();
+    for (;;) {
+        int error = file_lock_take(fd, byte);
+        if (error == -EINVAL)
+            return 0;
+        if (error != -EAGAIN && error != -EINTR)
+            return error;
+        if (clock_now_ns() - start > wait_ns)
+            return -ETIMEDOUT;
+        sleep_ns(200000);
+    }
+}
+
+void file_lock_drop(int fd, off_t byte)
+{
+    int errno_kept = errno;
+    struct flock lock = byte_lock(F_UNLCK, byte);
+    fcntl(fd, F_OFD_SETLK, &lock);
+    errno = errno_kept;
+}
+
+int file_lock_held(int fd, off_t byte)
+{
+    struct flock lock = byte_lock(F_WRLCK, byte);
+    if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+        return -errno;
+    return lock.l_type != F_UNLCK;
+}

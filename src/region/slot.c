@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claiming, judging and reaping slots. */
+#include "region/slot.h"
+
+#include "base/atomic.h"
+#include "base/process.h"
+#include "region/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+static off_t slot_offset(unsigned slot)
+{
+    return (off_t)(VGPU_REGION_OFFSET + offsetof(struct vgpu_region, slots) +
+                   slot * sizeof(struct vgpu_slot));
+}
+
+static uint64_t word_make(uint64_t old, int pid, enum vgpu_slot_state state)
+{
+    uint64_t generation = (old >> 32) + (state == VGPU_SLOT_CLAIMING);
+    return generation << 32 | (uint32_t)pid << 2 | state;
+}
+
+/* Only a pid of this namespace means anything here. */
+static bool process_lives(const struct vgpu_slot *slot, uint64_t word)
+{
+    uint64_t namespace = load_relaxed(&slot->pid_namespace);
+    uint64_t start_time = 0;
+    bool ended = false;
+    if (!namespace || namespace != process_pid_namespace())
+        return false;
+    int error = process_stat(slot_word_pid(word), &start_time, &ended);
+    if (error == -ESRCH)
+        return false;
+    if (error)
+        return true;
+    uint64_t known = load_relaxed(&slot->start_time);
+    return !ended && (!known || known == start_time);
+}
+
+static bool is_dead(struct region *region, unsigned slot, uint64_t word)
+{
+    if (region_fd_is_ours(region)) {
+        int held = file_lock_held(region->fd, slot_offset(slot));
+        if (held > 0)
+            return false;
+    }
+    return !process_lives(&region->shared->slots[slot], word);
+}
+
+bool slot_reap_if_dead(struct region *region, unsigned slot, uint64_t word)
+{
+    if (slot_word_state(word) != VGPU_SLOT_LIVE || !is_dead(region, slot, word))
+        return false;
+    /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
+    (void)swap_seq_cst(
+        &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    return true;
+}
+
+unsigned slot_reap_dead(struct region *region, int own, unsigned device)
+{
+    unsigned reaped = 0;
+    unsigned bound = region_slot_bound(region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = &region->shared->slots[i];
+        uint64_t word = load_acquire(&slot->state);
+        if ((int)i == own || slot_word_state(word) != VGPU_SLOT_LIVE)
+            continue;
+        const struct vgpu_usage *usage = &slot->usage[device];
+        if (load_relaxed(&usage->bytes) || load_relaxed(&usage->lingering))
+            reaped += slot_reap_if_dead(region, i, word);
+    }
+    return reaped;
+}
+
+bool slot_any_live(struct region *region)
+{
+    unsigned bound = region_slot_bound(region);
+    for (unsigned i = 0; i < bound; i++) {
+        uint64_t word = load_acquire(&region->shared->slots[i].state);
+        if (slot_word_state(word) == VGPU_SLOT_LIVE && !slot_reap_if_dead(region, i, word))
+            return true;
+    }
+    return false;
+}
+
+/* The storage must exist before it is written through the mapping. */
+static int reserve_storage(struct region *region, unsigned slot)
+{
+    if (!region_fd_is_ours(region) ||
+        fallocate(region->fd, 0, slot_offset(slot), sizeof(struct vgpu_slot)) == 0)
+        return 0;
+    return errno == ENOSPC || errno == EDQUOT ? -errno : 0;
+}
+
+static void raise_high(struct vgpu_region *shared, unsigned count)
+{
+    uint32_t high;
+    do {
+        high = load_acquire(&shared->slot_high);
+    } while (high < count && !swap_seq_cst(&shared->slot_high, high, count));
+}
+
+/* The slot's lock is held by the caller, so that no other living process claims it. */
+static bool take_locked(struct region *region, unsigned index, uint64_t *ret_word)
+{
+    struct vgpu_slot *slot = &region->shared->slots[index];
+    uint64_t old = load_acquire(&slot->state);
+    if (slot_word_state(old) == VGPU_SLOT_LIVE && process_lives(slot, old))
+        return false;
+    int pid = (int)getpid();
+    uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
+    if (!swap_seq_cst(&slot->state, old, claiming))
+        return false;
+    memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
+    uint64_t start_time = 0;
+    bool ended;
+    if (process_stat(0, &start_time, &ended) == 0)
+        store_relaxed(&slot->start_time, start_time);
+    store_relaxed(&slot->pid_namespace, process_pid_namespace());
+    process_command(slot->command, sizeof(slot->command));
+    uint64_t live = word_make(claiming, pid, VGPU_SLOT_LIVE);
+    if (!swap_seq_cst(&slot->state, claiming, live))
+        return false;
+    raise_high(region->shared, index + 1);
+    *ret_word = live;
+    return true;
+}
+
+int slot_claim(struct region *region, uint64_t *ret_word)
+{
+    bool lockable = region_fd_is_ours(region);
+    for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
+        int error = lockable ? file_lock_take(region->fd, slot_offset(i)) : -EINVAL;
+        if (error && error != -EINVAL)
+            continue;
+        int no_room = reserve_storage(region, i);
+        if (!no_room && take_locked(region, i, ret_word))
+            return (int)i;
+        if (!error)
+            file_lock_drop(region->fd, slot_offset(i));
+        if (no_room)
+            return no_room;
+    }
+    return -ENOSPC;
+}
+
+void slot_release(struct region *region, unsigned slot, uint64_t word)
+{
+    (void)swap_seq_cst(
+        &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    if (region_fd_is_ours(region))
+        file_lock_drop(region->fd, slot_offset(slot));
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots: one a process, claimed at its first charge, judged dead by its peers.
+ * A slot's process is alive while an open file holds its lock, or, in the same PID namespace, while
+ * its pid with its start time exists: whoever closes all descriptors keeps his slot. */
+#ifndef VGPU_REGION_SLOT_H
+#define VGPU_REGION_SLOT_H
+
+#include "region/region.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline unsigned slot_word_state(uint64_t word)
+{
+    return (unsigned)(word & 3);
+}
+
+static inline int slot_word_pid(uint64_t word)
+{
+    return (int)((uint32_t)word >> 2);
+}
+
+/* Claims a free or dead slot for the calling process and zeroes it. ret_word is the slot's state
+ * word, by which the owner knows it again. Returns the slot's index, -ENOSPC where all are taken,
+ * or -errno where the file system has no room for it. One claimer a process at a time. */
+int slot_claim(struct region *region, uint64_t *ret_word) __attribute__((warn_unused_result));
+
+/* Gives a slot back where its word still is `word`. */
+void slot_release(struct region *region, unsigned slot, uint64_t word);
+
+/* True where the process that `word`, read from the slot, names is dead; its slot is then free. */
+bool slot_reap_if_dead(struct region *region, unsigned slot, uint64_t word);
+
+/* Reaps every dead slot but `own` (-1: none is ours) that `device` counts in; returns how many. */
+unsigned slot_reap_dead(struct region *region, int own, unsigned device);
+
+/* True where any slot's process lives. */
+bool slot_any_live(struct region *region);
+
+#endif

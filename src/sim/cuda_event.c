@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events: a time on the timeline, or, recorded in a capture, a set of nodes to depend on. */
+#include <stdlib.h>
+
+#include "sim/cuda_stream.h"
+
+struct event {
+    struct object object;
+    struct context *context;
+    unsigned flags;
+    bool recorded;
+    uint64_t at_ns;
+    unsigned long long capture_id; /* 0: not recorded in a capture */
+    struct node_list nodes;
+};
+
+static struct event *event_of(CUevent handle)
+{
+    return object_find(handle, OBJECT_EVENT);
+}
+
+CUresult sim_cuEventCreate(CUevent *ret, unsigned int flags)
+{
+    CUDA_LOCKED;
+    struct event *event;
+
+    if (!ret || flags > 7 ||
+        ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    event = calloc(1, sizeof *event);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    event->context = context_current();
+    event->flags = flags;
+    object_add(&event->object, OBJECT_EVENT);
+    *ret = (CUevent)event;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventDestroy_v2(CUevent handle)
+{
+    CUDA_LOCKED;
+    struct event *event = event_of(handle);
+
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    object_remove(&event->object);
+    node_list_finish(&event->nodes);
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventDestroy(CUevent handle)
+{
+    return sim_cuEventDestroy_v2(handle);
+}
+
+static CUresult event_record_captured(struct event *event, struct stream *stream)
+{
+    if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    node_list_finish(&event->nodes);
+    event->capture_id = stream->capture->id;
+    event->recorded = true;
+    return node_list_add(&event->nodes, &stream->tail);
+}
+
+CUresult sim_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
+{
+    CUDA_LOCKED;
+    struct event *event = event_of(handle);
+    struct stream *stream;
+    CUresult r = stream_get(stream_handle, &stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!event || event->context != stream->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags > CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture)
+        return event_record_captured(event, stream);
+    event->capture_id = 0;
+    event->recorded = true;
+    event->at_ns = stream_begin_ns(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventRecord(CUevent handle, CUstream stream)
+{
+    return sim_cuEventRecordWithFlags(handle, stream, 0);
+}
+
+CUresult sim_cuEventQuery(CUevent handle)
+{
+    CUDA_LOCKED;
+    const struct event *event = event_of(handle);
+
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (event->capture_id)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    return event->recorded && event->at_ns > time_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventSynchronize(CUevent handle)
+{
+    struct device *device;
+    uint64_t until;
+
+    {
+        CUDA_LOCKED;
+        const struct event *event = event_of(handle);
+
+        if (!event)
+            return CUDA_ERROR_INVALID_HANDLE;
+        if (event->capture_id)
+            return CUDA_ERROR_CAPTURED_EVENT;
+        until = event->recorded ? event->at_ns : 0;
+        device = event->context->device;
+    }
+    time_wait(until);
+    {
+        CUDA_LOCKED;
+
+        pools_release(device);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
+{
+    CUDA_LOCKED;
+    const struct event *start = event_of(start_handle);
+    const struct event *end = event_of(end_handle);
+
+    if (!ms)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!start || !end || !start->recorded || !end->recorded || start->capture_id ||
+        end->capture_id || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (start->at_ns > time_now() || end->at_ns > time_now())
+        return CUDA_ERROR_NOT_READY;
+    *ms = (float)((double)(int64_t)(end->at_ns - start->at_ns) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+    return sim_cuEventElapsedTime(ms, start, end);
+}
+
+CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags)
+{
+    CUDA_LOCKED;
+    const struct event *event = event_of(event_handle);
+    struct stream *stream;
+    CUresult r = stream_get(handle, &stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags > CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (event->capture_id) {
+        struct capture *capture = capture_live(event->capture_id);
+
+        return capture ? capture_join(stream, capture, &event->nodes) : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->capture && event->recorded) {
+        capture_invalidate(stream->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    if (event->recorded && event->at_ns > stream->end_ns)
+        stream->end_ns = event->at_ns;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text that describes a pretend machine (VGPU_SIM): its words and what they ask for. Pure
+ * parsing. */
+#ifndef VGPU_SIM_DESCRIPTION_H
+#define VGPU_SIM_DESCRIPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_DEVICES_MAX 16
+#define SIM_RULES_MAX 32
+
+/* One kind of device. Sizes in bytes. */
+struct sim_model {
+    char name[64];
+    uint64_t memory_bytes;   /* what NVML calls total */
+    uint64_t reserved_bytes; /* kept by the driver and firmware, never given out */
+    uint32_t multiprocessors;
+    uint32_t compute_major;
+    uint32_t compute_minor;
+    uint32_t threads_per_multiprocessor;
+    uint32_t clock_khz;
+    uint32_t memory_clock_khz;
+    uint32_t memory_bus_bits;
+    uint32_t power_limit_mw;
+    uint32_t pci_device_id; /* as NVML gives it: device << 16 | vendor */
+    uint32_t architecture;  /* nvmlDeviceArchitecture_t */
+    uint64_t l2_cache_bytes;
+};
+
+enum sim_nvml_pid {
+    SIM_NVML_PID_OWN,  /* the pid that the process itself knows */
+    SIM_NVML_PID_NONE, /* NVML knows no process, as from a sibling pid namespace */
+    SIM_NVML_PID_HOST, /* other pids than the processes know: pid + SIM_NVML_PID_HOST_SHIFT */
+};
+#define SIM_NVML_PID_HOST_SHIFT 1000000u
+
+enum sim_rule_kind {
+    SIM_RULE_FUNCTION,  /* fail=FUNCTION: a driver API or NVML function, by exported name */
+    SIM_RULE_RM_NUMBER, /* rm-status=…@NUMBER: an RM class (RM_ALLOC) or command (RM_CONTROL) */
+    SIM_RULE_RM_FREE,   /* rm-status=…@free */
+    SIM_RULE_RM_DUP,    /* rm-status=…@dup */
+};
+
+/* A failure on demand. nth counts from 1 within a process; 0 means every call. */
+struct sim_rule {
+    enum sim_rule_kind kind;
+    char function[64];
+    uint32_t number;
+    uint32_t nth;
+    uint32_t code;
+    bool has_code; /* false: the default of the API, see sim_fail() */
+};
+
+struct sim_description {
+    struct sim_model devices[SIM_DEVICES_MAX];
+    uint32_t device_count;
+    bool shape_given; /* the text named devices, sizes or versions: a machine that exists must agree
+                       */
+    char driver_version[32];
+    uint32_t cuda_version;  /* 13000 = 13.0 */
+    uint64_t context_bytes; /* device memory that a context takes by itself */
+    char machine_path[512]; /* empty: not named */
+
+    bool no_rm;          /* the RM device answers nothing; libcuda takes memory without ioctls */
+    bool nvos21;         /* libcuda uses the older, 32-byte RM_ALLOC */
+    bool no_procaddress; /* no cuGetProcAddress in libcuda */
+    bool no_async;       /* no stream-ordered allocator */
+    bool no_vmm;         /* no virtual memory management API */
+    bool other_pointers; /* cuGetProcAddress answers with other pointers than dlsym */
+    enum sim_nvml_pid nvml_pid;
+
+    struct sim_rule rules[SIM_RULES_MAX];
+    uint32_t rule_count;
+};
+
+/*
+ * Parses text (NULL and "" mean one H200) into *ret_description. Returns 0, or -EINVAL with one
+ * line (no newline) in error that names the word and what is accepted; *ret_description is then
+ * untouched. Does not allocate or print.
+ */
+int sim_description_parse(const char *text, struct sim_description *ret_description, char *error,
+    size_t error_size) __attribute__((warn_unused_result));
+
+#endif

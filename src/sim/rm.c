@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated resource manager's calls: allocating, freeing and duplicating objects, and the way
+ * to each of them. */
+#include "sim/rm.h"
+
+#include "sim/machine.h"
+#include "sim/machine_layout.h"
+#include "sim/rm_objects.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+#define MEMORY_PARAMS_MIN (offsetof(struct rm_memory_params, alignment) + sizeof(uint64_t))
+
+/* GET_TIMESLICE seen on H200, driver 580.159.04. */
+#define TIMESLICE_COMPUTE_US 2048
+#define TIMESLICE_COPY_US 1024
+
+/* Either form of RM_ALLOC. */
+struct alloc_call {
+    uint32_t client;
+    uint32_t parent;
+    uint32_t object;
+    uint32_t class_id;
+    void *params;
+    uint32_t params_size;
+};
+
+static void *pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)
+        address; // NOLINT(performance-no-int-to-ptr): that is how the ABI carries it
+}
+
+uint32_t sim_rm_client_locked(uint32_t slot, uint32_t handle, uint32_t *ret_client)
+{
+    uint32_t client = sim_client_find_locked(handle);
+    if (client == SIM_NONE)
+        return RM_ERR_INVALID_CLIENT;
+    uint32_t owner = sim_machine->clients[client].slot;
+    if (owner != slot && sim_machine->slots[owner].pid != sim_machine->slots[slot].pid)
+        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+    *ret_client = client;
+    return RM_OK;
+}
+
+uint32_t sim_rm_object_locked(uint32_t client, uint32_t handle, uint32_t *ret_object)
+{
+    uint32_t object = SIM_NONE;
+    if (handle != sim_machine->clients[client].handle) {
+        object = sim_object_find_locked(client, handle);
+        if (object == SIM_NONE)
+            return RM_ERR_OBJECT_NOT_FOUND;
+    }
+    *ret_object = object;
+    return RM_OK;
+}
+
+uint32_t sim_rm_handle_free_locked(uint32_t client, uint32_t handle)
+{
+    bool used = handle != 0 && (handle == sim_machine->clients[client].handle ||
+                                   sim_object_find_locked(client, handle) != SIM_NONE);
+    return used ? RM_ERR_DUPLICATE_NAME : RM_OK;
+}
+
+static uint32_t alloc_client_locked(uint32_t slot, struct alloc_call *call)
+{
+    if (call->object != 0 && sim_client_find_locked(call->object) != SIM_NONE)
+        return RM_ERR_DUPLICATE_NAME;
+    uint32_t client = sim_client_create_locked(slot, call->object, getpid());
+    if (client == SIM_NONE) {
+        sim_reap_locked();
+        if (!sim_machine->slots[slot].live) /* closed meanwhile by another thread */
+            return RM_ERR_INVALID_CLIENT;
+        client = sim_client_create_locked(slot, call->object, getpid());
+    }
+    if (client == SIM_NONE)
+        return RM_ERR_INSUFFICIENT_RESOURCES;
+    call->object = sim_machine->clients[client].handle;
+    if (call->params != NULL)
+        memcpy(call->params, &call->object, sizeof call->object);
+    return RM_OK;
+}
+
+/*
+ * Sizes round up to pages of 64 KiB, from 2 MiB on of 2 MiB, unless attr bits 24:23 name 4 KiB, 64
+ * KiB or 2 MiB. Assumed; every size seen on H200 (driver 580.159.04) was a multiple of what this
+ * gives.
+ */
+static uint64_t round_memory(uint64_t bytes, uint32_t attr)
+{
+    static const uint64_t named[] = {0, 4 * KIB, 64 * KIB, 2 * MIB};
+    uint64_t page = named[attr >> 23 & 3];
+    if (page == 0)
+        page = bytes >= 2 * MIB ? 2 * MIB : 64 * KIB;
+    return bytes > UINT64_MAX - page ? bytes : (bytes + page - 1) / page * page;
+}
+
+static bool is_device_memory(const struct rm_memory_params *params)
+{
+    return RM_MEMORY_LOCATION(params->attr) == RM_MEMORY_LOCATION_VIDEO &&
+           (params->flags & RM_MEMORY_FLAG_VIRTUAL) == 0;
+}
+
+/* What the class adds to the request; params stay the caller's, and are written only by
+ * finish_params(). */
+static uint32_t fill_request(const struct alloc_call *call, struct sim_object_request *request)
+{
+    if (call->class_id == RM_CLASS_DEVICE) {
+        uint32_t index = 0; /* no parameters: the first device */
+        if (call->params != NULL && call->params_size >= sizeof index)
+            memcpy(&index, call->params, sizeof index);
+        if (index >= sim_machine->device_count)
+            return RM_ERR_INVALID_DEVICE;
+        request->device = index;
+    } else if (call->class_id == RM_CLASS_CHANNEL_GROUP) {
+        struct rm_channel_group_params params = {.engine_type = RM_ENGINE_GR0};
+        if (call->params != NULL && call->params_size >= sizeof params)
+            memcpy(&params, call->params, sizeof params);
+        request->engine_type = params.engine_type;
+        request->timeslice_us =
+            RM_ENGINE_IS_GR(params.engine_type) ? TIMESLICE_COMPUTE_US : TIMESLICE_COPY_US;
+    } else if (call->class_id == RM_CLASS_MEMORY_LOCAL) {
+        struct rm_memory_params params = {0};
+        if (call->params == NULL || call->params_size < MEMORY_PARAMS_MIN)
+            return RM_ERR_INVALID_PARAM_STRUCT;
+        size_t length = call->params_size < sizeof params ? call->params_size : sizeof params;
+        memcpy(&params, call->params, length);
+        if (!is_device_memory(&params))
+            return RM_OK;
+        if (params.size == 0)
+            return RM_ERR_INVALID_ARGUMENT;
+        if (request->device == SIM_NONE)
+            return RM_ERR_INVALID_PARENT;
+        request->bytes = round_memory(params.size, params.attr);
+    }
+    return RM_OK;
+}
+
+static void finish_params(const struct alloc_call *call, uint64_t bytes)
+{
+    if (call->class_id == RM_CLASS_MEMORY_LOCAL && bytes > 0 && call->params != NULL)
+        memcpy(
+            (char *)call->params + offsetof(struct rm_memory_params, size), &bytes, sizeof bytes);
+}
+
+static uint32_t alloc_object_locked(uint32_t slot, struct alloc_call *call)
+{
+    for (bool reaped = false;; reaped = true) {
+        struct sim_object_request request = {.handle = call->object,
+            .class_id = call->class_id,
+            .device = SIM_NONE,
+            .memory = SIM_NONE};
+        uint32_t status = sim_rm_client_locked(slot, call->client, &request.client);
+        if (status == RM_OK)
+            status = sim_rm_object_locked(request.client, call->parent, &request.parent);
+        if (status == RM_OK)
+            status = sim_rm_handle_free_locked(request.client, request.handle);
+        if (status == RM_OK && request.parent != SIM_NONE)
+            request.device = sim_machine->objects[request.parent].device;
+        if (status == RM_OK)
+            status = fill_request(call, &request);
+        if (status != RM_OK)
+            return status;
+        if (request.bytes == 0 || sim_memory_fits_locked(request.device, request.bytes)) {
+            uint32_t object = sim_object_create_locked(&request);
+            if (object == SIM_NONE)
+                return RM_ERR_INSUFFICIENT_RESOURCES;
+            call->object = sim_machine->objects[object].handle;
+            finish_params(call, request.bytes);
+            return RM_OK;
+        }
+        if (reaped)
+            return RM_ERR_NO_MEMORY;
+        sim_reap_locked();
+    }
+}
+
+static void count_number(const char *what, uint32_t number)
+{
+    char name[40];
+    snprintf(name, sizeof name, "%s 0x%x", what, number);
+    sim_count(name);
+}
+
+static uint32_t execute_alloc(uint32_t slot, struct alloc_call *call)
+{
+    const struct sim_rule *rule;
+    if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->class_id, &rule))
+        return rule->code;
+    bool is_client = call->class_id == RM_CLASS_CLIENT || call->class_id == RM_CLASS_CLIENT_0;
+    return is_client ? alloc_client_locked(slot, call) : alloc_object_locked(slot, call);
+}
+
+static int call_alloc(uint32_t slot, void *arg, size_t size)
+{
+    /* Both forms begin alike. */
+    struct rm_alloc21 *form = arg;
+    struct rm_alloc64 *form64 = arg;
+    bool is64 = size == sizeof(struct rm_alloc64);
+    if (!is64 && size != sizeof(struct rm_alloc21))
+        return EINVAL;
+    struct alloc_call call = {.client = form->client,
+        .parent = form->parent,
+        .object = form->object,
+        .class_id = form->class_id,
+        .params = pointer(form->params),
+        .params_size = is64 ? form64->params_size : form->params_size};
+    uint32_t status = execute_alloc(slot, &call);
+    form->object = call.object;
+    *(is64 ? &form64->status : &form->status) = status;
+    return 0;
+}
+
+static int call_alloc_memory(uint32_t slot, void *arg, size_t size)
+{
+    if (size < sizeof(struct rm_alloc_memory))
+        return EINVAL;
+    struct rm_alloc_memory *form = arg;
+    bool is_local = form->class_id == RM_CLASS_MEMORY_LOCAL ||
+                    form->class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED;
+    struct rm_memory_params params = {.size = form->limit + 1};
+    struct alloc_call call = {.client = form->client,
+        .parent = form->parent,
+        .object = form->object,
+        .class_id = is_local ? RM_CLASS_MEMORY_LOCAL : form->class_id,
+        .params = is_local ? &params : NULL,
+        .params_size = is_local ? sizeof params : 0};
+    form->status = execute_alloc(slot, &call);
+    form->object = call.object;
+    if (is_local && form->status == RM_OK)
+        form->limit = params.size - 1;
+    return 0;
+}
+
+static uint32_t execute_free(uint32_t slot, const struct rm_free *form)
+{
+    const struct sim_rule *rule;
+    uint32_t client, object;
+    if (sim_rule_hits(SIM_RULE_RM_FREE, NULL, 0, &rule))
+        return rule->code;
+    uint32_t status = sim_rm_client_locked(slot, form->client, &client);
+    if (status == RM_OK)
+        status = sim_rm_object_locked(client, form->object, &object);
+    if (status != RM_OK)
+        return status;
+    if (object == SIM_NONE)
+        sim_client_destroy_locked(client);
+    else
+        sim_object_destroy_locked(object);
+    return RM_OK;
+}
+
+static uint32_t execute_dup(uint32_t slot, struct rm_dup *form)
+{
+    const struct sim_rule *rule;
+    if (sim_rule_hits(SIM_RULE_RM_DUP, NULL, 0, &rule))
+        return rule->code;
+    struct sim_object_request request = {.handle = form->object};
+    uint32_t status = sim_rm_client_locked(slot, form->client, &request.client);
+    if (status == RM_OK)
+        status = sim_rm_object_locked(request.client, form->parent, &request.parent);
+    if (status == RM_OK)
+        status = sim_rm_handle_free_locked(request.client, request.handle);
+    if (status != RM_OK)
+        return status;
+    /* The source may be another process' (IPC): knowing both handles is enough. */
+    uint32_t client = sim_client_find_locked(form->client_src);
+    if (client == SIM_NONE)
+        return RM_ERR_INVALID_CLIENT;
+    uint32_t source = sim_object_find_locked(client, form->object_src);
+    if (source == SIM_NONE)
+        return RM_ERR_OBJECT_NOT_FOUND;
+    const struct sim_object *original = &sim_machine->objects[source];
+    request.class_id = original->class_id;
+    request.memory = original->memory;
+    request.engine_type = original->engine_type;
+    request.timeslice_us = original->timeslice_us;
+    request.device =
+        request.parent == SIM_NONE ? original->device : sim_machine->objects[request.parent].device;
+    uint32_t object = sim_object_create_locked(&request);
+    if (object == SIM_NONE)
+        return RM_ERR_INSUFFICIENT_RESOURCES;
+    form->object = sim_machine->objects[object].handle;
+    return RM_OK;
+}
+
+static void count_call(unsigned nr, const void *arg)
+{
+    if (nr == RM_NR_ALLOC)
+        count_number("RM_ALLOC", ((const struct rm_alloc21 *)arg)->class_id);
+    else if (nr == RM_NR_ALLOC_MEMORY)
+        count_number("RM_ALLOC_MEMORY", ((const struct rm_alloc_memory *)arg)->class_id);
+    else if (nr == RM_NR_CONTROL)
+        count_number("RM_CONTROL", ((const struct rm_control *)arg)->cmd);
+    else if (nr == RM_NR_FREE)
+        sim_count("RM_FREE");
+    else if (nr == RM_NR_DUP_OBJECT)
+        sim_count("RM_DUP_OBJECT");
+}
+
+/* Returns 0 or an errno. */
+static int dispatch_locked(uint32_t slot, unsigned nr, void *arg, size_t size)
+{
+    switch (nr) {
+    case RM_NR_ALLOC:
+        return call_alloc(slot, arg, size);
+    case RM_NR_ALLOC_MEMORY:
+        return call_alloc_memory(slot, arg, size);
+    case RM_NR_FREE: {
+        struct rm_free *form = arg;
+        if (size != sizeof *form)
+            return EINVAL;
+        form->status = execute_free(slot, form);
+        return 0;
+    }
+    case RM_NR_DUP_OBJECT: {
+        struct rm_dup *form = arg;
+        if (size != sizeof *form)
+            return EINVAL;
+        form->status = execute_dup(slot, form);
+        return 0;
+    }
+    case RM_NR_CONTROL: {
+        struct rm_control *form = arg;
+        if (size != sizeof *form)
+            return EINVAL;
+        form->status = sim_rm_control_locked(slot, form);
+        return 0;
+    }
+    default:
+        return EINVAL;
+    }
+}
+
+int sim_rm_execute(int fd, unsigned long request, void *arg)
+{
+    int error = sim_attach();
+    if (error != 0 || RM_REQUEST_TYPE(request) != RM_IOCTL_TYPE || !sim_file_is(fd)) {
+        errno = ENOTTY;
+        return -1;
+    }
+    unsigned nr = RM_REQUEST_NR(request);
+    size_t size = RM_REQUEST_SIZE(request);
+    if (nr == RM_NR_XFER && size == sizeof(struct rm_xfer) && arg != NULL) {
+        const struct rm_xfer *wrapped = arg;
+        nr = wrapped->nr;
+        size = wrapped->size;
+        arg = pointer(wrapped->ptr);
+    }
+    if (arg == NULL) {
+        errno = EFAULT;
+        return -1;
+    }
+    int saved = errno;
+    count_call(nr, arg);
+    sim_lock();
+    uint32_t slot = sim_slot_of_locked(fd);
+    error = slot == SIM_NONE ? EINVAL : dispatch_locked(slot, nr, arg, size);
+    sim_unlock();
+    errno = error != 0 ? error : saved;
+    return error != 0 ? -1 : 0;
+}
+
+int sim_rm_ioctl(int fd, unsigned long request, void *arg)
+{
+    if (!sim_description()->no_rm) {
+        int saved = errno;
+        int result = ioctl(fd, request, arg);
+        if (result == 0 || errno != ENOTTY)
+            return result;
+        errno = saved;
+    }
+    return sim_rm_execute(fd, request, arg);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated resource manager's controls. Unknown ones answer NV_ERR_NOT_SUPPORTED. */
+#include "sim/rm.h"
+
+#include "sim/machine.h"
+#include "sim/machine_layout.h"
+#include "sim/rm_objects.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A control: its object (SIM_NONE: the client itself) and its parameters, size as the table says.
+ */
+struct control {
+    uint32_t slot;
+    uint32_t client;
+    uint32_t object;
+    void *params;
+};
+
+static struct sim_object *control_object(const struct control *control)
+{
+    return &sim_machine->objects[control->object];
+}
+
+static uint32_t get_gid_info(const struct control *control)
+{
+    struct rm_gid_info *params = control->params;
+    const struct sim_device *device = &sim_machine->devices[control_object(control)->device];
+    memset(params->data, 0, sizeof params->data);
+    if ((params->flags & 3u) == RM_GID_FLAGS_ASCII) {
+        memcpy(params->data, device->uuid, sizeof device->uuid);
+        params->length = (uint32_t)strlen(device->uuid) + 1;
+    } else {
+        memcpy(params->data, device->uuid_bytes, sizeof device->uuid_bytes);
+        params->length = sizeof device->uuid_bytes;
+    }
+    return RM_OK;
+}
+
+/* The pid in a client's books that somebody who asks for pid means, or -1. */
+static int32_t pid_meant(uint32_t pid)
+{
+    switch (sim_description()->nvml_pid) {
+    case SIM_NVML_PID_NONE:
+        return -1;
+    case SIM_NVML_PID_HOST:
+        return pid > SIM_NVML_PID_HOST_SHIFT ? (int32_t)(pid - SIM_NVML_PID_HOST_SHIFT) : -1;
+    default:
+        return (int32_t)pid;
+    }
+}
+
+static uint32_t get_pid_info(const struct control *control)
+{
+    struct rm_pid_info_list *params = control->params;
+    uint32_t device = control_object(control)->device;
+    if (params->count > RM_PID_INFO_MAX)
+        return RM_ERR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < params->count; i++) {
+        struct rm_pid_info *info = &params->list[i];
+        uint32_t pid = info->pid, index = info->index;
+        *info = (struct rm_pid_info){
+            .pid = pid, .index = index, .compute_instance = ~0u, .gpu_instance = ~0u};
+        if (index != RM_PID_INFO_INDEX_VIDEO_MEMORY) {
+            info->result = RM_ERR_INVALID_ARGUMENT;
+            continue;
+        }
+        int32_t meant = pid_meant(pid);
+        for (uint32_t c = 0; c < sim_machine->clients_end; c++) {
+            const struct sim_client *client = &sim_machine->clients[c];
+            if (!client->live || client->pid != meant)
+                continue;
+            info->private_bytes += client->bytes[device][SIM_PRIVATE];
+            info->shared_owned_bytes += client->bytes[device][SIM_SHARED_OWNED];
+            info->shared_duped_bytes += client->bytes[device][SIM_SHARED_DUPED];
+        }
+    }
+    return RM_OK;
+}
+
+/* All are looked up before any changes. Recorded on the channels; the timeline does not heed it
+ * yet. */
+static uint32_t disable_channels(const struct control *control)
+{
+    const struct rm_disable_channels *params = control->params;
+    uint32_t channels[RM_DISABLE_CHANNELS_MAX];
+    if (params->count > RM_DISABLE_CHANNELS_MAX)
+        return RM_ERR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < params->count; i++) {
+        uint32_t client;
+        uint32_t status = sim_rm_client_locked(control->slot, params->clients[i], &client);
+        if (status != RM_OK)
+            return status;
+        channels[i] = sim_object_find_locked(client, params->channels[i]);
+        if (channels[i] == SIM_NONE)
+            return RM_ERR_OBJECT_NOT_FOUND;
+        if (!RM_CLASS_IS_CHANNEL(sim_machine->objects[channels[i]].class_id))
+            return RM_ERR_INVALID_OBJECT_HANDLE;
+    }
+    for (uint32_t i = 0; i < params->count; i++)
+        sim_machine->objects[channels[i]].disabled = params->disable != 0;
+    return RM_OK;
+}
+
+static uint32_t get_timeslice(const struct control *control)
+{
+    struct rm_timeslice *params = control->params;
+    params->timeslice_us = control_object(control)->timeslice_us;
+    return RM_OK;
+}
+
+static uint32_t set_timeslice(const struct control *control)
+{
+    const struct rm_timeslice *params = control->params;
+    if (params->timeslice_us == 0 || params->timeslice_us > UINT32_MAX)
+        return RM_ERR_INVALID_ARGUMENT;
+    control_object(control)->timeslice_us = (uint32_t)params->timeslice_us;
+    return RM_OK;
+}
+
+static uint32_t schedule(const struct control *control)
+{
+    (void)control; /* NV_OK and no effect, also to disable (seen on H200, driver 580.159.04) */
+    return RM_OK;
+}
+
+static uint32_t export_object(const struct control *control)
+{
+    const struct rm_export_object *params = control->params;
+    uint32_t object = sim_object_find_locked(control->client, params->object);
+    uint32_t target = sim_slot_of_locked(params->fd);
+    if (params->type != RM_EXPORT_TYPE_RM || target == SIM_NONE)
+        return RM_ERR_INVALID_ARGUMENT;
+    if (object == SIM_NONE)
+        return RM_ERR_OBJECT_NOT_FOUND;
+    uint32_t memory = sim_machine->objects[object].memory;
+    if (memory == SIM_NONE)
+        return RM_ERR_NOT_SUPPORTED;
+    if (sim_machine->slots[target].exported != SIM_NONE)
+        return RM_ERR_INVALID_ARGUMENT;
+    sim_machine->slots[target].exported = memory;
+    sim_memory_hold_locked(memory);
+    return RM_OK;
+}
+
+static uint32_t import_object(const struct control *control)
+{
+    struct rm_import_object *params = control->params;
+    struct sim_object_request request = {
+        .client = control->client, .handle = params->object, .class_id = RM_CLASS_MEMORY_LOCAL};
+    uint32_t source = sim_slot_of_locked(params->fd);
+    if (source == SIM_NONE || sim_machine->slots[source].exported == SIM_NONE)
+        return RM_ERR_INVALID_ARGUMENT;
+    uint32_t status = sim_rm_object_locked(request.client, params->parent, &request.parent);
+    if (status == RM_OK)
+        status = sim_rm_handle_free_locked(request.client, request.handle);
+    if (status != RM_OK)
+        return status;
+    request.memory = sim_machine->slots[source].exported;
+    request.device = sim_machine->memories[request.memory].device;
+    uint32_t object = sim_object_create_locked(&request);
+    if (object == SIM_NONE)
+        return RM_ERR_INSUFFICIENT_RESOURCES;
+    params->object = sim_machine->objects[object].handle;
+    params->type = RM_EXPORT_TYPE_RM;
+    return RM_OK;
+}
+
+#define ON_CLIENT 0xffffffffu
+
+static const struct {
+    uint32_t cmd;
+    uint32_t class_id; /* of the object, or ON_CLIENT */
+    uint32_t params_size;
+    uint32_t (*execute)(const struct control *control);
+} controls[] = {
+    {RM_CTRL_EXPORT_OBJECT_TO_FD, ON_CLIENT, sizeof(struct rm_export_object), export_object},
+    {RM_CTRL_IMPORT_OBJECT_FROM_FD, ON_CLIENT, sizeof(struct rm_import_object), import_object},
+    {RM_CTRL_GPU_GET_GID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_gid_info), get_gid_info},
+    {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_pid_info_list), get_pid_info},
+    {RM_CTRL_FIFO_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, sizeof(struct rm_disable_channels),
+        disable_channels},
+    {RM_CTRL_GPFIFO_SCHEDULE, RM_CLASS_CHANNEL_GROUP, sizeof(struct rm_schedule), schedule},
+    {RM_CTRL_SET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, sizeof(struct rm_timeslice), set_timeslice},
+    {RM_CTRL_GET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, sizeof(struct rm_timeslice), get_timeslice},
+};
+
+uint32_t sim_rm_control_locked(uint32_t slot, const struct rm_control *call)
+{
+    const struct sim_rule *rule;
+    struct control control = {.slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
+    if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->cmd, &rule))
+        return rule->code;
+    if (call->cmd == RM_CTRL_GPU_GET_PID_INFO)
+        sim_reap_locked();
+    uint32_t status = sim_rm_client_locked(slot, call->client, &control.client);
+    if (status == RM_OK)
+        status = sim_rm_object_locked(control.client, call->object, &control.object);
+    if (status != RM_OK)
+        return status;
+    for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++) {
+        if (controls[i].cmd != call->cmd)
+            continue;
+        uint32_t class_id =
+            control.object == SIM_NONE ? ON_CLIENT : control_object(&control)->class_id;
+        if (class_id != controls[i].class_id)
+            return RM_ERR_INVALID_OBJECT_HANDLE;
+        if (class_id == RM_CLASS_SUBDEVICE && control_object(&control)->device == SIM_NONE)
+            return RM_ERR_INVALID_DEVICE;
+        if (call->params == 0 || call->params_size != controls[i].params_size)
+            return RM_ERR_INVALID_PARAM_STRUCT;
+        return controls[i].execute(&control);
+    }
+    return RM_ERR_NOT_SUPPORTED;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command as our child, with signals passed on. */
+#include "tool/child.h"
+
+#include "tool/tool.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void start(char **command, const sigset_t *mask)
+{
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(command[0], command);
+    int error = errno;
+    tool_error("cannot run %s: %s", command[0], strerror(error));
+    _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
+}
+
+/* True where the child has ended. */
+static bool reap(pid_t child, struct child_end *ret_end)
+{
+    int status;
+    if (waitpid(child, &status, WNOHANG | WUNTRACED) != child)
+        return false;
+    if (WIFSTOPPED(status)) {
+        raise(SIGSTOP);
+        return false;
+    }
+    ret_end->status = status;
+    return true;
+}
+
+int child_run(char **command, struct child_end *ret_end)
+{
+    sigset_t all, former;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &former);
+    pid_t child = fork();
+    if (child < 0) {
+        tool_error("cannot fork: %s", strerror(errno));
+        return TOOL_FAILED;
+    }
+    if (child == 0)
+        start(command, &former);
+    for (;;) {
+        siginfo_t info;
+        int signal = sigwaitinfo(&all, &info);
+        if (signal == SIGCHLD) {
+            if (reap(child, ret_end))
+                break;
+        } else if (signal > 0 && info.si_code != SI_KERNEL) {
+            /* What the terminal sends, the child got too. */
+            kill(child, signal);
+        }
+    }
+    sigprocmask(SIG_SETMASK, &former, NULL);
+    return 0;
+}
+
+int child_end_as(const struct child_end *end)
+{
+    if (WIFEXITED(end->status))
+        return WEXITSTATUS(end->status);
+    int signal_number = WTERMSIG(end->status);
+    struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core); /* the command's core is the one to look at */
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    return 128 + signal_number;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a command in this program's place: signals sent to us reach it, its stops are ours, and
+ * we end as it ended. */
+#ifndef VGPU_TOOL_CHILD_H
+#define VGPU_TOOL_CHILD_H
+
+struct child_end {
+    int status; /* as waitpid gives it */
+};
+
+/* Starts the command and waits for its end. Returns 0, or an exit status after one line on stderr
+ * where it cannot be started. */
+int child_run(char **command, struct child_end *ret_end);
+
+/* The exit status that the command ended with; where a signal ended it, ends this process by the
+ * same signal. */
+int child_end_as(const struct child_end *end);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu COMMAND [ARG…] */
+#include "tool/tool.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
+static const struct command commands[] = {
+    {"run", tool_run, "run a command inside a slice of the GPU"},
+};
+
+void tool_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("vgpu: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+}
+
+static int usage(FILE *stream, int status)
+{
+    fputs("usage: vgpu COMMAND [ARGUMENT...]\n\ncommands:\n", stream);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n'vgpu COMMAND --help' tells more; 'vgpu --version' the version.\n", stream);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return usage(stderr, TOOL_USAGE);
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return usage(stdout, 0);
+    if (!strcmp(argv[1], "--version")) {
+        puts("vgpu " VGPU_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    tool_error("\"%s\" is not a command; 'vgpu --help' lists them", argv[1]);
+    return TOOL_USAGE;
+}

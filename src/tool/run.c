@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu run: a command inside a container of its own, or inside one that --region names. */
+#include "base/parse.h"
+#include "region/region.h"
+#include "region/slot.h"
+#include "tool/child.h"
+#include "tool/paths.h"
+#include "tool/tool.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct run_options {
+    const char *memory, *cores, *region, *sim;
+    char **command;
+};
+
+static const char usage_text[] =
+    "usage: vgpu run [--memory SIZE[,SIZE...]] [--cores PERCENT[,...]] [--region FILE]\n"
+    "                [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
+    "\n"
+    "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
+    "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m\n"
+    "  --cores PERCENT  share of the GPU's time, for all devices or one each\n"
+    "  --region FILE    join (or create) the container with this shared region\n"
+    "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
+{
+    enum { MEMORY = 256, CORES, REGION, SIM };
+    static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
+        {"cores", required_argument, NULL, CORES}, {"region", required_argument, NULL, REGION},
+        {"sim", optional_argument, NULL, SIM}, {"help", no_argument, NULL, 'h'}, {0}};
+    *ret_done = true;
+    for (int option; (option = getopt_long(argc, argv, "+h", known, NULL)) != -1;) {
+        switch (option) {
+        case MEMORY:
+            options->memory = optarg;
+            break;
+        case CORES:
+            options->cores = optarg;
+            break;
+        case REGION:
+            options->region = optarg;
+            break;
+        case SIM:
+            options->sim = optarg ? optarg : "";
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            return 0;
+        default:
+            fputs(usage_text, stderr);
+            return TOOL_USAGE;
+        }
+    }
+    options->command = argv + optind;
+    if (optind >= argc) {
+        tool_error("run: no command given");
+        fputs(usage_text, stderr);
+        return TOOL_USAGE;
+    }
+    *ret_done = false;
+    return 0;
+}
+
+/* A limit is its family's alone: what an outer environment says of it would add to it. */
+static void clear_family(const char *first, const char *second)
+{
+    const char *families[] = {first, second};
+    for (int f = 0; f < 2; f++) {
+        char name[64];
+        unsetenv(families[f]);
+        for (int i = 0; i < CONFIG_DEVICES; i++) {
+            snprintf(name, sizeof(name), "%s_%d", families[f], i);
+            unsetenv(name);
+        }
+    }
+}
+
+static int check_size(const char *text)
+{
+    uint64_t bytes;
+    return parse_size(text, &bytes);
+}
+
+static int check_percent(const char *text)
+{
+    uint64_t percent;
+    return parse_number(text, 100, &percent);
+}
+
+/* Sets VARIABLE for one value, VARIABLE_<i> for several. Returns 0 or TOOL_USAGE. */
+static int set_list(const char *option, const char *list, const char *variable, const char *other,
+    int (*check)(const char *text), const char *accepted)
+{
+    char item[64], name[64];
+    bool several = strchr(list, ',') != NULL;
+    clear_family(variable, other);
+    for (int i = 0; parse_list_next(&list, item, sizeof(item)); i++) {
+        if (check(item) != 0 || i >= CONFIG_DEVICES) {
+            tool_error("run: %s \"%s\" is not accepted; accepted: %s, for up to %d devices", option,
+                item, accepted, CONFIG_DEVICES);
+            return TOOL_USAGE;
+        }
+        snprintf(name, sizeof(name), several ? "%s_%d" : "%s", variable, i);
+        setenv(name, item, 1);
+    }
+    return 0;
+}
+
+static void prepend(const char *variable, const char *value, char separator)
+{
+    const char *old = getenv(variable);
+    char *joined = NULL;
+    if (old && *old) {
+        if (asprintf(&joined, "%s%c%s", value, separator, old) > 0)
+            setenv(variable, joined, 1);
+        free(joined);
+    } else {
+        setenv(variable, value, 1);
+    }
+}
+
+static int find_or_say(const char *name, char *path, size_t size)
+{
+    int error = path_find(name, path, size);
+    if (error)
+        tool_error("%s is neither beside this program nor in its library directory", name);
+    return error;
+}
+
+static int set_preloads(const struct run_options *options)
+{
+    char library[PATH_MAX], sim[PATH_MAX];
+    if (find_or_say("libvgpu.so", library, sizeof(library)))
+        return TOOL_FAILED;
+    if (options->sim) {
+        if (find_or_say("sim/libvgpu-sim-rm.so", sim, sizeof(sim)))
+            return TOOL_FAILED;
+        prepend("LD_PRELOAD", sim, ':');
+        *strrchr(sim, '/') = '\0';
+        prepend("LD_LIBRARY_PATH", sim, ':');
+        setenv("VGPU_SIM", options->sim, 1);
+    }
+    prepend("LD_PRELOAD", library, ':');
+    return 0;
+}
+
+/* The run's own directory holds its region and, simulated, its machine. */
+static int set_files(const struct run_options *options, char *directory)
+{
+    char path[PATH_MAX];
+    bool own_machine = options->sim && !strstr(options->sim, "machine=") &&
+                       !getenv("VGPU_SIM_MACHINE");
+    if (options->region) {
+        if (options->region[0] == '/' || !getcwd(path, sizeof(path)))
+            path[0] = '\0';
+        char *full = NULL;
+        if (asprintf(&full, "%s%s%s", path, path[0] ? "/" : "", options->region) > 0)
+            setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", full, 1);
+        free(full);
+    }
+    if (options->region && !own_machine) {
+        directory[0] = '\0';
+        return 0;
+    }
+    if (!mkdtemp(directory) || chmod(directory, 0777) != 0) {
+        tool_error("run: cannot make %s: %s", directory, strerror(errno));
+        return TOOL_FAILED;
+    }
+    if (!options->region) {
+        snprintf(path, sizeof(path), "%s/region", directory);
+        setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    }
+    if (own_machine) {
+        snprintf(path, sizeof(path), "%s/machine", directory);
+        setenv("VGPU_SIM_MACHINE", path, 1);
+    }
+    return 0;
+}
+
+/* Left where it is while a process of the run lives on. */
+static void remove_files(const char *directory)
+{
+    char path[PATH_MAX];
+    struct region region;
+    if (!directory[0])
+        return;
+    snprintf(path, sizeof(path), "%s/region", directory);
+    if (access(path, F_OK) == 0 && region_open(&region, path) == 0) {
+        bool live = slot_any_live(&region);
+        region_detach(&region);
+        if (live)
+            return;
+    }
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/machine", directory);
+    unlink(path);
+    rmdir(directory);
+}
+
+int tool_run(int argc, char **argv)
+{
+    struct run_options options = {0};
+    char directory[] = "/tmp/vgpu-run-XXXXXX";
+    bool done;
+    int status = parse_options(argc, argv, &options, &done);
+    if (done)
+        return status;
+    if (options.memory && (status = set_list("--memory", options.memory, "CUDA_DEVICE_MEMORY_LIMIT",
+                               "CUDA_MEM_LIMIT", check_size, PARSE_SIZE_ACCEPTED)))
+        return status;
+    if (options.cores && (status = set_list("--cores", options.cores, "CUDA_DEVICE_SM_LIMIT",
+                              "CUDA_CORE_LIMIT", check_percent, PARSE_PERCENT_ACCEPTED)))
+        return status;
+    if ((status = set_preloads(&options)) || (status = set_files(&options, directory)))
+        return status;
+    struct child_end end;
+    status = child_run(options.command, &end);
+    remove_files(directory);
+    return status ? status : child_end_as(&end);
+}

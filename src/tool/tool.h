@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vgpu command: one file a sub-command, over the library's own layers. */
+#ifndef VGPU_TOOL_TOOL_H
+#define VGPU_TOOL_TOOL_H
+
+/* Exit statuses of vgpu itself, as env(1) and sh(1) use them. */
+#define TOOL_FAILED 1         /* said on stderr why */
+#define TOOL_USAGE 2          /* the arguments are off */
+#define TOOL_CANNOT_EXECUTE 126
+#define TOOL_NOT_FOUND 127
+
+/* A sub-command: arguments without `vgpu`; returns the exit status. */
+int tool_run(int argc, char **argv);
+
+/* One line on stderr, with "vgpu: " before it. */
+void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
