@@ -19,7 +19,6 @@ struct instance {
 
 struct library {
     struct object object;
-    char *image; /* PTX text, to be read again for each context */
     struct ptx ptx;
     struct kernel *kernels;
     struct instance *instances;

@@ -7,6 +7,8 @@
 
 #include "sim/cuda_sim.h"
 
+#define CUDA_VERSION_NEWEST 13000
+
 enum variant { LEGACY, PTDS };
 
 struct version {
@@ -88,6 +90,12 @@ int cuda_attach_error(void)
     return attach_error;
 }
 
+/* A program looks its functions up before cuInit tells it that there is no machine. */
+static int driver_version(void)
+{
+    return attach_error ? CUDA_VERSION_NEWEST : (int)sim_cuda_version();
+}
+
 static void *pointer_of(const struct cuda_entry *entry)
 {
     /* A no-op lies before each label: another address, the same function. */
@@ -103,7 +111,7 @@ static void *pointer_of(const struct cuda_entry *entry)
 static const struct version *version_find(const char *name, int asked, enum variant variant,
                                           bool *ret_known)
 {
-    int newest = asked < (int)sim_cuda_version() ? asked : (int)sim_cuda_version();
+    int newest = asked < driver_version() ? asked : driver_version();
     const struct version *best = NULL;
 
     for (size_t i = 0; i < VERSION_COUNT; i++) {
@@ -111,7 +119,7 @@ static const struct version *version_find(const char *name, int asked, enum vari
 
         if (version->variant != variant || strcmp(version->name, name) != 0)
             continue;
-        if (version->since <= (int)sim_cuda_version())
+        if (version->since <= driver_version())
             *ret_known = true;
         if (version->since <= newest && (!best || version->since >= best->since))
             best = version;

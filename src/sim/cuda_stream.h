@@ -120,7 +120,6 @@ struct graph {
     struct graph_node *nodes; /* in the order of their creation */
     struct graph_node **last;
     size_t count;
-    bool registered;
 };
 
 struct graph *graph_create(void);

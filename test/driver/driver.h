@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver API for test programs, by dlopen and dlsym as most programs do it, and what a test
+ * wants beside it: the region's figures and NVML's own, asked by a process that is not in the slice. */
+#ifndef VGPU_TEST_DRIVER_H
+#define VGPU_TEST_DRIVER_H
+
+#include "abi/cuda.h"
+#include "vgpu/region.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DRIVER_FUNCTIONS(X)                                                                        \
+    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName)          \
+    X(cuDeviceGetUuid) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute)                              \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxReset_v2)      \
+    X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent) X(cuCtxGetCurrent)                     \
+    X(cuCtxSynchronize) X(cuCtxSetLimit) X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2)       \
+    X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemAllocAsync) X(cuMemFreeAsync)                \
+    X(cuMemAllocFromPoolAsync) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo)           \
+    X(cuDeviceGetDefaultMemPool) X(cuMemPoolSetAttribute) X(cuArrayCreate_v2)                      \
+    X(cuArray3DCreate_v2) X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy)   \
+    X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap)          \
+    X(cuMemUnmap) X(cuMemSetAccess) X(cuMemRetainAllocationHandle)                                 \
+    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuIpcGetMemHandle)         \
+    X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) X(cuModuleLoadData) X(cuModuleUnload)          \
+    X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphAddMemAllocNode)            \
+    X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy)        \
+    X(cuDeviceGraphMemTrim) X(cuMemsetD8_v2) X(cuStreamCreate) X(cuStreamDestroy_v2)               \
+    X(cuStreamSynchronize) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGetErrorName)
+
+struct driver {
+#define MEMBER(name) __typeof__(name) *name;
+    DRIVER_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+extern struct driver driver;
+
+/* Loads the driver; false (and one line on stdout, "SKIP: ...") where there is none. */
+bool driver_load(void);
+
+const char *driver_error(CUresult result);
+
+/* Stops the program with one line where the call fails. */
+#define DRIVER_CALL(call) driver_must((call), #call, __FILE__, __LINE__)
+void driver_must(CUresult result, const char *call, const char *file, int line);
+
+/* A kernel with 32 KiB of local memory a thread (`big`), and one that does nothing (`nop`); each
+ * takes one 64-bit parameter. */
+extern const char driver_ptx[];
+
+/* What the container's region says this process holds on the first device; all zero outside. */
+struct vgpu_usage driver_region_usage(void);
+
+/* What NVML says the process holds on the card, asked by a process without the library; -1 where
+ * it does not know the process. The first call starts that process. */
+int64_t driver_nvml_bytes(int pid);
+
+#endif
