@@ -77,7 +77,7 @@ CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pA
             memory_end(
                 &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -99,7 +99,7 @@ CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pA
             memory_end(
                 &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -117,7 +117,7 @@ CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
             memory_end(
                 &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -140,7 +140,7 @@ CUresult hook_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1
             memory_end(
                 &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -160,7 +160,7 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
             memory_end(
                 &request, result == CUDA_SUCCESS, MEMORY_MIPMAP, pHandle ? (uintptr_t)*pHandle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 

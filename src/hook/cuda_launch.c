@@ -71,7 +71,7 @@ CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     CUresult result = cuda.cuGraphLaunch(hGraphExec, hStream);
     if (counts_by_api())
-        pools_refresh(hook_current_device());
+        pools_refresh_current();
     return result;
 }
 
@@ -79,7 +79,7 @@ CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     CUresult result = cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
     if (counts_by_api())
-        pools_refresh(hook_current_device());
+        pools_refresh_current();
     return result;
 }
 
@@ -90,6 +90,6 @@ CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     CUresult result =
         cuda.cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (result == CUDA_SUCCESS)
-        pools_note_graphs(nodeParams->poolProps.location.id);
+        pools_note_use();
     return result;
 }

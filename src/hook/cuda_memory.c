@@ -25,7 +25,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
             result = cuda.cuMemAlloc_v2(dptr, bytesize);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -42,7 +42,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
             result = cuda.cuMemAlloc(dptr, bytesize);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -61,7 +61,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
             result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -80,7 +80,7 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
             result = cuda.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -98,7 +98,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
             result = cuda.cuMemAllocManaged(dptr, bytesize, flags);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 

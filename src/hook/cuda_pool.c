@@ -3,46 +3,51 @@
  * below the API, or by the pool's own figure under the API ledger. */
 #include "hook/hook.h"
 #include "hook/pools.h"
+#include "limit/rm_memory.h"
 
 #include <stddef.h>
 
-/* Under the API ledger a reservation stands for the pool's growth until the driver tells it. */
-static int begin_pooled(struct memory_request *request, int device, size_t bytes)
+/* The pool's growth is charged below the API; under the API ledger a reservation stands for it
+ * until the pool tells its size. Nothing here costs a driver call more unless it is refused. */
+struct pooled {
+    struct memory_request request;
+    enum account_kind former_kind;
+    bool counted;
+};
+
+static int begin_pooled(struct pooled *pooled, size_t bytes)
 {
-    if (memory_ledger() == MEMORY_LEDGER_API)
-        return memory_begin(request, device, bytes, ACCOUNT_BUFFER);
-    return memory_begin(request, device, 0, ACCOUNT_BUFFER);
+    pooled->counted = memory_ledger() == MEMORY_LEDGER_API;
+    pools_note_use();
+    if (pooled->counted)
+        return memory_begin(&pooled->request, hook_current_device(), bytes, ACCOUNT_BUFFER);
+    pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
+    return 0;
 }
 
-static void end_pooled(struct memory_request *request)
+static void end_pooled(struct pooled *pooled)
 {
-    pools_refresh(request->device);
-    memory_end(request, false, MEMORY_POOL, 0);
-}
-
-static void note_pool(CUmemoryPool pool)
-{
-    CUdevice ordinal;
-    if (cuda.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
-        pools_note(pool, ordinal);
+    if (pooled->counted) {
+        pools_refresh_current();
+        memory_end(&pooled->request, false, MEMORY_POOL, 0);
+    } else {
+        rm_memory_set_kind(pooled->former_kind);
+    }
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     hook_enter();
-    int device = hook_current_device();
     unsigned attempts = 0;
     CUresult result;
     do {
-        struct memory_request request;
+        struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&request, device, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize) == 0) {
             result = cuda.cuMemAllocAsync(dptr, bytesize, hStream);
-            if (result == CUDA_SUCCESS)
-                (void)pools_note_current();
-            end_pooled(&request);
+            end_pooled(&pooled);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -50,38 +55,32 @@ CUresult hook_cuMemAllocFromPoolAsync(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    int device = hook_current_device();
     unsigned attempts = 0;
     CUresult result;
     do {
-        struct memory_request request;
+        struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&request, device, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize) == 0) {
             result = cuda.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-            if (result == CUDA_SUCCESS)
-                note_pool(pool);
-            end_pooled(&request);
+            end_pooled(&pooled);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     hook_enter();
-    int device = hook_current_device();
     unsigned attempts = 0;
     CUresult result;
     do {
-        struct memory_request request;
+        struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&request, device, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize) == 0) {
             result = cuda.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
-            if (result == CUDA_SUCCESS)
-                (void)pools_note_current();
-            end_pooled(&request);
+            end_pooled(&pooled);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -89,19 +88,16 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    int device = hook_current_device();
     unsigned attempts = 0;
     CUresult result;
     do {
-        struct memory_request request;
+        struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&request, device, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize) == 0) {
             result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
-            if (result == CUDA_SUCCESS)
-                note_pool(pool);
-            end_pooled(&request);
+            end_pooled(&pooled);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -146,7 +142,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     hook_enter();
     CUresult result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
-    pools_refresh(hook_current_device());
+    pools_refresh_current();
     return result;
 }
 
@@ -154,6 +150,6 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 {
     hook_enter();
     CUresult result = cuda.cuDeviceGraphMemTrim(device);
-    pools_refresh(hook_device(device));
+    pools_refresh(device);
     return result;
 }

@@ -16,7 +16,7 @@ static void view_current(size_t *free, size_t *total)
 {
     uint64_t shown_total, shown_used, shown_free;
     int device = hook_current_device();
-    pools_refresh(device);
+    pools_refresh_current();
     if (container_memory_view(device, *total, *free, &shown_total, &shown_used, &shown_free)) {
         *total = (size_t)shown_total;
         *free = (size_t)shown_free;

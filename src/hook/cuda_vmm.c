@@ -50,7 +50,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
             result = cuda.cuMemCreate(handle, size, prop, flags);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle ? *handle : 0);
         }
-    } while (pools_try_again(result, device, &attempts));
+    } while (pools_try_again(result, &attempts));
     return result;
 }
 

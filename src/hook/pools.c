@@ -11,54 +11,36 @@
 #define POOLS_MAX 256
 
 struct pool {
-    CUmemoryPool pool; /* NULL: the device's graph memory */
+    CUmemoryPool pool;
     CUdevice ordinal;
-    int device;
 };
 
 static struct {
     struct lock lock; /* the list; not held over driver calls */
+    bool used;
     unsigned count;
-    struct pool list[POOLS_MAX];
+    struct pool list[POOLS_MAX]; /* the program's own; the devices' are asked for */
 } pools;
 
 void pools_reset(void)
 {
     lock_reset(&pools.lock);
     pools.count = 0;
+    pools.used = false;
+}
+
+void pools_note_use(void)
+{
+    if (!load_relaxed(&pools.used))
+        store_relaxed(&pools.used, true);
 }
 
 void pools_note(CUmemoryPool pool, CUdevice ordinal)
 {
-    unsigned count = load_acquire(&pools.count);
-    for (unsigned i = 0; i < count; i++) {
-        if (pools.list[i].pool == pool && pools.list[i].ordinal == ordinal)
-            return;
-    }
-    int device = hook_device(ordinal);
     lock_take(&pools.lock);
-    if (pools.count < POOLS_MAX) {
-        pools.list[pools.count] = (struct pool){pool, ordinal, device};
-        store_release(&pools.count, pools.count + 1);
-    }
+    if (pools.count < POOLS_MAX)
+        pools.list[pools.count++] = (struct pool){pool, ordinal};
     lock_release(&pools.lock);
-}
-
-CUmemoryPool pools_note_current(void)
-{
-    CUdevice ordinal;
-    CUmemoryPool pool = NULL;
-    if (cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
-        cuda.cuDeviceGetMemPool(&pool, ordinal) != CUDA_SUCCESS)
-        return NULL;
-    pools_note(pool, ordinal);
-    pools_note_graphs(ordinal); /* a captured allocation becomes the graph's */
-    return pool;
-}
-
-void pools_note_graphs(CUdevice ordinal)
-{
-    pools_note(NULL, ordinal);
 }
 
 void pools_forget(CUmemoryPool pool)
@@ -66,68 +48,90 @@ void pools_forget(CUmemoryPool pool)
     lock_take(&pools.lock);
     for (unsigned i = 0; i < pools.count; i++) {
         if (pools.list[i].pool == pool) {
-            pools.list[i] = pools.list[pools.count - 1];
-            store_release(&pools.count, pools.count - 1);
+            pools.list[i] = pools.list[--pools.count];
             break;
         }
     }
     lock_release(&pools.lock);
 }
 
-static bool take_entry(unsigned index, struct pool *ret_pool)
+/* The index-th pool that may hold memory of the ordinal: the device's current and default pool,
+ * then the program's own. False at the end; *ret_pool may be NULL: none at this place. */
+static bool pool_at(unsigned index, CUdevice ordinal, CUmemoryPool *ret_pool)
 {
+    *ret_pool = NULL;
+    if (index == 0)
+        return (void)cuda.cuDeviceGetMemPool(ret_pool, ordinal), true;
+    if (index == 1) {
+        CUmemoryPool current = NULL;
+        (void)cuda.cuDeviceGetMemPool(&current, ordinal);
+        if (cuda.cuDeviceGetDefaultMemPool(ret_pool, ordinal) != CUDA_SUCCESS ||
+            *ret_pool == current)
+            *ret_pool = NULL;
+        return true;
+    }
     lock_take(&pools.lock);
-    bool there = index < pools.count;
-    if (there)
-        *ret_pool = pools.list[index];
+    bool there = index - 2 < pools.count;
+    if (there && pools.list[index - 2].ordinal == ordinal)
+        *ret_pool = pools.list[index - 2].pool;
     lock_release(&pools.lock);
     return there;
 }
 
-static void trim(const struct pool *pool)
+/* A thread that captures in global mode must not be disturbed by calls that its program did not
+ * make. */
+static bool relax_capture(CUstreamCaptureMode *mode)
 {
-    if (pool->pool)
-        (void)cuda.cuMemPoolTrimTo(pool->pool, 0);
-    else
-        (void)cuda.cuDeviceGraphMemTrim(pool->ordinal);
+    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return cuda.cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
 }
 
-bool pools_make_room(int device)
+bool pools_make_room(CUdevice ordinal)
 {
-    /* A thread that captures in global mode must not be disturbed by calls that its program did
-     * not make. */
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    bool any = false;
-    struct pool pool;
-    if (!load_relaxed(&pools.count))
+    CUstreamCaptureMode mode;
+    CUmemoryPool pool;
+    if (!load_relaxed(&pools.used))
         return false;
-    bool exchanged = cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    for (unsigned i = 0; take_entry(i, &pool); i++) {
-        if (pool.device == device) {
-            trim(&pool);
-            any = true;
-        }
+    bool relaxed = relax_capture(&mode);
+    for (unsigned i = 0; pool_at(i, ordinal, &pool); i++) {
+        if (pool)
+            (void)cuda.cuMemPoolTrimTo(pool, 0);
     }
-    if (exchanged)
+    (void)cuda.cuDeviceGraphMemTrim(ordinal);
+    if (relaxed)
         (void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
-    pools_refresh(device);
-    return any;
+    pools_refresh(ordinal);
+    return true;
 }
 
-void pools_refresh(int device)
+bool pools_make_room_current(void)
 {
-    struct pool pool;
-    if (memory_ledger() != MEMORY_LEDGER_API)
+    CUdevice ordinal;
+    return load_relaxed(&pools.used) && cuda.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+           pools_make_room(ordinal);
+}
+
+void pools_refresh(CUdevice ordinal)
+{
+    CUmemoryPool pool;
+    cuuint64_t reserved = 0;
+    if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used))
         return;
-    for (unsigned i = 0; take_entry(i, &pool); i++) {
-        cuuint64_t reserved = 0;
-        if (pool.device != device)
-            continue;
-        if (pool.pool && cuda.cuMemPoolGetAttribute(pool.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                             &reserved) == CUDA_SUCCESS)
-            memory_set(MEMORY_POOL, (uintptr_t)pool.pool, device, reserved, ACCOUNT_BUFFER);
-        if (!pool.pool && cuda.cuDeviceGetGraphMemAttribute(pool.ordinal,
-                              CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
-            memory_set(MEMORY_GRAPH_POOL, (uint64_t)pool.ordinal, device, reserved, ACCOUNT_BUFFER);
+    int device = hook_device(ordinal);
+    for (unsigned i = 0; pool_at(i, ordinal, &pool); i++) {
+        if (pool && cuda.cuMemPoolGetAttribute(
+                        pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+            memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
     }
+    if (cuda.cuDeviceGetGraphMemAttribute(
+            ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+        memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
+}
+
+void pools_refresh_current(void)
+{
+    CUdevice ordinal;
+    if (memory_ledger() == MEMORY_LEDGER_API && load_relaxed(&pools.used) &&
+        cuda.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
+        pools_refresh(ordinal);
 }

@@ -8,30 +8,30 @@
 
 #include <stdbool.h>
 
-/* The process uses the pool (a pool of its own, or a device's). */
+/* The process has made a pool of its own on the device. */
 void pools_note(CUmemoryPool pool, CUdevice ordinal);
 
-/* The process uses the current pool of the current device; returns it, NULL where there is none. */
-CUmemoryPool pools_note_current(void);
-
-/* Graphs of the process may hold memory on the device. */
-void pools_note_graphs(CUdevice ordinal);
+/* The process allocates in stream order, or has graphs that allocate: from then on there may be
+ * something to make room with. One load when done. */
+void pools_note_use(void);
 
 /* Before the pool is destroyed. */
 void pools_forget(CUmemoryPool pool);
 
-/* Asks the driver to give back what it holds unused on the region's device. True where a second
- * attempt may succeed. */
-bool pools_make_room(int device);
+/* Asks the driver to give back what it holds unused on the device. True where a second attempt may
+ * succeed. _current: on the current context's device. */
+bool pools_make_room(CUdevice ordinal);
+bool pools_make_room_current(void);
 
 /* For the end of an allocation's loop: true once, where a second attempt may succeed. */
-static inline bool pools_try_again(CUresult result, int device, unsigned *attempts)
+static inline bool pools_try_again(CUresult result, unsigned *attempts)
 {
-    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 && pools_make_room(device);
+    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 && pools_make_room_current();
 }
 
-/* API ledger: charges what the pools of the region's device hold now. */
-void pools_refresh(int device);
+/* API ledger: charges what the device's pools hold now. */
+void pools_refresh(CUdevice ordinal);
+void pools_refresh_current(void);
 
 void pools_reset(void);
 

@@ -26,6 +26,7 @@ struct object {
     uint32_t client, handle, class_id;
     uint32_t parent_handle; /* where a detached object goes back to */
     int device_index;       /* of a device object */
+    uint32_t subdevice;     /* of a device object: a subdevice below it, or 0 */
 };
 
 /* What is detached is a tree of objects by its root. */
@@ -114,6 +115,8 @@ static struct object *add_locked(
         return NULL;
     }
     link_below(above_locked(object), object);
+    if (class_id == RM_CLASS_SUBDEVICE && object->parent)
+        object->parent->subdevice = handle;
     ledger.version++;
     return object;
 }
@@ -225,13 +228,9 @@ void rm_ledger_set_device_index(uint32_t client, uint32_t device_handle, int ind
 
 uint32_t rm_ledger_subdevice_handle(uint32_t client, uint32_t device_handle)
 {
-    uint32_t found = 0;
     lock_take(&ledger.lock);
     struct object *device = find_locked(client, device_handle);
-    for (struct object *child = device ? device->first_child : NULL; child; child = child->next) {
-        if (child->class_id == RM_CLASS_SUBDEVICE)
-            found = child->handle;
-    }
+    uint32_t found = device ? device->subdevice : 0;
     lock_release(&ledger.lock);
     return found;
 }
@@ -253,6 +252,8 @@ struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t handle)
     if (root) {
         for (struct object *object = root; object; object = next_in_tree(object, root))
             map_remove(&ledger.index, key_of(object->client, object->handle));
+        if (root->parent && root->parent->subdevice == handle)
+            root->parent->subdevice = 0;
         unlink_object(root);
         ledger.version++;
     }
@@ -267,6 +268,8 @@ void rm_ledger_attach(struct rm_subtree *subtree)
     for (struct object *object = root; object; object = next_in_tree(object, root))
         (void)!map_put(&ledger.index, key_of(object->client, object->handle), object);
     link_below(above_locked(root), root);
+    if (root->class_id == RM_CLASS_SUBDEVICE && root->parent)
+        root->parent->subdevice = root->handle;
     ledger.version++;
     lock_release(&ledger.lock);
 }

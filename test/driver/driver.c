@@ -60,9 +60,9 @@ struct vgpu_usage driver_region_usage(void)
     const char *path = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
     if (!region && path) {
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        void *map = fd < 0 ? MAP_FAILED
-                           : mmap(NULL, sizeof(*region), PROT_READ, MAP_SHARED, fd,
-                                 VGPU_REGION_OFFSET);
+        void *map =
+            fd < 0 ? MAP_FAILED
+                   : mmap(NULL, sizeof(*region), PROT_READ, MAP_SHARED, fd, VGPU_REGION_OFFSET);
         if (fd >= 0)
             close(fd);
         region = map == MAP_FAILED ? NULL : map;

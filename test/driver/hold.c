@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold [--fork] MIB SECONDS: allocates and holds; prints one line when it does. --fork: a child holds
- * the driver's descriptors on for SECONDS while the parent waits to be killed. */
+/* hold [--fork] MIB SECONDS: allocates and holds; prints one line when it does. --fork: a child
+ * holds the driver's descriptors on for SECONDS while the parent waits to be killed. */
 #include "driver.h"
 
 #include <stdio.h>

@@ -19,7 +19,8 @@ int main(void)
     nvmlDevice_t device = NULL;
     if (library) {
         init = (__typeof__(init))dlsym(library, "nvmlInit_v2");
-        device_by_index = (__typeof__(device_by_index))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+        device_by_index =
+            (__typeof__(device_by_index))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
         list = (__typeof__(list))dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3");
     }
     bool ready = init && device_by_index && list && init() == NVML_SUCCESS &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded behind libvgpu.so: refuses the n-th allocation of device memory (class 0x40) with the
- * resource manager's "no memory" (VGPU_TEST_RM_FAIL=n, from 1), and
- * gives the file VGPU_TEST_RM_COUNT one byte an allocation. */
+/* Preloaded behind libvgpu.so: from the n-th on (VGPU_TEST_RM_FAIL=n, from 1) refuses every
+ * allocation of device memory (class 0x40) with the resource manager's "no memory", until
+ * test_rm_allow() is called, and gives the file VGPU_TEST_RM_COUNT one byte an allocation. */
 #define _GNU_SOURCE
 #include "abi/rm.h"
 
@@ -11,6 +11,14 @@
 #include <unistd.h>
 
 int test_ioctl(int fd, unsigned long request, void *argument) __asm__("ioctl");
+void test_rm_allow(void);
+
+static int allowed;
+
+void test_rm_allow(void)
+{
+    allowed = 1;
+}
 
 static void count(void)
 {
@@ -32,7 +40,7 @@ int test_ioctl(int fd, unsigned long request, void *argument)
     if (request == RM_IOCTL_ALLOC64 && call->class_id == RM_CLASS_MEMORY_LOCAL) {
         const char *nth = getenv("VGPU_TEST_RM_FAIL");
         count();
-        if (nth && ++seen == atol(nth)) {
+        if (nth && atol(nth) > 0 && ++seen >= atol(nth) && !allowed) {
             call->status = RM_ERR_NO_MEMORY;
             return 0;
         }
