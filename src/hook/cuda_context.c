@@ -1,80 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: made, destroyed, and the limits that size their heaps. With the API ledger a context
- * counts as CONTEXT_BYTES, and local memory by its formula (hook/local_memory.h). */
+ * counts as CONTEXT_BYTES, and what its limits take (hook/context_memory.h). */
 #include "hook/hook.h"
-#include "hook/local_memory.h"
-#include "hook/pools.h"
+#include "hook/context_memory.h"
+#include "limit/rm_memory.h"
 
 #include <stddef.h>
 
 /* 518 to 522 MiB were seen on an H200 (driver 580.159.04); smaller GPUs take less. */
 #define CONTEXT_BYTES (520ull << 20)
 
-static int begin_context(struct memory_request *request, int device)
+struct context_request {
+    struct memory_request memory;
+    unsigned refusals;
+};
+
+static int begin_context(struct context_request *request, int device)
 {
     uint64_t bytes = memory_ledger() == MEMORY_LEDGER_API ? CONTEXT_BYTES : 0;
-    return memory_begin(request, device, bytes, ACCOUNT_CONTEXT);
+    request->refusals = rm_memory_thread_refusals();
+    return memory_begin(&request->memory, device, bytes, ACCOUNT_CONTEXT);
 }
 
 /* The first context shows which ledger counts; if it is the API's, this context was not reserved.
  */
-static void end_context(
-    struct memory_request *request, bool made, enum memory_handle type, uint64_t handle)
+static void choose_ledger(
+    const struct context_request *request, enum memory_handle type, uint64_t handle)
 {
-    memory_end(request, made, type, handle);
-    if (!made || memory_ledger() != MEMORY_LEDGER_UNDECIDED) {
-        if (made)
-            memory_choose_ledger();
-        return;
-    }
+    bool undecided = memory_ledger() == MEMORY_LEDGER_UNDECIDED;
     memory_choose_ledger();
-    memory_set(type, handle, request->device, CONTEXT_BYTES, ACCOUNT_CONTEXT);
+    if (undecided)
+        memory_set(type, handle, request->memory.device, CONTEXT_BYTES, ACCOUNT_CONTEXT);
+}
+
+/* Returns what the program is told: a context that failed because memory was refused failed for
+ * want of memory. The driver says "unknown" where it is the 11th of a context's allocations that
+ * is refused (H200, driver 580.159.04). */
+static CUresult end_context(
+    struct context_request *request, CUresult result, enum memory_handle type, uint64_t handle)
+{
+    bool made = result == CUDA_SUCCESS;
+    memory_end(&request->memory, made, type, made ? handle : 0);
+    if (made)
+        choose_ledger(request, type, handle);
+    bool refused = rm_memory_thread_refusals() != request->refusals;
+    return result == CUDA_ERROR_UNKNOWN && refused ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct memory_request request;
+    struct context_request request;
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuCtxCreate(pctx, flags, dev);
-    end_context(&request, result == CUDA_SUCCESS, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-    return result;
+    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct memory_request request;
+    struct context_request request;
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuCtxCreate_v2(pctx, flags, dev);
-    end_context(&request, result == CUDA_SUCCESS, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-    return result;
+    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
     unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct memory_request request;
+    struct context_request request;
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    end_context(&request, result == CUDA_SUCCESS, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-    return result;
+    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
 }
 
 CUresult hook_cuCtxCreate_v4(
     CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct memory_request request;
+    struct context_request request;
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    end_context(&request, result == CUDA_SUCCESS, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-    return result;
+    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
 }
 
 /* What the context held goes with it; the API ledger knows its own size and local memory only. */
@@ -108,12 +120,11 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     hook_enter();
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && primary_is_active(dev))
         return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-    struct memory_request request;
+    struct context_request request;
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-    end_context(&request, result == CUDA_SUCCESS, MEMORY_PRIMARY, (uint64_t)dev);
-    return result;
+    return end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
 }
 
 /* After a release or reset the primary context may be gone. */
@@ -123,7 +134,7 @@ static void settle_primary(CUdevice dev)
         return;
     struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
     memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
-    local_memory_forget(dev);
+    context_memory_forget(dev);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -161,7 +172,7 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
     hook_enter();
-    if (limit == CU_LIMIT_STACK_SIZE && !local_memory_fits(value))
+    if (!context_memory_fits_limit(limit, value))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuCtxSetLimit(limit, value);
 }

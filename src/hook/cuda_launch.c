@@ -2,7 +2,7 @@
 /* Launches. Without a compute limit and with the resource manager's ledger they are one test and a
  * jump; the API ledger looks at what a kernel's local memory and a graph's nodes take. */
 #include "hook/hook.h"
-#include "hook/local_memory.h"
+#include "hook/context_memory.h"
 #include "hook/pools.h"
 
 /* The table is filled by then: whoever has a function to launch has entered before. */
@@ -15,7 +15,7 @@ CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int g
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
         sharedMemBytes, hStream, kernelParams, extra);
@@ -24,7 +24,7 @@ CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int g
 CUresult hook_cuLaunchKernelEx(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
 }
@@ -33,7 +33,7 @@ CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, uns
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
         blockDimZ, sharedMemBytes, hStream, kernelParams);
@@ -43,7 +43,7 @@ CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned 
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
         blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
@@ -52,7 +52,7 @@ CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned 
 CUresult hook_cuLaunchKernelEx_ptsz(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
 }
@@ -61,7 +61,7 @@ CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX
     unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    if (counts_by_api() && !local_memory_fits_function(f))
+    if (counts_by_api() && !context_memory_fits_function(f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
         blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);

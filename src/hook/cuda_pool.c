@@ -153,3 +153,31 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
     pools_refresh(device);
     return result;
 }
+
+/* A pool gives memory back at synchronisation (its release threshold says how much). */
+static inline CUresult synchronised(CUresult result)
+{
+    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
+        pools_refresh_current();
+    return result;
+}
+
+CUresult hook_cuCtxSynchronize(void)
+{
+    return synchronised(cuda.cuCtxSynchronize());
+}
+
+CUresult hook_cuStreamSynchronize(CUstream hStream)
+{
+    return synchronised(cuda.cuStreamSynchronize(hStream));
+}
+
+CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
+{
+    return synchronised(cuda.cuStreamSynchronize_ptsz(hStream));
+}
+
+CUresult hook_cuEventSynchronize(CUevent hEvent)
+{
+    return synchronised(cuda.cuEventSynchronize(hEvent));
+}

@@ -16,9 +16,10 @@
 #define BLOCK_BYTES (2ull << 20) /* the driver's granule (H200, driver 580.159.04) */
 #define SMALL_BYTES (1ull << 20) /* below, allocations share a block */
 
+enum memory_ledger memory_ledger_in_use;
+
 static struct {
     struct lock lock;
-    enum memory_ledger ledger;
     struct slab slab;
     struct map index;
     uint64_t small_bytes[VGPU_REGION_DEVICES]; /* API ledger: what shares blocks */
@@ -32,15 +33,10 @@ void memory_reset(void)
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
         memory.small_bytes[i] = 0;
     rm_memory_reset();
-    memory.ledger = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
-                    : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
-                                                              : MEMORY_LEDGER_UNDECIDED;
-    rm_memory_set_charging(memory.ledger != MEMORY_LEDGER_API);
-}
-
-enum memory_ledger memory_ledger(void)
-{
-    return load_relaxed(&memory.ledger);
+    memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
+                           : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
+                                                                     : MEMORY_LEDGER_UNDECIDED;
+    rm_memory_set_charging(memory_ledger_in_use != MEMORY_LEDGER_API);
 }
 
 void memory_choose_ledger(void)
@@ -48,7 +44,7 @@ void memory_choose_ledger(void)
     enum memory_ledger chosen = memory_ledger();
     if (chosen == MEMORY_LEDGER_UNDECIDED) {
         chosen = rm_memory_is_active() ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
-        store_relaxed(&memory.ledger, chosen);
+        store_relaxed(&memory_ledger_in_use, chosen);
         if (chosen == MEMORY_LEDGER_API) {
             rm_memory_set_charging(false);
             log_message("the driver's allocations do not pass ioctl: memory is counted by the "

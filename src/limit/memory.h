@@ -6,6 +6,7 @@
 #ifndef VGPU_LIMIT_MEMORY_H
 #define VGPU_LIMIT_MEMORY_H
 
+#include "base/atomic.h"
 #include "region/account.h"
 
 #include <stdbool.h>
@@ -24,8 +25,8 @@ enum memory_handle {
     MEMORY_CONTEXT,
     MEMORY_PRIMARY, /* a device's primary context, by ordinal */
     MEMORY_POOL,
-    MEMORY_GRAPH_POOL, /* a device's graph memory, by ordinal */
-    MEMORY_LOCAL,      /* a context's local memory */
+    MEMORY_GRAPH_POOL,    /* a device's graph memory, by ordinal */
+    MEMORY_CONTEXT_LIMIT, /* what a limit of a context takes, by device and limit */
 };
 
 /* An allocation on its way through the driver. */
@@ -39,7 +40,13 @@ struct memory_request {
 
 void memory_reset(void);
 
-enum memory_ledger memory_ledger(void);
+extern enum memory_ledger memory_ledger_in_use; /* written by this module alone */
+
+/* One load: launches ask. */
+static inline enum memory_ledger memory_ledger(void)
+{
+    return load_relaxed(&memory_ledger_in_use);
+}
 
 /* After the first context was made: settles which ledger counts, and says so in the log. */
 void memory_choose_ledger(void);

@@ -18,6 +18,13 @@ static bool any_client; /* this process has a client of its own: the cheap first
 static _Thread_local enum account_kind thread_kind __attribute__((tls_model("initial-exec"))) =
     ACCOUNT_CONTEXT; /* what the driver takes of itself: contexts, local memory, heaps */
 
+static _Thread_local unsigned thread_refusals __attribute__((tls_model("initial-exec")));
+
+unsigned rm_memory_thread_refusals(void)
+{
+    return thread_refusals;
+}
+
 void rm_memory_reset(void)
 {
     active = false;
@@ -144,6 +151,7 @@ static int alloc_memory(
     store_release(&active, true);
     if (charge && reserve((unsigned)device, bytes, kind) != 0) {
         *alloc_status(call, request) = RM_ERR_NO_MEMORY;
+        thread_refusals++;
         return 0;
     }
     int result = next(fd, request, call);
@@ -158,9 +166,12 @@ static int alloc_memory(
             settle_size((unsigned)device, bytes, got, kind);
             rm_audit(fd, call->client, device_handle, false, next);
         }
-    } else if (charge) {
-        account_commit((unsigned)device, bytes);
-        account_release((unsigned)device, bytes, kind);
+    } else {
+        thread_refusals += result == 0 && *alloc_status(call, request) == RM_ERR_NO_MEMORY;
+        if (charge) {
+            account_commit((unsigned)device, bytes);
+            account_release((unsigned)device, bytes, kind);
+        }
     }
     return result;
 }

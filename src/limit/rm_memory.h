@@ -31,6 +31,10 @@ void rm_memory_set_charging(bool charging);
 /* The kind that memory allocated by this thread counts as; returns the former one. */
 enum account_kind rm_memory_set_kind(enum account_kind kind);
 
+/* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
+ * failed for want of memory whatever the driver makes of it. */
+unsigned rm_memory_thread_refusals(void);
+
 /* What the audit last found, for tools and tests. */
 struct rm_audit {
     uint64_t count;         /* audits done */

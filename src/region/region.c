@@ -92,6 +92,8 @@ static int map_file(struct region *region, int fd)
         VGPU_REGION_OFFSET);
     if (map == MAP_FAILED)
         return -errno;
+    /* Without this the first touch reads ahead through the sparse file: 2 ms on ext4. */
+    (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM);
     region->shared = map;
     region->fd = fd;
     region->device = status.st_dev;

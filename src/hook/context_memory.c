@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Local memory and heaps under the API ledger. Local memory seen on an H200, driver 580.159.04:
+ * threads that the device can hold × bytes a thread, beyond the 1 KiB of the default stack that is
+ * part of the context (8,184 MiB for 32 KiB a thread). Heaps are taken by the driver at first use;
+ * they are charged when they are sized, because that use is not seen here. */
+#include "hook/context_memory.h"
+
+#include "hook/hook.h"
+
+#define DEFAULT_STACK_BYTES 1024u
+#define DEFAULT_MALLOC_BYTES (8u << 20)
+#define DEFAULT_PRINTF_BYTES (1u << 20)
+
+static uint64_t threads_of(CUdevice ordinal)
+{
+    int processors = 0, threads = 0;
+    if (cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) !=
+            CUDA_SUCCESS ||
+        cuda.cuDeviceGetAttribute(
+            &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal) != CUDA_SUCCESS)
+        return 0;
+    return (uint64_t)processors * (uint64_t)threads;
+}
+
+static uint64_t beyond(uint64_t value, uint64_t included)
+{
+    return value > included ? value - included : 0;
+}
+
+static uint64_t limit_bytes(CUlimit limit, uint64_t value, CUdevice ordinal)
+{
+    switch (limit) {
+    case CU_LIMIT_STACK_SIZE: {
+        uint64_t bytes;
+        return __builtin_mul_overflow(
+                   beyond(value, DEFAULT_STACK_BYTES), threads_of(ordinal), &bytes)
+                   ? UINT64_MAX
+                   : bytes;
+    }
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+        return beyond(value, DEFAULT_MALLOC_BYTES);
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+        return beyond(value, DEFAULT_PRINTF_BYTES);
+    default:
+        return 0;
+    }
+}
+
+static uint64_t handle_of(CUdevice ordinal, CUlimit limit)
+{
+    return (uint64_t)ordinal << 8 | (uint64_t)limit;
+}
+
+bool context_memory_fits_limit(CUlimit limit, size_t value)
+{
+    CUdevice ordinal;
+    if (memory_ledger() != MEMORY_LEDGER_API || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+        return true;
+    uint64_t handle = handle_of(ordinal, limit);
+    uint64_t wanted = limit_bytes(limit, value, ordinal);
+    struct memory_record held = memory_take(MEMORY_CONTEXT_LIMIT, handle);
+    uint64_t has = held.device == CONTAINER_DEVICE_UNKNOWN ? 0 : held.bytes;
+    memory_taken(&held, false, MEMORY_CONTEXT_LIMIT, handle);
+    if (wanted <= has)
+        return true;
+    struct memory_request request;
+    if (memory_begin(&request, hook_device(ordinal), wanted - has, ACCOUNT_CONTEXT) != 0)
+        return false;
+    memory_set(MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT);
+    memory_end(&request, false, MEMORY_CONTEXT_LIMIT, handle);
+    return true;
+}
+
+bool context_memory_fits_function(CUfunction function)
+{
+    int bytes = 0;
+    if (cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) !=
+            CUDA_SUCCESS ||
+        bytes <= (int)DEFAULT_STACK_BYTES)
+        return true;
+    return context_memory_fits_limit(CU_LIMIT_STACK_SIZE, (size_t)bytes);
+}
+
+void context_memory_forget(CUdevice ordinal)
+{
+    static const CUlimit limits[] = {
+        CU_LIMIT_STACK_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE};
+    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        uint64_t handle = handle_of(ordinal, limits[i]);
+        struct memory_record record = memory_take(MEMORY_CONTEXT_LIMIT, handle);
+        memory_taken(&record, true, MEMORY_CONTEXT_LIMIT, handle);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* API ledger: what a context takes beyond its own size: local memory (for as many threads as the
+ * device can hold, silently, at the first launch of a kernel that needs more than before) and the
+ * heaps that cuCtxSetLimit sizes. Without the API ledger these say yes and do nothing. */
+#ifndef VGPU_HOOK_CONTEXT_MEMORY_H
+#define VGPU_HOOK_CONTEXT_MEMORY_H
+
+#include "abi/cuda.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Charges the growth that a limit of the current context means; true where it fits. */
+bool context_memory_fits_limit(CUlimit limit, size_t value);
+
+/* Charges the growth of local memory that the kernel about to be launched means; true where it
+ * fits. */
+bool context_memory_fits_function(CUfunction function);
+
+/* The device's primary context is gone, and all this with it. */
+void context_memory_forget(CUdevice ordinal);
+
+#endif
