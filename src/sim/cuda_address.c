@@ -3,7 +3,9 @@
  * Addresses: the private range that device memory lies in (numbers only, nothing is mapped), the
  * tree of allocations by address, and the bytes kept for those that were written.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,8 +199,8 @@ static void walk_node(const void *node, VISIT order, int depth)
     walk.found[walk.count++] = allocation;
 }
 
-struct allocation **allocation_collect(bool (*match)(const struct allocation *, const void *),
-                                       const void *what, size_t *ret_count)
+struct allocation **allocation_collect(
+    bool (*match)(const struct allocation *, const void *), const void *what, size_t *ret_count)
 {
     memset(&walk, 0, sizeof walk);
     walk.match = match;
@@ -210,8 +212,8 @@ struct allocation **allocation_collect(bool (*match)(const struct allocation *, 
 
 static char *contents_map(uint64_t bytes)
 {
-    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *mapped = mmap(
+        NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return mapped == MAP_FAILED ? NULL : mapped;
 }
@@ -241,8 +243,8 @@ CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host)
         *ret_host = (char *)(uintptr_t)address;
         return CUDA_SUCCESS;
     }
-    if (bytes > allocation->bytes - (address - allocation->address) &&
-        address_is_device(address) && allocation->kind != ALLOCATION_MAPPING)
+    if (bytes > allocation->bytes - (address - allocation->address) && address_is_device(address) &&
+        allocation->kind != ALLOCATION_MAPPING)
         return CUDA_ERROR_INVALID_VALUE;
     if (!address_is_device(address)) {
         *ret_host = (char *)(uintptr_t)address;

@@ -67,8 +67,8 @@ bool array_facts_of(CUarray handle, struct array_facts *ret_facts)
 
     if (array)
         *ret_facts = (struct array_facts){.address = array->address,
-                                          .row_bytes = array->desc.Width * array->element_bytes,
-                                          .height = at_least_one(array->desc.Height)};
+            .row_bytes = array->desc.Width * array->element_bytes,
+            .height = at_least_one(array->desc.Height)};
     return array != NULL;
 }
 
@@ -147,8 +147,8 @@ CUresult sim_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray handle
     return r;
 }
 
-CUresult sim_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements,
-                                          CUarray handle, CUdevice device)
+CUresult sim_cuArrayGetMemoryRequirements(
+    CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray handle, CUdevice device)
 {
     CUDA_LOCKED;
     const struct array *array = object_find(handle, OBJECT_ARRAY);
@@ -162,8 +162,8 @@ CUresult sim_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *requir
     return CUDA_SUCCESS;
 }
 
-static CUresult mipmap_init(struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-                            unsigned levels)
+static CUresult mipmap_init(
+    struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
 {
     CUDA_ARRAY3D_DESCRIPTOR level = *desc;
     uint64_t bytes = 0;
@@ -189,8 +189,8 @@ static CUresult mipmap_init(struct mipmap *mipmap, const CUDA_ARRAY3D_DESCRIPTOR
     return r;
 }
 
-CUresult sim_cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-                                    unsigned int levels)
+CUresult sim_cuMipmappedArrayCreate(
+    CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels)
 {
     CUDA_LOCKED;
     struct mipmap *mipmap;

@@ -66,8 +66,8 @@ bool capture_forbids(void)
     if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return false;
     for (struct capture *capture = captures; capture; capture = capture->next) {
-        bool own = capture->thread == thread_self() &&
-                   capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        bool own =
+            capture->thread == thread_self() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         bool global = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                       capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -92,8 +92,8 @@ bool capture_blocks_legacy(const struct context *context)
     return blocks;
 }
 
-static CUresult capture_node(struct stream *stream, const struct work *work,
-                             struct graph_node **ret_node)
+static CUresult capture_node(
+    struct stream *stream, const struct work *work, struct graph_node **ret_node)
 {
     CUresult r;
 
@@ -113,8 +113,8 @@ CUresult capture_work(struct stream *stream, const struct work *work)
     return capture_node(stream, work, &node);
 }
 
-CUresult capture_allocation(struct stream *stream, uint64_t bytes, struct device *device,
-                            CUdeviceptr *ret_address)
+CUresult capture_allocation(
+    struct stream *stream, uint64_t bytes, struct device *device, CUdeviceptr *ret_address)
 {
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .memory = {device, 0, bytes}};
     struct graph_node *node;
@@ -127,8 +127,8 @@ CUresult capture_allocation(struct stream *stream, uint64_t bytes, struct device
 
 CUresult capture_free(struct stream *stream, uint64_t address)
 {
-    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE,
-                        .memory = {stream->context->device, address, 0}};
+    struct work work = {
+        .type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {stream->context->device, address, 0}};
 
     return capture_work(stream, &work);
 }
@@ -178,8 +178,8 @@ void capture_stream_gone(struct stream *stream)
     capture_finish(capture);
 }
 
-static CUresult capture_begin(CUstream handle, struct graph *graph, const struct node_list *on,
-                              CUstreamCaptureMode mode)
+static CUresult capture_begin(
+    CUstream handle, struct graph *graph, const struct node_list *on, CUstreamCaptureMode mode)
 {
     struct stream *stream;
     struct capture *capture;
@@ -197,13 +197,13 @@ static CUresult capture_begin(CUstream handle, struct graph *graph, const struct
     if (!capture)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *capture = (struct capture){.next = captures,
-                                .mode = mode,
-                                .status = CU_STREAM_CAPTURE_STATUS_ACTIVE,
-                                .graph = graph ? graph : graph_create(),
-                                .own_graph = !graph,
-                                .origin = stream,
-                                .thread = thread_self(),
-                                .id = next_id++};
+        .mode = mode,
+        .status = CU_STREAM_CAPTURE_STATUS_ACTIVE,
+        .graph = graph ? graph : graph_create(),
+        .own_graph = !graph,
+        .origin = stream,
+        .thread = thread_self(),
+        .id = next_id++};
     if (!capture->graph || (on && node_list_add(&stream->tail, on) != CUDA_SUCCESS)) {
         free(capture);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -226,8 +226,7 @@ CUresult sim_cuStreamBeginCapture(CUstream handle)
 }
 
 CUresult sim_cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle,
-                                         const CUgraphNode *nodes, const CUgraphEdgeData *edges,
-                                         size_t count, CUstreamCaptureMode mode)
+    const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
     CUDA_LOCKED;
     struct graph *graph = object_find(graph_handle, OBJECT_GRAPH);
@@ -314,8 +313,8 @@ CUresult sim_cuStreamEndCapture(CUstream handle, CUgraph *ret)
     return r;
 }
 
-static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status,
-                             const struct stream **ret_stream)
+static CUresult capture_info(
+    CUstream handle, CUstreamCaptureStatus *status, const struct stream **ret_stream)
 {
     struct stream *stream;
     CUresult r = stream_get(handle, &stream);
@@ -338,8 +337,7 @@ CUresult sim_cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 }
 
 CUresult sim_cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status,
-                                       cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
-                                       size_t *count)
+    cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *count)
 {
     CUDA_LOCKED;
     const struct stream *stream;
@@ -359,8 +357,8 @@ CUresult sim_cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *s
 }
 
 CUresult sim_cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status,
-                                       cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
-                                       const CUgraphEdgeData **edges, size_t *count)
+    cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **edges,
+    size_t *count)
 {
     if (edges)
         *edges = NULL;
@@ -372,8 +370,8 @@ CUresult sim_cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *stat
     return sim_cuStreamGetCaptureInfo_v2(handle, status, id, NULL, NULL, NULL);
 }
 
-CUresult sim_cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, size_t count,
-                                               unsigned int flags)
+CUresult sim_cuStreamUpdateCaptureDependencies(
+    CUstream handle, CUgraphNode *nodes, size_t count, unsigned int flags)
 {
     CUDA_LOCKED;
     struct stream *stream;
@@ -394,8 +392,7 @@ CUresult sim_cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nod
 }
 
 CUresult sim_cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *nodes,
-                                                  const CUgraphEdgeData *edges, size_t count,
-                                                  unsigned int flags)
+    const CUgraphEdgeData *edges, size_t count, unsigned int flags)
 {
     (void)edges;
     return sim_cuStreamUpdateCaptureDependencies(handle, nodes, count, flags);

@@ -18,8 +18,8 @@ static unsigned long long next_id = 1;
 static CUresult context_memory_init(struct context *context)
 {
     uint64_t total = round_up(sim_description()->context_bytes, MEMORY_PAGE_BYTES);
-    uint64_t small = total / MEMORY_PAGE_BYTES > 2 * CONTEXT_OBJECTS ? 2 * MEMORY_PAGE_BYTES
-                                                                     : MEMORY_PAGE_BYTES;
+    uint64_t small =
+        total / MEMORY_PAGE_BYTES > 2 * CONTEXT_OBJECTS ? 2 * MEMORY_PAGE_BYTES : MEMORY_PAGE_BYTES;
 
     for (int i = 0; i < CONTEXT_OBJECTS && total; i++) {
         uint64_t bytes = i == CONTEXT_OBJECTS - 1 || total < small ? total : small;
@@ -113,7 +113,7 @@ void context_bury(struct context *context)
 }
 
 CUresult context_create(struct device *device, unsigned flags, bool primary, unsigned version,
-                        struct context **ret_context)
+    struct context **ret_context)
 {
     struct context *context = calloc(1, sizeof *context);
     CUresult r;
@@ -166,8 +166,8 @@ CUresult context_local_grow(struct context *context, uint64_t bytes)
 }
 
 /* What a context holds of fifo and heap at their default sizes is part of its 518 MiB. */
-static CUresult limit_object_resize(struct context *context, struct rm_object *object,
-                                    size_t value, size_t initial)
+static CUresult limit_object_resize(
+    struct context *context, struct rm_object *object, size_t value, size_t initial)
 {
     struct rm_object resized = {0};
     CUresult r;

@@ -7,7 +7,7 @@
 
 /* On failure nothing is left behind. The caller makes it current if it wants. */
 CUresult context_create(struct device *device, unsigned flags, bool primary, unsigned version,
-                        struct context **ret_context);
+    struct context **ret_context);
 /* A primary context keeps its handle over stop and start. */
 CUresult context_start(struct context *context);
 void context_stop(struct context *context);

@@ -23,8 +23,8 @@ struct side {
 
 static CUresult side_locate(struct side *side, const CUDA_MEMCPY3D *copy)
 {
-    uint64_t span = copy->WidthInBytes + (copy->Height - 1) * side->pitch +
-                    (copy->Depth - 1) * side->layer;
+    uint64_t span =
+        copy->WidthInBytes + (copy->Height - 1) * side->pitch + (copy->Depth - 1) * side->layer;
 
     return contents_of(side->address, span, &side->host);
 }
@@ -87,7 +87,7 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
     for (uint64_t z = 0; z < copy->Depth; z++) {
         for (uint64_t y = 0; y < copy->Height; y++)
             memmove(to.host + z * to.layer + y * to.pitch,
-                    from.host + z * from.layer + y * from.pitch, copy->WidthInBytes);
+                from.host + z * from.layer + y * from.pitch, copy->WidthInBytes);
     }
     return CUDA_SUCCESS;
 }

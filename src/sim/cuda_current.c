@@ -35,8 +35,8 @@ static CUresult context_push(struct context *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult context_create_current(CUcontext *ret, unsigned flags, CUdevice ordinal,
-                                       unsigned version)
+static CUresult context_create_current(
+    CUcontext *ret, unsigned flags, CUdevice ordinal, unsigned version)
 {
     CUDA_LOCKED;
     struct device *device = device_of(ordinal);
@@ -65,7 +65,7 @@ CUresult sim_cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice ordinal
 }
 
 CUresult sim_cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int param_count,
-                            unsigned int flags, CUdevice ordinal)
+    unsigned int flags, CUdevice ordinal)
 {
     (void)params;
     if (param_count)
@@ -73,8 +73,8 @@ CUresult sim_cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int par
     return context_create_current(ret, flags, ordinal, 3020);
 }
 
-CUresult sim_cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned int flags,
-                            CUdevice ordinal)
+CUresult sim_cuCtxCreate_v4(
+    CUcontext *ret, CUctxCreateParams *params, unsigned int flags, CUdevice ordinal)
 {
     if (params && params->numExecAffinityParams)
         return CUDA_ERROR_NOT_SUPPORTED;

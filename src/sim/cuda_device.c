@@ -240,8 +240,8 @@ CUresult sim_cuDeviceCanAccessPeer(int *can, CUdevice ordinal, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice ordinal,
-                                     CUdevice peer)
+CUresult sim_cuDeviceGetP2PAttribute(
+    int *value, CUdevice_P2PAttribute attribute, CUdevice ordinal, CUdevice peer)
 {
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -251,8 +251,8 @@ CUresult sim_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
-                                            CUdevice ordinal)
+CUresult sim_cuDeviceGetExecAffinitySupport(
+    int *supported, CUexecAffinityType type, CUdevice ordinal)
 {
     (void)type;
     if (!supported)

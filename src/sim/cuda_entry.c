@@ -53,11 +53,11 @@ static CUresult body_absent(void)
     __asm__(".pushsection .text\n"                                                                 \
             ".globl " #name "\n"                                                                   \
             ".type " #name ", @function\n"                                                         \
-            ".hidden own_" #name "\n"                                                             \
-            ".globl own_" #name "\n"                                                              \
-            ".p2align 4\n"                                                                        \
-            "    nop\n" #name ":\n"                                                               \
-            "own_" #name ":\n"                                                                    \
+            ".hidden own_" #name "\n"                                                              \
+            ".globl own_" #name "\n"                                                               \
+            ".p2align 4\n"                                                                         \
+            "    nop\n" #name ":\n"                                                                \
+            "own_" #name ":\n"                                                                     \
             "    leaq entry_" #name "(%rip), %rax\n"                                               \
             "    jmp cuda_entry_common\n"                                                          \
             ".size " #name ", . - " #name "\n"                                                     \
@@ -98,11 +98,11 @@ __asm__(".pushsection .text\n"
     __asm__(".pushsection .text\n"                                                                 \
             ".globl " #name "\n"                                                                   \
             ".type " #name ", %function\n"                                                         \
-            ".hidden own_" #name "\n"                                                             \
-            ".globl own_" #name "\n"                                                              \
-            ".p2align 4\n"                                                                        \
-            "    nop\n" #name ":\n"                                                               \
-            "own_" #name ":\n"                                                                    \
+            ".hidden own_" #name "\n"                                                              \
+            ".globl own_" #name "\n"                                                               \
+            ".p2align 4\n"                                                                         \
+            "    nop\n" #name ":\n"                                                                \
+            "own_" #name ":\n"                                                                     \
             "    adrp x16, entry_" #name "\n"                                                      \
             "    add x16, x16, :lo12:entry_" #name "\n"                                            \
             "    b cuda_entry_common\n"                                                            \

@@ -11,8 +11,8 @@ struct external {
     struct rm_object rm;
 };
 
-CUresult sim_cuImportExternalMemory(CUexternalMemory *ret,
-                                    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
+CUresult sim_cuImportExternalMemory(
+    CUexternalMemory *ret, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     CUDA_LOCKED;
     struct external *external;
@@ -45,8 +45,8 @@ CUresult sim_cuImportExternalMemory(CUexternalMemory *ret,
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret, CUexternalMemory handle,
-                                             const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+CUresult sim_cuExternalMemoryGetMappedBuffer(
+    CUdeviceptr *ret, CUexternalMemory handle, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
     CUDA_LOCKED;
     const struct external *external = object_find(handle, OBJECT_EXTERNAL_MEMORY);

@@ -104,8 +104,8 @@ CUresult sim_cuFuncLoad(CUfunction handle)
     return function_of(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle,
-                                                         int block_size, size_t shared_bytes)
+CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    int *blocks, CUfunction handle, int block_size, size_t shared_bytes)
 {
     CUDA_LOCKED;
     const struct sim_model *model = &context_current()->device->facts->model;
@@ -121,12 +121,10 @@ CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
-                                                                  int block_size,
-                                                                  size_t shared_bytes,
-                                                                  unsigned int flags)
+CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)
 {
     (void)flags;
-    return sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size,
-                                                           shared_bytes);
+    return sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks, function, block_size, shared_bytes);
 }

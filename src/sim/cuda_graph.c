@@ -41,7 +41,7 @@ void graph_destroy(struct graph *graph)
 }
 
 CUresult graph_add(struct graph *graph, const struct work *work, const struct node_list *deps,
-                   struct graph_node **ret_node)
+    struct graph_node **ret_node)
 {
     struct graph_node *node = calloc(1, sizeof *node);
 
@@ -70,8 +70,8 @@ CUresult graph_add(struct graph *graph, const struct work *work, const struct no
     return CUDA_SUCCESS;
 }
 
-CUresult graph_deps(const struct graph *graph, const CUgraphNode *handles, size_t count,
-                    struct node_list *ret_list)
+CUresult graph_deps(
+    const struct graph *graph, const CUgraphNode *handles, size_t count, struct node_list *ret_list)
 {
     struct node_list list = {0};
 
@@ -154,8 +154,8 @@ CUresult graph_copy(const struct graph *graph, struct graph **ret_copy)
     return r;
 }
 
-CUresult graph_run(struct graph *graph, struct stream *stream, uint64_t begin_ns,
-                   uint64_t *ret_end_ns)
+CUresult graph_run(
+    struct graph *graph, struct stream *stream, uint64_t begin_ns, uint64_t *ret_end_ns)
 {
     uint64_t end = begin_ns;
 
@@ -226,11 +226,11 @@ CUresult graph_memory_take(struct context *context, const struct work *work)
     struct pool *pool = device->graph_pool;
     uint64_t bytes = round_up(work->memory.bytes, POOL_CHUNK_BYTES);
     struct allocation allocation = {.address = work->memory.address,
-                                    .bytes = work->memory.bytes,
-                                    .kind = ALLOCATION_POOL,
-                                    .context = context,
-                                    .device = device,
-                                    .graph = true};
+        .bytes = work->memory.bytes,
+        .kind = ALLOCATION_POOL,
+        .context = context,
+        .device = device,
+        .graph = true};
     CUresult r = CUDA_SUCCESS;
 
     /* The launch before has not freed it. */

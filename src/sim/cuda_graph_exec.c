@@ -43,21 +43,21 @@ CUresult sim_cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph graph, unsign
     return exec_create(ret, graph, flags);
 }
 
-CUresult sim_cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph graph,
-                                          CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult sim_cuGraphInstantiateWithParams(
+    CUgraphExec *ret, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     CUresult r = params ? exec_create(ret, graph, params->flags) : CUDA_ERROR_INVALID_VALUE;
 
     if (params) {
         params->hErrNode_out = NULL;
-        params->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                                               : CUDA_GRAPH_INSTANTIATE_ERROR;
+        params->result_out =
+            r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
     }
     return r;
 }
 
-static CUresult exec_create_told(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node,
-                                 char *log, size_t log_bytes)
+static CUresult exec_create_told(
+    CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes)
 {
     if (error_node)
         *error_node = NULL;
@@ -66,14 +66,14 @@ static CUresult exec_create_told(CUgraphExec *ret, CUgraph graph, CUgraphNode *e
     return exec_create(ret, graph, 0);
 }
 
-CUresult sim_cuGraphInstantiate(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log,
-                                size_t log_bytes)
+CUresult sim_cuGraphInstantiate(
+    CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes)
 {
     return exec_create_told(ret, graph, error_node, log, log_bytes);
 }
 
-CUresult sim_cuGraphInstantiate_v2(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node,
-                                   char *log, size_t log_bytes)
+CUresult sim_cuGraphInstantiate_v2(
+    CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes)
 {
     return exec_create_told(ret, graph, error_node, log, log_bytes);
 }
@@ -177,8 +177,8 @@ static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
-                               CUgraphExecUpdateResult *result)
+CUresult sim_cuGraphExecUpdate(
+    CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result)
 {
     CUresult r = exec_update(exec, graph);
 
@@ -189,13 +189,14 @@ CUresult sim_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *err
     return r;
 }
 
-CUresult sim_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
-                                  CUgraphExecUpdateResultInfo *info)
+CUresult sim_cuGraphExecUpdate_v2(
+    CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
     CUresult r = exec_update(exec, graph);
 
     if (info)
-        *info = (CUgraphExecUpdateResultInfo){
-            .result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR};
+        *info =
+            (CUgraphExecUpdateResultInfo){.result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                                                                      : CU_GRAPH_EXEC_UPDATE_ERROR};
     return r;
 }

@@ -56,7 +56,7 @@ CUresult sim_cuGraphClone(CUgraph *ret, CUgraph handle)
 }
 
 static CUresult node_add(CUgraphNode *ret, CUgraph handle, const CUgraphNode *dep_handles,
-                         size_t dep_count, const struct work *work, struct graph_node **ret_node)
+    size_t dep_count, const struct work *work, struct graph_node **ret_node)
 {
     struct graph *graph = graph_of(handle);
     struct node_list deps;
@@ -75,7 +75,7 @@ static CUresult node_add(CUgraphNode *ret, CUgraph handle, const CUgraphNode *de
 }
 
 CUresult sim_cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                     size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
+    size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -95,7 +95,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_params_widen(const CUDA_KERNEL_NODE_PARAMS
 }
 
 CUresult sim_cuGraphAddKernelNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                  size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+    size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
     CUDA_KERNEL_NODE_PARAMS wide;
 
@@ -106,7 +106,7 @@ CUresult sim_cuGraphAddKernelNode(CUgraphNode *ret, CUgraph graph, const CUgraph
 }
 
 CUresult sim_cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                  size_t count, const CUDA_MEMCPY3D *copy, CUcontext context)
+    size_t count, const CUDA_MEMCPY3D *copy, CUcontext context)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -121,8 +121,7 @@ CUresult sim_cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraph
 }
 
 CUresult sim_cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                  size_t count, const CUDA_MEMSET_NODE_PARAMS *fill,
-                                  CUcontext context)
+    size_t count, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -137,7 +136,7 @@ CUresult sim_cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraph
 }
 
 CUresult sim_cuGraphAddHostNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                size_t count, const CUDA_HOST_NODE_PARAMS *host)
+    size_t count, const CUDA_HOST_NODE_PARAMS *host)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -149,8 +148,8 @@ CUresult sim_cuGraphAddHostNode(CUgraphNode *ret, CUgraph graph, const CUgraphNo
     return node_add(ret, graph, deps, count, &work, &node);
 }
 
-CUresult sim_cuGraphAddEmptyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                 size_t count)
+CUresult sim_cuGraphAddEmptyNode(
+    CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -159,8 +158,8 @@ CUresult sim_cuGraphAddEmptyNode(CUgraphNode *ret, CUgraph graph, const CUgraphN
     return node_add(ret, graph, deps, count, &work, &node);
 }
 
-CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                      size_t count, CUgraph child_handle)
+CUresult sim_cuGraphAddChildGraphNode(
+    CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count, CUgraph child_handle)
 {
     CUDA_LOCKED;
     struct graph *child = graph_of(child_handle);
@@ -180,7 +179,7 @@ CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUg
 }
 
 CUresult sim_cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                    size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+    size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -200,8 +199,8 @@ CUresult sim_cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph graph, const CUgra
     return r;
 }
 
-CUresult sim_cuGraphAddMemFreeNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                                   size_t count, CUdeviceptr address)
+CUresult sim_cuGraphAddMemFreeNode(
+    CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count, CUdeviceptr address)
 {
     CUDA_LOCKED;
     struct graph_node *node;
@@ -211,7 +210,7 @@ CUresult sim_cuGraphAddMemFreeNode(CUgraphNode *ret, CUgraph graph, const CUgrap
 }
 
 CUresult sim_cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count,
-                            CUgraphNodeParams *params)
+    CUgraphNodeParams *params)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
 
@@ -222,22 +221,21 @@ CUresult sim_cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *
         memcpy(&kernel, &params->kernel, sizeof kernel);
         return sim_cuGraphAddKernelNode_v2(ret, graph, deps, count, &kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return sim_cuGraphAddMemcpyNode(ret, graph, deps, count, &params->memcpy.copyParams,
-                                        params->memcpy.copyCtx);
+        return sim_cuGraphAddMemcpyNode(
+            ret, graph, deps, count, &params->memcpy.copyParams, params->memcpy.copyCtx);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return sim_cuGraphAddMemsetNode(ret, graph, deps, count,
-                                        (const CUDA_MEMSET_NODE_PARAMS *)&params->memset,
-                                        params->memset.ctx);
+            (const CUDA_MEMSET_NODE_PARAMS *)&params->memset, params->memset.ctx);
     case CU_GRAPH_NODE_TYPE_HOST:
-        return sim_cuGraphAddHostNode(ret, graph, deps, count,
-                                      (const CUDA_HOST_NODE_PARAMS *)&params->host);
+        return sim_cuGraphAddHostNode(
+            ret, graph, deps, count, (const CUDA_HOST_NODE_PARAMS *)&params->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return sim_cuGraphAddChildGraphNode(ret, graph, deps, count, params->graph.graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return sim_cuGraphAddEmptyNode(ret, graph, deps, count);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        return sim_cuGraphAddMemAllocNode(ret, graph, deps, count,
-                                          (CUDA_MEM_ALLOC_NODE_PARAMS *)&params->alloc);
+        return sim_cuGraphAddMemAllocNode(
+            ret, graph, deps, count, (CUDA_MEM_ALLOC_NODE_PARAMS *)&params->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return sim_cuGraphAddMemFreeNode(ret, graph, deps, count, params->free.dptr);
     default:
@@ -246,15 +244,14 @@ CUresult sim_cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *
 }
 
 CUresult sim_cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-                               const CUgraphEdgeData *edges, size_t count,
-                               CUgraphNodeParams *params)
+    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
     (void)edges;
     return sim_cuGraphAddNode(ret, graph, deps, count, params);
 }
 
-static CUresult dependencies_add(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
-                                 size_t count)
+static CUresult dependencies_add(
+    CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
     CUDA_LOCKED;
     struct graph *graph = graph_of(handle);
@@ -271,15 +268,14 @@ static CUresult dependencies_add(CUgraph handle, const CUgraphNode *from, const 
     return r;
 }
 
-CUresult sim_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                    size_t count)
+CUresult sim_cuGraphAddDependencies(
+    CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
     return dependencies_add(graph, from, to, count);
 }
 
 CUresult sim_cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from,
-                                       const CUgraphNode *to, const CUgraphEdgeData *edges,
-                                       size_t count)
+    const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count)
 {
     (void)edges;
     return dependencies_add(graph, from, to, count);
@@ -373,7 +369,7 @@ CUresult sim_cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NOD
         return CUDA_ERROR_INVALID_VALUE;
     *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->work.memory.device->ordinal}},
+            .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->work.memory.device->ordinal}},
         .bytesize = node->work.memory.bytes,
         .dptr = node->work.memory.address};
     return CUDA_SUCCESS;
@@ -401,8 +397,8 @@ CUresult sim_cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuGraphKernelNodeSetParams_v2(CUgraphNode handle,
-                                           const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult sim_cuGraphKernelNodeSetParams_v2(
+    CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     CUDA_LOCKED;
     struct graph_node *node = node_of(handle);

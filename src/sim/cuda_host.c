@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the host can touch: pinned, registered and managed. None of it is device memory. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <sys/mman.h>
 
 #include "sim/cuda_sim.h"
 
-static CUresult host_create(uint64_t bytes, enum allocation_kind kind, unsigned flags,
-                            uint64_t *ret_address)
+static CUresult host_create(
+    uint64_t bytes, enum allocation_kind kind, unsigned flags, uint64_t *ret_address)
 {
     struct context *context = context_current();
     struct allocation *allocation;
@@ -16,16 +18,16 @@ static CUresult host_create(uint64_t bytes, enum allocation_kind kind, unsigned 
     if (bytes > UINT64_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
     mapped = mmap(NULL, round_up(bytes, 4096), PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = allocation_add((struct allocation){.address = (uintptr_t)mapped,
-                                           .bytes = bytes,
-                                           .kind = kind,
-                                           .context = context,
-                                           .device = context->device,
-                                           .host_flags = flags},
-                       &allocation);
+                           .bytes = bytes,
+                           .kind = kind,
+                           .context = context,
+                           .device = context->device,
+                           .host_flags = flags},
+        &allocation);
     if (r != CUDA_SUCCESS)
         munmap(mapped, round_up(bytes, 4096));
     else
@@ -85,12 +87,12 @@ CUresult sim_cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flag
     if (!address || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
     r = allocation_add((struct allocation){.address = (uintptr_t)address,
-                                           .bytes = bytes,
-                                           .kind = ALLOCATION_REGISTERED,
-                                           .context = context_current(),
-                                           .device = context_current()->device,
-                                           .host_flags = flags},
-                       NULL);
+                           .bytes = bytes,
+                           .kind = ALLOCATION_REGISTERED,
+                           .context = context_current(),
+                           .device = context_current()->device,
+                           .host_flags = flags},
+        NULL);
     return r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : r;
 }
 
@@ -110,7 +112,7 @@ static const struct allocation *host_find(const void *address)
     const struct allocation *allocation = allocation_find((uintptr_t)address);
 
     return allocation && (allocation->kind == ALLOCATION_HOST ||
-                          allocation->kind == ALLOCATION_REGISTERED)
+                             allocation->kind == ALLOCATION_REGISTERED)
                ? allocation
                : NULL;
 }
@@ -140,9 +142,8 @@ static CUresult managed_check(CUdeviceptr address, size_t bytes)
 {
     const struct allocation *allocation = allocation_find(address);
 
-    return bytes && allocation && allocation->kind == ALLOCATION_MANAGED
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
+    return bytes && allocation && allocation->kind == ALLOCATION_MANAGED ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)
@@ -154,8 +155,8 @@ CUresult sim_cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
     return managed_check(address, bytes);
 }
 
-CUresult sim_cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
-                            CUmemLocation location)
+CUresult sim_cuMemAdvise_v2(
+    CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
 {
     CUDA_LOCKED;
 
@@ -173,8 +174,8 @@ CUresult sim_cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice devi
     return managed_check(address, bytes);
 }
 
-CUresult sim_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                                   unsigned int flags, CUstream stream)
+CUresult sim_cuMemPrefetchAsync_v2(
+    CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream)
 {
     CUDA_LOCKED;
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host functions: a thread of the simulator, made at first need, calls each when its time has
  * come. Its own lock, never held together with a call into the program. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -58,7 +58,8 @@ CUresult sim_cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle raw, unsigne
 {
     CUDA_LOCKED;
     struct ipc_handle handle;
-    struct allocation allocation = {.kind = ALLOCATION_IPC, .context = context_current(), .refs = 1};
+    struct allocation allocation = {
+        .kind = ALLOCATION_IPC, .context = context_current(), .refs = 1};
     uint64_t base;
     CUresult r;
 
@@ -70,8 +71,8 @@ CUresult sim_cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle raw, unsigne
     allocation.device = device_by_index(handle.device);
     if (!allocation.device)
         return CUDA_ERROR_INVALID_DEVICE;
-    r = rm_memory_dup(allocation.device, handle.client, handle.object, handle.object_bytes,
-                      &allocation.rm);
+    r = rm_memory_dup(
+        allocation.device, handle.client, handle.object, handle.object_bytes, &allocation.rm);
     if (r != CUDA_SUCCESS)
         return r == CUDA_ERROR_OUT_OF_MEMORY ? r : CUDA_ERROR_INVALID_HANDLE;
     base = address_take(handle.object_bytes, MEMORY_PAGE_BYTES);

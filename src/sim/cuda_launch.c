@@ -21,8 +21,8 @@ static const char *extra_buffer(void **extra)
     return buffer;
 }
 
-static CUresult kernel_duration(const CUDA_KERNEL_NODE_PARAMS *params,
-                                const struct kernel_facts *facts, uint64_t *ret_ns)
+static CUresult kernel_duration(
+    const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts, uint64_t *ret_ns)
 {
     const char *buffer = extra_buffer(params->extra);
 
@@ -35,8 +35,8 @@ static CUresult kernel_duration(const CUDA_KERNEL_NODE_PARAMS *params,
     return CUDA_SUCCESS;
 }
 
-static CUresult dimensions_check(const CUDA_KERNEL_NODE_PARAMS *params,
-                                 const struct kernel_facts *facts)
+static CUresult dimensions_check(
+    const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts)
 {
     uint64_t threads = (uint64_t)params->blockDimX * params->blockDimY * params->blockDimZ;
 
@@ -49,8 +49,9 @@ static CUresult dimensions_check(const CUDA_KERNEL_NODE_PARAMS *params,
         return CUDA_ERROR_INVALID_VALUE;
     if (facts->max_threads && threads > facts->max_threads)
         return CUDA_ERROR_INVALID_VALUE;
-    return (uint64_t)params->sharedMemBytes + facts->shared_bytes > 232448 ? CUDA_ERROR_INVALID_VALUE
-                                                                           : CUDA_SUCCESS;
+    return (uint64_t)params->sharedMemBytes + facts->shared_bytes > 232448
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
 }
 
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work)
@@ -85,39 +86,36 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle)
 }
 
 CUresult sim_cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                            unsigned int block_z, unsigned int shared_bytes, CUstream stream,
-                            void **params, void **extra)
+    unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+    unsigned int shared_bytes, CUstream stream, void **params, void **extra)
 {
     CUDA_KERNEL_NODE_PARAMS all = {.func = function,
-                                   .gridDimX = grid_x,
-                                   .gridDimY = grid_y,
-                                   .gridDimZ = grid_z,
-                                   .blockDimX = block_x,
-                                   .blockDimY = block_y,
-                                   .blockDimZ = block_z,
-                                   .sharedMemBytes = shared_bytes,
-                                   .kernelParams = params,
-                                   .extra = extra};
+        .gridDimX = grid_x,
+        .gridDimY = grid_y,
+        .gridDimZ = grid_z,
+        .blockDimX = block_x,
+        .blockDimY = block_y,
+        .blockDimZ = block_z,
+        .sharedMemBytes = shared_bytes,
+        .kernelParams = params,
+        .extra = extra};
 
     return launch(&all, stream);
 }
 
-CUresult sim_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
-                              void **extra)
+CUresult sim_cuLaunchKernelEx(
+    const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     return sim_cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
-                              config->blockDimX, config->blockDimY, config->blockDimZ,
-                              config->sharedMemBytes, config->hStream, params, extra);
+        config->blockDimX, config->blockDimY, config->blockDimZ, config->sharedMemBytes,
+        config->hStream, params, extra);
 }
 
 CUresult sim_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
-                                       unsigned int grid_y, unsigned int grid_z,
-                                       unsigned int block_x, unsigned int block_y,
-                                       unsigned int block_z, unsigned int shared_bytes,
-                                       CUstream stream, void **params)
+    unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+    unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params)
 {
     const struct sim_model *model = &context_current()->device->facts->model;
 
@@ -125,7 +123,7 @@ CUresult sim_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
     if ((uint64_t)grid_x * grid_y * grid_z > (uint64_t)model->multiprocessors * 32)
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     return sim_cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                              shared_bytes, stream, params, NULL);
+        shared_bytes, stream, params, NULL);
 }
 
 CUresult sim_cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)

@@ -125,8 +125,7 @@ static CUresult library_module(struct library *library, struct module **ret_modu
 }
 
 CUresult sim_cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *jit, void **jits,
-                               unsigned int jit_count, CUlibraryOption *options, void **values,
-                               unsigned int option_count)
+    unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int option_count)
 {
     CUDA_LOCKED;
     struct library *library;
@@ -142,9 +141,8 @@ CUresult sim_cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *
     return r;
 }
 
-CUresult sim_cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit,
-                                   void **jits, unsigned int jit_count, CUlibraryOption *options,
-                                   void **values, unsigned int option_count)
+CUresult sim_cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit, void **jits,
+    unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int option_count)
 {
     char *image;
     CUresult r = image_load(path, &image);
@@ -238,8 +236,8 @@ CUresult sim_cuLibraryGetModule(CUmodule *ret, CUlibrary handle)
     return r;
 }
 
-CUresult sim_cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary handle,
-                                const char *name)
+CUresult sim_cuLibraryGetGlobal(
+    CUdeviceptr *address, size_t *bytes, CUlibrary handle, const char *name)
 {
     CUDA_LOCKED;
     struct library *library = object_find(handle, OBJECT_LIBRARY);

@@ -26,19 +26,19 @@ static CUresult copy_enqueue(const CUDA_MEMCPY3D *copy, CUstream handle, bool wa
 static CUresult copy_flat(uint64_t to, uint64_t from, size_t bytes, CUstream stream, bool wait)
 {
     CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                          .srcDevice = from,
-                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                          .dstDevice = to,
-                          .WidthInBytes = bytes,
-                          .Height = 1,
-                          .Depth = 1};
+        .srcDevice = from,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = to,
+        .WidthInBytes = bytes,
+        .Height = 1,
+        .Depth = 1};
 
     return copy_enqueue(&copy, stream, wait);
 }
 
 /* One side is meant to be device memory, known to the driver. */
-static CUresult copy_typed(uint64_t device, uint64_t to, uint64_t from, size_t bytes,
-                           CUstream stream, bool wait)
+static CUresult copy_typed(
+    uint64_t device, uint64_t to, uint64_t from, size_t bytes, CUstream stream, bool wait)
 {
     {
         CUDA_LOCKED;
@@ -89,8 +89,8 @@ CUresult sim_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes
     return copy_typed(from, to, from, bytes, stream, false);
 }
 
-CUresult sim_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                          CUcontext from_context, size_t bytes)
+CUresult sim_cuMemcpyPeer(
+    CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)
 {
     (void)to_context;
     (void)from_context;
@@ -98,7 +98,7 @@ CUresult sim_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
 }
 
 CUresult sim_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                               CUcontext from_context, size_t bytes, CUstream stream)
+    CUcontext from_context, size_t bytes, CUstream stream)
 {
     (void)to_context;
     (void)from_context;
@@ -108,22 +108,22 @@ CUresult sim_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
 static CUDA_MEMCPY3D copy_deepen(const CUDA_MEMCPY2D *flat)
 {
     return (CUDA_MEMCPY3D){.srcXInBytes = flat->srcXInBytes,
-                           .srcY = flat->srcY,
-                           .srcMemoryType = flat->srcMemoryType,
-                           .srcHost = flat->srcHost,
-                           .srcDevice = flat->srcDevice,
-                           .srcArray = flat->srcArray,
-                           .srcPitch = flat->srcPitch,
-                           .dstXInBytes = flat->dstXInBytes,
-                           .dstY = flat->dstY,
-                           .dstMemoryType = flat->dstMemoryType,
-                           .dstHost = flat->dstHost,
-                           .dstDevice = flat->dstDevice,
-                           .dstArray = flat->dstArray,
-                           .dstPitch = flat->dstPitch,
-                           .WidthInBytes = flat->WidthInBytes,
-                           .Height = flat->Height,
-                           .Depth = 1};
+        .srcY = flat->srcY,
+        .srcMemoryType = flat->srcMemoryType,
+        .srcHost = flat->srcHost,
+        .srcDevice = flat->srcDevice,
+        .srcArray = flat->srcArray,
+        .srcPitch = flat->srcPitch,
+        .dstXInBytes = flat->dstXInBytes,
+        .dstY = flat->dstY,
+        .dstMemoryType = flat->dstMemoryType,
+        .dstHost = flat->dstHost,
+        .dstDevice = flat->dstDevice,
+        .dstArray = flat->dstArray,
+        .dstPitch = flat->dstPitch,
+        .WidthInBytes = flat->WidthInBytes,
+        .Height = flat->Height,
+        .Depth = 1};
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *flat, CUstream stream, bool wait)
@@ -162,16 +162,16 @@ CUresult sim_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
 }
 
 static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
-                     size_t width, size_t height, CUstream handle)
+    size_t width, size_t height, CUstream handle)
 {
     CUDA_LOCKED;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
-                        .fill = {.dst = to,
-                                 .pitch = pitch,
-                                 .value = value,
-                                 .elementSize = element_bytes,
-                                 .width = width,
-                                 .height = height}};
+        .fill = {.dst = to,
+            .pitch = pitch,
+            .value = value,
+            .elementSize = element_bytes,
+            .width = width,
+            .height = height}};
     struct stream *stream;
     CUresult r = stream_get(handle, &stream);
 
@@ -188,14 +188,14 @@ CUresult sim_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, 
     return fill(to, 0, value, 1, count, 1, stream);
 }
 
-CUresult sim_cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                             size_t height)
+CUresult sim_cuMemsetD2D8_v2(
+    CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height)
 {
     return fill(to, pitch, value, 1, width, height, NULL);
 }
 
-CUresult sim_cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                               size_t height, CUstream stream)
+CUresult sim_cuMemsetD2D8Async(
+    CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)
 {
     return fill(to, pitch, value, 1, width, height, stream);
 }
@@ -210,14 +210,14 @@ CUresult sim_cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count
     return fill(to, 0, value, 2, count, 1, stream);
 }
 
-CUresult sim_cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                             size_t height)
+CUresult sim_cuMemsetD2D16_v2(
+    CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height)
 {
     return fill(to, pitch, value, 2, width, height, NULL);
 }
 
 CUresult sim_cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                               size_t height, CUstream stream)
+    size_t height, CUstream stream)
 {
     return fill(to, pitch, value, 2, width, height, stream);
 }
@@ -232,15 +232,14 @@ CUresult sim_cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, 
     return fill(to, 0, value, 4, count, 1, stream);
 }
 
-CUresult sim_cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
-                             size_t height)
+CUresult sim_cuMemsetD2D32_v2(
+    CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height)
 {
     return fill(to, pitch, value, 4, width, height, NULL);
 }
 
-CUresult sim_cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
-                               size_t height, CUstream stream)
+CUresult sim_cuMemsetD2D32Async(
+    CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)
 {
     return fill(to, pitch, value, 4, width, height, stream);
 }
-

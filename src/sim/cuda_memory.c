@@ -3,7 +3,9 @@
  * cuMemAlloc and its kin. As measured on an H200 (580.159.04): small requests share blocks of
  * 2 MiB, larger ones get a device-memory object of their own in units of 2 MiB.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,7 +79,7 @@ static unsigned block_find(const struct block *block, unsigned units)
 }
 
 static CUresult small_create(struct context *context, uint64_t bytes, enum allocation_kind kind,
-                             struct allocation **ret_allocation)
+    struct allocation **ret_allocation)
 {
     unsigned units = (unsigned)(round_up(bytes, UNIT_BYTES) / UNIT_BYTES);
     struct block *block = context->blocks;
@@ -96,12 +98,12 @@ static CUresult small_create(struct context *context, uint64_t bytes, enum alloc
         first = 0;
     }
     r = allocation_add((struct allocation){.address = block->address + first * UNIT_BYTES,
-                                           .bytes = bytes,
-                                           .kind = kind,
-                                           .context = context,
-                                           .device = context->device,
-                                           .block = block},
-                       ret_allocation);
+                           .bytes = bytes,
+                           .kind = kind,
+                           .context = context,
+                           .device = context->device,
+                           .block = block},
+        ret_allocation);
     if (r == CUDA_SUCCESS) {
         memset(block->taken + first, 1, units);
         block->used_units += units;
@@ -112,7 +114,7 @@ static CUresult small_create(struct context *context, uint64_t bytes, enum alloc
 }
 
 static CUresult large_create(struct context *context, uint64_t bytes, enum allocation_kind kind,
-                             struct allocation **ret_allocation)
+    struct allocation **ret_allocation)
 {
     struct allocation allocation = {
         .bytes = bytes, .kind = kind, .context = context, .device = context->device};
@@ -131,7 +133,7 @@ static CUresult large_create(struct context *context, uint64_t bytes, enum alloc
 }
 
 CUresult memory_create(struct context *context, uint64_t bytes, enum allocation_kind kind,
-                       struct allocation **ret_allocation)
+    struct allocation **ret_allocation)
 {
     if (bytes < MEMORY_OWN_OBJECT_BYTES)
         return small_create(context, bytes, kind, ret_allocation);
@@ -153,8 +155,8 @@ void memory_destroy(struct allocation *allocation)
             block_destroy(context, block);
     } else if (allocation->rm.handle) {
         /* An imported small allocation begins somewhere in its pages. */
-        address_release(allocation->address / MEMORY_PAGE_BYTES * MEMORY_PAGE_BYTES,
-                        allocation->rm.bytes);
+        address_release(
+            allocation->address / MEMORY_PAGE_BYTES * MEMORY_PAGE_BYTES, allocation->rm.bytes);
         rm_memory_destroy(allocation->device, &allocation->rm);
     } else if (allocation->kind == ALLOCATION_EXTERNAL) {
         address_release(allocation->address, allocation->bytes);
@@ -190,15 +192,14 @@ CUresult sim_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     if (!address || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     r = memory_create(context_current(), bytes,
-                      bytes < MEMORY_OWN_OBJECT_BYTES ? ALLOCATION_BLOCK : ALLOCATION_DEVICE,
-                      &allocation);
+        bytes < MEMORY_OWN_OBJECT_BYTES ? ALLOCATION_BLOCK : ALLOCATION_DEVICE, &allocation);
     if (r == CUDA_SUCCESS)
         *address = allocation->address;
     return r;
 }
 
-CUresult sim_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
-                                unsigned int element_bytes)
+CUresult sim_cuMemAllocPitch_v2(
+    CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element_bytes)
 {
     uint64_t row;
     CUresult r;

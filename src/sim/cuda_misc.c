@@ -18,8 +18,8 @@ static void callback_call(void *data)
     callback.fn(callback.stream, CUDA_SUCCESS, callback.data);
 }
 
-CUresult sim_cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data,
-                                 unsigned int flags)
+CUresult sim_cuStreamAddCallback(
+    CUstream handle, CUstreamCallback fn, void *data, unsigned int flags)
 {
     CUDA_LOCKED;
     struct stream *stream;
@@ -51,11 +51,8 @@ static CUresult value_write(CUstream handle, CUdeviceptr address, uint64_t value
 {
     CUDA_LOCKED;
     struct stream *stream;
-    CUDA_MEMSET_NODE_PARAMS low = {.dst = address,
-                                   .value = (unsigned)value,
-                                   .elementSize = 4,
-                                   .width = 1,
-                                   .height = 1};
+    CUDA_MEMSET_NODE_PARAMS low = {
+        .dst = address, .value = (unsigned)value, .elementSize = 4, .width = 1, .height = 1};
     CUDA_MEMSET_NODE_PARAMS high = low;
     CUresult r = stream_get(handle, &stream);
 
@@ -70,22 +67,22 @@ static CUresult value_write(CUstream handle, CUdeviceptr address, uint64_t value
     return r == CUDA_SUCCESS && bytes == 8 ? fill_execute(&high) : r;
 }
 
-CUresult sim_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                     unsigned int flags)
+CUresult sim_cuStreamWriteValue32_v2(
+    CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
 {
     (void)flags;
     return value_write(stream, address, value, 4);
 }
 
-CUresult sim_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                     unsigned int flags)
+CUresult sim_cuStreamWriteValue64_v2(
+    CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     (void)flags;
     return value_write(stream, address, value, 8);
 }
 
-CUresult sim_cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes,
-                                    unsigned int flags)
+CUresult sim_cuStreamAttachMemAsync(
+    CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags)
 {
     CUDA_LOCKED;
     const struct allocation *allocation = allocation_find(address);
@@ -119,8 +116,7 @@ struct texture {
 };
 
 CUresult sim_cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *resource,
-                               const CUDA_TEXTURE_DESC *texture_desc,
-                               const CUDA_RESOURCE_VIEW_DESC *view)
+    const CUDA_TEXTURE_DESC *texture_desc, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     CUDA_LOCKED;
     struct texture *texture;

@@ -125,8 +125,8 @@ struct function *module_function(struct module *module, const char *name)
     return NULL;
 }
 
-CUresult module_global(const struct module *module, const char *name, CUdeviceptr *ret_address,
-                       size_t *ret_bytes)
+CUresult module_global(
+    const struct module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes)
 {
     for (size_t i = 0; i < module->ptx.global_count; i++) {
         if (strcmp(module->ptx.globals[i].name, name) != 0)
@@ -143,13 +143,13 @@ CUresult module_global(const struct module *module, const char *name, CUdevicept
 struct kernel_facts entry_facts(const struct ptx_entry *entry)
 {
     return (struct kernel_facts){.has_duration = entry->has_duration,
-                                 .local_bytes = entry->local_bytes,
-                                 .shared_bytes = (uint32_t)entry->shared_bytes,
-                                 .max_threads = entry->max_threads,
-                                 .params = entry->params,
-                                 .params_bytes = entry->params_bytes,
-                                 .param_offsets = entry->offsets,
-                                 .param_sizes = entry->sizes};
+        .local_bytes = entry->local_bytes,
+        .shared_bytes = (uint32_t)entry->shared_bytes,
+        .max_threads = entry->max_threads,
+        .params = entry->params,
+        .params_bytes = entry->params_bytes,
+        .param_offsets = entry->offsets,
+        .param_sizes = entry->sizes};
 }
 
 CUresult sim_cuModuleLoadData(CUmodule *ret, const void *image)
@@ -170,8 +170,8 @@ CUresult sim_cuModuleLoadData(CUmodule *ret, const void *image)
     return r;
 }
 
-CUresult sim_cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int count,
-                                CUjit_option *options, void **values)
+CUresult sim_cuModuleLoadDataEx(
+    CUmodule *ret, const void *image, unsigned int count, CUjit_option *options, void **values)
 {
     if (count && (!options || !values))
         return CUDA_ERROR_INVALID_VALUE;
@@ -223,8 +223,8 @@ CUresult sim_cuModuleGetFunction(CUfunction *ret, CUmodule handle, const char *n
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle,
-                                  const char *name)
+CUresult sim_cuModuleGetGlobal_v2(
+    CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
 {
     CUDA_LOCKED;
     const struct module *module = object_find(handle, OBJECT_MODULE);

@@ -28,8 +28,8 @@ struct module {
 CUresult module_create(struct context *context, struct ptx *ptx, struct module **ret_module);
 void module_destroy(struct module *module);
 struct function *module_function(struct module *module, const char *name);
-CUresult module_global(const struct module *module, const char *name, CUdeviceptr *ret_address,
-                       size_t *ret_bytes);
+CUresult module_global(
+    const struct module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
 /* Fills the facts of an entry. */
 struct kernel_facts entry_facts(const struct ptx_entry *entry);
 

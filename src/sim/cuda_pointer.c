@@ -10,7 +10,7 @@ static bool on_host(const struct allocation *allocation)
 }
 
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
-                                  const struct allocation *allocation)
+    const struct allocation *allocation)
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -70,8 +70,8 @@ CUresult sim_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CU
     return pointer_attribute(data, attribute, address, allocation);
 }
 
-CUresult sim_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
-                                    void **data, CUdeviceptr address)
+CUresult sim_cuPointerGetAttributes(
+    unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
     CUDA_LOCKED;
     const struct allocation *allocation = allocation_find(address);
@@ -103,8 +103,8 @@ CUresult sim_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *att
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-                                   CUdeviceptr address)
+CUresult sim_cuPointerSetAttribute(
+    const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     CUDA_LOCKED;
     struct allocation *allocation = allocation_find(address);

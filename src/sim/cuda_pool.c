@@ -167,8 +167,8 @@ static struct chunk *chunk_of(const struct pool *pool, uint64_t address)
     return chunk;
 }
 
-CUresult pool_allocate(struct pool *pool, struct context *context, uint64_t bytes,
-                       struct allocation **ret_allocation)
+CUresult pool_allocate(
+    struct pool *pool, struct context *context, uint64_t bytes, struct allocation **ret_allocation)
 {
     uint64_t units;
     uint64_t address = 0;
@@ -189,12 +189,12 @@ CUresult pool_allocate(struct pool *pool, struct context *context, uint64_t byte
         address = chunk_take(chunk, units);
     }
     r = allocation_add((struct allocation){.address = address,
-                                           .bytes = bytes,
-                                           .kind = ALLOCATION_POOL,
-                                           .context = context,
-                                           .device = pool->device,
-                                           .pool = pool},
-                       ret_allocation);
+                           .bytes = bytes,
+                           .kind = ALLOCATION_POOL,
+                           .context = context,
+                           .device = pool->device,
+                           .pool = pool},
+        ret_allocation);
     if (r != CUDA_SUCCESS) {
         chunk_give(chunk_of(pool, address), address, units);
         return r;

@@ -3,8 +3,8 @@
 #include "sim/cuda_pool.h"
 #include "sim/cuda_stream.h"
 
-static CUresult pool_allocate_on(CUdeviceptr *address, size_t bytes, struct pool *pool,
-                                 CUstream handle)
+static CUresult pool_allocate_on(
+    CUdeviceptr *address, size_t bytes, struct pool *pool, CUstream handle)
 {
     struct stream *stream;
     struct allocation *allocation;
@@ -31,8 +31,8 @@ CUresult sim_cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream
     return pool_allocate_on(address, bytes, NULL, stream);
 }
 
-CUresult sim_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool handle,
-                                     CUstream stream)
+CUresult sim_cuMemAllocFromPoolAsync(
+    CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream)
 {
     CUDA_LOCKED;
     struct pool *pool = pool_of(handle);
@@ -181,8 +181,8 @@ CUresult sim_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map,
     return pool_of(handle) && (map || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle,
-                                CUmemLocation *location)
+CUresult sim_cuMemPoolGetAccess(
+    CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
 {
     CUDA_LOCKED;
     const struct pool *pool = pool_of(handle);
@@ -244,8 +244,8 @@ CUresult sim_cuDeviceGraphMemTrim(CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute,
-                                          void *value)
+CUresult sim_cuDeviceGetGraphMemAttribute(
+    CUdevice ordinal, CUgraphMem_attribute attribute, void *value)
 {
     CUDA_LOCKED;
     struct device *device = device_of(ordinal);

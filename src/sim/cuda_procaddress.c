@@ -37,21 +37,11 @@ static bool starts_with(const char *text, const char *start)
 
 static bool hidden_by_description(const char *name, const struct sim_description *described)
 {
-    static const char *const async[] = {"cuMemAllocAsync",     "cuMemFreeAsync",
-                                        "cuMemAllocFromPool",  "cuMemPool",
-                                        "cuDeviceGetMemPool",  "cuDeviceSetMemPool",
-                                        "cuDeviceGetDefaultMemPool"};
-    static const char *const vmm[] = {"cuMemAddress",
-                                      "cuMemCreate",
-                                      "cuMemRelease",
-                                      "cuMemMap",
-                                      "cuMemUnmap",
-                                      "cuMemSetAccess",
-                                      "cuMemGetAccess",
-                                      "cuMemExportToShareable",
-                                      "cuMemImportFromShareable",
-                                      "cuMemGetAllocation",
-                                      "cuMemRetainAllocation"};
+    static const char *const async[] = {"cuMemAllocAsync", "cuMemFreeAsync", "cuMemAllocFromPool",
+        "cuMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", "cuDeviceGetDefaultMemPool"};
+    static const char *const vmm[] = {"cuMemAddress", "cuMemCreate", "cuMemRelease", "cuMemMap",
+        "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess", "cuMemExportToShareable",
+        "cuMemImportFromShareable", "cuMemGetAllocation", "cuMemRetainAllocation"};
 
     if (described->no_procaddress && starts_with(name, "cuGetProcAddress"))
         return true;
@@ -108,8 +98,8 @@ static void *pointer_of(const struct cuda_entry *entry)
 }
 
 /* Best match among the rows with that name and variant; *ret_known if any row has the name. */
-static const struct version *version_find(const char *name, int asked, enum variant variant,
-                                          bool *ret_known)
+static const struct version *version_find(
+    const char *name, int asked, enum variant variant, bool *ret_known)
 {
     int newest = asked < driver_version() ? asked : driver_version();
     const struct version *best = NULL;
@@ -128,13 +118,13 @@ static const struct version *version_find(const char *name, int asked, enum vari
 }
 
 static CUresult find(const char *name, void **ret, int asked, cuuint64_t flags,
-                     CUdriverProcAddressQueryResult *status)
+    CUdriverProcAddressQueryResult *status)
 {
     const struct version *version = NULL;
     bool known = false;
 
-    if (!name || !ret || flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM |
-                                  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+    if (!name || !ret ||
+        flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         version = version_find(name, asked, PTDS, &known);
@@ -149,7 +139,7 @@ static CUresult find(const char *name, void **ret, int asked, cuuint64_t flags,
 }
 
 CUresult sim_cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64_t flags,
-                                 CUdriverProcAddressQueryResult *status)
+    CUdriverProcAddressQueryResult *status)
 {
     return find(name, ret, version, flags, status);
 }

@@ -46,14 +46,14 @@ static CUresult rm_result(int rc, uint32_t status)
     }
 }
 
-static CUresult rm_alloc21(uint32_t parent, uint32_t class_id, void *params, uint32_t size,
-                           uint32_t *ret_object)
+static CUresult rm_alloc21(
+    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
 {
     struct rm_alloc21 call = {.client = client,
-                              .parent = parent,
-                              .class_id = class_id,
-                              .params = (uint64_t)(uintptr_t)params,
-                              .params_size = size};
+        .parent = parent,
+        .class_id = class_id,
+        .params = (uint64_t)(uintptr_t)params,
+        .params_size = size};
     CUresult r;
     int rc = sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC21, &call);
 
@@ -64,14 +64,14 @@ static CUresult rm_alloc21(uint32_t parent, uint32_t class_id, void *params, uin
 }
 
 /* The kernel picks the handle. */
-static CUresult rm_alloc(uint32_t parent, uint32_t class_id, void *params, uint32_t size,
-                         uint32_t *ret_object)
+static CUresult rm_alloc(
+    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
 {
     struct rm_alloc64 call = {.client = client,
-                              .parent = parent,
-                              .class_id = class_id,
-                              .params = (uint64_t)(uintptr_t)params,
-                              .params_size = size};
+        .parent = parent,
+        .class_id = class_id,
+        .params = (uint64_t)(uintptr_t)params,
+        .params_size = size};
     CUresult r;
     int rc;
 
@@ -95,10 +95,10 @@ void rm_free(uint32_t parent, uint32_t handle)
 static CUresult rm_control(uint32_t object, uint32_t cmd, void *params, uint32_t size)
 {
     struct rm_control call = {.client = client,
-                              .object = object,
-                              .cmd = cmd,
-                              .params = (uint64_t)(uintptr_t)params,
-                              .params_size = size};
+        .object = object,
+        .cmd = cmd,
+        .params = (uint64_t)(uintptr_t)params,
+        .params_size = size};
     int rc = sim_rm_ioctl(descriptor, RM_IOCTL_CONTROL, &call);
 
     return rm_result(rc, call.status);
@@ -117,7 +117,8 @@ CUresult rm_open(void)
     client = 0;
     r = rm_alloc(0, RM_CLASS_CLIENT, &params, sizeof params, &client);
     if (r != CUDA_SUCCESS) {
-        fprintf(stderr, "sim cuda: the RM device gives no client (is libvgpu-sim-rm.so preloaded?)\n");
+        fprintf(
+            stderr, "sim cuda: the RM device gives no client (is libvgpu-sim-rm.so preloaded?)\n");
         close(descriptor);
         descriptor = -1;
         return CUDA_ERROR_NO_DEVICE;
@@ -144,8 +145,8 @@ CUresult rm_device_open(struct device *device)
     r = rm_alloc(client, RM_CLASS_DEVICE, &params, sizeof params, &device->rm_device);
     if (r != CUDA_SUCCESS)
         return r;
-    r = rm_alloc(device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, sizeof subdevice,
-                 &device->rm_subdevice);
+    r = rm_alloc(
+        device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, sizeof subdevice, &device->rm_subdevice);
     if (r != CUDA_SUCCESS) {
         rm_free(client, device->rm_device);
         device->rm_device = 0;
@@ -170,12 +171,12 @@ CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_objec
 }
 
 CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t handle, uint64_t bytes,
-                       struct rm_object *ret_object)
+    struct rm_object *ret_object)
 {
     struct rm_dup call = {.client = client,
-                          .parent = device->rm_device,
-                          .client_src = client_src,
-                          .object_src = handle};
+        .parent = device->rm_device,
+        .client_src = client_src,
+        .object_src = handle};
     int rc = sim_rm_ioctl(descriptor, RM_IOCTL_DUP_OBJECT, &call);
     CUresult r = rm_result(rc, call.status);
 
@@ -187,9 +188,9 @@ CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t hand
 CUresult rm_memory_export(struct device *device, const struct rm_object *object, int *ret_fd)
 {
     struct rm_export_object params = {.type = RM_EXPORT_TYPE_RM,
-                                      .device = device->rm_device,
-                                      .parent = device->rm_device,
-                                      .object = object->handle};
+        .device = device->rm_device,
+        .parent = device->rm_device,
+        .object = object->handle};
     CUresult r;
 
     params.fd = sim_rm_open();
@@ -203,13 +204,13 @@ CUresult rm_memory_export(struct device *device, const struct rm_object *object,
     return r;
 }
 
-CUresult rm_memory_import(struct device *device, int fd, uint64_t bytes,
-                          struct rm_object *ret_object)
+CUresult rm_memory_import(
+    struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object)
 {
     struct rm_import_object params = {.fd = fd,
-                                      .type = RM_EXPORT_TYPE_RM,
-                                      .device = device->rm_device,
-                                      .parent = device->rm_device};
+        .type = RM_EXPORT_TYPE_RM,
+        .device = device->rm_device,
+        .parent = device->rm_device};
     CUresult r = rm_control(client, RM_CTRL_IMPORT_OBJECT_FROM_FD, &params, sizeof params);
 
     if (r == CUDA_SUCCESS)
@@ -232,8 +233,7 @@ CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes)
     sim_lock();
     slot = sim_slot_of_locked(fd);
     if (slot != SIM_NONE && sim_machine->slots[slot].exported != SIM_NONE) {
-        const struct sim_memory *memory =
-            &sim_machine->memories[sim_machine->slots[slot].exported];
+        const struct sim_memory *memory = &sim_machine->memories[sim_machine->slots[slot].exported];
 
         *ret_device = memory->device;
         *ret_bytes = memory->bytes;

@@ -82,9 +82,10 @@ CUresult rm_device_open(struct device *device);
 /* Rounds up to whole pages. Blocks for as long as the kernel would. */
 CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_object *ret_object);
 CUresult rm_memory_dup(struct device *device, uint32_t client, uint32_t handle, uint64_t bytes,
-                       struct rm_object *ret_object);
+    struct rm_object *ret_object);
 CUresult rm_memory_export(struct device *device, const struct rm_object *object, int *ret_fd);
-CUresult rm_memory_import(struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object);
+CUresult rm_memory_import(
+    struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object);
 /* Whose memory an exported descriptor holds, and how much; the driver puts that into metadata. */
 CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes);
 void rm_memory_destroy(struct device *device, struct rm_object *object);
@@ -197,13 +198,14 @@ CUresult allocation_add(struct allocation allocation, struct allocation **ret_al
 /* Takes it out and frees record and contents, not the memory it stood for. */
 void allocation_forget(struct allocation *allocation);
 CUresult memory_create(struct context *context, uint64_t bytes, enum allocation_kind kind,
-                       struct allocation **ret_allocation);
+    struct allocation **ret_allocation);
 void memory_destroy(struct allocation *allocation);
 /* Frees all that the context allocated. */
 void memory_context_finish(struct context *context);
-/* All allocations that match, to be freed by the caller; NULL with *ret_count 0 if there are none. */
-struct allocation **allocation_collect(bool (*match)(const struct allocation *, const void *),
-                                       const void *what, size_t *ret_count);
+/* All allocations that match, to be freed by the caller; NULL with *ret_count 0 if there are none.
+ */
+struct allocation **allocation_collect(
+    bool (*match)(const struct allocation *, const void *), const void *what, size_t *ret_count);
 
 /* Device addresses: a private range, never mapped. 0 when exhausted. */
 uint64_t address_take(uint64_t bytes, uint64_t alignment);
@@ -226,8 +228,8 @@ struct rm_object block_object(const struct block *block, uint64_t *ret_address);
 /* ---- pools ---- */
 struct pool *pool_of(CUmemoryPool handle);
 CUresult pools_init(struct device *device);
-CUresult pool_allocate(struct pool *pool, struct context *context, uint64_t bytes,
-                       struct allocation **ret_allocation);
+CUresult pool_allocate(
+    struct pool *pool, struct context *context, uint64_t bytes, struct allocation **ret_allocation);
 void pool_free(struct allocation *allocation);
 /* What every synchronisation does: memory above the release thresholds goes back. */
 void pools_release(struct device *device);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams: which one a handle means, what they wait for, making, asking and ending them. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "sim/cuda_stream.h"
 
 #include <errno.h>

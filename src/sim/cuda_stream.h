@@ -68,7 +68,8 @@ struct stream {
     _Atomic unsigned long long host_done;
 };
 
-/* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread(). */
+/* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
+ */
 CUresult stream_get(CUstream handle, struct stream **ret_stream);
 uint64_t stream_begin_ns(const struct stream *stream);
 /* Puts the work on the stream, or into the capture that it is part of. */
@@ -78,8 +79,8 @@ CUresult stream_wait(struct stream *stream);
 bool stream_done(const struct stream *stream);
 
 /* Runs work to begin at begin_ns, never captured; *ret_end_ns is when it will be done. */
-CUresult work_run(struct stream *stream, const struct work *work, uint64_t begin_ns,
-                  uint64_t *ret_end_ns);
+CUresult work_run(
+    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns);
 uint64_t time_now(void);
 void time_wait(uint64_t until_ns);
 
@@ -89,8 +90,8 @@ void host_function_wait(struct stream *stream, unsigned long long issued);
 
 /* ---- captures ---- */
 CUresult capture_work(struct stream *stream, const struct work *work);
-CUresult capture_allocation(struct stream *stream, uint64_t bytes, struct device *device,
-                            CUdeviceptr *ret_address);
+CUresult capture_allocation(
+    struct stream *stream, uint64_t bytes, struct device *device, CUdeviceptr *ret_address);
 CUresult capture_free(struct stream *stream, uint64_t address);
 /* The stream's work from now on depends on these nodes too, and is part of the capture. */
 CUresult capture_join(struct stream *stream, struct capture *capture, const struct node_list *on);
@@ -125,13 +126,13 @@ struct graph {
 struct graph *graph_create(void);
 void graph_destroy(struct graph *graph);
 CUresult graph_add(struct graph *graph, const struct work *work, const struct node_list *deps,
-                   struct graph_node **ret_node);
+    struct graph_node **ret_node);
 CUresult graph_copy(const struct graph *graph, struct graph **ret_copy);
-CUresult graph_run(struct graph *graph, struct stream *stream, uint64_t begin_ns,
-                   uint64_t *ret_end_ns);
+CUresult graph_run(
+    struct graph *graph, struct stream *stream, uint64_t begin_ns, uint64_t *ret_end_ns);
 /* From handles, each of which must be a live node of the graph. */
 CUresult graph_deps(const struct graph *graph, const CUgraphNode *handles, size_t count,
-                    struct node_list *ret_list);
+    struct node_list *ret_list);
 
 /* ---- graph memory: addresses are fixed with the node, memory is taken at the launch ---- */
 CUresult graph_memory_take(struct context *context, const struct work *work);

@@ -58,8 +58,8 @@ static CUresult vmm_check(const CUmemAllocationProp *prop, struct device **ret_d
     return *ret_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult sim_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                           CUmemAllocationGranularity_flags option)
+CUresult sim_cuMemGetAllocationGranularity(
+    size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     struct device *device;
     CUresult r = vmm_check(prop, &device);
@@ -88,7 +88,7 @@ static CUresult vmm_add(struct vmm start, CUmemGenericAllocationHandle *ret)
 }
 
 CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
-                         const CUmemAllocationProp *prop, unsigned long long flags)
+    const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUDA_LOCKED;
     struct vmm vmm = {.bytes = bytes};
@@ -127,8 +127,8 @@ CUresult sim_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-                                                    CUmemGenericAllocationHandle handle)
+CUresult sim_cuMemGetAllocationPropertiesFromHandle(
+    CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     CUDA_LOCKED;
     const struct vmm *vmm = vmm_of(handle);
@@ -144,13 +144,13 @@ static struct reservation **reservation_of(uint64_t address, uint64_t bytes)
     struct reservation **at = &reservations;
 
     while (*at && (address < (*at)->address || address - (*at)->address >= (*at)->bytes ||
-                   bytes > (*at)->bytes - (address - (*at)->address)))
+                      bytes > (*at)->bytes - (address - (*at)->address)))
         at = &(*at)->next;
     return at;
 }
 
-CUresult sim_cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t alignment,
-                                 CUdeviceptr wanted, unsigned long long flags)
+CUresult sim_cuMemAddressReserve(
+    CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
 {
     CUDA_LOCKED;
     struct reservation *reservation;
@@ -161,9 +161,10 @@ CUresult sim_cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t alignmen
     if (!reservation)
         return CUDA_ERROR_OUT_OF_MEMORY;
     reservation->bytes = bytes;
-    reservation->address = wanted && wanted % MEMORY_PAGE_BYTES == 0 && address_take_at(wanted, bytes)
-                               ? wanted
-                               : address_take(bytes, alignment);
+    reservation->address =
+        wanted && wanted % MEMORY_PAGE_BYTES == 0 && address_take_at(wanted, bytes)
+            ? wanted
+            : address_take(bytes, alignment);
     if (!reservation->address) {
         free(reservation);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -189,7 +190,7 @@ CUresult sim_cuMemAddressFree(CUdeviceptr address, size_t bytes)
 }
 
 CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
-                      CUmemGenericAllocationHandle handle, unsigned long long flags)
+    CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     CUDA_LOCKED;
     struct vmm *vmm = vmm_of(handle);
@@ -199,12 +200,12 @@ CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
         (address | bytes) % MEMORY_PAGE_BYTES || !*reservation_of(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     r = allocation_add((struct allocation){.address = address,
-                                           .bytes = bytes,
-                                           .kind = ALLOCATION_MAPPING,
-                                           .device = vmm->device,
-                                           .vmm = vmm,
-                                           .vmm_offset = offset},
-                       NULL);
+                           .bytes = bytes,
+                           .kind = ALLOCATION_MAPPING,
+                           .device = vmm->device,
+                           .vmm = vmm,
+                           .vmm_offset = offset},
+        NULL);
     if (r == CUDA_SUCCESS)
         vmm->mappings++;
     return r;
@@ -247,8 +248,8 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs,
-                            size_t count)
+CUresult sim_cuMemSetAccess(
+    CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count)
 {
     CUDA_LOCKED;
 
@@ -263,8 +264,8 @@ CUresult sim_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccess
     return CUDA_SUCCESS;
 }
 
-CUresult sim_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-                            CUdeviceptr address)
+CUresult sim_cuMemGetAccess(
+    unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
 {
     CUDA_LOCKED;
     const struct allocation *mapping = allocation_find(address);
@@ -276,7 +277,7 @@ CUresult sim_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loca
 }
 
 CUresult sim_cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
-                                          CUmemAllocationHandleType type, unsigned long long flags)
+    CUmemAllocationHandleType type, unsigned long long flags)
 {
     CUDA_LOCKED;
     struct vmm *vmm = vmm_of(handle);
@@ -290,8 +291,8 @@ CUresult sim_cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandl
     return rm_memory_export(vmm->device, &vmm->rm, ret);
 }
 
-CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *os_handle,
-                                            CUmemAllocationHandleType type)
+CUresult sim_cuMemImportFromShareableHandle(
+    CUmemGenericAllocationHandle *ret, void *os_handle, CUmemAllocationHandleType type)
 {
     CUDA_LOCKED;
     struct vmm vmm = {.props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED}};

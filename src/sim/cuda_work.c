@@ -7,8 +7,8 @@ static uint64_t later_by(uint64_t begin_ns, uint64_t duration_ns)
     return begin_ns > TIME_NEVER - duration_ns ? TIME_NEVER : begin_ns + duration_ns;
 }
 
-static CUresult kernel_run(struct stream *stream, const struct work *work, uint64_t begin_ns,
-                           uint64_t *ret_end_ns)
+static CUresult kernel_run(
+    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns)
 {
     CUresult r = context_local_grow(stream->context, work->kernel.local_bytes);
 
@@ -17,13 +17,13 @@ static CUresult kernel_run(struct stream *stream, const struct work *work, uint6
     *ret_end_ns = begin_ns == TIME_NEVER
                       ? TIME_NEVER
                       : sim_work_submit(rm_descriptor(), stream->context->device->index, begin_ns,
-                                        work->kernel.duration_ns);
+                            work->kernel.duration_ns);
     return CUDA_SUCCESS;
 }
 
 /* Contents move at the call, not at their time: no simulated kernel reads or writes them. */
-CUresult work_run(struct stream *stream, const struct work *work, uint64_t begin_ns,
-                  uint64_t *ret_end_ns)
+CUresult work_run(
+    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns)
 {
     CUresult r = CUDA_SUCCESS;
 

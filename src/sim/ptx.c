@@ -133,10 +133,10 @@ static bool param_read(struct reader *reader, struct ptx_entry *entry)
     if (!variable_read(reader, &variable) || i == PTX_PARAMS_MAX)
         return false;
     if (i == 0)
-        entry->has_duration = strcmp(variable.type, ".u64") == 0 &&
-                              ends_with(variable.name, "duration_ns");
-    entry->offsets[i] = (entry->params_bytes + variable.alignment - 1) / variable.alignment *
-                        variable.alignment;
+        entry->has_duration =
+            strcmp(variable.type, ".u64") == 0 && ends_with(variable.name, "duration_ns");
+    entry->offsets[i] =
+        (entry->params_bytes + variable.alignment - 1) / variable.alignment * variable.alignment;
     entry->sizes[i] = (uint32_t)variable.bytes;
     entry->params_bytes = entry->offsets[i] + entry->sizes[i];
     entry->params++;
