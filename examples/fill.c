@@ -117,7 +117,7 @@ static int parse_options(int argc, char **argv, struct options *options)
         const char *accepted = "a whole number up to 86400";
         switch (option) {
         case STEP:
-            error = parse_size(optarg, &options->step_bytes);
+            error = parse_size(optarg, &options->step_bytes) || !options->step_bytes;
             accepted = PARSE_SIZE_ACCEPTED;
             break;
         case PACE:
@@ -144,7 +144,7 @@ static int parse_options(int argc, char **argv, struct options *options)
         if (error)
             return 2;
     }
-    if (optind == argc && options->step_bytes)
+    if (optind == argc)
         return 0;
     fputs(usage_text, stderr);
     return 2;

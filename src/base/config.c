@@ -107,7 +107,8 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
         "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !config->device_list; i++) {
         const char *text = lookup(lists[i]);
-        if (text && *text && strcmp(text, "all") && strcmp(text, "void") && strcmp(text, "none"))
+        if (text && *text && strcmp(text, "all") != 0 && strcmp(text, "void") != 0 &&
+            strcmp(text, "none") != 0)
             config->device_list = text;
     }
 }

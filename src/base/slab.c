@@ -3,11 +3,10 @@
 #include "base/slab.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHUNK_BYTES (64 * 1024)
+#define CHUNK_BYTES ((size_t)64 * 1024)
 #define MAP_FIRST_CAPACITY 256
 
 struct slab_chunk {
@@ -28,11 +27,11 @@ static void *pages_map(size_t bytes)
     return pages == MAP_FAILED ? NULL : pages;
 }
 
-static bool slab_grow(struct slab *slab)
+static void slab_grow(struct slab *slab)
 {
     struct slab_chunk *chunk = pages_map(CHUNK_BYTES);
     if (!chunk)
-        return false;
+        return;
     chunk->next = slab->chunks;
     slab->chunks = chunk;
     char *object = (char *)(chunk + 1);
@@ -41,14 +40,15 @@ static bool slab_grow(struct slab *slab)
         *(void **)object = slab->free_list;
         slab->free_list = object;
     }
-    return true;
 }
 
 void *slab_take(struct slab *slab)
 {
-    if (!slab->free_list && !slab_grow(slab))
-        return NULL;
+    if (!slab->free_list)
+        slab_grow(slab);
     void *object = slab->free_list;
+    if (!object)
+        return NULL;
     slab->free_list = *(void **)object;
     memset(object, 0, slab->object_bytes);
     return object;

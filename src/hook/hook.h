@@ -13,11 +13,17 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* The guard follows the hook's own declaration, which asks for the type of the guarded name. */
+#ifdef __clang__
+#define HOOK_GUARD(text) __attribute__((unavailable(text)))
+#else
+#define HOOK_GUARD(text) __attribute__((error(text)))
+#endif
+
 #define CALL(name)
 #define HOOK(name)                                                                                 \
-    __typeof__(name) name                                                                          \
-        __attribute__((error("calls our own hook; the driver's is in the table")));                \
-    __typeof__(name) hook_##name __asm__(#name) EXPORT;
+    __typeof__(name) hook_##name __asm__(#name) EXPORT;                                            \
+    __typeof__(name) name HOOK_GUARD("calls our own hook; the driver's is in the table");
 #include "driver/cuda.def"
 #include "driver/nvml.def"
 #undef CALL

@@ -84,7 +84,9 @@ static nvmlReturn_t list(
     list_function *ask = (list_function *)real;
     uint64_t total, used, free;
     unsigned none = 0;
-    nvmlReturn_t result = ask(device, info_count ? &none : NULL, NULL);
+    if (!info_count)
+        return ask(device, NULL, infos);
+    nvmlReturn_t result = ask(device, &none, NULL);
     if (result != NVML_SUCCESS && result != NVML_ERROR_INSUFFICIENT_SIZE)
         return result;
     int own = hook_nvml_device(device);

@@ -263,6 +263,8 @@ struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t handle)
 
 void rm_ledger_attach(struct rm_subtree *subtree)
 {
+    if (!subtree)
+        return;
     struct object *root = &subtree->root;
     lock_take(&ledger.lock);
     for (struct object *object = root; object; object = next_in_tree(object, root))

@@ -59,7 +59,7 @@ uint32_t rm_ledger_subdevice_handle(uint32_t client, uint32_t device_handle);
  * given out again at once). NULL where it is not known. */
 struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t object);
 
-/* The driver refused: back as it was. */
+/* The driver refused: back as it was. NULL is accepted. */
 void rm_ledger_attach(struct rm_subtree *subtree);
 
 /* The driver freed it: calls `freed` for each memory whose last handle it was, then forgets it. */

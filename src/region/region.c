@@ -138,9 +138,9 @@ static int initialise_locked(struct region *region, int fd)
     error = reserve_storage(fd);
     if (!error)
         error = map_file(region, fd);
-    if (error)
-        return error;
     struct vgpu_region *shared = region->shared;
+    if (error || !shared)
+        return error;
     if (shared->magic != 0 && shared->magic != VGPU_REGION_MAGIC)
         return -EPROTO;
     if (shared->magic == VGPU_REGION_MAGIC)
@@ -255,8 +255,8 @@ void region_detach(struct region *region)
 bool region_fd_is_ours(const struct region *region)
 {
     struct stat status;
-    return region->fd >= 0 && file_status(region->fd, &status) == 0 && status.st_dev == region->device &&
-           status.st_ino == region->inode;
+    return region->fd >= 0 && file_status(region->fd, &status) == 0 &&
+           status.st_dev == region->device && status.st_ino == region->inode;
 }
 
 int region_device_find(const struct region *region, const char *uuid)

@@ -8,7 +8,9 @@
 #include "tool/tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +29,8 @@ static const char usage_text[] =
     "                [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
     "\n"
     "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
-    "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m\n"
+    "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m;\n"
+    "                   0: no limit\n"
     "  --cores PERCENT  share of the GPU's time, for all devices or one each\n"
     "  --region FILE    join (or create) the container with this shared region\n"
     "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
@@ -159,8 +162,8 @@ static int set_preloads(const struct run_options *options)
 static int set_files(const struct run_options *options, char *directory)
 {
     char path[PATH_MAX];
-    bool own_machine = options->sim && !strstr(options->sim, "machine=") &&
-                       !getenv("VGPU_SIM_MACHINE");
+    bool own_machine =
+        options->sim && !strstr(options->sim, "machine=") && !getenv("VGPU_SIM_MACHINE");
     if (options->region) {
         if (options->region[0] == '/' || !getcwd(path, sizeof(path)))
             path[0] = '\0';
@@ -188,31 +191,72 @@ static int set_files(const struct run_options *options, char *directory)
     return 0;
 }
 
-/* Left where it is while a process of the run lives on. */
-static void remove_files(const char *directory)
+/* Whether a process of the container whose region lies at the path lives on. */
+static bool region_in_use(const char *path)
+{
+    struct region region;
+    if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
+        return false;
+    bool live = slot_any_live(&region);
+    region_detach(&region);
+    return live;
+}
+
+static void remove_directory(const char *directory)
 {
     char path[PATH_MAX];
-    struct region region;
-    if (!directory[0])
-        return;
     snprintf(path, sizeof(path), "%s/region", directory);
-    if (access(path, F_OK) == 0 && region_open(&region, path) == 0) {
-        bool live = slot_any_live(&region);
-        region_detach(&region);
-        if (live)
-            return;
-    }
     unlink(path);
     snprintf(path, sizeof(path), "%s/machine", directory);
     unlink(path);
     rmdir(directory);
 }
 
+/* What an earlier run left because a process of its own outlived it goes with the next run. */
+static void sweep_left_over(void)
+{
+    glob_t found;
+    char path[PATH_MAX];
+    if (glob("/tmp/vgpu-run-??????", GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct stat status;
+        const char *directory = found.gl_pathv[i];
+        snprintf(path, sizeof(path), "%s/left", directory);
+        bool left =
+            lstat(directory, &status) == 0 && status.st_uid == geteuid() && access(path, F_OK) == 0;
+        snprintf(path, sizeof(path), "%s/region", directory);
+        if (left && !region_in_use(path)) {
+            snprintf(path, sizeof(path), "%s/left", directory);
+            unlink(path);
+            remove_directory(directory);
+        }
+    }
+    globfree(&found);
+}
+
+/* A process of the run that lives on keeps its files; `left` marks them for a later run's sweep. */
+static void remove_files(const char *directory)
+{
+    const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+    if (!directory[0])
+        return;
+    if (region && region_in_use(region)) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/left", directory);
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    remove_directory(directory);
+}
+
 int tool_run(int argc, char **argv)
 {
     struct run_options options = {0};
     char directory[] = "/tmp/vgpu-run-XXXXXX";
-    bool done;
+    bool done = false;
     int status = parse_options(argc, argv, &options, &done);
     if (done)
         return status;
@@ -227,5 +271,6 @@ int tool_run(int argc, char **argv)
     struct child_end end;
     status = child_run(options.command, &end);
     remove_files(directory);
+    sweep_left_over();
     return status ? status : child_end_as(&end);
 }
