@@ -100,6 +100,14 @@ int parse_number(const char *text, uint64_t max, uint64_t *ret_number)
     return 0;
 }
 
+uint64_t parse_digits(const char *text)
+{
+    uint64_t number = 0;
+    for (; is_digit(*text); text++)
+        number = number * 10 + (uint64_t)(*text - '0');
+    return number;
+}
+
 bool parse_true(const char *text)
 {
     return text && (!strcmp(text, "1") || !strcasecmp(text, "true") || !strcasecmp(text, "on") ||

@@ -21,6 +21,10 @@ int parse_size(const char *text, uint64_t *ret_bytes) __attribute__((warn_unused
 int parse_number(const char *text, uint64_t max, uint64_t *ret_number)
     __attribute__((warn_unused_result));
 
+/* The value of the digits that the text begins with, 0 where there are none; no bound is checked.
+ * (The C library's strtoull is a symbol of glibc 2.38 where it is compiled against that.) */
+uint64_t parse_digits(const char *text);
+
 /* Truth as HAMi-core's and vgpu-controller's variables spell it: 1, true, on, yes in any case. */
 bool parse_true(const char *text);
 

@@ -2,11 +2,12 @@
 /* /proc readers that need no allocation. */
 #include "base/process.h"
 
+#include "base/parse.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ int process_stat(int pid, uint64_t *ret_start_time, bool *ret_ended)
     }
     if (!at)
         return -ENOTSUP;
-    *ret_start_time = strtoull(at, NULL, 10);
+    *ret_start_time = parse_digits(at);
     *ret_ended = state == 'Z' || state == 'X' || state == 'x';
     return 0;
 }
@@ -66,7 +67,7 @@ uint64_t process_pid_namespace(void)
         return 0;
     link[length] = '\0';
     const char *number = strchr(link, '[');
-    return number ? strtoull(number + 1, NULL, 10) : 0;
+    return number ? parse_digits(number + 1) : 0;
 }
 
 void process_command(char *buffer, size_t size)

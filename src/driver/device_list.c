@@ -58,7 +58,7 @@ static void read_information(const char *pci)
     copy_field(minor, sizeof(minor), text, "Device Minor:");
     if (!device.uuid[0] || !minor[0] || known_count >= DEVICES_MAX)
         return;
-    device.minor = (int)strtol(minor, NULL, 10);
+    device.minor = (int)parse_digits(minor);
     snprintf(path, sizeof(path), "/dev/nvidia%d", device.minor);
     if (access(path, F_OK) != 0)
         return; /* the host's, not the container's */

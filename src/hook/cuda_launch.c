@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches. With the resource manager's ledger they are one load and a jump; the API ledger looks
- * at what a kernel's local memory and a graph's nodes take, in functions of their own so that the
+ * at what a kernel's local memory takes, in functions of their own so that the
  * usual path touches no argument. */
 #include "hook/context_memory.h"
 #include "hook/hook.h"
-#include "hook/pools.h"
 
 /* The table is filled by then: whoever has a function to launch has entered before. */
 static inline bool counts_by_api(void)
@@ -130,31 +129,4 @@ CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX
             blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
     return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
         blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
-}
-
-CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    CUresult result = cuda.cuGraphLaunch(hGraphExec, hStream);
-    if (counts_by_api())
-        pools_refresh_current();
-    return result;
-}
-
-CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
-{
-    CUresult result = cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
-    if (counts_by_api())
-        pools_refresh_current();
-    return result;
-}
-
-CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-    const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
-{
-    hook_enter();
-    CUresult result =
-        cuda.cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (result == CUDA_SUCCESS)
-        pools_note_use();
-    return result;
 }

@@ -3,6 +3,7 @@
 #include "hook/hook.h"
 
 #include "base/atomic.h"
+#include "hook/graph.h"
 #include "hook/pools.h"
 #include "hook/vmm.h"
 
@@ -74,6 +75,7 @@ void *hook_for_cuda(void *real)
 
 static void reset(void)
 {
+    graph_reset();
     pools_reset();
     vmm_reset();
 }

@@ -85,17 +85,23 @@ int sim_rm_ioctl(int fd, unsigned long request, void *arg) SIM_WARN_UNUSED;
 /* Executes an RM ioctl on the machine, never by ioctl(2). Same result. */
 int sim_rm_execute(int fd, unsigned long request, void *arg) SIM_WARN_UNUSED;
 
+/*
+ * Maps the memory into the GPU's address space, or no longer (nvidia-uvm's business in the real
+ * driver, which takes a handle of its own for it: mapped memory is never private). Freeing the
+ * object ends it too.
+ */
+void sim_memory_map(int fd, uint32_t client, uint32_t object, bool mapped);
+
 /* ---- Processes on a device ---- */
 struct sim_process {
     pid_t pid;                   /* that made the RM client; not shifted by nvml-pid=host */
-    bool computes;               /* holds a channel group or device memory on the device */
     uint64_t private_bytes;      /* memory with one handle only */
-    uint64_t shared_owned_bytes; /* memory that other handles share, allocated by this process */
-    uint64_t shared_duped_bytes; /* memory allocated by another process (RM_DUP_OBJECT, import) */
+    uint64_t shared_owned_bytes; /* memory with more handles, this process' own */
+    uint64_t shared_duped_bytes; /* memory that another process owns (RM_DUP_OBJECT, import) */
     uint64_t busy_ns;            /* GPU time used since the process came */
 };
-/* Fills at most max entries, each pid once, dead ones collected first; returns how many there are
- * in all. */
+/* Those with a channel group on the device, that is with a context. Fills at most max entries, each
+ * pid once, dead ones collected first; returns how many there are in all. */
 unsigned sim_device_processes(unsigned index, struct sim_process *ret_processes, unsigned max);
 
 /* ---- Compute timeline: first come, first served per device; times are CLOCK_MONOTONIC in ns ----

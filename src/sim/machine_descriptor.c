@@ -44,10 +44,11 @@ static void slot_free_locked(uint32_t index)
         if (sim_machine->clients[client].live && sim_machine->clients[client].slot == index)
             sim_client_destroy_locked(client);
     }
-    if (slot->exported != SIM_NONE) {
-        uint32_t memory = slot->exported;
-        slot->exported = SIM_NONE;
-        sim_memory_release_locked(memory);
+    for (uint32_t i = 0; i < slot->exported.max_objects; i++) {
+        uint32_t memory = slot->exported.memories[i];
+        slot->exported.memories[i] = SIM_NONE;
+        if (memory != SIM_NONE)
+            sim_memory_release_locked(memory);
     }
     sim_timeline_drop_slot_locked(index);
     slot->live = 0;
@@ -87,7 +88,7 @@ static int slot_claim_locked(int fd)
         off_t offset = (off_t)generation << OFFSET_SLOT_BITS | (off_t)i;
         if (lseek(fd, offset, SEEK_SET) != offset)
             return -errno;
-        *slot = (struct sim_slot){.generation = generation, .pid = getpid(), .exported = SIM_NONE};
+        *slot = (struct sim_slot){.generation = generation, .pid = getpid()};
         if (i >= sim_machine->slots_end)
             sim_machine->slots_end = i + 1;
         atomic_signal_fence(memory_order_seq_cst);
@@ -174,12 +175,11 @@ unsigned sim_device_processes(unsigned index, struct sim_process *ret_processes,
     sim_reap_locked();
     for (uint32_t i = 0; i < sim_machine->clients_end; i++) {
         const struct sim_client *client = &sim_machine->clients[i];
-        if (!client->live || client->compute_objects[index] == 0)
+        if (!client->live || client->channel_groups[index] == 0)
             continue;
         struct sim_process *process = process_entry(ret_processes, &count, max, client->pid);
         if (process == NULL)
             continue;
-        process->computes = true;
         process->private_bytes += client->bytes[index][SIM_PRIVATE];
         process->shared_owned_bytes += client->bytes[index][SIM_SHARED_OWNED];
         process->shared_duped_bytes += client->bytes[index][SIM_SHARED_DUPED];

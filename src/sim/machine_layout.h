@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 1u
+#define SIM_LAYOUT_VERSION 2u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -23,15 +23,26 @@
 #define SIM_COUNTERS_MAX 2048u
 #define SIM_SEGMENTS_MAX 1024u
 #define SIM_WINDOWS_MAX 128u
+#define SIM_EXPORTS_MAX 16u
+#define SIM_METADATA_BYTES 64u
 #define SIM_NONE UINT32_MAX
+
+/* What an export attached to a description. */
+struct sim_export {
+    uint32_t max_objects; /* 0: nothing was exported to it */
+    uint32_t device;
+    uint32_t memories[SIM_EXPORTS_MAX]; /* indexes, or SIM_NONE */
+    uint8_t metadata[SIM_METADATA_BYTES];
+};
 
 /* An open file description of the machine file. Its lock byte is held by the description itself. */
 struct sim_slot {
     uint32_t live;
     uint32_t generation;
     int32_t pid;
-    uint32_t exported; /* memory that EXPORT_OBJECT_TO_FD attached, or SIM_NONE */
+    uint32_t pad;
     uint64_t busy_ns[SIM_DEVICES_MAX];
+    struct sim_export exported;
 };
 
 enum sim_share { SIM_PRIVATE, SIM_SHARED_OWNED, SIM_SHARED_DUPED, SIM_SHARES };
@@ -45,7 +56,7 @@ struct sim_client {
     uint32_t bucket_next;
     uint32_t first_child;
     uint32_t pad;
-    uint32_t compute_objects[SIM_DEVICES_MAX]; /* channel groups and device memory */
+    uint32_t channel_groups[SIM_DEVICES_MAX];
     uint64_t bytes[SIM_DEVICES_MAX][SIM_SHARES];
 };
 
@@ -60,6 +71,8 @@ struct sim_object {
     uint32_t engine_type;
     uint32_t timeslice_us;
     uint32_t disabled;
+    uint32_t shared; /* other processes may duplicate it (RM_NR_SHARE) */
+    uint32_t mapped; /* nvidia-uvm has a handle of its own for this one */
     uint32_t bucket_next; /* also links the free list */
     uint32_t first_child;
     uint32_t sibling_next;
@@ -70,9 +83,11 @@ struct sim_object {
 
 struct sim_memory {
     uint32_t device;
-    uint32_t owner;        /* object that allocated it; may be gone */
+    uint32_t owner;        /* the handle whose client it counts as owned for, or SIM_NONE */
     uint32_t references;   /* handles and exported descriptors; 0 = free */
+    uint32_t mappings;     /* of its handles, how many are mapped */
     uint32_t first_handle; /* object; also links the free list */
+    uint32_t pad;
     uint64_t bytes;
 };
 

@@ -188,9 +188,34 @@ static void count_number(const char *what, uint32_t number)
     sim_count(name);
 }
 
+/* libcuda gives no size for the classes that the kernel knows (seen on H200, driver 580.159.04). */
+static uint32_t class_params_size(uint32_t class_id)
+{
+    if (RM_CLASS_IS_CHANNEL(class_id))
+        return sizeof(struct rm_channel_params);
+    switch (class_id) {
+    case RM_CLASS_CLIENT:
+    case RM_CLASS_CLIENT_0:
+        return sizeof(struct rm_client_params);
+    case RM_CLASS_DEVICE:
+        return sizeof(struct rm_device_params);
+    case RM_CLASS_SUBDEVICE:
+        return sizeof(struct rm_subdevice_params);
+    case RM_CLASS_CHANNEL_GROUP:
+        return sizeof(struct rm_channel_group_params);
+    case RM_CLASS_MEMORY_LOCAL:
+    case RM_CLASS_MEMORY_SYSTEM:
+        return sizeof(struct rm_memory_params);
+    default:
+        return 0;
+    }
+}
+
 static uint32_t execute_alloc(uint32_t slot, struct alloc_call *call)
 {
     const struct sim_rule *rule;
+    if (call->params != NULL && call->params_size == 0)
+        call->params_size = class_params_size(call->class_id);
     if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->class_id, &rule))
         return rule->code;
     bool is_client = call->class_id == RM_CLASS_CLIENT || call->class_id == RM_CLASS_CLIENT_0;
@@ -269,7 +294,7 @@ static uint32_t execute_dup(uint32_t slot, struct rm_dup *form)
         status = sim_rm_handle_free_locked(request.client, request.handle);
     if (status != RM_OK)
         return status;
-    /* The source may be another process' (IPC): knowing both handles is enough. */
+    /* The source may be another process' (IPC) if it was shared. */
     uint32_t client = sim_client_find_locked(form->client_src);
     if (client == SIM_NONE)
         return RM_ERR_INVALID_CLIENT;
@@ -277,6 +302,9 @@ static uint32_t execute_dup(uint32_t slot, struct rm_dup *form)
     if (source == SIM_NONE)
         return RM_ERR_OBJECT_NOT_FOUND;
     const struct sim_object *original = &sim_machine->objects[source];
+    uint32_t owner = sim_machine->clients[client].slot;
+    if (!original->shared && sim_machine->slots[owner].pid != sim_machine->slots[slot].pid)
+        return RM_ERR_INSUFFICIENT_PERMISSIONS;
     request.class_id = original->class_id;
     request.memory = original->memory;
     request.engine_type = original->engine_type;
@@ -288,6 +316,30 @@ static uint32_t execute_dup(uint32_t slot, struct rm_dup *form)
         return RM_ERR_INSUFFICIENT_RESOURCES;
     form->object = sim_machine->objects[object].handle;
     return RM_OK;
+}
+
+/* The policy is not read: whoever shares, shares with all (assumed). */
+static uint32_t execute_share(uint32_t slot, const struct rm_share *form)
+{
+    uint32_t client, object;
+    uint32_t status = sim_rm_client_locked(slot, form->client, &client);
+    if (status == RM_OK)
+        status = sim_rm_object_locked(client, form->object, &object);
+    if (status == RM_OK && object != SIM_NONE)
+        sim_machine->objects[object].shared = 1;
+    return status;
+}
+
+void sim_memory_map(int fd, uint32_t client_handle, uint32_t handle, bool mapped)
+{
+    uint32_t client, object;
+    sim_lock();
+    uint32_t slot = sim_slot_of_locked(fd);
+    if (slot != SIM_NONE && sim_rm_client_locked(slot, client_handle, &client) == RM_OK &&
+        sim_rm_object_locked(client, handle, &object) == RM_OK && object != SIM_NONE &&
+        sim_machine->objects[object].memory != SIM_NONE)
+        sim_object_map_locked(object, mapped);
+    sim_unlock();
 }
 
 static void count_call(unsigned nr, const void *arg)
@@ -302,6 +354,8 @@ static void count_call(unsigned nr, const void *arg)
         sim_count("RM_FREE");
     else if (nr == RM_NR_DUP_OBJECT)
         sim_count("RM_DUP_OBJECT");
+    else if (nr == RM_NR_SHARE)
+        sim_count("RM_SHARE");
 }
 
 /* Returns 0 or an errno. */
@@ -324,6 +378,13 @@ static int dispatch_locked(uint32_t slot, unsigned nr, void *arg, size_t size)
         if (size != sizeof *form)
             return EINVAL;
         form->status = execute_dup(slot, form);
+        return 0;
+    }
+    case RM_NR_SHARE: {
+        struct rm_share *form = arg;
+        if (size != sizeof *form)
+            return EINVAL;
+        form->status = execute_share(slot, form);
         return 0;
     }
     case RM_NR_CONTROL: {

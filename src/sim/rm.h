@@ -25,6 +25,22 @@ uint32_t sim_rm_client_locked(uint32_t slot, uint32_t handle, uint32_t *ret_clie
 /* Index of the object, or SIM_NONE with RM_OK where the handle is the client's own. */
 uint32_t sim_rm_object_locked(uint32_t client, uint32_t handle, uint32_t *ret_object);
 
+/* A control: its object (SIM_NONE: the client itself) and its parameters, size as the table in
+ * rm_control.c says. */
+struct sim_rm_control {
+    uint32_t slot;
+    uint32_t client;
+    uint32_t object;
+    void *params;
+};
+
+/* Controls on the client by which memory goes to descriptors and comes from them. */
+uint32_t sim_rm_export_object(const struct sim_rm_control *control);
+uint32_t sim_rm_export_objects(const struct sim_rm_control *control);
+uint32_t sim_rm_get_export_info(const struct sim_rm_control *control);
+uint32_t sim_rm_import_object(const struct sim_rm_control *control);
+uint32_t sim_rm_import_objects(const struct sim_rm_control *control);
+
 /* RM_CONTROL; returns the status. */
 uint32_t sim_rm_control_locked(uint32_t slot, const struct rm_control *call);
 

@@ -9,21 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A control: its object (SIM_NONE: the client itself) and its parameters, size as the table says.
- */
-struct control {
-    uint32_t slot;
-    uint32_t client;
-    uint32_t object;
-    void *params;
-};
-
-static struct sim_object *control_object(const struct control *control)
+static struct sim_object *control_object(const struct sim_rm_control *control)
 {
     return &sim_machine->objects[control->object];
 }
 
-static uint32_t get_gid_info(const struct control *control)
+static uint32_t get_gid_info(const struct sim_rm_control *control)
 {
     struct rm_gid_info *params = control->params;
     const struct sim_device *device = &sim_machine->devices[control_object(control)->device];
@@ -51,7 +42,7 @@ static int32_t pid_meant(uint32_t pid)
     }
 }
 
-static uint32_t get_pid_info(const struct control *control)
+static uint32_t get_pid_info(const struct sim_rm_control *control)
 {
     struct rm_pid_info_list *params = control->params;
     uint32_t device = control_object(control)->device;
@@ -81,7 +72,7 @@ static uint32_t get_pid_info(const struct control *control)
 
 /* All are looked up before any changes. Recorded on the channels; the timeline does not heed it
  * yet. */
-static uint32_t disable_channels(const struct control *control)
+static uint32_t disable_channels(const struct sim_rm_control *control)
 {
     const struct rm_disable_channels *params = control->params;
     uint32_t channels[RM_DISABLE_CHANNELS_MAX];
@@ -103,14 +94,14 @@ static uint32_t disable_channels(const struct control *control)
     return RM_OK;
 }
 
-static uint32_t get_timeslice(const struct control *control)
+static uint32_t get_timeslice(const struct sim_rm_control *control)
 {
     struct rm_timeslice *params = control->params;
     params->timeslice_us = control_object(control)->timeslice_us;
     return RM_OK;
 }
 
-static uint32_t set_timeslice(const struct control *control)
+static uint32_t set_timeslice(const struct sim_rm_control *control)
 {
     const struct rm_timeslice *params = control->params;
     if (params->timeslice_us == 0 || params->timeslice_us > UINT32_MAX)
@@ -119,51 +110,9 @@ static uint32_t set_timeslice(const struct control *control)
     return RM_OK;
 }
 
-static uint32_t schedule(const struct control *control)
+static uint32_t schedule(const struct sim_rm_control *control)
 {
     (void)control; /* NV_OK and no effect, also to disable (seen on H200, driver 580.159.04) */
-    return RM_OK;
-}
-
-static uint32_t export_object(const struct control *control)
-{
-    const struct rm_export_object *params = control->params;
-    uint32_t object = sim_object_find_locked(control->client, params->object);
-    uint32_t target = sim_slot_of_locked(params->fd);
-    if (params->type != RM_EXPORT_TYPE_RM || target == SIM_NONE)
-        return RM_ERR_INVALID_ARGUMENT;
-    if (object == SIM_NONE)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    uint32_t memory = sim_machine->objects[object].memory;
-    if (memory == SIM_NONE)
-        return RM_ERR_NOT_SUPPORTED;
-    if (sim_machine->slots[target].exported != SIM_NONE)
-        return RM_ERR_INVALID_ARGUMENT;
-    sim_machine->slots[target].exported = memory;
-    sim_memory_hold_locked(memory);
-    return RM_OK;
-}
-
-static uint32_t import_object(const struct control *control)
-{
-    struct rm_import_object *params = control->params;
-    struct sim_object_request request = {
-        .client = control->client, .handle = params->object, .class_id = RM_CLASS_MEMORY_LOCAL};
-    uint32_t source = sim_slot_of_locked(params->fd);
-    if (source == SIM_NONE || sim_machine->slots[source].exported == SIM_NONE)
-        return RM_ERR_INVALID_ARGUMENT;
-    uint32_t status = sim_rm_object_locked(request.client, params->parent, &request.parent);
-    if (status == RM_OK)
-        status = sim_rm_handle_free_locked(request.client, request.handle);
-    if (status != RM_OK)
-        return status;
-    request.memory = sim_machine->slots[source].exported;
-    request.device = sim_machine->memories[request.memory].device;
-    uint32_t object = sim_object_create_locked(&request);
-    if (object == SIM_NONE)
-        return RM_ERR_INSUFFICIENT_RESOURCES;
-    params->object = sim_machine->objects[object].handle;
-    params->type = RM_EXPORT_TYPE_RM;
     return RM_OK;
 }
 
@@ -173,10 +122,13 @@ static const struct {
     uint32_t cmd;
     uint32_t class_id; /* of the object, or ON_CLIENT */
     uint32_t params_size;
-    uint32_t (*execute)(const struct control *control);
+    uint32_t (*execute)(const struct sim_rm_control *control);
 } controls[] = {
-    {RM_CTRL_EXPORT_OBJECT_TO_FD, ON_CLIENT, sizeof(struct rm_export_object), export_object},
-    {RM_CTRL_IMPORT_OBJECT_FROM_FD, ON_CLIENT, sizeof(struct rm_import_object), import_object},
+    {RM_CTRL_EXPORT_OBJECT_TO_FD, ON_CLIENT, sizeof(struct rm_export_object), sim_rm_export_object},
+    {RM_CTRL_IMPORT_OBJECT_FROM_FD, ON_CLIENT, sizeof(struct rm_import_object), sim_rm_import_object},
+    {RM_CTRL_GET_EXPORT_OBJECT_INFO, ON_CLIENT, sizeof(struct rm_export_info), sim_rm_get_export_info},
+    {RM_CTRL_EXPORT_OBJECTS_TO_FD, ON_CLIENT, sizeof(struct rm_export_objects), sim_rm_export_objects},
+    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, ON_CLIENT, sizeof(struct rm_import_objects), sim_rm_import_objects},
     {RM_CTRL_GPU_GET_GID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_gid_info), get_gid_info},
     {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_pid_info_list), get_pid_info},
     {RM_CTRL_FIFO_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, sizeof(struct rm_disable_channels),
@@ -189,7 +141,7 @@ static const struct {
 uint32_t sim_rm_control_locked(uint32_t slot, const struct rm_control *call)
 {
     const struct sim_rule *rule;
-    struct control control = {.slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
+    struct sim_rm_control control = {.slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
     if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->cmd, &rule))
         return rule->code;
     if (call->cmd == RM_CTRL_GPU_GET_PID_INFO)

@@ -130,10 +130,14 @@ static void object_unlink(uint32_t index)
         *first_child_of(object) = object->sibling_next;
 }
 
-/* As the open kernel module tells them apart for GET_PID_INFO. */
+/*
+ * As the open kernel module tells them apart for GET_PID_INFO, nvidia-uvm's handles included: what
+ * CUDA maps is owned or duped, an import that nobody mapped becomes private when it is the last
+ * (seen on H200, driver 580.159.04).
+ */
 static enum sim_share share_of(const struct sim_memory *memory, uint32_t object)
 {
-    if (memory->references == 1)
+    if (memory->references + memory->mappings == 1)
         return SIM_PRIVATE;
     return memory->owner == object ? SIM_SHARED_OWNED : SIM_SHARED_DUPED;
 }
@@ -166,8 +170,9 @@ static void memory_unlink_handle(struct sim_memory *memory, uint32_t index)
         object_at(object->memory_previous)->memory_next = object->memory_next;
     else
         memory->first_handle = object->memory_next;
+    /* Seen with one importer (H200, driver 580.159.04); which of several it is, is assumed. */
     if (memory->owner == index)
-        memory->owner = SIM_NONE;
+        memory->owner = memory->first_handle;
 }
 
 static void memory_free_if_unused(uint32_t index)
@@ -186,6 +191,8 @@ static void memory_add_handle(uint32_t index, uint32_t object)
     account(memory, ~memory->bytes + 1);
     memory_link_handle(memory, object);
     memory->references++;
+    if (memory->owner == SIM_NONE)
+        memory->owner = object;
     account(memory, memory->bytes);
 }
 
@@ -195,8 +202,19 @@ static void memory_remove_handle(uint32_t index, uint32_t object)
     account(memory, ~memory->bytes + 1);
     memory_unlink_handle(memory, object);
     memory->references--;
+    memory->mappings -= object_at(object)->mapped;
     account(memory, memory->bytes);
     memory_free_if_unused(index);
+}
+
+void sim_object_map_locked(uint32_t index, bool mapped)
+{
+    struct sim_object *object = object_at(index);
+    struct sim_memory *memory = memory_at(object->memory);
+    account(memory, ~memory->bytes + 1);
+    memory->mappings += (uint32_t)mapped - object->mapped;
+    object->mapped = mapped;
+    account(memory, memory->bytes);
 }
 
 void sim_memory_hold_locked(uint32_t index)
@@ -264,11 +282,9 @@ static uint32_t memory_create(uint32_t device, uint64_t bytes, uint32_t owner)
     return index;
 }
 
-/* The device on which an object makes its client a computing one, or SIM_NONE. */
-static uint32_t compute_device(const struct sim_object *object)
+/* The device on which the object is a channel group, or SIM_NONE. */
+static uint32_t group_device(const struct sim_object *object)
 {
-    if (object->memory != SIM_NONE)
-        return memory_at(object->memory)->device;
     return object->class_id == RM_CLASS_CHANNEL_GROUP ? object->device : SIM_NONE;
 }
 
@@ -312,19 +328,19 @@ uint32_t sim_object_create_locked(const struct sim_object_request *request)
     object_link(index);
     if (object->memory != SIM_NONE)
         memory_add_handle(object->memory, index);
-    uint32_t device = compute_device(object);
+    uint32_t device = group_device(object);
     if (device != SIM_NONE)
-        client_at(object->client)->compute_objects[device]++;
+        client_at(object->client)->channel_groups[device]++;
     return index;
 }
 
 static void object_destroy_leaf(uint32_t index)
 {
     struct sim_object *object = object_at(index);
-    uint32_t device = compute_device(object);
+    uint32_t device = group_device(object);
     set_live(&object->live, 0);
     if (device != SIM_NONE)
-        client_at(object->client)->compute_objects[device]--;
+        client_at(object->client)->channel_groups[device]--;
     if (object->memory != SIM_NONE)
         memory_remove_handle(object->memory, index);
     object_unlink(index);
@@ -387,7 +403,7 @@ static void recover_clients(void)
         if (client->live && !sim_machine->slots[client->slot].live)
             client->live = 0;
         client->first_child = SIM_NONE;
-        memset(client->compute_objects, 0, sizeof client->compute_objects);
+        memset(client->channel_groups, 0, sizeof client->channel_groups);
         memset(client->bytes, 0, sizeof client->bytes);
         if (client->live)
             client_link(i);
@@ -427,9 +443,9 @@ static void recover_objects(void)
             continue;
         }
         object_link(i);
-        uint32_t device = compute_device(object);
+        uint32_t device = group_device(object);
         if (device != SIM_NONE)
-            client_at(object->client)->compute_objects[device]++;
+            client_at(object->client)->channel_groups[device]++;
     }
 }
 
@@ -440,6 +456,7 @@ static void recover_memories(void)
     for (uint32_t i = 0; i < sim_machine->memories_end; i++) {
         struct sim_memory *memory = memory_at(i);
         memory->references = 0;
+        memory->mappings = 0;
         memory->first_handle = SIM_NONE;
         if (memory->owner != SIM_NONE &&
             (!object_at(memory->owner)->live || object_at(memory->owner)->memory != i))
@@ -448,12 +465,19 @@ static void recover_memories(void)
     for (uint32_t i = 0; i < sim_machine->objects_end; i++) {
         if (!object_at(i)->live || object_at(i)->memory == SIM_NONE)
             continue;
-        memory_link_handle(memory_at(object_at(i)->memory), i);
-        memory_at(object_at(i)->memory)->references++;
+        struct sim_memory *memory = memory_at(object_at(i)->memory);
+        memory_link_handle(memory, i);
+        memory->references++;
+        memory->mappings += object_at(i)->mapped;
+        if (memory->owner == SIM_NONE)
+            memory->owner = i;
     }
     for (uint32_t i = 0; i < SIM_SLOTS_MAX; i++) {
-        if (sim_machine->slots[i].live && sim_machine->slots[i].exported != SIM_NONE)
-            memory_at(sim_machine->slots[i].exported)->references++;
+        const struct sim_export *exported = &sim_machine->slots[i].exported;
+        for (uint32_t m = 0; sim_machine->slots[i].live && m < exported->max_objects; m++) {
+            if (exported->memories[m] != SIM_NONE)
+                memory_at(exported->memories[m])->references++;
+        }
     }
     for (uint32_t i = 0; i < sim_machine->memories_end; i++) {
         struct sim_memory *memory = memory_at(i);

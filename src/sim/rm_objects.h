@@ -46,6 +46,9 @@ void sim_object_destroy_locked(uint32_t object);
 /* Before a refusal, sim_reap_locked() may make room; every index must then be looked up again. */
 bool sim_memory_fits_locked(uint32_t device, uint64_t bytes);
 
+/* The object is one of memory. Doing it twice does nothing. */
+void sim_object_map_locked(uint32_t object, bool mapped);
+
 /* A reference without a handle: an exported descriptor. */
 void sim_memory_hold_locked(uint32_t memory);
 void sim_memory_release_locked(uint32_t memory);
