@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,27 +44,30 @@ static void copy_field(char *target, size_t size, const char *text, const char *
     }
 }
 
-static void read_information(const char *pci)
+/* False where the file names a device that it does not identify. */
+static bool read_information(const char *pci)
 {
     char path[300], text[2048], minor[16] = "";
     struct known_device device = {.minor = -1};
     snprintf(path, sizeof(path), PROC_DIRECTORY "/%s/information", pci);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return;
+        return true;
     ssize_t got = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[got > 0 ? got : 0] = '\0';
     copy_field(device.uuid, sizeof(device.uuid), text, "GPU UUID:");
     copy_field(minor, sizeof(minor), text, "Device Minor:");
-    if (!device.uuid[0] || !minor[0] || known_count >= DEVICES_MAX)
-        return;
+    /* A card that nobody has opened yet shows question marks. */
+    if (!device.uuid[0] || strchr(device.uuid, '?') || !minor[0] || known_count >= DEVICES_MAX)
+        return false;
     device.minor = (int)parse_digits(minor);
     snprintf(path, sizeof(path), "/dev/nvidia%d", device.minor);
     if (access(path, F_OK) != 0)
-        return; /* the host's, not the container's */
+        return true; /* the host's, not the container's */
     snprintf(device.pci, sizeof(device.pci), "%.*s", (int)sizeof(device.pci) - 1, pci);
     known[known_count++] = device;
+    return true;
 }
 
 static int compare_pci(const void *a, const void *b)
@@ -76,11 +80,13 @@ static void learn_from_proc(void)
     DIR *directory = opendir(PROC_DIRECTORY);
     if (!directory)
         return;
+    bool all = true;
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (entry->d_name[0] != '.')
-            read_information(entry->d_name);
+            all &= read_information(entry->d_name);
     }
     closedir(directory);
+    known_count = all ? known_count : 0;
     qsort(known, known_count, sizeof(known[0]), compare_pci);
 }
 

@@ -41,19 +41,14 @@ static bool process_lives(const struct vgpu_slot *slot, uint64_t word)
     return !ended && (!known || known == start_time);
 }
 
-static bool is_dead(struct region *region, unsigned slot, uint64_t word)
+/* `lockable`: region->fd was seen to be ours a moment ago. */
+static bool reap_if_dead(struct region *region, bool lockable, unsigned slot, uint64_t word)
 {
-    if (region_fd_is_ours(region)) {
-        int held = file_lock_held(region->fd, slot_offset(slot));
-        if (held > 0)
-            return false;
-    }
-    return !process_lives(&region->shared->slots[slot], word);
-}
-
-bool slot_reap_if_dead(struct region *region, unsigned slot, uint64_t word)
-{
-    if (slot_word_state(word) != VGPU_SLOT_LIVE || !is_dead(region, slot, word))
+    if (slot_word_state(word) != VGPU_SLOT_LIVE)
+        return false;
+    if (lockable && file_lock_held(region->fd, slot_offset(slot)) > 0)
+        return false;
+    if (process_lives(&region->shared->slots[slot], word))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
     (void)swap_seq_cst(
@@ -63,6 +58,7 @@ bool slot_reap_if_dead(struct region *region, unsigned slot, uint64_t word)
 
 unsigned slot_reap_dead(struct region *region, int own, unsigned device)
 {
+    bool lockable = region_fd_is_ours(region);
     unsigned reaped = 0;
     unsigned bound = region_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
@@ -72,17 +68,18 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
             continue;
         const struct vgpu_usage *usage = &slot->usage[device];
         if (load_relaxed(&usage->bytes) || load_relaxed(&usage->lingering))
-            reaped += slot_reap_if_dead(region, i, word);
+            reaped += reap_if_dead(region, lockable, i, word);
     }
     return reaped;
 }
 
 bool slot_any_live(struct region *region)
 {
+    bool lockable = region_fd_is_ours(region);
     unsigned bound = region_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
         uint64_t word = load_acquire(&region->shared->slots[i].state);
-        if (slot_word_state(word) == VGPU_SLOT_LIVE && !slot_reap_if_dead(region, i, word))
+        if (slot_word_state(word) == VGPU_SLOT_LIVE && !reap_if_dead(region, lockable, i, word))
             return true;
     }
     return false;

@@ -28,9 +28,6 @@ int slot_claim(struct region *region, uint64_t *ret_word) __attribute__((warn_un
 /* Gives a slot back where its word still is `word`. */
 void slot_release(struct region *region, unsigned slot, uint64_t word);
 
-/* True where the process that `word`, read from the slot, names is dead; its slot is then free. */
-bool slot_reap_if_dead(struct region *region, unsigned slot, uint64_t word);
-
 /* Reaps every dead slot but `own` (-1: none is ours) that `device` counts in; returns how many. */
 unsigned slot_reap_dead(struct region *region, int own, unsigned device);
 

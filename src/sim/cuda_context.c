@@ -12,6 +12,10 @@
 #define DEFAULT_STACK_BYTES 1024
 #define MAX_LOCAL_BYTES (512 * KIB)
 
+/* The driver answers "unknown" where it is this one of a context's allocations that is refused, and
+ * "out of memory" for each other of the 17 (seen on H200, driver 580.159.04). */
+#define UNKNOWN_WHEN_REFUSED 11
+
 static unsigned long long next_id = 1;
 
 /* One large object and 16 small ones, together exactly the described size. */
@@ -25,6 +29,8 @@ static CUresult context_memory_init(struct context *context)
         uint64_t bytes = i == CONTEXT_OBJECTS - 1 || total < small ? total : small;
         CUresult r = rm_memory_create(context->device, bytes, &context->memory[i]);
 
+        if (r == CUDA_ERROR_OUT_OF_MEMORY && i + 1 == UNKNOWN_WHEN_REFUSED)
+            return CUDA_ERROR_UNKNOWN;
         if (r != CUDA_SUCCESS)
             return r;
         total -= bytes;
@@ -64,8 +70,6 @@ static void context_objects_finish(struct context *context)
     for (int i = 0; i < CONTEXT_OBJECTS; i++)
         rm_memory_destroy(device, &context->memory[i]);
     rm_memory_destroy(device, &context->local);
-    rm_memory_destroy(device, &context->printf_fifo);
-    rm_memory_destroy(device, &context->malloc_heap);
 }
 
 CUresult context_start(struct context *context)
@@ -135,8 +139,9 @@ CUresult context_create(struct device *device, unsigned flags, bool primary, uns
     return CUDA_SUCCESS;
 }
 
-/* The driver sizes local memory for all threads that the card can hold at once: a kernel with
- * 32 KiB of it on 132 SMs of 2,048 threads took 8,184 MiB (H200, 580.159.04). */
+/* The driver sizes local memory for all threads that the card can hold at once: on 132 SMs of 2,048
+ * threads a kernel with 32 KiB of it took 8,184 MiB, a stack limit of 64 KiB 16,632 MiB (seen on
+ * H200, driver 580.159.04). */
 static uint64_t local_pool_bytes(const struct context *context, uint64_t per_thread)
 {
     const struct sim_model *model = &context->device->facts->model;
@@ -147,41 +152,44 @@ static uint64_t local_pool_bytes(const struct context *context, uint64_t per_thr
            (per_thread - DEFAULT_STACK_BYTES);
 }
 
-CUresult context_local_grow(struct context *context, uint64_t bytes)
+static CUresult local_resize(struct context *context, uint64_t bytes_per_thread)
 {
-    struct rm_object grown;
-    CUresult r;
+    struct rm_object resized = {0};
+    uint64_t bytes = local_pool_bytes(context, bytes_per_thread);
+    CUresult r = CUDA_SUCCESS;
 
-    if (bytes <= context->local_bytes_per_thread)
-        return CUDA_SUCCESS;
-    if (bytes > MAX_LOCAL_BYTES)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = rm_memory_create(context->device, local_pool_bytes(context, bytes), &grown);
+    if (bytes)
+        r = rm_memory_create(context->device, bytes, &resized);
     if (r != CUDA_SUCCESS)
         return r;
     rm_memory_destroy(context->device, &context->local);
-    context->local = grown;
-    context->local_bytes_per_thread = bytes;
+    context->local = resized;
+    context->local_bytes_per_thread = bytes_per_thread;
     return CUDA_SUCCESS;
 }
 
-/* What a context holds of fifo and heap at their default sizes is part of its 518 MiB. */
-static CUresult limit_object_resize(
-    struct context *context, struct rm_object *object, size_t value, size_t initial)
+CUresult context_local_grow(struct context *context, uint64_t bytes)
 {
-    struct rm_object resized = {0};
-    CUresult r;
-
-    if (value > initial) {
-        r = rm_memory_create(context->device, value - initial, &resized);
-        if (r != CUDA_SUCCESS)
-            return r;
-    }
-    rm_memory_destroy(context->device, object);
-    *object = resized;
-    return CUDA_SUCCESS;
+    if (bytes <= context->local_bytes_per_thread)
+        return CUDA_SUCCESS;
+    return bytes > MAX_LOCAL_BYTES ? CUDA_ERROR_INVALID_VALUE : local_resize(context, bytes);
 }
 
+/* At once, up and down: 1 KiB again gives all back (seen on H200, driver 580.159.04). */
+static CUresult stack_limit_set(struct context *context, size_t value)
+{
+    uint64_t bytes;
+
+    if (value > MAX_LOCAL_BYTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    bytes = round_up(value, 16);
+    if (bytes < DEFAULT_STACK_BYTES)
+        bytes = DEFAULT_STACK_BYTES;
+    return bytes == context->local_bytes_per_thread ? CUDA_SUCCESS : local_resize(context, bytes);
+}
+
+/* The malloc heap (256 MiB) and the printf buffer (64 MiB) take no device memory here (seen on
+ * H200, driver 580.159.04); that a later launch takes it is not simulated. */
 CUresult sim_cuCtxSetLimit(CUlimit limit, size_t value)
 {
     CUDA_LOCKED;
@@ -191,11 +199,7 @@ CUresult sim_cuCtxSetLimit(CUlimit limit, size_t value)
     if ((unsigned)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_STACK_SIZE)
-        r = context_local_grow(context, round_up(value, 16));
-    else if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
-        r = limit_object_resize(context, &context->printf_fifo, value, 7 * MIB);
-    else if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
-        r = limit_object_resize(context, &context->malloc_heap, value, 8 * MIB);
+        r = stack_limit_set(context, value);
     if (r == CUDA_SUCCESS)
         context->limits[limit] = value;
     return r;

@@ -159,6 +159,7 @@ CUresult sim_cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
+/* Saturates: 4294967295 of 139.8 GiB (seen on H200, driver 580.159.04). */
 CUresult sim_cuDeviceTotalMem(unsigned int *bytes, CUdevice ordinal)
 {
     size_t wide;
@@ -169,16 +170,26 @@ CUresult sim_cuDeviceTotalMem(unsigned int *bytes, CUdevice ordinal)
     return r;
 }
 
+/* Either pointer may be NULL, or both (seen on H200, driver 580.159.04). */
 CUresult sim_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     struct sim_usage usage;
 
-    if (!free_bytes || !total_bytes)
-        return CUDA_ERROR_INVALID_VALUE;
     sim_device_usage(context_current()->device->index, &usage);
-    *free_bytes = usage.free_bytes;
-    *total_bytes = usage.total_bytes - usage.reserved_bytes;
+    if (free_bytes)
+        *free_bytes = usage.free_bytes;
+    if (total_bytes)
+        *total_bytes = usage.total_bytes - usage.reserved_bytes;
     return CUDA_SUCCESS;
+}
+
+/* The 32-bit form knows no context of a 64-bit process (seen on H200, driver 580.159.04, with the
+ * primary context current). */
+CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    (void)free_bytes;
+    (void)total_bytes;
+    return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult sim_cuDeviceGetPCIBusId(char *id, int length, CUdevice ordinal)

@@ -62,9 +62,11 @@ CUresult sim_cuExternalMemoryGetMappedBuffer(
     allocation.bytes = desc->size;
     allocation.address = address_take(desc->size, MEMORY_PAGE_BYTES);
     r = allocation.address ? allocation_add(allocation, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (r == CUDA_SUCCESS)
-        *ret = allocation.address;
-    return r;
+    if (r != CUDA_SUCCESS)
+        return r;
+    rm_memory_map(&external->rm, true);
+    *ret = allocation.address;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuDestroyExternalMemory(CUexternalMemory handle)

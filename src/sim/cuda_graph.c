@@ -237,7 +237,8 @@ CUresult graph_memory_take(struct context *context, const struct work *work)
     if (allocation_find(allocation.address))
         return CUDA_ERROR_INVALID_VALUE;
     if (!kept_take(device, bytes, &allocation.rm)) {
-        r = rm_memory_create(device, bytes, &allocation.rm);
+        /* A node of 64 MiB took two of 32 at its first launch (seen on H200, driver 580.159.04). */
+        r = rm_memory_create_parts(device, bytes, POOL_CHUNK_BYTES, &allocation.rm);
         if (r != CUDA_SUCCESS)
             return r;
         pool->reserved += bytes;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sharing between processes by cuIpc handles: the importer duplicates the exporter's object, so
- * no new memory is taken. Contents are not shared.
+ * Sharing between processes by cuIpc handles, as the driver does it (seen on H200, driver
+ * 580.159.04): the exporter shares its object, the importer duplicates it, no new memory is taken.
+ * Contents are not shared.
  */
 #include <string.h>
 #include <unistd.h>
@@ -30,11 +31,15 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr address)
     struct ipc_handle handle = {.magic = HANDLE_MAGIC, .client = rm_client(), .pid = getpid()};
     struct rm_object object;
     uint64_t base = 0;
+    CUresult r;
 
     if (!ret || !allocation ||
         (allocation->kind != ALLOCATION_DEVICE && allocation->kind != ALLOCATION_BLOCK))
         return CUDA_ERROR_INVALID_VALUE;
     object = allocation->block ? block_object(allocation->block, &base) : allocation->rm;
+    r = rm_memory_share(&object);
+    if (r != CUDA_SUCCESS)
+        return r;
     handle.offset = allocation->block ? allocation->address - base : 0;
     handle.object = object.handle;
     handle.object_bytes = object.bytes;

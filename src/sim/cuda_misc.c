@@ -96,20 +96,6 @@ CUresult sim_cuStreamAttachMemAsync(
     return r;
 }
 
-CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
-{
-    size_t wide_free;
-    size_t wide_total;
-    CUresult r = free_bytes && total_bytes ? sim_cuMemGetInfo_v2(&wide_free, &wide_total)
-                                           : CUDA_ERROR_INVALID_VALUE;
-
-    if (r == CUDA_SUCCESS) {
-        *free_bytes = wide_free > UINT32_MAX ? UINT32_MAX : (unsigned)wide_free;
-        *total_bytes = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
-    }
-    return r;
-}
-
 struct texture {
     struct object object;
     CUDA_RESOURCE_DESC resource;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream-ordered memory: pools that grow by whole multiples of 32 MiB (200 MiB took 224 on an
- * H200, 580.159.04) and give empty chunks back above the release threshold when synchronised.
+ * Stream-ordered memory: pools that grow by allocations of 32 MiB each (200 MiB took seven on an
+ * H200, driver 580.159.04) and give empty chunks back above the release threshold when
+ * synchronised.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static CUresult chunk_create(struct pool *pool, uint64_t bytes, struct chunk **r
         bytes = round_up(bytes, POOL_CHUNK_BYTES);
         r = pool->max_size && pool->reserved + bytes > round_up(pool->max_size, POOL_CHUNK_BYTES)
                 ? CUDA_ERROR_OUT_OF_MEMORY
-                : rm_memory_create(pool->device, bytes, &chunk->rm);
+                : rm_memory_create_parts(pool->device, bytes, POOL_CHUNK_BYTES, &chunk->rm);
     }
     if (r == CUDA_SUCCESS) {
         chunk->address = address_take(bytes, MEMORY_PAGE_BYTES);

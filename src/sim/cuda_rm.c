@@ -5,11 +5,21 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "abi/rm.h"
 #include "sim/cuda_sim.h"
-#include "sim/machine_layout.h"
+
+#define RM_IOCTL_SHARE RM_REQUEST(RM_NR_SHARE, sizeof(struct rm_share))
+
+/* Ours; what the driver writes beside an exported object was not looked into. */
+#define METADATA_MAGIC 0x31434d5650475655ull
+struct export_metadata {
+    uint64_t magic;
+    uint64_t bytes;
+};
 
 static int descriptor = -1;
 static uint32_t client;
@@ -46,41 +56,23 @@ static CUresult rm_result(int rc, uint32_t status)
     }
 }
 
-static CUresult rm_alloc21(
-    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
-{
-    struct rm_alloc21 call = {.client = client,
-        .parent = parent,
-        .class_id = class_id,
-        .params = (uint64_t)(uintptr_t)params,
-        .params_size = size};
-    CUresult r;
-    int rc = sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC21, &call);
-
-    r = rm_result(rc, call.status);
-    if (r == CUDA_SUCCESS)
-        *ret_object = call.object;
-    return r;
-}
-
-/* The kernel picks the handle. */
-static CUresult rm_alloc(
-    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
+/* The kernel picks the handle and takes the size of the class' parameters for a size of 0: so does
+ * libcuda (seen on H200, driver 580.159.04). */
+static CUresult rm_alloc(uint32_t parent, uint32_t class_id, void *params, uint32_t *ret_object)
 {
     struct rm_alloc64 call = {.client = client,
         .parent = parent,
         .class_id = class_id,
-        .params = (uint64_t)(uintptr_t)params,
-        .params_size = size};
-    CUresult r;
-    int rc;
+        .params = (uint64_t)(uintptr_t)params};
+    struct rm_alloc21 older = {
+        .client = client, .parent = parent, .class_id = class_id, .params = call.params};
+    bool is_older = sim_description()->nvos21;
+    int rc = is_older ? sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC21, &older)
+                      : sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC64, &call);
+    CUresult r = rm_result(rc, is_older ? older.status : call.status);
 
-    if (sim_description()->nvos21)
-        return rm_alloc21(parent, class_id, params, size, ret_object);
-    rc = sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC64, &call);
-    r = rm_result(rc, call.status);
     if (r == CUDA_SUCCESS)
-        *ret_object = call.object;
+        *ret_object = is_older ? older.object : call.object;
     return r;
 }
 
@@ -115,7 +107,7 @@ CUresult rm_open(void)
         return CUDA_ERROR_NO_DEVICE;
     }
     client = 0;
-    r = rm_alloc(0, RM_CLASS_CLIENT, &params, sizeof params, &client);
+    r = rm_alloc(0, RM_CLASS_CLIENT, &params, &client);
     if (r != CUDA_SUCCESS) {
         fprintf(
             stderr, "sim cuda: the RM device gives no client (is libvgpu-sim-rm.so preloaded?)\n");
@@ -142,11 +134,10 @@ CUresult rm_device_open(struct device *device)
 
     if (device->rm_device)
         return CUDA_SUCCESS;
-    r = rm_alloc(client, RM_CLASS_DEVICE, &params, sizeof params, &device->rm_device);
+    r = rm_alloc(client, RM_CLASS_DEVICE, &params, &device->rm_device);
     if (r != CUDA_SUCCESS)
         return r;
-    r = rm_alloc(
-        device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, sizeof subdevice, &device->rm_subdevice);
+    r = rm_alloc(device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, &device->rm_subdevice);
     if (r != CUDA_SUCCESS) {
         rm_free(client, device->rm_device);
         device->rm_device = 0;
@@ -154,7 +145,8 @@ CUresult rm_device_open(struct device *device)
     return r;
 }
 
-CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_object *ret_object)
+CUresult rm_memory_create_unmapped(
+    struct device *device, uint64_t bytes, struct rm_object *ret_object)
 {
     struct rm_memory_params params = {.alignment = MEMORY_PAGE_BYTES};
     uint32_t handle = 0;
@@ -164,10 +156,73 @@ CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_objec
     if (bytes == 0 || bytes > UINT64_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
     params.size = round_up(bytes, MEMORY_PAGE_BYTES);
-    r = rm_alloc(device->rm_device, RM_CLASS_MEMORY_LOCAL, &params, sizeof params, &handle);
+    r = rm_alloc(device->rm_device, RM_CLASS_MEMORY_LOCAL, &params, &handle);
     if (r == CUDA_SUCCESS)
-        *ret_object = (struct rm_object){handle, params.size};
+        *ret_object = (struct rm_object){.handle = handle, .bytes = params.size};
     return r;
+}
+
+CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_object *ret_object)
+{
+    CUresult r = rm_memory_create_unmapped(device, bytes, ret_object);
+
+    if (r == CUDA_SUCCESS)
+        rm_memory_map(ret_object, true);
+    return r;
+}
+
+CUresult rm_memory_create_parts(
+    struct device *device, uint64_t bytes, uint64_t part_bytes, struct rm_object *ret_object)
+{
+    uint64_t count = bytes / part_bytes;
+    struct rm_object whole = {0};
+    CUresult r = CUDA_SUCCESS;
+
+    if (bytes > UINT64_MAX / 4 || bytes == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    whole.others = calloc(count, sizeof *whole.others);
+    if (!whole.others)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t i = 0; i < count && r == CUDA_SUCCESS; i++) {
+        struct rm_object part;
+
+        r = rm_memory_create(device, part_bytes, &part);
+        if (r != CUDA_SUCCESS)
+            break;
+        whole.bytes += part.bytes;
+        if (i == 0)
+            whole.handle = part.handle;
+        else
+            whole.others[whole.other_count++] = part.handle;
+    }
+    if (r == CUDA_SUCCESS)
+        *ret_object = whole;
+    else
+        rm_memory_destroy(device, &whole);
+    return r;
+}
+
+void rm_memory_destroy(struct device *device, struct rm_object *object)
+{
+    for (uint64_t i = 0; i < object->other_count; i++)
+        rm_free(device->rm_device, object->others[i]);
+    free(object->others);
+    rm_free(device->rm_device, object->handle);
+    *object = (struct rm_object){0};
+}
+
+void rm_memory_map(const struct rm_object *object, bool mapped)
+{
+    sim_memory_map(descriptor, client, object->handle, mapped);
+}
+
+CUresult rm_memory_share(const struct rm_object *object)
+{
+    /* What the driver writes into the policy was not recorded. */
+    struct rm_share call = {.client = client, .object = object->handle};
+    int rc = sim_rm_ioctl(descriptor, RM_IOCTL_SHARE, &call);
+
+    return rm_result(rc, call.status);
 }
 
 CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t handle, uint64_t bytes,
@@ -180,23 +235,27 @@ CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t hand
     int rc = sim_rm_ioctl(descriptor, RM_IOCTL_DUP_OBJECT, &call);
     CUresult r = rm_result(rc, call.status);
 
-    if (r == CUDA_SUCCESS)
-        *ret_object = (struct rm_object){call.object, bytes};
+    if (r == CUDA_SUCCESS) {
+        *ret_object = (struct rm_object){.handle = call.object, .bytes = bytes};
+        rm_memory_map(ret_object, true);
+    }
     return r;
 }
 
 CUresult rm_memory_export(struct device *device, const struct rm_object *object, int *ret_fd)
 {
-    struct rm_export_object params = {.type = RM_EXPORT_TYPE_RM,
+    struct rm_export_objects params = {.fd = sim_rm_open(),
         .device = device->rm_device,
-        .parent = device->rm_device,
-        .object = object->handle};
+        .max_objects = 1,
+        .objects = {object->handle},
+        .count = 1};
+    struct export_metadata metadata = {METADATA_MAGIC, object->bytes};
     CUresult r;
 
-    params.fd = sim_rm_open();
     if (params.fd < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    r = rm_control(client, RM_CTRL_EXPORT_OBJECT_TO_FD, &params, sizeof params);
+    memcpy(params.metadata, &metadata, sizeof metadata);
+    r = rm_control(client, RM_CTRL_EXPORT_OBJECTS_TO_FD, &params, sizeof params);
     if (r == CUDA_SUCCESS)
         *ret_fd = params.fd;
     else
@@ -207,39 +266,27 @@ CUresult rm_memory_export(struct device *device, const struct rm_object *object,
 CUresult rm_memory_import(
     struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object)
 {
-    struct rm_import_object params = {.fd = fd,
-        .type = RM_EXPORT_TYPE_RM,
-        .device = device->rm_device,
-        .parent = device->rm_device};
-    CUresult r = rm_control(client, RM_CTRL_IMPORT_OBJECT_FROM_FD, &params, sizeof params);
+    struct rm_import_objects params = {.fd = fd, .parent = device->rm_device, .count = 1};
+    CUresult r = rm_control(client, RM_CTRL_IMPORT_OBJECTS_FROM_FD, &params, sizeof params);
 
     if (r == CUDA_SUCCESS)
-        *ret_object = (struct rm_object){params.object, bytes};
+        *ret_object = (struct rm_object){.handle = params.objects[0], .bytes = bytes};
     return r;
 }
 
-void rm_memory_destroy(struct device *device, struct rm_object *object)
-{
-    rm_free(device->rm_device, object->handle);
-    *object = (struct rm_object){0};
-}
-
-/* The real driver writes metadata beside the object; here the machine is asked. */
 CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes)
 {
-    CUresult r = CUDA_ERROR_INVALID_VALUE;
-    uint32_t slot;
+    struct rm_export_info params = {.fd = fd};
+    struct export_metadata metadata;
+    CUresult r = rm_control(client, RM_CTRL_GET_EXPORT_OBJECT_INFO, &params, sizeof params);
 
-    sim_lock();
-    slot = sim_slot_of_locked(fd);
-    if (slot != SIM_NONE && sim_machine->slots[slot].exported != SIM_NONE) {
-        const struct sim_memory *memory = &sim_machine->memories[sim_machine->slots[slot].exported];
-
-        *ret_device = memory->device;
-        *ret_bytes = memory->bytes;
-        r = CUDA_SUCCESS;
+    memcpy(&metadata, params.metadata, sizeof metadata);
+    if (r == CUDA_SUCCESS && metadata.magic != METADATA_MAGIC)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) {
+        *ret_device = params.device_instance;
+        *ret_bytes = metadata.bytes;
     }
-    sim_unlock();
     return r;
 }
 
@@ -247,12 +294,12 @@ CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_g
 {
     struct rm_channel_group_params params = {.engine_type = engine};
 
-    return rm_alloc(device->rm_device, RM_CLASS_CHANNEL_GROUP, &params, sizeof params, ret_group);
+    return rm_alloc(device->rm_device, RM_CLASS_CHANNEL_GROUP, &params, ret_group);
 }
 
 CUresult rm_channel_create(uint32_t group, uint32_t *ret_channel)
 {
     struct rm_channel_params params = {.gpfifo_entries = 1024};
 
-    return rm_alloc(group, RM_CLASS_CHANNEL_HOPPER, &params, sizeof params, ret_channel);
+    return rm_alloc(group, RM_CLASS_CHANNEL_HOPPER, &params, ret_channel);
 }

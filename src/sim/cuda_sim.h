@@ -71,6 +71,8 @@ struct device;
 struct rm_object {
     uint32_t handle; /* 0: none */
     uint64_t bytes;
+    uint32_t *others; /* of memory in parts: the handles after the first */
+    uint64_t other_count;
 };
 
 CUresult rm_open(void);
@@ -81,12 +83,22 @@ uint32_t rm_client(void);
 CUresult rm_device_open(struct device *device);
 /* Rounds up to whole pages. Blocks for as long as the kernel would. */
 CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_object *ret_object);
+/* Not in the GPU's address space until rm_memory_map. */
+CUresult rm_memory_create_unmapped(
+    struct device *device, uint64_t bytes, struct rm_object *ret_object);
+/* As several objects of part_bytes each; bytes is a multiple of it. All or none. */
+CUresult rm_memory_create_parts(
+    struct device *device, uint64_t bytes, uint64_t part_bytes, struct rm_object *ret_object);
+void rm_memory_map(const struct rm_object *object, bool mapped);
+/* Lets other processes duplicate it. */
+CUresult rm_memory_share(const struct rm_object *object);
+/* Mapped at once. */
 CUresult rm_memory_dup(struct device *device, uint32_t client, uint32_t handle, uint64_t bytes,
     struct rm_object *ret_object);
 CUresult rm_memory_export(struct device *device, const struct rm_object *object, int *ret_fd);
 CUresult rm_memory_import(
     struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object);
-/* Whose memory an exported descriptor holds, and how much; the driver puts that into metadata. */
+/* On which device (the machine's index) the memory of an exported descriptor is, and how much. */
 CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes);
 void rm_memory_destroy(struct device *device, struct rm_object *object);
 CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group);
@@ -138,8 +150,6 @@ struct context {
     uint32_t channels[CONTEXT_CHANNELS];
     struct rm_object local;
     uint64_t local_bytes_per_thread;
-    struct rm_object printf_fifo;
-    struct rm_object malloc_heap;
     size_t limits[CU_LIMIT_MAX];
     struct stream *streams;
     struct stream *legacy;

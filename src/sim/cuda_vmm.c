@@ -99,7 +99,7 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
     if (!ret || !bytes || bytes % MEMORY_PAGE_BYTES || flags)
         return CUDA_ERROR_INVALID_VALUE;
     vmm.props = *prop;
-    r = rm_memory_create(vmm.device, bytes, &vmm.rm);
+    r = rm_memory_create_unmapped(vmm.device, bytes, &vmm.rm);
     return r == CUDA_SUCCESS ? vmm_add(vmm, ret) : r;
 }
 
@@ -206,8 +206,8 @@ CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                            .vmm = vmm,
                            .vmm_offset = offset},
         NULL);
-    if (r == CUDA_SUCCESS)
-        vmm->mappings++;
+    if (r == CUDA_SUCCESS && vmm->mappings++ == 0)
+        rm_memory_map(&vmm->rm, true);
     return r;
 }
 
@@ -241,7 +241,8 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
 
         address += mapping->bytes;
         allocation_forget(mapping);
-        vmm->mappings--;
+        if (--vmm->mappings == 0)
+            rm_memory_map(&vmm->rm, false);
         vmm_drop(vmm);
         mapping = allocation_find(address);
     }

@@ -71,8 +71,8 @@ struct sim_object {
     uint32_t engine_type;
     uint32_t timeslice_us;
     uint32_t disabled;
-    uint32_t shared; /* other processes may duplicate it (RM_NR_SHARE) */
-    uint32_t mapped; /* nvidia-uvm has a handle of its own for this one */
+    uint32_t shared;      /* other processes may duplicate it (RM_NR_SHARE) */
+    uint32_t mapped;      /* nvidia-uvm has a handle of its own for this one */
     uint32_t bucket_next; /* also links the free list */
     uint32_t first_child;
     uint32_t sibling_next;

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,7 +101,8 @@ static bool variable_read(struct reader *reader, struct variable *ret)
             vector = strtoul(reader->word + 2, NULL, 10);
         } else if (type_bytes(reader->word)) {
             element = type_bytes(reader->word);
-            strncpy(variable.type, reader->word, sizeof variable.type - 1);
+            snprintf(variable.type, sizeof variable.type, "%.*s", (int)sizeof variable.type - 1,
+                reader->word);
         } else if (is(reader, "[")) {
             if (!next(reader))
                 return false;

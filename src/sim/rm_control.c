@@ -125,10 +125,14 @@ static const struct {
     uint32_t (*execute)(const struct sim_rm_control *control);
 } controls[] = {
     {RM_CTRL_EXPORT_OBJECT_TO_FD, ON_CLIENT, sizeof(struct rm_export_object), sim_rm_export_object},
-    {RM_CTRL_IMPORT_OBJECT_FROM_FD, ON_CLIENT, sizeof(struct rm_import_object), sim_rm_import_object},
-    {RM_CTRL_GET_EXPORT_OBJECT_INFO, ON_CLIENT, sizeof(struct rm_export_info), sim_rm_get_export_info},
-    {RM_CTRL_EXPORT_OBJECTS_TO_FD, ON_CLIENT, sizeof(struct rm_export_objects), sim_rm_export_objects},
-    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, ON_CLIENT, sizeof(struct rm_import_objects), sim_rm_import_objects},
+    {RM_CTRL_IMPORT_OBJECT_FROM_FD, ON_CLIENT, sizeof(struct rm_import_object),
+        sim_rm_import_object},
+    {RM_CTRL_GET_EXPORT_OBJECT_INFO, ON_CLIENT, sizeof(struct rm_export_info),
+        sim_rm_get_export_info},
+    {RM_CTRL_EXPORT_OBJECTS_TO_FD, ON_CLIENT, sizeof(struct rm_export_objects),
+        sim_rm_export_objects},
+    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, ON_CLIENT, sizeof(struct rm_import_objects),
+        sim_rm_import_objects},
     {RM_CTRL_GPU_GET_GID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_gid_info), get_gid_info},
     {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_pid_info_list), get_pid_info},
     {RM_CTRL_FIFO_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, sizeof(struct rm_disable_channels),
@@ -141,7 +145,8 @@ static const struct {
 uint32_t sim_rm_control_locked(uint32_t slot, const struct rm_control *call)
 {
     const struct sim_rule *rule;
-    struct sim_rm_control control = {.slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
+    struct sim_rm_control control = {
+        .slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
     if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->cmd, &rule))
         return rule->code;
     if (call->cmd == RM_CTRL_GPU_GET_PID_INFO)

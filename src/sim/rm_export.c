@@ -88,8 +88,7 @@ static uint32_t check_list(const struct sim_rm_control *control, const struct si
         uint32_t status = memory_of(control->client, params->objects[i], &ret_memories[i]);
         if (status != RM_OK)
             return status;
-        bool taken = exported->max_objects > 0 &&
-                     exported->memories[params->index + i] != SIM_NONE;
+        bool taken = exported->max_objects > 0 && exported->memories[params->index + i] != SIM_NONE;
         if (taken || sim_machine->memories[ret_memories[i]].device != device)
             return RM_ERR_INVALID_ARGUMENT;
     }
@@ -136,10 +135,8 @@ uint32_t sim_rm_get_export_info(const struct sim_rm_control *control)
 /* handle: in and out. */
 static uint32_t import_memory(uint32_t client, uint32_t parent, uint32_t memory, uint32_t *handle)
 {
-    struct sim_object_request request = {.client = client,
-        .handle = *handle,
-        .class_id = RM_CLASS_MEMORY_LOCAL,
-        .memory = memory};
+    struct sim_object_request request = {
+        .client = client, .handle = *handle, .class_id = RM_CLASS_MEMORY_LOCAL, .memory = memory};
     if (memory == SIM_NONE)
         return RM_ERR_OBJECT_NOT_FOUND;
     uint32_t status = sim_rm_object_locked(client, parent, &request.parent);
@@ -161,8 +158,8 @@ uint32_t sim_rm_import_object(const struct sim_rm_control *control)
     const struct sim_export *exported = export_made(params->fd);
     if (exported == NULL)
         return RM_ERR_INVALID_ARGUMENT;
-    uint32_t status = import_memory(
-        control->client, params->parent, exported->memories[0], &params->object);
+    uint32_t status =
+        import_memory(control->client, params->parent, exported->memories[0], &params->object);
     if (status == RM_OK)
         params->type = RM_EXPORT_TYPE_RM;
     return status;
