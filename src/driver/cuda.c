@@ -35,11 +35,10 @@ static void *load_one(void *library, const char *name, void **exported)
     return function ? function : (void *)answer_not_supported;
 }
 
-bool cuda_load(bool open)
+bool cuda_loaded;
+
+bool cuda_load_slow(bool open)
 {
-    static bool loaded;
-    if (__builtin_expect(load_acquire(&loaded), true))
-        return true;
     void *library = library_open("libcuda.so.1", open);
     if (!library)
         return false;
@@ -50,7 +49,7 @@ bool cuda_load(bool open)
 #include "driver/cuda.def"
 #undef CALL
 #undef HOOK
-    store_release(&loaded, true);
+    store_release(&cuda_loaded, true);
     return true;
 }
 

@@ -4,6 +4,7 @@
 #define VGPU_DRIVER_CUDA_H
 
 #include "abi/cuda.h"
+#include "base/atomic.h"
 
 #include <stdbool.h>
 
@@ -24,7 +25,14 @@ extern struct cuda_functions cuda_exported;
 
 /* Fills both tables from libcuda.so.1. `open` false: only from a copy that the program has loaded.
  * Any thread, any number of times; cheap when done. False where there is none. */
-bool cuda_load(bool open);
+bool cuda_load_slow(bool open);
+
+extern bool cuda_loaded;
+
+static inline bool cuda_load(bool open)
+{
+    return __builtin_expect(load_acquire(&cuda_loaded), true) || cuda_load_slow(open);
+}
 
 /* The UUID of a device by its ordinal, as "GPU-...". Returns 0
  * or -ENODEV. */

@@ -17,6 +17,7 @@
 #define SMALL_BYTES (1ull << 20) /* below, allocations share a block */
 
 enum memory_ledger memory_ledger_in_use;
+size_t memory_record_count;
 
 static struct {
     struct lock lock;
@@ -30,6 +31,7 @@ void memory_reset(void)
     lock_reset(&memory.lock);
     slab_finish(&memory.slab);
     map_finish(&memory.index);
+    memory_record_count = 0;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
         memory.small_bytes[i] = 0;
     rm_memory_reset();
@@ -170,6 +172,7 @@ static void put_record(enum memory_handle type, uint64_t handle, const struct me
     /* Without room for the record its bytes stay charged: too much is safe, too little is not. */
     if (kept)
         *kept = *record;
+    store_relaxed(&memory_record_count, memory.index.count);
     lock_release(&memory.lock);
     if (replaces)
         give_back(&stale);
@@ -190,11 +193,9 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         give_back(&record);
 }
 
-struct memory_record memory_take(enum memory_handle type, uint64_t handle)
+struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle)
 {
     struct memory_record record = {.device = CONTAINER_DEVICE_UNKNOWN};
-    if (!load_relaxed(&memory.index.count))
-        return record;
     lock_take(&memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     if (kept && kept->references > 1) {
@@ -204,6 +205,7 @@ struct memory_record memory_take(enum memory_handle type, uint64_t handle)
         record = *kept;
         map_remove(&memory.index, key_of(type, handle));
         slab_give(&memory.slab, kept);
+        store_relaxed(&memory_record_count, memory.index.count);
     }
     lock_release(&memory.lock);
     return record;
@@ -211,7 +213,7 @@ struct memory_record memory_take(enum memory_handle type, uint64_t handle)
 
 void memory_retain(enum memory_handle type, uint64_t handle)
 {
-    if (!load_relaxed(&memory.index.count))
+    if (!load_relaxed(&memory_record_count))
         return;
     lock_take(&memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));

@@ -10,6 +10,7 @@
 #include "region/account.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum memory_ledger { MEMORY_LEDGER_UNDECIDED, MEMORY_LEDGER_RM, MEMORY_LEDGER_API };
@@ -70,7 +71,16 @@ struct memory_record {
     enum account_kind kind;
     unsigned references; /* 0: nothing is recorded */
 };
-struct memory_record memory_take(enum memory_handle type, uint64_t handle);
+struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
+
+extern size_t memory_record_count; /* written by this module alone */
+
+static inline struct memory_record memory_take(enum memory_handle type, uint64_t handle)
+{
+    if (__builtin_expect(!load_relaxed(&memory_record_count), true))
+        return (struct memory_record){.device = -1};
+    return memory_take_slow(type, handle);
+}
 
 /* The driver freed it (bytes back), or refused (the record back). */
 void memory_taken(

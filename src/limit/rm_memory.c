@@ -15,8 +15,10 @@
 static bool active; /* memory of class RM_CLASS_MEMORY_LOCAL passed the door */
 static bool charging = true;
 static bool any_client; /* this process has a client of its own: the cheap first question */
-static _Thread_local enum account_kind thread_kind __attribute__((tls_model("initial-exec"))) =
-    ACCOUNT_CONTEXT; /* what the driver takes of itself: contexts, local memory, heaps */
+
+/* At first what the driver takes of itself: contexts, local memory, heaps. */
+_Thread_local enum account_kind rm_memory_thread_kind __attribute__((tls_model("initial-exec"))) =
+    ACCOUNT_CONTEXT;
 
 static _Thread_local unsigned thread_refusals __attribute__((tls_model("initial-exec")));
 
@@ -43,13 +45,6 @@ bool rm_memory_is_active(void)
 void rm_memory_set_charging(bool on)
 {
     store_release(&charging, on);
-}
-
-enum account_kind rm_memory_set_kind(enum account_kind kind)
-{
-    enum account_kind former = thread_kind;
-    thread_kind = kind;
-    return former;
 }
 
 /* Both forms of the call begin alike; only the status lies elsewhere. */
@@ -146,7 +141,7 @@ static int alloc_memory(
     if (device == RM_DEVICE_UNKNOWN)
         return alloc_object(fd, request, call, next);
     uint64_t bytes = memory_bytes(call);
-    enum account_kind kind = thread_kind;
+    enum account_kind kind = rm_memory_thread_kind;
     bool charge = load_acquire(&charging);
     store_release(&active, true);
     if (charge && reserve((unsigned)device, bytes, kind) != 0) {

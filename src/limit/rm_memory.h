@@ -28,8 +28,16 @@ bool rm_memory_is_active(void);
  * is the one that counts). */
 void rm_memory_set_charging(bool charging);
 
+extern _Thread_local enum account_kind rm_memory_thread_kind
+    __attribute__((tls_model("initial-exec")));
+
 /* The kind that memory allocated by this thread counts as; returns the former one. */
-enum account_kind rm_memory_set_kind(enum account_kind kind);
+static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
+{
+    enum account_kind former = rm_memory_thread_kind;
+    rm_memory_thread_kind = kind;
+    return former;
+}
 
 /* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
  * failed for want of memory whatever the driver makes of it. */

@@ -3,11 +3,12 @@
  * Contexts: what one takes from the card (facts measured on an H200, driver 580.159.04: 17 memory
  * objects of 518 MiB together, 4 channel groups, 20 channels), its limits, and its end.
  */
+#include "sim/cuda_context.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "abi/rm.h"
-#include "sim/cuda_context.h"
 
 #define DEFAULT_STACK_BYTES 1024
 #define MAX_LOCAL_BYTES (512 * KIB)

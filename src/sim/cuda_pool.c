@@ -4,10 +4,11 @@
  * H200, driver 580.159.04) and give empty chunks back above the release threshold when
  * synchronised.
  */
+#include "sim/cuda_pool.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/cuda_pool.h"
 #include "sim/cuda_stream.h"
 
 #define UNIT_BYTES 512
