@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Charges against peers that hold, wait for the driver, die, export or import. */
+#include "region/account.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "check.h"
+#include "peers.h"
+
+#define LIMIT "1000m"
+
+static unsigned device;
+
+static int reserve(uint64_t mib)
+{
+    return account_reserve(device, mib * PEERS_MIB, ACCOUNT_BUFFER);
+}
+
+static void reserve_800_and_wait(void)
+{
+    device = peers_join(LIMIT);
+    REQUIRE(reserve(800) == 0);
+    peers_step(1);
+    peers_wait(2);
+}
+
+static void reserve_800_and_take_back(void)
+{
+    reserve_800_and_wait();
+    peers_sleep_ms(30);
+    account_commit(device, 800 * PEERS_MIB);
+    account_release(device, 800 * PEERS_MIB, ACCOUNT_BUFFER);
+    peers_wait(3);
+}
+
+static void reserve_800_and_keep(void)
+{
+    reserve_800_and_wait();
+    peers_sleep_ms(30);
+    account_commit(device, 800 * PEERS_MIB);
+    peers_step(3);
+    peers_wait(4);
+}
+
+TEST("the limit is reached to the last byte, and not passed by one")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK_EQ(reserve(999), 0);
+    CHECK_EQ(account_check(device, PEERS_MIB), 0);
+    CHECK_EQ(account_check(device, PEERS_MIB + 1), -ENOMEM);
+    CHECK_EQ(account_reserve(device, PEERS_MIB + 1, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(peers_used(device), 1000 * PEERS_MIB);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 1000 * PEERS_MIB);
+}
+
+TEST("requests near 2^64 are refused without a wrap")
+{
+    static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 1, 1ull << 63, (1ull << 63) - 1,
+        UINT64_MAX - 1000 * PEERS_MIB, UINT64_MAX - 999 * PEERS_MIB};
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK_EQ(reserve(1), 0);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        CHECK_EQ(account_check(device, sizes[i]), -ENOMEM);
+        CHECK_EQ(account_reserve(device, sizes[i], ACCOUNT_BUFFER), -ENOMEM);
+    }
+    CHECK_EQ(peers_used(device), PEERS_MIB);
+}
+
+TEST("no more is taken back than was charged")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK_EQ(reserve(10), 0);
+    account_commit(device, UINT64_MAX);
+    account_release(device, UINT64_MAX, ACCOUNT_MODULE);
+    CHECK_EQ(peers_used(device), 10 * PEERS_MIB);
+    account_release(device, UINT64_MAX, ACCOUNT_BUFFER);
+    account_release(device, 1, ACCOUNT_BUFFER);
+    CHECK_EQ(peers_used(device), 0);
+    CHECK_EQ(reserve(1000), 0);
+}
+
+TEST("what a peer holds is refused at once")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_800_and_keep);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    peers_step(2);
+    peers_wait(3);
+    uint64_t start = clock_now_ns();
+    CHECK_EQ(reserve(300), -ENOMEM);
+    CHECK((clock_now_ns() - start) / 1000000 < 90);
+    CHECK_EQ(reserve(200), 0);
+    peers_step(4);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+TEST("a peer's pending bytes delay, and what comes free is had")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_800_and_take_back);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    CHECK_EQ(account_check(device, 300 * PEERS_MIB), 0);
+    peers_step(2);
+    uint64_t start = clock_now_ns();
+    CHECK_EQ(reserve(300), 0);
+    CHECK((clock_now_ns() - start) / 1000000 >= 20);
+    peers_step(3);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+TEST("a peer's pending bytes that stay are refused in the end")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_800_and_keep);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    peers_step(2);
+    CHECK_EQ(reserve(300), -ENOMEM);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 0);
+    peers_step(4);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+TEST("a peer that is stopped in the driver delays for a bounded time")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_800_and_wait);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    uint64_t start = clock_now_ns();
+    CHECK_EQ(reserve(300), -ENOMEM);
+    uint64_t waited_ms = (clock_now_ns() - start) / 1000000;
+    CHECK(waited_ms >= 90 && waited_ms < 1000);
+    CHECK_EQ(reserve(200), 0);
+    peers_kill(pid);
+}
+
+TEST("pending bytes of a peer that was killed in the driver are given back")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_800_and_wait);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    CHECK_EQ(reserve(100), 0);
+    peers_kill(pid);
+    CHECK_EQ(reserve(300), 0);
+    CHECK_EQ(peers_used(device), 400 * PEERS_MIB);
+}
+
+/* A peer between two instructions of its charge: pending is raised, bytes are not yet. */
+static void stop_inside_charge(void)
+{
+    device = peers_join(LIMIT);
+    account_add(device, 1, ACCOUNT_CONTEXT);
+    int slot = peers_slot_of(&peers_region, getpid());
+    REQUIRE(slot >= 0);
+    add_seq_cst(&peers_region.shared->slots[slot].usage[device].pending, 900 * PEERS_MIB);
+    peers_step(1);
+    peers_wait(2);
+}
+
+TEST("a peer that is halfway through a charge has no check refused that fits")
+{
+    peers_begin();
+    pid_t pid = peers_fork(stop_inside_charge);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    CHECK_EQ(account_check(device, 500 * PEERS_MIB), 0);
+    CHECK_EQ(reserve(500), 0);
+    peers_kill(pid);
+}
+
+TEST("what a peer freed after an export counts as far as others hold imports")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_add_lingering(device, 400 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 0);
+    account_set_imported(device, 100 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 100 * PEERS_MIB);
+    account_set_imported(device, 700 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 400 * PEERS_MIB);
+    CHECK_EQ(reserve(601), -ENOMEM);
+    CHECK_EQ(reserve(600), 0);
+}
+
+TEST("kinds are counted apart and summed, and managed memory is not on the card")
+{
+    static struct account_process processes[ACCOUNT_PROCESSES_MAX];
+    peers_begin();
+    device = peers_join(LIMIT);
+    for (int k = 0; k < ACCOUNT_KINDS; k++)
+        account_add(device, ((uint64_t)k + 1) * PEERS_MIB, (enum account_kind)k);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_CONTEXT), PEERS_MIB);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_UNEXPLAINED), 5 * PEERS_MIB);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 15 * PEERS_MIB);
+    CHECK_EQ(account_processes(device, processes), 1);
+    CHECK_EQ(processes[0].pid, getpid());
+    CHECK_EQ(processes[0].device_bytes, 11 * PEERS_MIB);
+}
+
+TEST("a limit that is lowered below what is held refuses, and hides no byte")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK_EQ(reserve(800), 0);
+    store_relaxed(&peers_region.shared->devices[device].memory_limit, 500 * PEERS_MIB);
+    CHECK_EQ(reserve(1), -ENOMEM);
+    CHECK_EQ(account_check(device, 0), -ENOMEM);
+    CHECK_EQ(peers_used(device), 800 * PEERS_MIB);
+    account_release(device, 400 * PEERS_MIB, ACCOUNT_BUFFER);
+    CHECK_EQ(reserve(100), 0);
+}
+
+TEST("without a region charges answer as they were told to")
+{
+    struct account_view view;
+    account_start(NULL, -ENOMEM);
+    CHECK_EQ(account_reserve(0, 1, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_check(0, 1), -ENOMEM);
+    account_view(0, &view);
+    CHECK(view.closed);
+    account_start(NULL, 0);
+    CHECK_EQ(account_reserve(0, 1ull << 50, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(account_check(0, 1), 0);
+    account_view(0, &view);
+    CHECK(!view.closed && !view.limit_bytes);
+}
+
+static void reserve_900(void)
+{
+    device = peers_join(LIMIT);
+    REQUIRE(reserve(900) == 0);
+    account_commit(device, 900 * PEERS_MIB);
+    peers_step(1);
+    peers_wait(2);
+}
+
+TEST("charging keeps the program's errno, also where a dead peer is looked at")
+{
+    peers_begin();
+    pid_t pid = peers_fork(reserve_900);
+    peers_wait(1);
+    device = peers_join(LIMIT);
+    errno = 4242;
+    CHECK_EQ(reserve(10), 0);
+    CHECK_EQ(errno, 4242);
+    peers_kill(pid);
+    errno = 4242;
+    CHECK_EQ(reserve(900), 0);
+    CHECK_EQ(errno, 4242);
+    errno = 4242;
+    CHECK_EQ(reserve(900), -ENOMEM);
+    CHECK_EQ(errno, 4242);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}

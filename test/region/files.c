@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The region's file: what is no region, what cannot be opened, what happens to it while in use. */
+#include "peers.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "check.h"
+#include "region/file_lock.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define NOBODY 65534
+
+static int attach(void)
+{
+    int error = region_attach(&peers_region, peers_config("1g"));
+    if (error) {
+        CHECK(peers_region.shared == NULL);
+        CHECK_EQ(peers_region.fd, -1);
+    }
+    return error;
+}
+
+static void write_file(const char *path, off_t size, const char *start)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    REQUIRE(fd >= 0);
+    REQUIRE(ftruncate(fd, size) == 0);
+    REQUIRE(pwrite(fd, start, strlen(start), 0) == (ssize_t)strlen(start));
+    close(fd);
+}
+
+/* FNV-1a of the file, to see whether it was touched. */
+static uint64_t file_sum(const char *path)
+{
+    static unsigned char buffer[1 << 16];
+    uint64_t sum = 14695981039346656037ull;
+    int fd = open(path, O_RDONLY);
+    REQUIRE(fd >= 0);
+    for (ssize_t got; (got = read(fd, buffer, sizeof(buffer))) > 0;) {
+        for (ssize_t i = 0; i < got; i++)
+            sum = (sum ^ buffer[i]) * 1099511628211ull;
+    }
+    close(fd);
+    return sum;
+}
+
+static void check_refused_untouched(int error)
+{
+    uint64_t before = file_sum(peers_path);
+    CHECK_EQ(attach(), error);
+    CHECK(file_sum(peers_path) == before);
+}
+
+static int descriptors_open(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+TEST("a missing file is made, with its directories, for all users")
+{
+    struct stat status;
+    peers_begin();
+    size_t length = strlen(peers_path);
+    snprintf(peers_path + length, sizeof(peers_path) - length, ".d/region");
+    umask(077);
+    CHECK_EQ(attach(), 0);
+    CHECK_EQ(umask(077), 077);
+    REQUIRE(stat(peers_path, &status) == 0);
+    CHECK_EQ(status.st_mode & 07777, 0666);
+    CHECK_EQ(status.st_size, VGPU_REGION_FILE_BYTES);
+    CHECK_EQ(fcntl(peers_region.fd, F_GETFD), FD_CLOEXEC);
+    CHECK(peers_region.fd >= 300);
+    region_detach(&peers_region);
+    unlink(peers_path);
+    peers_path[length + 2] = '\0';
+    rmdir(peers_path);
+}
+
+TEST("an empty file becomes a region")
+{
+    peers_begin();
+    write_file(peers_path, 0, "");
+    CHECK_EQ(attach(), 0);
+}
+
+TEST("a file of HAMi-core's size becomes a region behind it, and its bytes stay")
+{
+    char start[9] = "";
+    peers_begin();
+    write_file(peers_path, 2008952, "HAMIDATA");
+    CHECK_EQ(attach(), 0);
+    int fd = open(peers_path, O_RDONLY);
+    CHECK_EQ(pread(fd, start, 8, 0), 8);
+    CHECK_STR(start, "HAMIDATA");
+}
+
+TEST("a file that was sized but not initialised is finished")
+{
+    peers_begin();
+    write_file(peers_path, (off_t)VGPU_REGION_FILE_BYTES, "");
+    CHECK_EQ(attach(), 0);
+}
+
+TEST("somebody else's file is refused and left as it is")
+{
+    static const off_t sizes[] = {1, 4096, VGPU_REGION_OFFSET, 2008952 + 1,
+        (off_t)VGPU_REGION_FILE_BYTES - 1, (off_t)VGPU_REGION_FILE_BYTES + 4096};
+    peers_begin();
+    int open_before = descriptors_open();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        write_file(peers_path, sizes[i], "#");
+        check_refused_untouched(-EPROTO);
+    }
+    CHECK_EQ(descriptors_open(), open_before);
+}
+
+TEST("a file of the right size with another magic is refused and left as it is")
+{
+    peers_begin();
+    write_file(peers_path, (off_t)VGPU_REGION_FILE_BYTES, "");
+    int fd = open(peers_path, O_RDWR);
+    REQUIRE(pwrite(fd, "OTHERMAG", 8, VGPU_REGION_OFFSET) == 8);
+    close(fd);
+    check_refused_untouched(-EPROTO);
+}
+
+/* A region with one word of its header changed. */
+static void check_header_refused(size_t offset, uint32_t value)
+{
+    unlink(peers_path);
+    REQUIRE(attach() == 0);
+    memcpy((char *)peers_region.shared + offset, &value, sizeof(value));
+    region_detach(&peers_region);
+    check_refused_untouched(-EPROTO);
+}
+
+TEST("an older or newer version, another byte order or other tables are refused")
+{
+    peers_begin();
+    check_header_refused(offsetof(struct vgpu_region, version), VGPU_REGION_VERSION - 1);
+    check_header_refused(offsetof(struct vgpu_region, version), VGPU_REGION_VERSION + 1);
+    check_header_refused(offsetof(struct vgpu_region, byte_order), 0x04030201);
+    check_header_refused(offsetof(struct vgpu_region, size), 4096);
+    check_header_refused(offsetof(struct vgpu_region, device_entries), 16);
+    check_header_refused(offsetof(struct vgpu_region, slot_entries), 1u << 30);
+}
+
+TEST("a directory, a pipe and a device are refused")
+{
+    peers_begin();
+    REQUIRE(mkdir(peers_path, 0777) == 0);
+    CHECK_EQ(attach(), -EISDIR);
+    rmdir(peers_path);
+    REQUIRE(mkfifo(peers_path, 0666) == 0);
+    CHECK_EQ(attach(), -EPROTO);
+    unlink(peers_path);
+    snprintf(peers_path, sizeof(peers_path), "/dev/null");
+    CHECK_EQ(attach(), -EPROTO);
+}
+
+TEST("a path through a file is refused")
+{
+    peers_begin();
+    write_file(peers_path, 10, "#");
+    strcat(peers_path, "/region");
+    CHECK_EQ(attach(), -ENOTDIR);
+}
+
+static void become_nobody(void)
+{
+    if (geteuid() == 0)
+        REQUIRE(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
+}
+
+TEST("a file that may not be written is refused")
+{
+    peers_begin();
+    REQUIRE(attach() == 0);
+    region_detach(&peers_region);
+    chmod(peers_path, 0444);
+    chmod(peers_directory, 0777);
+    become_nobody();
+    CHECK_EQ(attach(), -EACCES);
+}
+
+TEST("a directory that may not be written is refused")
+{
+    peers_begin();
+    chmod(peers_directory, 0555);
+    become_nobody();
+    CHECK_EQ(attach(), -EACCES);
+}
+
+static void attach_as_nobody(void)
+{
+    become_nobody();
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_step(1);
+    peers_wait(2);
+}
+
+TEST("users of one container share its region")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    chmod(peers_directory, 01777);
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    pid_t pid = peers_fork(attach_as_nobody);
+    peers_wait(1);
+    CHECK_EQ(peers_used(device), 2 * PEERS_MIB);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+/* The configuration where no path was named and peers_path is the default one. */
+static struct config *config_default(void)
+{
+    struct config *config = peers_config("1g");
+    config->region_named = false;
+    return config;
+}
+
+static bool own_path_exists(void)
+{
+    char path[sizeof(peers_path) + 16];
+    snprintf(path, sizeof(path), "%s.%u", peers_path, (unsigned)geteuid());
+    return access(path, F_OK) == 0;
+}
+
+TEST("a symlink under the default name is not followed: the user gets a path of his own")
+{
+    peers_begin();
+    char target[sizeof(peers_path) + 16];
+    snprintf(target, sizeof(target), "%s.target", peers_path);
+    write_file(target, 10, "precious");
+    uint64_t before = file_sum(target);
+    REQUIRE(symlink(target, peers_path) == 0);
+    CHECK_EQ(region_attach(&peers_region, config_default()), 0);
+    CHECK(file_sum(target) == before);
+    CHECK(own_path_exists());
+}
+
+TEST("another user's file under the default name: the user gets a path of his own")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    write_file(peers_path, 10, "#");
+    chmod(peers_path, 0600);
+    chmod(peers_directory, 01777);
+    become_nobody();
+    CHECK_EQ(region_attach(&peers_region, config_default()), 0);
+    CHECK(own_path_exists());
+}
+
+TEST("a path that is too long is an error")
+{
+    peers_begin();
+    struct config *config = peers_config("1g");
+    config->region_too_long = true;
+    CHECK_EQ(region_attach(&peers_region, config), -ENAMETOOLONG);
+}
+
+/* Remounts the test's directory for this process alone; where that is not allowed, skips. */
+static void mount_small(unsigned long flags, const char *options)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", peers_directory, "tmpfs", flags, options) != 0)
+        SKIP("mounting is not allowed here");
+}
+
+TEST("a read-only file system is an error")
+{
+    peers_begin();
+    mount_small(MS_RDONLY, "size=1m");
+    CHECK_EQ(attach(), -EROFS);
+}
+
+TEST("a full file system is an error, not a signal")
+{
+    peers_begin();
+    mount_small(0, "size=4k");
+    CHECK_EQ(attach(), -ENOSPC);
+}
+
+TEST("a file system that fills up later refuses the limited, not by a signal")
+{
+    peers_begin();
+    mount_small(0, "size=64k");
+    unsigned device = peers_join("1g");
+    char path[sizeof(peers_path) + 16];
+    snprintf(path, sizeof(path), "%s.fill", peers_path);
+    int fd = open(path, O_RDWR | O_CREAT, 0666);
+    static char block[4096] = "x";
+    while (write(fd, block, sizeof(block)) > 0)
+        ;
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    unlink(path);
+    close(fd);
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("attaching waits two seconds at most for who initialises")
+{
+    peers_begin();
+    write_file(peers_path, 0, "");
+    int fd = open(peers_path, O_RDWR);
+    REQUIRE(file_lock_take(fd, VGPU_REGION_OFFSET) == 0);
+    uint64_t start = clock_now_ns();
+    CHECK_EQ(attach(), -ETIMEDOUT);
+    uint64_t waited_ms = (clock_now_ns() - start) / 1000000;
+    CHECK(waited_ms >= 1900 && waited_ms < 4000);
+    close(fd);
+    CHECK_EQ(attach(), 0);
+}
+
+static void join_and_charge(void)
+{
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    add_seq_cst(&peers->number[0], 1);
+    peers_wait(1);
+}
+
+TEST("a running process goes on when its file is deleted, and a new one begins anew")
+{
+    peers_begin();
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, 1000 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    unlink(peers_path);
+    CHECK(region_fd_is_ours(&peers_region));
+    CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    account_release(device, 500 * PEERS_MIB, ACCOUNT_BUFFER);
+    CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_step(1);
+    CHECK_EQ(peers_reap(peers_fork(join_and_charge)), 0);
+    CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+}
+
+TEST("a running process goes on when its file is replaced by something else")
+{
+    peers_begin();
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    char other[sizeof(peers_path) + 16];
+    snprintf(other, sizeof(other), "%s.other", peers_path);
+    write_file(other, 100, "other");
+    REQUIRE(rename(other, peers_path) == 0);
+    CHECK_EQ(account_reserve(device, 1024 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 1023 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(peers_used(device), 1024 * PEERS_MIB);
+}
+
+TEST("a program with few descriptors to spend attaches all the same")
+{
+    peers_begin();
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &(struct rlimit){64, 64}) == 0);
+    CHECK_EQ(attach(), 0);
+    CHECK(peers_region.fd >= 0 && peers_region.fd < 64);
+}
+
+TEST("attaching and detaching a thousand times leaves no descriptor open")
+{
+    peers_begin();
+    int before = descriptors_open();
+    for (int i = 0; i < 1000; i++) {
+        REQUIRE(attach() == 0);
+        region_detach(&peers_region);
+    }
+    CHECK_EQ(descriptors_open(), before);
+    region_detach(&peers_region);
+}
+
+TEST("a tool does not make the file that it looks for")
+{
+    struct region region;
+    peers_begin();
+    CHECK_EQ(region_open(&region, peers_path), -ENOENT);
+    CHECK(access(peers_path, F_OK) != 0);
+    REQUIRE(attach() == 0);
+    CHECK_EQ(region_open(&region, peers_path), 0);
+    region_detach(&region);
+}
+
+TEST("two processes that initialise at once, 200 times, share one region")
+{
+    peers_begin();
+    for (int round = 0; round < 200; round++) {
+        unlink(peers_path);
+        peers->step = 0;
+        peers->number[0] = 0;
+        pid_t first = peers_fork(join_and_charge), second = peers_fork(join_and_charge);
+        while (load_acquire(&peers->number[0]) < 2)
+            sched_yield();
+        struct region region = peers_look();
+        CHECK(peers_slot_of(&region, first) >= 0);
+        CHECK(peers_slot_of(&region, second) >= 0);
+        CHECK_EQ(region.shared->device_count, 1);
+        CHECK_EQ(region.shared->devices[0].memory_limit, 1024 * PEERS_MIB);
+        region_detach(&region);
+        peers_step(1);
+        CHECK_EQ(peers_reap(first), 0);
+        CHECK_EQ(peers_reap(second), 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the environment's limits become the region's. */
+#include "peers.h"
+
+#include "check.h"
+
+static uint64_t limit_seen(unsigned device)
+{
+    struct account_view view;
+    account_view(device, &view);
+    return view.limit_bytes;
+}
+
+static void hold_under_1g(void)
+{
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, 10 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    account_commit(device, 10 * PEERS_MIB);
+    peers_step(1);
+    peers_wait(2);
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 1015 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 1014 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("the first process's limit is the region's")
+{
+    peers_begin();
+    unsigned device = peers_join("1g");
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 1024 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("another limit is not taken while a process of the container holds memory")
+{
+    peers_begin();
+    pid_t pid = peers_fork(hold_under_1g);
+    peers_wait(1);
+    unsigned device = peers_join("8g");
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 1015 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+TEST("another limit is taken once nobody lives, from the file that was left over")
+{
+    peers_begin();
+    pid_t pid = peers_fork(hold_under_1g);
+    peers_wait(1);
+    peers_kill(pid);
+    unsigned device = peers_join("8g");
+    CHECK_EQ(limit_seen(device), 8192 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 0);
+    CHECK_EQ(account_reserve(device, 8192 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+static void join_8g(void)
+{
+    unsigned device = peers_join("8g");
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("the same limit again changes nothing")
+{
+    peers_begin();
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(peers_reap(peers_fork(join_8g)), 0);
+    CHECK_EQ(limit_seen(peers_join("8g")), 8192 * PEERS_MIB);
+}
+
+TEST("a program without variables lifts no limit, whoever lives")
+{
+    peers_begin();
+    pid_t pid = peers_fork(hold_under_1g);
+    peers_wait(1);
+    unsigned device = peers_join(NULL);
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    peers_kill(pid);
+    region_detach(&peers_region);
+    device = peers_join(NULL);
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+}
+
+TEST("a limit of 0 lifts no limit that the container has")
+{
+    peers_begin();
+    CHECK_EQ(peers_reap(peers_fork(join_8g)), 0);
+    CHECK_EQ(limit_seen(peers_join("0")), 8192 * PEERS_MIB);
+}
+
+static void join_free(void)
+{
+    unsigned device = peers_join(NULL);
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_step(1);
+    peers_wait(2);
+}
+
+TEST("a limit holds where a program without variables came first and has ended")
+{
+    peers_begin();
+    pid_t pid = peers_fork(join_free);
+    peers_wait(1);
+    peers_kill(pid);
+    CHECK_EQ(limit_seen(peers_join("1g")), 1024 * PEERS_MIB);
+}
+
+TEST("a limit holds where a program without variables came first and still lives")
+{
+    peers_begin();
+    pid_t pid = peers_fork(join_free);
+    peers_wait(1);
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+static void join_and_charge_late(void)
+{
+    unsigned device = peers_join("1g");
+    peers_step(1);
+    peers_wait(2);
+    CHECK_EQ(account_reserve(device, 9000 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_check(device, 9000 * PEERS_MIB), -ENOMEM);
+    peers_step(3);
+}
+
+TEST("a process that joined and has not allocated yet is never without a limit")
+{
+    peers_begin();
+    pid_t pid = peers_fork(join_and_charge_late);
+    peers_wait(1);
+    /* Starts with another limit, and has not met a device yet. */
+    REQUIRE(region_attach(&peers_region, peers_config("8g")) == 0);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+TEST("a limit that is not understood closes the device for every process")
+{
+    peers_begin();
+    unsigned device = peers_join("a lot");
+    struct account_view view;
+    account_view(device, &view);
+    CHECK(view.closed);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_check(device, 1), -ENOMEM);
+}
+
+TEST("without a limit every charge passes and is counted")
+{
+    peers_begin();
+    unsigned device = peers_join(NULL);
+    CHECK_EQ(account_reserve(device, 1ull << 45, ACCOUNT_BUFFER), 0);
+    account_commit(device, 1ull << 45);
+    CHECK_EQ(peers_used(device), 1ull << 45);
+    CHECK_EQ(limit_seen(device), 0);
+}
+
+TEST("devices are known by UUID, and the table's end is an error")
+{
+    peers_begin();
+    unsigned first = peers_join("1g");
+    struct config *config = peers_config("1g");
+    char uuid[64];
+    CHECK_EQ(region_device(&peers_region, PEERS_UUID, 0, config), first);
+    CHECK_EQ(region_device_find(&peers_region, "GPU-none"), -ENOENT);
+    for (int i = 1; i < (int)VGPU_REGION_DEVICES; i++) {
+        snprintf(uuid, sizeof(uuid), "GPU-%d", i);
+        CHECK_EQ(region_device(&peers_region, uuid, i, config), i);
+    }
+    CHECK_EQ(region_device(&peers_region, "GPU-65", 64, config), -ENOSPC);
+    memset(uuid, 'x', sizeof(uuid) - 1);
+    uuid[sizeof(uuid) - 1] = '\0';
+    CHECK_EQ(region_device(&peers_region, uuid, 0, config), -ENAMETOOLONG);
+    CHECK_EQ(account_reserve(63, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(63, 1024 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(account_reserve(first, 1024 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("a device that is first met after all descriptors were closed is limited too")
+{
+    peers_begin();
+    peers_join("1g");
+    struct config *config = peers_config("1g");
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    int device = region_device(&peers_region, "GPU-2", 1, config);
+    REQUIRE(device >= 0);
+    CHECK_EQ(account_reserve((unsigned)device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment of HAMi-core and vgpu-controller, read from a made-up one. */
+#include "base/config.h"
+
+#include "check.h"
+
+#define GIB (1ull << 30)
+
+static const char *const *environment; /* name, value, ..., NULL */
+
+static char *lookup(const char *name)
+{
+    for (const char *const *at = environment; *at; at += 2) {
+        if (!strcmp(*at, name))
+            return (char *)at[1];
+    }
+    return NULL;
+}
+
+#define READ(...) read_from((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static struct config *read_from(const char *const *variables)
+{
+    static struct config config;
+    memset(&config, 0xa5, sizeof(config));
+    environment = variables;
+    setenv("LIBCUDA_LOG_LEVEL", "0", 1);
+    config_read(&config, lookup);
+    return &config;
+}
+
+static void check_value(struct config_value got, enum value_state state, uint64_t value)
+{
+    CHECK_EQ(got.state, state);
+    if (state == VALUE_SET)
+        CHECK_EQ(got.value, value);
+}
+
+static void check_memory(const struct config *config, int index, uint64_t bytes)
+{
+    check_value(config_memory_limit(config, index), bytes ? VALUE_SET : VALUE_UNSET, bytes);
+}
+
+TEST("an empty environment asks for nothing")
+{
+    struct config *config = READ();
+    for (int i = -1; i <= CONFIG_DEVICES; i++) {
+        check_memory(config, i, 0);
+        check_value(config_core_limit(config, i), VALUE_UNSET, 0);
+    }
+    CHECK(!config_is_indexed(config));
+    CHECK_EQ(config->ledger, LEDGER_AUTO);
+    CHECK(!config->region_named && !config->region_too_long);
+    CHECK_STR(config->region_path, CONFIG_REGION_PATH);
+    CHECK(config->device_list == NULL);
+}
+
+TEST("empty variables are unset variables")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "", "CUDA_DEVICE_MEMORY_LIMIT_0", "",
+        "CUDA_DEVICE_SM_LIMIT", "", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "", "GPU_DEVICES_UUID", "");
+    check_memory(config, 0, 0);
+    check_value(config_core_limit(config, 0), VALUE_UNSET, 0);
+    CHECK_STR(config->region_path, CONFIG_REGION_PATH);
+    CHECK(!config->region_named);
+    CHECK(config->device_list == NULL);
+}
+
+TEST("the un-indexed limit stands for every device")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "1g", "CUDA_DEVICE_SM_LIMIT", "30");
+    for (int i = -1; i <= CONFIG_DEVICES; i++) {
+        check_memory(config, i, GIB);
+        check_value(config_core_limit(config, i), VALUE_SET, 30);
+    }
+    CHECK(!config_is_indexed(config));
+}
+
+TEST("an indexed limit wins over the un-indexed one")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "1g", "CUDA_DEVICE_MEMORY_LIMIT_1",
+        "2g", "CUDA_DEVICE_SM_LIMIT", "30", "CUDA_DEVICE_SM_LIMIT_1", "60");
+    check_memory(config, 0, GIB);
+    check_memory(config, 1, 2 * GIB);
+    check_memory(config, 2, GIB);
+    check_value(config_core_limit(config, 1), VALUE_SET, 60);
+    CHECK(config_is_indexed(config));
+}
+
+TEST("an indexed 0 means that the device has no limit")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "1g", "CUDA_DEVICE_MEMORY_LIMIT_1",
+        "0", "CUDA_DEVICE_SM_LIMIT", "30", "CUDA_DEVICE_SM_LIMIT_1", "0", "CUDA_DEVICE_SM_LIMIT_2",
+        "100");
+    check_memory(config, 0, GIB);
+    check_memory(config, 1, 0);
+    check_value(config_core_limit(config, 0), VALUE_SET, 30);
+    check_value(config_core_limit(config, 1), VALUE_UNSET, 0);
+    check_value(config_core_limit(config, 2), VALUE_UNSET, 0);
+    CHECK(config_is_indexed(config));
+}
+
+TEST("the last device of the table has an index, the one after it has none")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT_0", "1g", "CUDA_DEVICE_MEMORY_LIMIT_63",
+        "2g", "CUDA_DEVICE_MEMORY_LIMIT_64", "3g");
+    check_memory(config, 0, GIB);
+    check_memory(config, 63, 2 * GIB);
+    check_memory(config, 64, 0);
+    check_memory(config, 1 << 30, 0);
+    check_memory(config, -7, 0);
+}
+
+TEST("vgpu-controller's family is taken where HAMi-core's is not set")
+{
+    struct config *config = READ("CUDA_MEM_LIMIT", "1000m", "CUDA_MEM_LIMIT_1", "1.5g",
+        "CUDA_CORE_LIMIT", "40", "CUDA_CORE_LIMIT_1", "70");
+    check_memory(config, 0, 1000ull << 20);
+    check_memory(config, 1, 1536ull << 20);
+    check_value(config_core_limit(config, 0), VALUE_SET, 40);
+    check_value(config_core_limit(config, 1), VALUE_SET, 70);
+}
+
+TEST("HAMi-core's family wins over vgpu-controller's, form by form")
+{
+    struct config *config = READ("CUDA_MEM_LIMIT", "1g", "CUDA_DEVICE_MEMORY_LIMIT", "2g",
+        "CUDA_MEM_LIMIT_1", "3g", "CUDA_DEVICE_MEMORY_LIMIT_1", "4g", "CUDA_MEM_LIMIT_2", "5g");
+    check_memory(config, 0, 2 * GIB);
+    check_memory(config, 1, 4 * GIB);
+    check_memory(config, 2, 5 * GIB);
+}
+
+TEST("a limit of 0 is no limit")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "0", "CUDA_DEVICE_SM_LIMIT", "0");
+    check_memory(config, 0, 0);
+    check_value(config_core_limit(config, 0), VALUE_UNSET, 0);
+}
+
+TEST("100 percent and above is no compute limit, 99 is one")
+{
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "100"), 0), VALUE_UNSET, 0);
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "250"), 0), VALUE_UNSET, 0);
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "99"), 0), VALUE_SET, 99);
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "1"), 0), VALUE_SET, 1);
+}
+
+TEST("a limit that is not understood is invalid, not absent")
+{
+    static const char *const texts[] = {"-1", "lots", "1x", " ", "99999999999999999999", "1e9"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", texts[i]);
+        check_value(config_memory_limit(config, 0), VALUE_INVALID, 0);
+        check_value(config_memory_limit(config, -1), VALUE_INVALID, 0);
+    }
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "-5"), 0), VALUE_INVALID, 0);
+    check_value(config_core_limit(READ("CUDA_DEVICE_SM_LIMIT", "50%"), 0), VALUE_INVALID, 0);
+}
+
+TEST("an indexed limit that is not understood does not fall back to the un-indexed one")
+{
+    struct config *config =
+        READ("CUDA_DEVICE_MEMORY_LIMIT", "1g", "CUDA_DEVICE_MEMORY_LIMIT_0", "2giga");
+    check_value(config_memory_limit(config, 0), VALUE_INVALID, 0);
+    check_memory(config, 1, GIB);
+}
+
+TEST("a valid indexed limit stands beside an un-indexed one that is not understood")
+{
+    struct config *config =
+        READ("CUDA_DEVICE_MEMORY_LIMIT", "many", "CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
+    check_memory(config, 0, GIB);
+    check_value(config_memory_limit(config, 1), VALUE_INVALID, 0);
+}
+
+TEST("the region's path is taken, and one that is too long is unusable")
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/tmp/a b/region");
+    CHECK(config->region_named && !config->region_too_long);
+    CHECK_STR(config->region_path, "/tmp/a b/region");
+    static char path[PATH_MAX + 100];
+    memset(path, 'a', PATH_MAX - 1);
+    config = READ("CUDA_DEVICE_MEMORY_SHARED_CACHE", path);
+    CHECK(!config->region_too_long);
+    CHECK_STR(config->region_path, path);
+    memset(path, 'a', sizeof(path) - 1);
+    config = READ("CUDA_DEVICE_MEMORY_SHARED_CACHE", path);
+    CHECK(config->region_named && config->region_too_long);
+    CHECK(strlen(config->region_path) < PATH_MAX);
+}
+
+TEST("the ledger is chosen by name, and an unknown name chooses auto")
+{
+    CHECK_EQ(READ("VGPU_LEDGER", "rm")->ledger, LEDGER_RM);
+    CHECK_EQ(READ("VGPU_LEDGER", "api")->ledger, LEDGER_API);
+    CHECK_EQ(READ("VGPU_LEDGER", "auto")->ledger, LEDGER_AUTO);
+    CHECK_EQ(READ("VGPU_LEDGER", "RM")->ledger, LEDGER_AUTO);
+}
+
+TEST("limits count in the first device list that names devices")
+{
+    CHECK_STR(READ("NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_list, "GPU-n");
+    CHECK_STR(
+        READ("MANAGER_VISIBLE_DEVICES", "GPU-m", "NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_list,
+        "GPU-m");
+    CHECK_STR(READ("GPU_DEVICES_UUID", "GPU-g", "MANAGER_VISIBLE_DEVICES", "GPU-m")->device_list,
+        "GPU-g");
+    CHECK_STR(READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1")->device_list, "0,1");
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "all")->device_list == NULL);
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "none")->device_list == NULL);
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "void")->device_list == NULL);
+    CHECK(READ("CUDA_VISIBLE_DEVICES", "1")->device_list == NULL);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
