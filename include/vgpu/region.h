@@ -5,7 +5,7 @@
  * The file is mapped shared by every process of the container. Offsets are frozen: a field never
  * moves, is never reused for another meaning, and new fields take reserved space. A change that an
  * older reader would misread raises VGPU_REGION_VERSION; anything else does not. All words are
- * little-endian in the machine's byte order, which `byte_order` proves.
+ * in the machine's byte order, which `byte_order` proves.
  *
  * The first VGPU_REGION_OFFSET bytes of the file are kept for the projection that HAMi's monitor
  * reads; our own part begins there.
@@ -61,7 +61,8 @@ struct vgpu_slot {
     uint64_t pid_namespace; /* 16: inode of /proc/self/ns/pid; 0 unknown */
     char command[32];       /* 24: the command's name, for tools; not terminated if full */
     uint64_t ledger;        /* 56: 1 resource-manager ledger, 2 API ledger, 0 not chosen yet */
-    uint64_t reserved[8];   /* 64 */
+    uint64_t stack_start;   /* 64: field 28 of /proc/<pid>/stat, which exec changes; 0 unknown */
+    uint64_t reserved[7];   /* 72 */
     struct vgpu_usage usage[VGPU_REGION_DEVICES]; /* 128 */
 };
 
@@ -73,7 +74,8 @@ struct vgpu_device {
     uint64_t physical_bytes;  /* 64: the card's own memory, 0 unknown */
     uint32_t core_limit;      /* 72: percent; 0 none */
     uint32_t core_soft_limit; /* 76: percent; 0 none */
-    uint64_t reserved[6];     /* 80 */
+    uint64_t settings_hash;   /* 80: of the environment that the limits came from; 0 from none */
+    uint64_t reserved[5];     /* 88 */
 };
 
 struct vgpu_region {

@@ -17,8 +17,9 @@ static struct config_value size_value(const char *name, const char *text)
         return result;
     int error = parse_size(text, &result.value);
     if (error) {
-        log_error("%s=\"%.64s\" is %s; accepted: %s. The device is treated as full.", name, text,
-            error == -ERANGE ? "too large" : "not a size", PARSE_SIZE_ACCEPTED);
+        log_error(
+            "%s=\"%.64s\" is %s; accepted: %s. Where it holds, the device is treated as full.",
+            name, text, error == -ERANGE ? "too large" : "not a size", PARSE_SIZE_ACCEPTED);
         result.state = VALUE_INVALID;
     } else if (result.value) {
         result.state = VALUE_SET;

@@ -18,9 +18,8 @@ enum { OUTSIDE = 0, ENTERING = 1, ENTERED = 2 };
 
 unsigned *process_entered_word;
 
-/* Without MADV_WIPEONFORK the word stays OUTSIDE for the fast path and the process id decides. */
-static unsigned word_by_pid;
-static int entered_pid;
+/* Without MADV_WIPEONFORK process ids decide: who is entering, and who has entered. */
+static int entering_pid, entered_pid;
 
 static unsigned *word_create(void)
 {
@@ -49,14 +48,15 @@ static unsigned *word_get(void)
     return fresh;
 }
 
+/* A child that was forked while a thread of its parent entered finds the parent's pid there. */
 static void enter_by_pid(void (*reset)(void))
 {
     int pid = (int)getpid();
     while (load_acquire(&entered_pid) != pid) {
-        if (swap_seq_cst(&word_by_pid, OUTSIDE, ENTERING)) {
+        int entering = load_acquire(&entering_pid);
+        if (entering != pid && swap_seq_cst(&entering_pid, entering, pid)) {
             reset();
             store_release(&entered_pid, pid);
-            store_release(&word_by_pid, OUTSIDE);
             return;
         }
         sleep_ns(50000);

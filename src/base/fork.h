@@ -16,7 +16,7 @@ extern unsigned *process_entered_word; /* nonzero once entered in this process; 
 
 static inline void process_enter(void (*reset)(void))
 {
-    unsigned *word = process_entered_word;
+    unsigned *word = __atomic_load_n(&process_entered_word, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!word || __atomic_load_n(word, __ATOMIC_ACQUIRE) != 2, 0))
         process_enter_slow(reset);
 }

@@ -6,9 +6,14 @@
 #include <string.h>
 #include <strings.h>
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 static const char *skip_blanks(const char *text)
 {
-    while (*text == ' ' || *text == '\t' || *text == '\n' || *text == '\r')
+    while (is_blank(*text))
         text++;
     return text;
 }
@@ -89,8 +94,9 @@ int parse_number(const char *text, uint64_t max, uint64_t *ret_number)
     uint64_t number = 0;
     bool over = false;
     for (; is_digit(*at); at++) {
-        over |= number > (UINT64_MAX - 9) / 10;
-        number = over ? number : number * 10 + (uint64_t)(*at - '0');
+        uint64_t digit = (uint64_t)(*at - '0');
+        over |= number > (UINT64_MAX - digit) / 10;
+        number = over ? number : number * 10 + digit;
     }
     if (*skip_blanks(at))
         return -EINVAL;
@@ -122,7 +128,7 @@ bool parse_list_next(const char **list, char *item, size_t item_bytes)
     const char *end = strchr(at, ',');
     size_t length = end ? (size_t)(end - at) : strlen(at);
     *list = end ? end + 1 : NULL;
-    while (length && (at[length - 1] == ' ' || at[length - 1] == '\t' || at[length - 1] == '\n'))
+    while (length && is_blank(at[length - 1]))
         length--;
     if (length > item_bytes - 1)
         length = item_bytes - 1;

@@ -33,7 +33,17 @@ static int stat_missing(int pid)
     return -ENOTSUP;
 }
 
-int process_stat(int pid, uint64_t *ret_start_time, bool *ret_ended)
+/* From the third field on: the text behind the command's last ')'. */
+static const char *field_at(const char *fields, int field)
+{
+    for (int at = 3; at < field && fields; at++) {
+        fields = strchr(fields, ' ');
+        fields = fields ? fields + 1 : NULL;
+    }
+    return fields;
+}
+
+static int read_status(int pid, struct process_status *ret_status)
 {
     char path[64], text[1024];
     if (pid)
@@ -42,27 +52,34 @@ int process_stat(int pid, uint64_t *ret_start_time, bool *ret_ended)
         snprintf(path, sizeof(path), "/proc/self/stat");
     if (read_file(path, text, sizeof(text)) != 0)
         return stat_missing(pid);
-    /* The command may hold blanks and parentheses: fields count from the last ')'. */
-    const char *at = strrchr(text, ')');
-    if (!at || at[1] != ' ')
+    /* The command may hold blanks and parentheses. */
+    const char *fields = strrchr(text, ')');
+    if (!fields || fields[1] != ' ')
         return -ENOTSUP;
-    at += 2;
-    char state = *at;
-    for (int field = 3; field < 22 && at; field++) {
-        at = strchr(at, ' ');
-        at = at ? at + 1 : NULL;
-    }
-    if (!at)
+    fields += 2;
+    const char *start = field_at(fields, 22), *stack = field_at(fields, 28);
+    if (!start || !stack)
         return -ENOTSUP;
-    *ret_start_time = parse_digits(at);
-    *ret_ended = state == 'Z' || state == 'X' || state == 'x';
+    *ret_status = (struct process_status){.start_time = parse_digits(start),
+        .stack_start = parse_digits(stack),
+        .ended = *fields == 'Z' || *fields == 'X' || *fields == 'x'};
     return 0;
+}
+
+int process_status(int pid, struct process_status *ret_status)
+{
+    int errno_kept = errno;
+    int error = read_status(pid, ret_status);
+    errno = errno_kept;
+    return error;
 }
 
 uint64_t process_pid_namespace(void)
 {
     char link[64];
+    int errno_kept = errno;
     ssize_t length = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
+    errno = errno_kept;
     if (length <= 0)
         return 0;
     link[length] = '\0';

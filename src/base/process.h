@@ -7,11 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Start time in clock ticks after boot (field 22 of /proc/<pid>/stat) and whether the process has
- * ended but was not waited for. pid 0 is the calling process. Returns 0, -ESRCH where there is no
- * such process, or -ENOTSUP where /proc cannot be read. */
-int process_stat(int pid, uint64_t *ret_start_time, bool *ret_ended)
-    __attribute__((warn_unused_result));
+struct process_status {
+    uint64_t start_time;  /* clock ticks after boot (field 22 of /proc/<pid>/stat) */
+    uint64_t stack_start; /* changes with exec (field 28); 0 where we may not see it */
+    bool ended;           /* but not waited for */
+};
+
+/* pid 0 is the calling process. Returns 0, -ESRCH where there is no such process, or -ENOTSUP where
+ * /proc cannot be read. Keeps errno. */
+int process_status(int pid, struct process_status *ret_status) __attribute__((warn_unused_result));
 
 /* Inode of the calling process's PID namespace, 0 where it cannot be told. */
 uint64_t process_pid_namespace(void);

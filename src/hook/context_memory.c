@@ -59,7 +59,7 @@ bool context_memory_fits_limit(CUlimit limit, size_t value)
     uint64_t handle = handle_of(ordinal, limit);
     uint64_t wanted = limit_bytes(limit, value, ordinal);
     struct memory_record held = memory_take(MEMORY_CONTEXT_LIMIT, handle);
-    uint64_t has = held.device == CONTAINER_DEVICE_UNKNOWN ? 0 : held.bytes;
+    uint64_t has = held.device < 0 ? 0 : held.bytes;
     memory_taken(&held, false, MEMORY_CONTEXT_LIMIT, handle);
     if (wanted <= has)
         return true;

@@ -47,7 +47,7 @@ static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return array_bytes(d->Width, d->Height, d->Depth, d->Format, d->NumChannels);
 }
 
-/* Each level has half the edge of the one before; */
+/* Each level has half the edges of the one before. */
 static uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels)
 {
     uint64_t bytes = array3d_bytes(d), level = bytes;

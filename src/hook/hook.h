@@ -29,7 +29,8 @@
 #undef CALL
 #undef HOOK
 
-/* First statement of every CUDA hook but the launches'. */
+/* First statement of every CUDA hook that may be a process's first call, or touches our state: all
+ * but launches and synchronisation. */
 static inline void hook_enter(void)
 {
     container_enter();

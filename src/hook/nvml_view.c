@@ -92,7 +92,7 @@ static nvmlReturn_t list(
     int own = hook_nvml_device(device);
     if (!container_memory_view(own, UINT64_MAX, UINT64_MAX, &total, &used, &free))
         return ask(device, info_count, infos);
-    if (compute && own != CONTAINER_DEVICE_UNKNOWN)
+    if (compute && own >= 0)
         return list_own(own, info_count, infos, stride);
     *info_count = 0;
     return NVML_SUCCESS;

@@ -2,6 +2,7 @@
 /* The process's membership of its container. */
 #include "limit/container.h"
 
+#include "base/atomic.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "driver/device_list.h"
@@ -16,7 +17,7 @@ static struct {
     struct lock lock; /* attaching devices; held over file locks, never over driver calls */
     struct config config;
     struct region region;
-} container = {.region = {.fd = -1}};
+} container = {.region = {.fd = -1, .slot = -1}};
 
 void (*container_reset_hooks)(void);
 
@@ -34,7 +35,7 @@ static bool any_memory_limit(const struct config *config)
 void container_reset(void)
 {
     lock_reset(&container.lock);
-    container.region = (struct region){.fd = -1};
+    container.region = (struct region){.fd = -1, .slot = -1};
     config_read(&container.config, getenv);
     device_list_reset();
     memory_reset();
@@ -62,40 +63,53 @@ const struct config *container_config(void)
 
 /* A limit that was set for some position must not be lost because the order cannot be told: then
  * devices count in the order in which they are met. */
-static int position_of(const char *uuid)
+static int position_locked(const char *uuid) REQUIRES(container.lock)
 {
+    static bool logged;
     if (!config_is_indexed(&container.config))
         return -1;
     int position = device_list_position(container.config.device_list, uuid);
-    if (position < 0) {
-        position = (int)container.region.shared->device_count;
+    if (position >= 0)
+        return position;
+    int entry = region_device_find(&container.region, uuid);
+    position = entry >= 0 ? entry : (int)load_relaxed(&container.region.shared->device_count);
+    if (!logged)
         log_warning("the position of %s in the container's device list cannot be told; it is taken "
                     "for number %d",
             uuid, position);
-    }
+    logged = true;
     return position;
+}
+
+static int enter_device(const char *uuid)
+{
+    int errno_kept = errno;
+    lock_take(&container.lock);
+    int device = region_device(&container.region, uuid, position_locked(uuid), &container.config);
+    lock_release(&container.lock);
+    errno = errno_kept;
+    if (device >= 0)
+        return device;
+    return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
 }
 
 int container_device(const char *uuid)
 {
     if (!container.region.shared)
-        return CONTAINER_DEVICE_UNKNOWN;
+        return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED
+                                                   : CONTAINER_DEVICE_UNKNOWN;
     int device = region_device_find(&container.region, uuid);
-    if (device >= 0)
-        return device;
-    lock_take(&container.lock);
-    device = region_device_find(&container.region, uuid);
-    if (device < 0)
-        device = region_device(&container.region, uuid, position_of(uuid), &container.config);
-    lock_release(&container.lock);
-    return device < 0 ? CONTAINER_DEVICE_UNKNOWN : device;
+    if (device < 0 || !region_device_is_settled(&container.region, device))
+        device = enter_device(uuid);
+    return device;
 }
 
 bool container_memory_view(int device, uint64_t physical_total, uint64_t physical_free,
     uint64_t *ret_total, uint64_t *ret_used, uint64_t *ret_free)
 {
-    struct account_view view;
-    account_view(device < 0 ? 0 : (unsigned)device, &view);
+    struct account_view view = {.closed = device == CONTAINER_DEVICE_CLOSED};
+    if (device >= 0)
+        account_view((unsigned)device, &view);
     if (view.closed) {
         *ret_total = *ret_used = physical_total;
         *ret_free = 0;

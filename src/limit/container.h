@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CONTAINER_DEVICE_UNKNOWN (-1)
+#define CONTAINER_DEVICE_UNKNOWN (-1) /* not limited, not counted */
+#define CONTAINER_DEVICE_CLOSED (-2)  /* limited, but the limit cannot be kept: full */
 
 /* Puts the process, or a forked child, at its start. */
 void container_reset(void);
@@ -32,8 +33,8 @@ void container_prepare_devices(void);
 
 const struct config *container_config(void);
 
-/* The region's index of the device `uuid`, entered there with its limits where it is new;
- * CONTAINER_DEVICE_UNKNOWN where no region is attached or it is full. */
+/* The region's index of the device `uuid`, entered there with its limits where it is new; below 0
+ * where no region is attached or it cannot be entered (CONTAINER_DEVICE_...). Keeps errno. */
 int container_device(const char *uuid);
 
 /* How a memory figure is to be shown: the container's view of a device with `physical_total` and

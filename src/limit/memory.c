@@ -23,7 +23,8 @@ static struct {
     struct lock lock;
     struct slab slab;
     struct map index;
-    uint64_t small_bytes[VGPU_REGION_DEVICES]; /* API ledger: what shares blocks */
+    /* API ledger: what shares blocks, and the blocks that are charged for it. */
+    uint64_t small_bytes[VGPU_REGION_DEVICES], small_charged[VGPU_REGION_DEVICES];
 } memory = {.slab = {.object_bytes = sizeof(struct memory_record)}};
 
 void memory_reset(void)
@@ -33,7 +34,7 @@ void memory_reset(void)
     map_finish(&memory.index);
     memory_record_count = 0;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        memory.small_bytes[i] = 0;
+        memory.small_bytes[i] = memory.small_charged[i] = 0;
     rm_memory_reset();
     memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
                            : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
@@ -44,8 +45,9 @@ void memory_reset(void)
 void memory_choose_ledger(void)
 {
     enum memory_ledger chosen = memory_ledger();
-    if (chosen == MEMORY_LEDGER_UNDECIDED) {
-        chosen = rm_memory_is_active() ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
+    bool sees = rm_memory_is_active();
+    if (chosen == MEMORY_LEDGER_UNDECIDED || (chosen == MEMORY_LEDGER_RM && !sees)) {
+        chosen = sees ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
         store_relaxed(&memory_ledger_in_use, chosen);
         if (chosen == MEMORY_LEDGER_API) {
             rm_memory_set_charging(false);
@@ -72,53 +74,55 @@ static bool is_counted_here(enum account_kind kind)
     return kind == ACCOUNT_MANAGED || memory_ledger() == MEMORY_LEDGER_API;
 }
 
-static bool shares_block(enum account_kind kind, uint64_t bytes)
-{
-    return kind == ACCOUNT_BUFFER && bytes < SMALL_BYTES;
-}
-
-/* What small allocations take more on a device when their sum grows. */
-static uint64_t small_change(uint64_t from, uint64_t to)
-{
-    return round_up(to, BLOCK_BYTES) - round_up(from, BLOCK_BYTES);
-}
-
-static int reserve_small(unsigned device, uint64_t bytes)
+/* What the blocks that are charged lack for `bytes` more; 0: they are taken. */
+static uint64_t take_small(unsigned device, uint64_t bytes)
 {
     lock_take(&memory.lock);
-    uint64_t from = memory.small_bytes[device];
-    memory.small_bytes[device] = from + bytes;
+    uint64_t wanted = memory.small_bytes[device] + bytes;
+    uint64_t blocks = round_up(wanted, BLOCK_BYTES);
+    uint64_t lack =
+        blocks > memory.small_charged[device] ? blocks - memory.small_charged[device] : 0;
+    if (!lack)
+        memory.small_bytes[device] = wanted;
     lock_release(&memory.lock);
-    uint64_t growth = small_change(from, from + bytes);
-    if (!growth)
-        return 0;
-    int error = account_reserve(device, growth, ACCOUNT_BUFFER);
-    if (error) {
+    return lack;
+}
+
+/* Charged before it is used: another thread may use a block that this one charged, which then
+ * charges another. */
+static int reserve_small(unsigned device, uint64_t bytes)
+{
+    for (uint64_t lack; (lack = take_small(device, bytes)) != 0;) {
+        int error = account_reserve(device, lack, ACCOUNT_BUFFER);
+        if (error)
+            return error;
+        account_commit(device, lack);
         lock_take(&memory.lock);
-        memory.small_bytes[device] -= bytes;
+        memory.small_charged[device] += lack;
         lock_release(&memory.lock);
-    } else {
-        account_commit(device, growth);
     }
-    return error;
+    return 0;
 }
 
 static void release_small(unsigned device, uint64_t bytes)
 {
     lock_take(&memory.lock);
-    uint64_t from = memory.small_bytes[device];
-    memory.small_bytes[device] = from - bytes;
+    memory.small_bytes[device] -= bytes;
+    uint64_t blocks = round_up(memory.small_bytes[device], BLOCK_BYTES);
+    uint64_t surplus = memory.small_charged[device] - blocks;
+    memory.small_charged[device] = blocks;
     lock_release(&memory.lock);
-    uint64_t shrink = small_change(from - bytes, from);
-    if (shrink)
-        account_release(device, shrink, ACCOUNT_BUFFER);
+    if (surplus)
+        account_release(device, surplus, ACCOUNT_BUFFER);
 }
 
 static int begin_counted(struct memory_request *request)
 {
     unsigned device = (unsigned)request->device;
     request->reserved = true;
-    if (shares_block(request->kind, request->bytes))
+    request->shares_block =
+        request->kind == ACCOUNT_BUFFER && request->bytes < SMALL_BYTES && request->bytes;
+    if (request->shares_block)
         return reserve_small(device, request->bytes);
     if (request->kind != ACCOUNT_MANAGED)
         request->bytes = round_up(request->bytes, BLOCK_BYTES);
@@ -139,6 +143,8 @@ static int begin_ahead(const struct memory_request *request)
 int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
 {
     *request = (struct memory_request){.device = device, .bytes = bytes, .kind = kind};
+    if (device == CONTAINER_DEVICE_CLOSED)
+        return -ENOMEM;
     if (device != CONTAINER_DEVICE_UNKNOWN) {
         int error = is_counted_here(kind) ? begin_counted(request) : begin_ahead(request);
         if (error)
@@ -150,7 +156,7 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
 
 static void give_back(const struct memory_record *record)
 {
-    if (shares_block(record->kind, record->bytes))
+    if (record->shares_block)
         release_small((unsigned)record->device, record->bytes);
     else
         account_release((unsigned)record->device, record->bytes, record->kind);
@@ -183,9 +189,12 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
     rm_memory_set_kind(request->former_kind);
     if (!request->reserved)
         return;
-    struct memory_record record = {
-        .device = request->device, .bytes = request->bytes, .kind = request->kind, .references = 1};
-    if (!shares_block(request->kind, request->bytes))
+    struct memory_record record = {.device = request->device,
+        .bytes = request->bytes,
+        .kind = request->kind,
+        .references = 1,
+        .shares_block = request->shares_block};
+    if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
     if (made)
         put_record(type, handle, &record);
@@ -238,10 +247,10 @@ void memory_taken(
 void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind)
 {
-    if (device == CONTAINER_DEVICE_UNKNOWN || memory_ledger() != MEMORY_LEDGER_API)
+    if (device < 0 || memory_ledger() != MEMORY_LEDGER_API)
         return;
     struct memory_record record = memory_take(type, handle);
-    uint64_t from = record.device == CONTAINER_DEVICE_UNKNOWN ? 0 : record.bytes;
+    uint64_t from = record.device < 0 ? 0 : record.bytes;
     if (bytes > from)
         account_add((unsigned)device, bytes - from, kind);
     else if (bytes < from)

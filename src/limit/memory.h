@@ -36,6 +36,7 @@ struct memory_request {
     uint64_t bytes;
     enum account_kind kind;
     bool reserved; /* charged here, to be settled by memory_end */
+    bool shares_block;
     enum account_kind former_kind;
 };
 
@@ -70,6 +71,7 @@ struct memory_record {
     uint64_t bytes;
     enum account_kind kind;
     unsigned references; /* 0: nothing is recorded */
+    bool shares_block;   /* with other small allocations */
 };
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
 

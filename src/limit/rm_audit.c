@@ -64,7 +64,7 @@ int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_fu
     int index = rm_ledger_device_index(client, device_handle);
     if (index == RM_DEVICE_UNKNOWN) {
         index = device_index_ask(fd, client, device_handle, next);
-        if (index != RM_DEVICE_UNKNOWN)
+        if (index >= 0)
             rm_ledger_set_device_index(client, device_handle, index);
     }
     return index;
@@ -85,14 +85,14 @@ static void compare(unsigned device, const struct rm_pid_info *info, uint64_t le
 {
     uint64_t manager_bytes = info->private_bytes + info->shared_owned_bytes;
     account_set_imported(device, info->shared_duped_bytes);
-    audit.result.count++;
-    audit.result.ledger_bytes = ledger_bytes;
-    audit.result.manager_bytes = manager_bytes;
+    add_relaxed(&audit.result.count, 1u);
+    store_relaxed(&audit.result.ledger_bytes, ledger_bytes);
+    store_relaxed(&audit.result.manager_bytes, manager_bytes);
     if (manager_bytes != ledger_bytes) {
-        audit.result.differences++;
+        add_relaxed(&audit.result.differences, 1u);
         if (!exchange_acq_rel(&audit.difference_logged, true))
-            log_info("device %u: the ledger holds %llu bytes, the driver says %llu; the larger "
-                     "counts",
+            log_message("device %u: the ledger holds %llu bytes, the driver says %llu; the larger "
+                        "counts",
                 device, (unsigned long long)ledger_bytes, (unsigned long long)manager_bytes);
     }
     settle(device, ledger_bytes, manager_bytes);
@@ -102,7 +102,7 @@ void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioct
 {
     int index = rm_ledger_device_index(client, device_handle);
     uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
-    if (index == RM_DEVICE_UNKNOWN || !subdevice)
+    if (index < 0 || !subdevice)
         return;
     unsigned device = (unsigned)index;
     uint64_t time = clock_now_ns();

@@ -3,6 +3,7 @@
 #include "limit/rm_export.h"
 
 #include "abi/rm.h"
+#include "base/atomic.h"
 #include "base/file.h"
 #include "base/lock.h"
 #include "limit/rm_audit.h"
@@ -13,10 +14,10 @@
 
 #define KEPT_MAX 1024
 
-/* Freed memory that an open descriptor of this process still holds. */
+/* Freed memory that open descriptors of this process still hold. */
 struct kept {
     struct rm_freed memory;
-    dev_t device; /* the descriptor's file, to know it again */
+    dev_t device; /* the descriptors' file, to know it again */
     ino_t inode;
 };
 
@@ -49,42 +50,60 @@ static void let_go(const struct rm_freed *memory)
     account_add_lingering(memory->device, memory->bytes);
 }
 
+/* Forgets the descriptors that are closed, or `replaced_fd`, which holds another export by now;
+ * true while one is left. */
+static bool is_held(struct kept *entry, int replaced_fd)
+{
+    bool held = false;
+    for (int i = 0; i < RM_EXPORT_FDS; i++) {
+        int *fd = &entry->memory.fds[i];
+        dev_t device;
+        ino_t inode;
+        bool open = *fd >= 0 && *fd != replaced_fd && descriptor_file(*fd, &device, &inode) &&
+                    (!entry->inode || (device == entry->device && inode == entry->inode));
+        if (!open) {
+            *fd = -1;
+            continue;
+        }
+        entry->device = device;
+        entry->inode = inode;
+        held = true;
+    }
+    return held;
+}
+
 bool rm_export_keep(const struct rm_freed *memory)
 {
     struct kept entry = {.memory = *memory};
-    if (!descriptor_file(memory->fd, &entry.device, &entry.inode)) {
-        account_add_lingering(memory->device, memory->bytes);
-        return false;
+    bool keeps = is_held(&entry, -1);
+    if (keeps) {
+        lock_take(&kept.lock);
+        keeps = kept.count < KEPT_MAX;
+        if (keeps) {
+            kept.entries[kept.count] = entry;
+            store_relaxed(&kept.count, kept.count + 1);
+        }
+        lock_release(&kept.lock);
     }
-    lock_take(&kept.lock);
-    bool room = kept.count < KEPT_MAX;
-    if (room)
-        kept.entries[kept.count++] = entry;
-    lock_release(&kept.lock);
-    if (!room)
+    if (!keeps)
         account_add_lingering(memory->device, memory->bytes);
-    return room;
+    return keeps;
 }
 
-/* fd -1: all whose descriptor is closed; else also that one, which now holds another export. */
 static bool sweep(int replaced_fd)
 {
     bool any = false;
     lock_take(&kept.lock);
     for (unsigned i = 0; i < kept.count;) {
         struct kept *entry = &kept.entries[i];
-        dev_t device;
-        ino_t inode;
-        bool open = entry->memory.fd != replaced_fd &&
-                    descriptor_file(entry->memory.fd, &device, &inode) && device == entry->device &&
-                    inode == entry->inode;
-        if (open) {
+        if (is_held(entry, replaced_fd)) {
             i++;
             continue;
         }
         any = true;
         let_go(&entry->memory);
-        *entry = kept.entries[--kept.count];
+        *entry = kept.entries[kept.count - 1];
+        store_relaxed(&kept.count, kept.count - 1);
     }
     lock_release(&kept.lock);
     return any;
@@ -92,7 +111,7 @@ static bool sweep(int replaced_fd)
 
 bool rm_export_sweep(void)
 {
-    return kept.count && sweep(-1);
+    return load_relaxed(&kept.count) && sweep(-1);
 }
 
 static void exported(const struct rm_control *call)
@@ -135,7 +154,7 @@ void rm_export_imported(
         return;
     rm_ledger_add_import(client, parent, object);
     uint32_t device_handle = rm_ledger_device_handle(client, parent);
-    if (device_handle && rm_device_index(fd, client, device_handle, next) != RM_DEVICE_UNKNOWN)
+    if (device_handle && rm_device_index(fd, client, device_handle, next) >= 0)
         rm_audit(fd, client, device_handle, true, next);
 }
 

@@ -17,7 +17,7 @@ struct memory {
     enum account_kind kind;
     unsigned handles;
     bool exported;
-    int fd;
+    int fds[RM_EXPORT_FDS]; /* the latest first */
 };
 
 struct object {
@@ -148,8 +148,8 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t handle, uint32_t cl
         error = 0;
         object->memory = memory;
         if (memory) {
-            *memory = (struct memory){
-                .bytes = bytes, .device = device, .kind = kind, .handles = 1, .fd = -1};
+            *memory = (struct memory){.bytes = bytes, .device = device, .kind = kind, .handles = 1};
+            memset(memory->fds, 0xff, sizeof(memory->fds));
             ledger.bytes[device] += bytes;
         }
     } else if (memory) {
@@ -164,7 +164,7 @@ bool rm_ledger_add_duplicate(
 {
     lock_take(&ledger.lock);
     struct object *source = find_locked(client_src, object_src);
-    bool ours = source != NULL;
+    bool ours = source && source->class_id != CLASS_IMPORT;
     struct memory *memory = source ? source->memory : NULL;
     if (memory) {
         struct object *object = add_locked(client, parent, handle, source->class_id);
@@ -185,6 +185,13 @@ void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
     lock_release(&ledger.lock);
 }
 
+static void remember_fd(struct memory *memory, int fd)
+{
+    for (int i = RM_EXPORT_FDS - 1; i > 0; i--)
+        memory->fds[i] = memory->fds[i - 1];
+    memory->fds[0] = fd;
+}
+
 void rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd)
 {
     lock_take(&ledger.lock);
@@ -192,7 +199,7 @@ void rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd)
     if (object && object->memory) {
         object->memory->exported = true;
         if (fd >= 0)
-            object->memory->fd = fd;
+            remember_fd(object->memory, fd);
     }
     lock_release(&ledger.lock);
 }
@@ -289,8 +296,8 @@ static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret
         *ret_freed = (struct rm_freed){.device = memory->device,
             .bytes = memory->bytes,
             .kind = memory->kind,
-            .exported = memory->exported,
-            .fd = memory->fd};
+            .exported = memory->exported};
+        memcpy(ret_freed->fds, memory->fds, sizeof(memory->fds));
         ledger.bytes[memory->device] -= memory->bytes;
         slab_give(&ledger.memories, memory);
     }

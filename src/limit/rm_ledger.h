@@ -13,14 +13,15 @@
 #include <stdint.h>
 
 #define RM_DEVICE_UNKNOWN (-1)
+#define RM_EXPORT_FDS 4
 
 /* A memory that left the ledger with its last handle. */
 struct rm_freed {
     unsigned device; /* index into the region's devices */
     uint64_t bytes;
     enum account_kind kind;
-    bool exported; /* others may hold it still */
-    int fd;        /* the descriptor it was exported to, or -1 */
+    bool exported;          /* others may hold it still */
+    int fds[RM_EXPORT_FDS]; /* the descriptors it was last exported to, -1 where none */
 };
 
 struct rm_subtree; /* objects taken out of the ledger while the driver frees them */

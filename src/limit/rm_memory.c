@@ -133,22 +133,28 @@ static int reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     return error;
 }
 
+static int answer_no_memory(struct rm_alloc21 *call, unsigned long request)
+{
+    *alloc_status(call, request) = RM_ERR_NO_MEMORY;
+    thread_refusals++;
+    return 0;
+}
+
 static int alloc_memory(
     int fd, unsigned long request, struct rm_alloc21 *call, rm_ioctl_function *next)
 {
     uint32_t device_handle = rm_ledger_device_handle(call->client, call->parent);
     int device = rm_device_index(fd, call->client, device_handle, next);
-    if (device == RM_DEVICE_UNKNOWN)
+    if (device == CONTAINER_DEVICE_CLOSED)
+        return answer_no_memory(call, request);
+    if (device < 0)
         return alloc_object(fd, request, call, next);
     uint64_t bytes = memory_bytes(call);
     enum account_kind kind = rm_memory_thread_kind;
     bool charge = load_acquire(&charging);
     store_release(&active, true);
-    if (charge && reserve((unsigned)device, bytes, kind) != 0) {
-        *alloc_status(call, request) = RM_ERR_NO_MEMORY;
-        thread_refusals++;
-        return 0;
-    }
+    if (charge && reserve((unsigned)device, bytes, kind) != 0)
+        return answer_no_memory(call, request);
     int result = next(fd, request, call);
     bool made = result == 0 && *alloc_status(call, request) == RM_OK;
     if (made) {

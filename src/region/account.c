@@ -38,8 +38,8 @@ void account_start(struct region *region, int without)
     lock_reset(&self.lock);
     self.region = region;
     self.without = without;
-    self.slot = -1;
-    self.word = 0;
+    self.slot = region ? region->slot : -1;
+    self.word = region ? region->word : 0;
     self.ledger = 0;
     self.refusal_logged_ns = 0;
     self.full_logged = false;
@@ -86,6 +86,8 @@ static struct vgpu_slot *slot_locked(void) REQUIRES(self.lock)
     struct vgpu_region *shared = self.region->shared;
     if (self.slot >= 0 && load_acquire(&shared->slots[self.slot].state) == self.word)
         return &shared->slots[self.slot];
+    if (self.slot >= 0)
+        slot_unlock(self.region, (unsigned)self.slot);
     int slot = slot_claim(self.region, &self.word);
     if (slot < 0) {
         if (!self.full_logged)
@@ -106,6 +108,11 @@ static struct vgpu_usage *usage_locked(unsigned device) REQUIRES(self.lock)
     return slot ? &slot->usage[device] : NULL;
 }
 
+static uint64_t at_most(uint64_t value, uint64_t bound)
+{
+    return value < bound ? value : bound;
+}
+
 struct sum {
     uint64_t bytes;          /* all live slots, lingering included */
     uint64_t others_pending; /* the part that other processes may yet take back */
@@ -121,11 +128,12 @@ static struct sum sum_slots(unsigned device)
         if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)
             continue;
         struct vgpu_usage *usage = &slot->usage[device];
-        sum.bytes += load_seq_cst(&usage->bytes);
+        uint64_t bytes = load_seq_cst(&usage->bytes);
+        sum.bytes += bytes;
         lingering += load_relaxed(&usage->lingering);
         imported += load_relaxed(&usage->imported);
         if ((int)i != self.slot)
-            sum.others_pending += load_relaxed(&usage->pending);
+            sum.others_pending += at_most(load_relaxed(&usage->pending), bytes);
     }
     sum.bytes += lingering < imported ? lingering : imported;
     return sum;
@@ -192,8 +200,8 @@ static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes
     enum account_kind kind, bool pending) REQUIRES(self.lock)
 {
     struct holdings *held = &self.holdings[device];
-    held->bytes += bytes;
-    held->kinds[kind] += bytes;
+    store_relaxed(&held->bytes, held->bytes + bytes);
+    store_relaxed(&held->kinds[kind], held->kinds[kind] + bytes);
     if (pending)
         held->pending += bytes;
     if (!usage)
@@ -204,18 +212,13 @@ static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes
     add_seq_cst(&usage->bytes, bytes);
 }
 
-static uint64_t at_most(uint64_t value, uint64_t bound)
-{
-    return value < bound ? value : bound;
-}
-
 static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
     enum account_kind kind, bool pending) REQUIRES(self.lock)
 {
     struct holdings *held = &self.holdings[device];
     bytes = at_most(bytes, held->kinds[kind]);
-    held->bytes -= bytes;
-    held->kinds[kind] -= bytes;
+    store_relaxed(&held->bytes, held->bytes - bytes);
+    store_relaxed(&held->kinds[kind], held->kinds[kind] - bytes);
     if (pending)
         held->pending -= at_most(bytes, held->pending);
     if (!usage)
@@ -250,6 +253,22 @@ static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_ki
     return result;
 }
 
+/* Others' pending bytes are in the way: they may yet be taken back. */
+static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum account_kind kind)
+{
+    uint64_t start = clock_now_ns(), now = start, pause_ns = 20000;
+    enum attempt result;
+    do {
+        /* Peers that retry in step would see each other for ever: the low bits of the clock
+         * pull them apart. */
+        sleep_ns(pause_ns + (now >> 4) % pause_ns);
+        pause_ns = at_most(pause_ns * 2, 2000000);
+        result = try_reserve(device, bytes, kind);
+        now = clock_now_ns();
+    } while (result == WAIT && now - start < PENDING_WAIT_NS);
+    return result;
+}
+
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (!self.region)
@@ -258,25 +277,18 @@ int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     if (is_closed(device) ||
         (limit && passes(load_relaxed(&self.holdings[device].bytes), bytes, limit)))
         return refuse(device, bytes);
-    uint64_t start = 0, pause_ns = 20000;
-    bool reaped = false;
-    for (;;) {
-        enum attempt result = try_reserve(device, bytes, kind);
-        if (result == FITS)
-            return 0;
-        if (result == FULL && !reaped && slot_reap_dead(self.region, self.slot, device)) {
-            reaped = true;
-            continue;
-        }
-        uint64_t now = clock_now_ns();
-        start = start ? start : now;
-        if (result != WAIT || now - start > PENDING_WAIT_NS)
-            return refuse(device, bytes);
-        /* Peers that retry in step would see each other for ever: the low bits of the clock
-         * pull them apart. */
-        sleep_ns(pause_ns + (now >> 4) % pause_ns);
-        pause_ns = at_most(pause_ns * 2, 2000000);
+    enum attempt result = try_reserve(device, bytes, kind);
+    if (result == FITS)
+        return 0;
+    /* A dead peer's bytes, pending or not, are in nobody's way. */
+    if (result != NO_SLOT && slot_reap_dead(self.region, self.slot, device))
+        result = try_reserve(device, bytes, kind);
+    if (result == WAIT) {
+        result = reserve_waiting(device, bytes, kind);
+        if (result != FITS && slot_reap_dead(self.region, self.slot, device))
+            result = try_reserve(device, bytes, kind);
     }
+    return result == FITS ? 0 : refuse(device, bytes);
 }
 
 void account_commit(unsigned device, uint64_t bytes)

@@ -20,12 +20,19 @@ static struct flock byte_lock(short type, off_t byte)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 }
 
+static int control(int fd, int command, struct flock *lock)
+{
+    int errno_kept = errno;
+    int error = fcntl(fd, command, lock) == 0 ? 0 : -errno;
+    errno = errno_kept;
+    return error;
+}
+
 int file_lock_take(int fd, off_t byte)
 {
     struct flock lock = byte_lock(F_WRLCK, byte);
-    if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
-        return 0;
-    return errno == EACCES ? -EAGAIN : -errno;
+    int error = control(fd, F_OFD_SETLK, &lock);
+    return error == -EACCES ? -EAGAIN : error;
 }
 
 int file_lock_wait(int fd, off_t byte, uint64_t wait_ns)
@@ -45,16 +52,15 @@ int file_lock_wait(int fd, off_t byte, uint64_t wait_ns)
 
 void file_lock_drop(int fd, off_t byte)
 {
-    int errno_kept = errno;
     struct flock lock = byte_lock(F_UNLCK, byte);
-    fcntl(fd, F_OFD_SETLK, &lock);
-    errno = errno_kept;
+    (void)control(fd, F_OFD_SETLK, &lock);
 }
 
 int file_lock_held(int fd, off_t byte)
 {
     struct flock lock = byte_lock(F_WRLCK, byte);
-    if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
-        return -errno;
+    int error = control(fd, F_OFD_GETLK, &lock);
+    if (error)
+        return error;
     return lock.l_type != F_UNLCK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open-file-description write locks on single bytes of the region's file (Linux 3.15). They belong
  * to the open file: fork shares them, exec (close-on-exec) and the last close drop them, death
- * included, just as the driver treats its own descriptors. */
+ * included, just as the driver treats its own descriptors. All functions keep errno. */
 #ifndef VGPU_REGION_FILE_LOCK_H
 #define VGPU_REGION_FILE_LOCK_H
 

@@ -50,7 +50,7 @@ static int open_file(const char *path, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* Under the default name a file of another user is not ours to share: a path per user then. */
+/* Under the default name a file of another user that we may not open: a path per user then. */
 static int open_configured(const struct config *config, char *path, size_t path_bytes)
 {
     if (config->region_too_long)
@@ -174,19 +174,25 @@ static uint64_t settings_hash(const struct config *config)
     return any ? hash | 1 : 0;
 }
 
+/* Limits hold for as long as somebody lives under them; only a region that never had any takes
+ * some while others live, and then their devices take them too (region_device). */
 static void apply_settings_locked(struct region *region, const struct config *config)
 {
     struct vgpu_region *shared = region->shared;
-    uint64_t hash = settings_hash(config);
-    if (!hash || load_relaxed(&shared->settings_hash) == hash)
+    uint64_t hash = settings_hash(config), held = load_relaxed(&shared->settings_hash);
+    region->settings_hash = hash;
+    if (!hash || held == hash)
         return;
-    if (slot_any_live(region)) {
+    bool live = slot_any_live(region);
+    if (live && held) {
         log_info("the container's programs run under other limits than this environment asks for; "
                  "the running ones hold");
         return;
     }
-    store_relaxed(&shared->device_count, 0u);
-    memset(shared->devices, 0, sizeof(shared->devices));
+    if (!live) {
+        store_relaxed(&shared->device_count, 0u);
+        memset(shared->devices, 0, sizeof(shared->devices));
+    }
     store_release(&shared->settings_hash, hash);
 }
 
@@ -202,10 +208,12 @@ static int attach_fd(struct region *region, int fd, const struct config *config)
         if (region->shared)
             munmap(region->shared, sizeof(struct vgpu_region));
         region->shared = NULL;
-        error = initialise_locked(region, fd);
+        error = config ? initialise_locked(region, fd) : -EPROTO;
     }
-    if (!error && config)
+    if (!error && config) {
         apply_settings_locked(region, config);
+        region->slot = slot_claim(region, &region->word);
+    }
     file_lock_drop(fd, VGPU_REGION_OFFSET);
     return error;
 }
@@ -217,7 +225,8 @@ static const char *explain(int error)
 
 static int attach_path(struct region *region, int fd, const char *path, const struct config *config)
 {
-    *region = (struct region){.fd = -1};
+    *region = (struct region){.fd = -1, .slot = -1};
+    snprintf(region->path, sizeof(region->path), "%s", path);
     if (fd >= 0)
         fd = raise_descriptor(fd);
     int error = fd < 0 ? fd : attach_fd(region, fd, config);
@@ -249,7 +258,25 @@ void region_detach(struct region *region)
         munmap(region->shared, sizeof(struct vgpu_region));
     if (region->fd >= 0 && region_fd_is_ours(region))
         close(region->fd);
-    *region = (struct region){.fd = -1};
+    *region = (struct region){.fd = -1, .slot = -1};
+}
+
+int region_reopen(struct region *region)
+{
+    struct stat status;
+    int fd = open(region->path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -ENOENT;
+    if (file_status(fd, &status) != 0 || status.st_dev != region->device ||
+        status.st_ino != region->inode) {
+        close(fd);
+        return -ENOENT;
+    }
+    region->fd = raise_descriptor(fd);
+    if (region->slot >= 0 &&
+        load_acquire(&region->shared->slots[region->slot].state) == region->word)
+        slot_lock_again(region, (unsigned)region->slot);
+    return 0;
 }
 
 bool region_fd_is_ours(const struct region *region)
@@ -272,6 +299,20 @@ int region_device_find(const struct region *region, const char *uuid)
     return -ENOENT;
 }
 
+static void set_limits_locked(
+    struct region *region, struct vgpu_device *device, int index, const struct config *config)
+{
+    struct config_value memory = config_memory_limit(config, index);
+    struct config_value cores = config_core_limit(config, index);
+    store_relaxed(&device->memory_limit, memory.state == VALUE_SET ? memory.value : 0);
+    store_relaxed(&device->memory_closed, memory.state == VALUE_INVALID ? 1u : 0u);
+    store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+    /* Who runs under other limits than the region's says nothing about its devices. */
+    uint64_t hash = settings_hash(config);
+    store_release(
+        &device->settings_hash, hash == load_relaxed(&region->shared->settings_hash) ? hash : 0);
+}
+
 static int add_device_locked(
     struct region *region, const char *uuid, int index, const struct config *config)
 {
@@ -280,36 +321,43 @@ static int add_device_locked(
     if (entry >= VGPU_REGION_DEVICES)
         return -ENOSPC;
     struct vgpu_device *device = &shared->devices[entry];
-    struct config_value memory = config_memory_limit(config, index);
-    struct config_value cores = config_core_limit(config, index);
     memset(device, 0, sizeof(*device));
-    store_relaxed(&device->memory_limit, memory.state == VALUE_SET ? memory.value : 0);
-    store_relaxed(&device->memory_closed, memory.state == VALUE_INVALID ? 1u : 0u);
-    store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+    set_limits_locked(region, device, index, config);
     memcpy(device->uuid, uuid, strlen(uuid));
     store_release(&shared->device_count, entry + 1);
     return (int)entry;
+}
+
+bool region_device_is_settled(const struct region *region, int entry)
+{
+    uint64_t held = load_relaxed(&region->shared->settings_hash);
+    return region->settings_hash != held ||
+           load_acquire(&region->shared->devices[entry].settings_hash) == held;
 }
 
 int region_device(struct region *region, const char *uuid, int index, const struct config *config)
 {
     if (strlen(uuid) >= sizeof(region->shared->devices[0].uuid))
         return -ENAMETOOLONG;
-    int entry = region_device_find(region, uuid);
-    if (entry >= 0)
-        return entry;
+    if (!region_fd_is_ours(region)) {
+        int lost = region_reopen(region);
+        if (lost)
+            return lost;
+    }
     int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
     if (error)
         return error;
-    entry = region_device_find(region, uuid);
+    int entry = region_device_find(region, uuid);
     if (entry < 0)
         entry = add_device_locked(region, uuid, index, config);
+    else if (!region_device_is_settled(region, entry))
+        set_limits_locked(region, &region->shared->devices[entry], index, config);
     file_lock_drop(region->fd, VGPU_REGION_OFFSET);
     return entry;
 }
 
 unsigned region_slot_bound(const struct region *region)
 {
-    unsigned high = load_acquire(&region->shared->slot_high);
+    unsigned high = load_seq_cst(&region->shared->slot_high);
     return high < VGPU_REGION_SLOTS ? high : VGPU_REGION_SLOTS;
 }

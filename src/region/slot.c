@@ -24,35 +24,44 @@ static uint64_t word_make(uint64_t old, int pid, enum vgpu_slot_state state)
     return generation << 32 | (uint32_t)pid << 2 | state;
 }
 
-/* Only a pid of this namespace means anything here. */
-static bool process_lives(const struct vgpu_slot *slot, uint64_t word)
+enum verdict { ALIVE, DEAD, UNKNOWN };
+
+/* By its pid, which only means something in this namespace. */
+static enum verdict judge_process(const struct vgpu_slot *slot, uint64_t word)
 {
     uint64_t namespace = load_relaxed(&slot->pid_namespace);
-    uint64_t start_time = 0;
-    bool ended = false;
+    struct process_status status;
     if (!namespace || namespace != process_pid_namespace())
-        return false;
-    int error = process_stat(slot_word_pid(word), &start_time, &ended);
-    if (error == -ESRCH)
-        return false;
+        return UNKNOWN;
+    int error = process_status(slot_word_pid(word), &status);
     if (error)
-        return true;
-    uint64_t known = load_relaxed(&slot->start_time);
-    return !ended && (!known || known == start_time);
+        return error == -ESRCH ? DEAD : UNKNOWN;
+    uint64_t start_time = load_relaxed(&slot->start_time);
+    uint64_t stack_start = load_relaxed(&slot->stack_start);
+    bool same = (!start_time || start_time == status.start_time) &&
+                (!stack_start || !status.stack_start || stack_start == status.stack_start);
+    return same && !status.ended ? ALIVE : DEAD;
+}
+
+/* `unlocked`: no open file holds the slot's lock. Then a process that cannot be seen is dead; else
+ * only one that is seen to be gone. */
+static bool is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked)
+{
+    enum verdict verdict = judge_process(slot, word);
+    return verdict == DEAD || (verdict == UNKNOWN && unlocked);
 }
 
 /* `lockable`: region->fd was seen to be ours a moment ago. */
-static bool reap_if_dead(struct region *region, bool lockable, unsigned slot, uint64_t word)
+static bool reap_if_dead(struct region *region, bool lockable, unsigned index, uint64_t word)
 {
+    struct vgpu_slot *slot = &region->shared->slots[index];
     if (slot_word_state(word) != VGPU_SLOT_LIVE)
         return false;
-    if (lockable && file_lock_held(region->fd, slot_offset(slot)) > 0)
-        return false;
-    if (process_lives(&region->shared->slots[slot], word))
+    int held = lockable ? file_lock_held(region->fd, slot_offset(index)) : -EBADF;
+    if (held > 0 || !is_dead(slot, word, held == 0))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
-    (void)swap_seq_cst(
-        &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    (void)swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE));
     return true;
 }
 
@@ -102,22 +111,25 @@ static void raise_high(struct vgpu_region *shared, unsigned count)
     } while (high < count && !swap_seq_cst(&shared->slot_high, high, count));
 }
 
-/* The slot's lock is held by the caller, so that no other living process claims it. */
-static bool take_locked(struct region *region, unsigned index, uint64_t *ret_word)
+/* `locked`: the caller holds the slot's lock, so that no other living process is claiming it. */
+static bool take_slot(struct region *region, unsigned index, bool locked, uint64_t *ret_word)
 {
     struct vgpu_slot *slot = &region->shared->slots[index];
     uint64_t old = load_acquire(&slot->state);
-    if (slot_word_state(old) == VGPU_SLOT_LIVE && process_lives(slot, old))
+    unsigned state = slot_word_state(old);
+    if ((state == VGPU_SLOT_CLAIMING && !locked) ||
+        (state == VGPU_SLOT_LIVE && !is_dead(slot, old, locked)))
         return false;
     int pid = (int)getpid();
     uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
     if (!swap_seq_cst(&slot->state, old, claiming))
         return false;
     memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
-    uint64_t start_time = 0;
-    bool ended;
-    if (process_stat(0, &start_time, &ended) == 0)
-        store_relaxed(&slot->start_time, start_time);
+    struct process_status status;
+    if (process_status(0, &status) == 0) {
+        store_relaxed(&slot->start_time, status.start_time);
+        store_relaxed(&slot->stack_start, status.stack_start);
+    }
     store_relaxed(&slot->pid_namespace, process_pid_namespace());
     process_command(slot->command, sizeof(slot->command));
     uint64_t live = word_make(claiming, pid, VGPU_SLOT_LIVE);
@@ -128,7 +140,7 @@ static bool take_locked(struct region *region, unsigned index, uint64_t *ret_wor
     return true;
 }
 
-int slot_claim(struct region *region, uint64_t *ret_word)
+static int claim_any(struct region *region, uint64_t *ret_word)
 {
     bool lockable = region_fd_is_ours(region);
     for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
@@ -136,7 +148,7 @@ int slot_claim(struct region *region, uint64_t *ret_word)
         if (error && error != -EINVAL)
             continue;
         int no_room = reserve_storage(region, i);
-        if (!no_room && take_locked(region, i, ret_word))
+        if (!no_room && take_slot(region, i, !error, ret_word))
             return (int)i;
         if (!error)
             file_lock_drop(region->fd, slot_offset(i));
@@ -146,10 +158,22 @@ int slot_claim(struct region *region, uint64_t *ret_word)
     return -ENOSPC;
 }
 
-void slot_release(struct region *region, unsigned slot, uint64_t word)
+int slot_claim(struct region *region, uint64_t *ret_word)
 {
-    (void)swap_seq_cst(
-        &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    int errno_kept = errno;
+    int slot = claim_any(region, ret_word);
+    errno = errno_kept;
+    return slot;
+}
+
+void slot_unlock(struct region *region, unsigned slot)
+{
     if (region_fd_is_ours(region))
         file_lock_drop(region->fd, slot_offset(slot));
+}
+
+void slot_lock_again(struct region *region, unsigned slot)
+{
+    if (region_fd_is_ours(region))
+        (void)!file_lock_take(region->fd, slot_offset(slot));
 }

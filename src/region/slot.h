@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots: one a process, claimed at its first charge, judged dead by its peers.
+/* Slots: one a process, claimed when it attaches, judged dead by its peers.
  * A slot's process is alive while an open file holds its lock, or, in the same PID namespace, while
- * its pid with its start time exists: whoever closes all descriptors keeps his slot. */
+ * its pid exists with its start time and has not become another program by exec: whoever closes all
+ * descriptors keeps his slot. Who cannot tell takes it for alive. All functions keep errno. */
 #ifndef VGPU_REGION_SLOT_H
 #define VGPU_REGION_SLOT_H
 
@@ -25,8 +26,11 @@ static inline int slot_word_pid(uint64_t word)
  * or -errno where the file system has no room for it. One claimer a process at a time. */
 int slot_claim(struct region *region, uint64_t *ret_word) __attribute__((warn_unused_result));
 
-/* Gives a slot back where its word still is `word`. */
-void slot_release(struct region *region, unsigned slot, uint64_t word);
+/* Holds the lock of our slot again, through a descriptor that was opened anew. */
+void slot_lock_again(struct region *region, unsigned slot);
+
+/* Lets go of the lock of a slot that a peer took for dead. */
+void slot_unlock(struct region *region, unsigned slot);
 
 /* Reaps every dead slot but `own` (-1: none is ours) that `device` counts in; returns how many. */
 unsigned slot_reap_dead(struct region *region, int own, unsigned device);

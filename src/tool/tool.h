@@ -4,8 +4,8 @@
 #define VGPU_TOOL_TOOL_H
 
 /* Exit statuses of vgpu itself, as env(1) and sh(1) use them. */
-#define TOOL_FAILED 1         /* said on stderr why */
-#define TOOL_USAGE 2          /* the arguments are off */
+#define TOOL_FAILED 1 /* said on stderr why */
+#define TOOL_USAGE 2  /* the arguments are off */
 #define TOOL_CANNOT_EXECUTE 126
 #define TOOL_NOT_FOUND 127
 

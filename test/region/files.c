@@ -294,7 +294,7 @@ TEST("a full file system is an error, not a signal")
     CHECK_EQ(attach(), -ENOSPC);
 }
 
-TEST("a file system that fills up later refuses the limited, not by a signal")
+TEST("a file system that fills up later refuses who joins then, not by a signal")
 {
     peers_begin();
     mount_small(0, "size=64k");
@@ -305,6 +305,8 @@ TEST("a file system that fills up later refuses the limited, not by a signal")
     static char block[4096] = "x";
     while (write(fd, block, sizeof(block)) > 0)
         ;
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_join("1g");
     CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     unlink(path);
     close(fd);

@@ -4,6 +4,8 @@
 
 #include "check.h"
 
+#include <fcntl.h>
+
 static uint64_t limit_seen(unsigned device)
 {
     struct account_view view;
@@ -187,11 +189,34 @@ TEST("a device that is first met after all descriptors were closed is limited to
     peers_begin();
     peers_join("1g");
     struct config *config = peers_config("1g");
-    for (int fd = 3; fd < 1024; fd++)
-        close(fd);
+    close(peers_region.fd);
     int device = region_device(&peers_region, "GPU-2", 1, config);
     REQUIRE(device >= 0);
     CHECK_EQ(account_reserve((unsigned)device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+}
+
+TEST("where the file is gone as well, a device that is new cannot be entered")
+{
+    peers_begin();
+    peers_join("1g");
+    struct config *config = peers_config("1g");
+    close(peers_region.fd);
+    unlink(peers_path);
+    CHECK_EQ(region_device(&peers_region, "GPU-2", 1, config), -ENOENT);
+    CHECK_EQ(region_device_find(&peers_region, PEERS_UUID), 0);
+}
+
+TEST("another file under a descriptor's old number is neither locked nor closed")
+{
+    peers_begin();
+    peers_join("1g");
+    struct config *config = peers_config("1g");
+    int other = open("/dev/null", O_RDONLY);
+    REQUIRE(dup2(other, peers_region.fd) == peers_region.fd);
+    int number = peers_region.fd;
+    CHECK_EQ(region_device(&peers_region, "GPU-2", 1, config), 1);
+    CHECK(peers_region.fd != number);
+    CHECK(fcntl(number, F_GETFD) >= 0);
 }
 
 int main(int argc, char **argv)

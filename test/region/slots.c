@@ -34,40 +34,39 @@ static void hold(void)
     peers_wait(2);
 }
 
-TEST("a process has no slot before it charges, and the first free one after")
+TEST("a process has the first free slot from joining on")
 {
     peers_begin();
     device = peers_join("1g");
-    CHECK_EQ(region_slot_bound(&peers_region), 0);
+    CHECK_EQ(region_slot_bound(&peers_region), 1);
     charge(HELD);
     CHECK_EQ(region_slot_bound(&peers_region), 1);
     const struct vgpu_slot *slot = &peers_region.shared->slots[0];
-    uint64_t start_time;
-    bool ended;
-    CHECK_EQ(process_stat(0, &start_time, &ended), 0);
+    struct process_status status;
+    CHECK_EQ(process_status(0, &status), 0);
     CHECK_EQ(slot_word_pid(slot->state), getpid());
     CHECK_EQ(slot_word_state(slot->state), VGPU_SLOT_LIVE);
-    CHECK_EQ(slot->start_time, start_time);
+    CHECK_EQ(slot->start_time, status.start_time);
+    CHECK_EQ(slot->stack_start, status.stack_start);
     CHECK_EQ(slot->pid_namespace, process_pid_namespace());
     CHECK_EQ(slot->usage[device].bytes, HELD);
     CHECK_EQ(slot->usage[device].buffer, HELD);
     CHECK_EQ(slot->usage[device].pending, 0);
 }
 
-TEST("a slot that is given back can be claimed again, under another generation")
+TEST("a slot that is free again is claimed under another generation")
 {
     uint64_t first, second;
     peers_begin();
     device = peers_join("1g");
-    REQUIRE(slot_claim(&peers_region, &first) == 0);
-    store_relaxed(&peers_region.shared->slots[0].usage[5].bytes, 77u);
-    slot_release(&peers_region, 0, first);
-    CHECK_EQ(slot_word_state(peers_region.shared->slots[0].state), VGPU_SLOT_FREE);
-    REQUIRE(slot_claim(&peers_region, &second) == 0);
+    REQUIRE(slot_claim(&peers_region, &first) == 1);
+    struct vgpu_slot *slot = &peers_region.shared->slots[1];
+    store_relaxed(&slot->usage[5].bytes, 77u);
+    store_release(&slot->state, first & ~3ull);
+    slot_unlock(&peers_region, 1);
+    REQUIRE(slot_claim(&peers_region, &second) == 1);
     CHECK(first != second);
-    CHECK_EQ(peers_region.shared->slots[0].usage[5].bytes, 0);
-    slot_release(&peers_region, 0, first);
-    CHECK_EQ(peers_region.shared->slots[0].state, second);
+    CHECK_EQ(slot->usage[5].bytes, 0);
 }
 
 TEST("a process that was killed gives its memory back")
@@ -225,10 +224,9 @@ TEST("a slot whose pid another process has by now is taken back")
     peers_kill(pid);
     uint64_t *state = &peers_region.shared->slots[slot].state;
     store_release(state, (*state >> 32) << 32 | (uint64_t)getpid() << 2 | VGPU_SLOT_LIVE);
-    uint64_t start_time;
-    bool ended;
-    REQUIRE(process_stat(0, &start_time, &ended) == 0);
-    peers_region.shared->slots[slot].start_time = start_time - 1;
+    struct process_status status;
+    REQUIRE(process_status(0, &status) == 0);
+    peers_region.shared->slots[slot].start_time = status.start_time - 1;
     CHECK_EQ(peers_used(device), 0);
 }
 
@@ -272,9 +270,9 @@ TEST("a process killed while it claimed a slot leaves it to the next")
     uint64_t *state = &peers_region.shared->slots[0].state;
     store_release(state, (*state & ~3ull) | VGPU_SLOT_CLAIMING);
     CHECK_EQ(peers_used(device), 0);
-    charge(PEERS_MIB);
-    CHECK_EQ(peers_slot_of(&peers_region, getpid()), 0);
-    CHECK_EQ(peers_used(device), PEERS_MIB);
+    uint64_t word;
+    CHECK_EQ(slot_claim(&peers_region, &word), 0);
+    CHECK_EQ(peers_used(device), 0);
 }
 
 /* What a process does that has become another program by exec. */
@@ -330,12 +328,12 @@ TEST("a process that became a program without CUDA by exec holds nothing any mor
 
 static void fill_table(void)
 {
-    uint64_t start_time = 0;
-    bool ended;
-    REQUIRE(process_stat(0, &start_time, &ended) == 0);
+    struct process_status status;
+    REQUIRE(process_status(0, &status) == 0);
     for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
         struct vgpu_slot *slot = &peers_region.shared->slots[i];
-        slot->start_time = start_time;
+        slot->start_time = status.start_time;
+        slot->stack_start = status.stack_start;
         slot->pid_namespace = process_pid_namespace();
         store_release(&slot->state, 7ull << 32 | (uint64_t)getpid() << 2 | VGPU_SLOT_LIVE);
     }

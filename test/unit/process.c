@@ -13,27 +13,28 @@ static void sleep_ms(long ms)
 
 TEST("the calling process is known by 0 and by its pid alike")
 {
-    uint64_t by_zero = 0, by_pid = 0;
-    bool ended = true;
-    CHECK_EQ(process_stat(0, &by_zero, &ended), 0);
-    CHECK(!ended);
-    CHECK_EQ(process_stat((int)getpid(), &by_pid, &ended), 0);
-    CHECK_EQ(by_zero, by_pid);
-    CHECK(by_zero > 0);
+    struct process_status by_zero = {.ended = true}, by_pid = {.ended = true};
+    CHECK_EQ(process_status(0, &by_zero), 0);
+    CHECK(!by_zero.ended);
+    CHECK_EQ(process_status((int)getpid(), &by_pid), 0);
+    CHECK_EQ(by_zero.start_time, by_pid.start_time);
+    CHECK_EQ(by_zero.stack_start, by_pid.stack_start);
+    CHECK(by_zero.start_time > 0);
+    CHECK((uintptr_t)&by_zero < by_zero.stack_start);
 }
 
 TEST("a command with blanks and parentheses does not shift the start time")
 {
     static const char *const names[] = {
         "a b", "a) R 1 2 3", ") Z 1 (", "((((", "))))", " ) ) )", "1 2 3 4 5 6 7 8", "", "\n) Z 0"};
-    uint64_t known = 0;
-    bool ended = false;
-    REQUIRE(process_stat(0, &known, &ended) == 0);
+    struct process_status known, status;
+    REQUIRE(process_status(0, &known) == 0);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        uint64_t start_time = 0;
+        status = (struct process_status){0};
         REQUIRE(prctl(PR_SET_NAME, names[i]) == 0);
-        CHECK_EQ(process_stat((int)getpid(), &start_time, &ended), 0);
-        if (!CHECK_EQ(start_time, known) || !CHECK(!ended))
+        CHECK_EQ(process_status((int)getpid(), &status), 0);
+        if (!CHECK_EQ(status.start_time, known.start_time) ||
+            !CHECK_EQ(status.stack_start, known.stack_start) || !CHECK(!status.ended))
             printf("# command \"%s\"\n", names[i]);
     }
 }
@@ -53,44 +54,43 @@ TEST("a command's name is read, cut and terminated")
 
 TEST("a process that has ended but was not waited for is said to have ended")
 {
-    uint64_t start_time;
-    bool ended = false;
+    struct process_status status = {.ended = false};
     pid_t pid = fork();
     if (pid == 0)
         _exit(0);
-    for (int i = 0; i < 500 && !ended; i++) {
-        CHECK_EQ(process_stat((int)pid, &start_time, &ended), 0);
+    for (int i = 0; i < 500 && !status.ended; i++) {
+        CHECK_EQ(process_status((int)pid, &status), 0);
         sleep_ms(2);
     }
-    CHECK(ended);
+    CHECK(status.ended);
     waitpid(pid, NULL, 0);
-    CHECK_EQ(process_stat((int)pid, &start_time, &ended), -ESRCH);
+    CHECK_EQ(process_status((int)pid, &status), -ESRCH);
 }
 
 TEST("a later process has a later start time")
 {
-    uint64_t own = 0, other = 0;
-    bool ended;
-    REQUIRE(process_stat(0, &own, &ended) == 0);
+    struct process_status own, other = {.ended = true};
+    REQUIRE(process_status(0, &own) == 0);
     sleep_ms(30);
     pid_t pid = fork();
     if (pid == 0)
         for (;;)
             pause();
-    CHECK_EQ(process_stat((int)pid, &other, &ended), 0);
-    CHECK(other > own);
-    CHECK(!ended);
+    CHECK_EQ(process_status((int)pid, &other), 0);
+    CHECK(other.start_time > own.start_time);
+    CHECK(!other.ended);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }
 
 TEST("a pid that nobody has is no process, and the results are untouched")
 {
-    uint64_t start_time = 77;
-    bool ended = true;
-    CHECK_EQ(process_stat(4194304 + 5, &start_time, &ended), -ESRCH);
-    CHECK_EQ(start_time, 77);
-    CHECK(ended);
+    struct process_status status = {.start_time = 77, .ended = true};
+    errno = 5;
+    CHECK_EQ(process_status(4194304 + 5, &status), -ESRCH);
+    CHECK_EQ(errno, 5);
+    CHECK_EQ(status.start_time, 77);
+    CHECK(status.ended);
 }
 
 TEST("a process shares its PID namespace with its children")

@@ -72,7 +72,7 @@ TEST("memory counts from when it is added until it is freed")
     CHECK_EQ(seen.last.device, 3);
     CHECK_EQ(seen.last.kind, ACCOUNT_MODULE);
     CHECK(!seen.last.exported);
-    CHECK_EQ(seen.last.fd, -1);
+    CHECK_EQ(seen.last.fds[0], -1);
     CHECK_EQ(bytes_held(), 4 * MIB);
     CHECK(rm_ledger_detach(CLIENT, 0x100) == NULL);
 }
@@ -215,10 +215,10 @@ TEST("exports are marked, and the mark is seen when the memory goes")
     rm_ledger_mark_exported(CLIENT, 0xdead, 39);
     struct seen seen = free_object(CLIENT, 0x100);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fd, 37);
+    CHECK_EQ(seen.last.fds[0], 37);
     seen = free_object(CLIENT, 0x101);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fd, -1);
+    CHECK_EQ(seen.last.fds[0], -1);
 }
 
 TEST("an export by one handle marks the memory under its other handles")
@@ -230,7 +230,7 @@ TEST("an export by one handle marks the memory under its other handles")
     free_object(CLIENT, 0x100);
     struct seen seen = free_object(CLIENT, 0x101);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fd, 37);
+    CHECK_EQ(seen.last.fds[0], 37);
 }
 
 TEST("a device object knows its subdevice and keeps its index")
