@@ -144,6 +144,19 @@ void *map_remove(struct map *map, uint64_t key)
     return value;
 }
 
+void *map_next(const struct map *map, size_t *cursor, uint64_t *ret_key)
+{
+    for (; *cursor < map->capacity; (*cursor)++) {
+        const struct map_entry *entry = &map->entries[*cursor];
+        if (entry->key) {
+            (*cursor)++;
+            *ret_key = entry->key;
+            return entry->value;
+        }
+    }
+    return NULL;
+}
+
 void map_finish(struct map *map)
 {
     if (map->entries)

@@ -36,6 +36,10 @@ void *map_get(const struct map *map, uint64_t key);
 /* Removes key; returns what it led to, or NULL. O(1). */
 void *map_remove(struct map *map, uint64_t key);
 
+/* The value at or behind *cursor (0: the first), which moves behind it; NULL at the end. Any order.
+ * The map must not change meanwhile. */
+void *map_next(const struct map *map, size_t *cursor, uint64_t *ret_key);
+
 void map_finish(struct map *map);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: made, destroyed, and the limits that size their heaps. With the API ledger a context
  * counts as CONTEXT_BYTES, and what its limits take (hook/context_memory.h). */
+#include "base/atomic.h"
 #include "hook/hook.h"
 #include "hook/context_memory.h"
 #include "limit/rm_memory.h"
@@ -89,13 +90,14 @@ CUresult hook_cuCtxCreate_v4(
     return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
 }
 
-/* What the context held goes with it; the API ledger knows its own size and local memory only. */
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 {
     hook_enter();
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
     CUresult result = cuda.cuCtxDestroy_v2(ctx);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
+    if (result == CUDA_SUCCESS)
+        memory_context_gone((uintptr_t)ctx);
     return result;
 }
 
@@ -105,8 +107,14 @@ CUresult hook_cuCtxDestroy(CUcontext ctx)
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
     CUresult result = cuda.cuCtxDestroy(ctx);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
+    if (result == CUDA_SUCCESS)
+        memory_context_gone((uintptr_t)ctx);
     return result;
 }
+
+#define ORDINALS_MAX 64
+static uint64_t
+    primary_contexts[ORDINALS_MAX]; /* the last handle of each, which its memory goes with */
 
 static bool primary_is_active(CUdevice dev)
 {
@@ -124,17 +132,22 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     if (begin_context(&request, hook_device(dev)) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+    if (result == CUDA_SUCCESS && dev >= 0 && dev < ORDINALS_MAX)
+        store_relaxed(&primary_contexts[dev], (uintptr_t)*pctx);
     return end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
 }
 
-/* After a release or reset the primary context may be gone. */
+/* After a release or reset the primary context may be gone, and all that it held with it. A reset
+ * leaves the handle valid and the context inactive. */
 static void settle_primary(CUdevice dev)
 {
-    if (memory_ledger() != MEMORY_LEDGER_API || primary_is_active(dev))
+    if (primary_is_active(dev))
         return;
     struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
     memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
     context_memory_forget(dev);
+    if (dev >= 0 && dev < ORDINALS_MAX)
+        memory_context_gone(load_relaxed(&primary_contexts[dev]));
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)

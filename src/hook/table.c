@@ -80,7 +80,15 @@ static void reset(void)
     vmm_reset();
 }
 
-__attribute__((constructor)) static void register_reset(void)
+static uint64_t current_context(void)
+{
+    CUcontext context = NULL;
+    return cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? (uintptr_t)context : 0;
+}
+
+/* What the layers below want of this one. */
+__attribute__((constructor)) static void register_callbacks(void)
 {
     container_reset_hooks = reset;
+    memory_current_context = current_context;
 }

@@ -162,6 +162,43 @@ static void give_back(const struct memory_record *record)
         account_release((unsigned)record->device, record->bytes, record->kind);
 }
 
+uint64_t (*memory_current_context)(void);
+
+/* Pools, physical handles and contexts themselves do not go with the current context. */
+static uint64_t owner_of(enum memory_handle type)
+{
+    bool goes = type == MEMORY_POINTER || type == MEMORY_ARRAY || type == MEMORY_MIPMAP ||
+                type == MEMORY_MODULE;
+    return goes && memory_current_context ? memory_current_context() : 0;
+}
+
+/* One record at a time, so that it is given back without the lock. */
+static bool take_owned(uint64_t context, struct memory_record *ret_record)
+{
+    bool found = false;
+    size_t cursor = 0;
+    uint64_t key;
+    lock_take(&memory.lock);
+    for (struct memory_record *kept; !found && (kept = map_next(&memory.index, &cursor, &key));) {
+        found = kept->owner == context;
+        if (found) {
+            *ret_record = *kept;
+            map_remove(&memory.index, key);
+            slab_give(&memory.slab, kept);
+            store_relaxed(&memory_record_count, memory.index.count);
+        }
+    }
+    lock_release(&memory.lock);
+    return found;
+}
+
+void memory_context_gone(uint64_t context)
+{
+    struct memory_record record;
+    while (context && load_relaxed(&memory_record_count) && take_owned(context, &record))
+        give_back(&record);
+}
+
 static void put_record(enum memory_handle type, uint64_t handle, const struct memory_record *record)
 {
     lock_take(&memory.lock);
@@ -193,7 +230,8 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         .bytes = request->bytes,
         .kind = request->kind,
         .references = 1,
-        .shares_block = request->shares_block};
+        .shares_block = request->shares_block,
+        .owner = made ? owner_of(type) : 0};
     if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
     if (made)

@@ -42,6 +42,13 @@ struct memory_request {
 
 void memory_reset(void);
 
+/* The calling thread's current context, 0 where there is none: asked when memory is recorded. Set
+ * by the layer that may call the driver. */
+extern uint64_t (*memory_current_context)(void);
+
+/* The context is gone: gives back all that is recorded as its own. */
+void memory_context_gone(uint64_t context);
+
 extern enum memory_ledger memory_ledger_in_use; /* written by this module alone */
 
 /* One load: launches ask. */
@@ -72,6 +79,7 @@ struct memory_record {
     enum account_kind kind;
     unsigned references; /* 0: nothing is recorded */
     bool shares_block;   /* with other small allocations */
+    uint64_t owner;      /* the context that it goes with; 0: it outlives contexts */
 };
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
 

@@ -199,6 +199,7 @@ static void shared_memory(void)
 int main(int argc, char **argv)
 {
     CUcontext context, second;
+    CUdeviceptr left;
     if (argc > 2 && !strcmp(argv[1], "--tolerance"))
         tolerance_bytes = strtoll(argv[2], NULL, 10) << 20;
     if (!driver_load())
@@ -219,8 +220,15 @@ int main(int argc, char **argv)
     module_memory();
     DRIVER_CALL(driver.cuCtxCreate_v2(&second, 0, 0));
     row("second context");
+    DRIVER_CALL(driver.cuMemAlloc_v2(&left, 48 << 20));
+    DRIVER_CALL(driver.cuMemAllocManaged(&left, 32 << 20, CU_MEM_ATTACH_GLOBAL));
+    row("48 MiB and 32 MiB managed in it");
     DRIVER_CALL(driver.cuCtxDestroy_v2(second));
-    row("destroyed");
+    row("destroyed with all that it held");
+    if (driver_region_usage().managed) {
+        printf("managed memory outlived its context\n");
+        different++;
+    }
     DRIVER_CALL(driver.cuDevicePrimaryCtxRelease_v2(0));
     row("primary context released");
     printf("%d of the steps above are different\n", different);
