@@ -172,18 +172,20 @@ static uint64_t owner_of(enum memory_handle type)
     return goes && memory_current_context ? memory_current_context() : 0;
 }
 
-/* One record at a time, so that it is given back without the lock. */
-static bool take_owned(uint64_t context, struct memory_record *ret_record)
+/* The next record of the context's, so that it is given back without the lock. Removal moves later
+ * entries back, so the cursor goes back with them; what other threads add meanwhile may be missed.
+ */
+static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *ret_record)
 {
     bool found = false;
-    size_t cursor = 0;
     uint64_t key;
     lock_take(&memory.lock);
-    for (struct memory_record *kept; !found && (kept = map_next(&memory.index, &cursor, &key));) {
+    for (struct memory_record *kept; !found && (kept = map_next(&memory.index, cursor, &key));) {
         found = kept->owner == context;
         if (found) {
             *ret_record = *kept;
             map_remove(&memory.index, key);
+            (*cursor)--;
             slab_give(&memory.slab, kept);
             store_relaxed(&memory_record_count, memory.index.count);
         }
@@ -195,7 +197,8 @@ static bool take_owned(uint64_t context, struct memory_record *ret_record)
 void memory_context_gone(uint64_t context)
 {
     struct memory_record record;
-    while (context && load_relaxed(&memory_record_count) && take_owned(context, &record))
+    size_t cursor = 0;
+    while (context && load_relaxed(&memory_record_count) && take_owned(context, &cursor, &record))
         give_back(&record);
 }
 
