@@ -9,7 +9,7 @@ export CC
 .PHONY: all tools test demo lint install build-in-docker clean
 
 all: tools
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(PREFIX) >/dev/null
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
 	@ninja -C $(BUILD)
 	@ln -sfn src/sim $(BUILD)/sim
 
@@ -26,7 +26,8 @@ lint: all
 	@scripts/lint $(BUILD)
 
 install: all
-	@meson configure $(BUILD) --prefix $(PREFIX) >/dev/null
+	@meson setup --reconfigure $(BUILD) -Dlibdir=lib --prefix $(abspath $(PREFIX)) >/dev/null
+	@ninja -C $(BUILD) >/dev/null
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 build-in-docker:
