@@ -210,7 +210,7 @@ static int attach_fd(struct region *region, int fd, const struct config *config)
         region->shared = NULL;
         error = config ? initialise_locked(region, fd) : -EPROTO;
     }
-    if (!error && config) {
+    if (!error && config && region->shared) {
         apply_settings_locked(region, config);
         region->slot = slot_claim(region, &region->word);
     }

@@ -31,9 +31,9 @@ bool driver_load(void)
         printf("SKIP: no CUDA driver: %s\n", dlerror());
         return false;
     }
-#define LOAD(name) driver.name = (__typeof__(name) *)dlsym(library, #name);
-    DRIVER_FUNCTIONS(LOAD)
-#undef LOAD
+#define FUNCTION(name) driver.name = (__typeof__(name) *)dlsym(library, #name);
+#include "functions.def"
+#undef FUNCTION
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver API for test programs, by dlopen and dlsym as most programs do it, and what a test
- * wants beside it: the region's figures and NVML's own, asked by a process that is not in the slice. */
+ * wants beside it: the region's figures and NVML's own, asked by a process that is not in the
+ * slice. */
 #ifndef VGPU_TEST_DRIVER_H
 #define VGPU_TEST_DRIVER_H
 
@@ -10,29 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DRIVER_FUNCTIONS(X)                                                                        \
-    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName)          \
-    X(cuDeviceGetUuid) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute)                              \
-    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxReset_v2)      \
-    X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent) X(cuCtxGetCurrent)                     \
-    X(cuCtxSynchronize) X(cuCtxSetLimit) X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2)       \
-    X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemAllocAsync) X(cuMemFreeAsync)                \
-    X(cuMemAllocFromPoolAsync) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo)           \
-    X(cuDeviceGetDefaultMemPool) X(cuMemPoolSetAttribute) X(cuArrayCreate_v2)                      \
-    X(cuArray3DCreate_v2) X(cuArrayDestroy) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy)   \
-    X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap)          \
-    X(cuMemUnmap) X(cuMemSetAccess) X(cuMemRetainAllocationHandle)                                 \
-    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuIpcGetMemHandle)         \
-    X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) X(cuModuleLoadData) X(cuModuleUnload)          \
-    X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphAddMemAllocNode)            \
-    X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy)        \
-    X(cuDeviceGraphMemTrim) X(cuMemsetD8_v2) X(cuStreamCreate) X(cuStreamDestroy_v2)               \
-    X(cuStreamSynchronize) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGetErrorName)
-
 struct driver {
-#define MEMBER(name) __typeof__(name) *name;
-    DRIVER_FUNCTIONS(MEMBER)
-#undef MEMBER
+#define FUNCTION(name) __typeof__(name) *name;
+#include "functions.def"
+#undef FUNCTION
 };
 
 extern struct driver driver;
