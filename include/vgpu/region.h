@@ -41,7 +41,8 @@ struct vgpu_usage {
     uint64_t managed;     /* 56: managed memory */
     uint64_t unexplained; /* 64: found by the audit, in no kind */
     uint64_t gpu_time_ns; /* 72: GPU time used, for compute limits */
-    uint64_t reserved[6];
+    uint64_t exported;    /* 80: the part of `bytes` that other processes may have handles on */
+    uint64_t reserved[5];
 };
 
 /* Slot states in the low two bits of vgpu_slot.state. */
@@ -75,7 +76,8 @@ struct vgpu_device {
     uint32_t core_limit;      /* 72: percent; 0 none */
     uint32_t core_soft_limit; /* 76: percent; 0 none */
     uint64_t settings_hash;   /* 80: of the environment that the limits came from; 0 from none */
-    uint64_t reserved[5];     /* 88 */
+    uint64_t orphaned;        /* 88: exported by processes that died; counts as lingering */
+    uint64_t reserved[4];     /* 96 */
 };
 
 struct vgpu_region {

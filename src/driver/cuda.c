@@ -56,8 +56,11 @@ bool cuda_load_slow(bool open)
 int cuda_device_uuid(CUdevice device, char ret_uuid[48])
 {
     CUuuid uuid;
-    if (cuda.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
+    CUresult result = cuda.cuDeviceGetUuid(&uuid, device);
+    if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
         return -ENODEV;
+    if (result != CUDA_SUCCESS)
+        return -ENOTSUP;
     const unsigned char *b = (const unsigned char *)uuid.bytes;
     snprintf(ret_uuid, 48,
         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],

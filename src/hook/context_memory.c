@@ -51,16 +51,21 @@ static uint64_t handle_of(CUdevice ordinal, CUlimit limit)
     return (uint64_t)ordinal << 8 | (uint64_t)limit;
 }
 
-bool context_memory_fits_limit(CUlimit limit, size_t value)
+static uint64_t charged_bytes(uint64_t handle)
+{
+    struct memory_record held = memory_take(MEMORY_CONTEXT_LIMIT, handle);
+    memory_taken(&held, false, MEMORY_CONTEXT_LIMIT, handle);
+    return held.device < 0 ? 0 : held.bytes;
+}
+
+bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growth *ret_growth)
 {
     CUdevice ordinal;
+    *ret_growth = (struct context_growth){.limit = limit};
     if (memory_ledger() != MEMORY_LEDGER_API || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
         return true;
     uint64_t handle = handle_of(ordinal, limit);
-    uint64_t wanted = limit_bytes(limit, value, ordinal);
-    struct memory_record held = memory_take(MEMORY_CONTEXT_LIMIT, handle);
-    uint64_t has = held.device < 0 ? 0 : held.bytes;
-    memory_taken(&held, false, MEMORY_CONTEXT_LIMIT, handle);
+    uint64_t wanted = limit_bytes(limit, value, ordinal), has = charged_bytes(handle);
     if (wanted <= has)
         return true;
     struct memory_request request;
@@ -68,17 +73,28 @@ bool context_memory_fits_limit(CUlimit limit, size_t value)
         return false;
     memory_set(MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT);
     memory_end(&request, false, MEMORY_CONTEXT_LIMIT, handle);
+    ret_growth->ordinal = ordinal;
+    ret_growth->former_bytes = has;
+    ret_growth->charged = true;
     return true;
 }
 
-bool context_memory_fits_function(CUfunction function)
+bool context_memory_fits_function(CUfunction function, struct context_growth *ret_growth)
 {
     int bytes = 0;
+    *ret_growth = (struct context_growth){.limit = CU_LIMIT_STACK_SIZE};
     if (cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) !=
             CUDA_SUCCESS ||
         bytes <= (int)DEFAULT_STACK_BYTES)
         return true;
-    return context_memory_fits_limit(CU_LIMIT_STACK_SIZE, (size_t)bytes);
+    return context_memory_fits_limit(CU_LIMIT_STACK_SIZE, (size_t)bytes, ret_growth);
+}
+
+void context_memory_settle(const struct context_growth *growth, bool grown)
+{
+    if (growth->charged && !grown)
+        memory_set(MEMORY_CONTEXT_LIMIT, handle_of(growth->ordinal, growth->limit),
+            hook_device(growth->ordinal), growth->former_bytes, ACCOUNT_CONTEXT);
 }
 
 void context_memory_forget(CUdevice ordinal)

@@ -9,13 +9,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* A growth that is charged before the driver is asked. */
+struct context_growth {
+    CUdevice ordinal;
+    CUlimit limit;
+    uint64_t former_bytes;
+    bool charged;
+};
 
 /* Charges the growth that a limit of the current context means; true where it fits. */
-bool context_memory_fits_limit(CUlimit limit, size_t value);
+bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growth *ret_growth);
 
 /* Charges the growth of local memory that the kernel about to be launched means; true where it
  * fits. */
-bool context_memory_fits_function(CUfunction function);
+bool context_memory_fits_function(CUfunction function, struct context_growth *ret_growth);
+
+/* The driver has answered: a growth that did not come to be is given back. */
+void context_memory_settle(const struct context_growth *growth, bool grown);
 
 /* The device's primary context is gone, and all this with it. */
 void context_memory_forget(CUdevice ordinal);

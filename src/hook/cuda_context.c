@@ -3,6 +3,7 @@
  * counts as CONTEXT_BYTES, and what its limits take (hook/context_memory.h). */
 #include "base/atomic.h"
 #include "hook/hook.h"
+#include "hook/pools.h"
 #include "hook/context_memory.h"
 #include "limit/rm_memory.h"
 
@@ -16,11 +17,14 @@ struct context_request {
     unsigned refusals;
 };
 
-static int begin_context(struct context_request *request, int device)
+static CUresult begin_context(struct context_request *request, int device)
 {
+    memory_choose_ledger(false);
     uint64_t bytes = memory_ledger() == MEMORY_LEDGER_API ? CONTEXT_BYTES : 0;
     request->refusals = rm_memory_thread_refusals();
-    return memory_begin(&request->memory, device, bytes, ACCOUNT_CONTEXT);
+    return memory_begin(&request->memory, device, bytes, ACCOUNT_CONTEXT) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The first context shows which ledger counts; if it is the API's, this context was not reserved.
@@ -29,7 +33,7 @@ static void choose_ledger(
     const struct context_request *request, enum memory_handle type, uint64_t handle)
 {
     bool undecided = memory_ledger() == MEMORY_LEDGER_UNDECIDED;
-    memory_choose_ledger();
+    memory_choose_ledger(true);
     if (undecided)
         memory_set(type, handle, request->memory.device, CONTEXT_BYTES, ACCOUNT_CONTEXT);
 }
@@ -48,46 +52,76 @@ static CUresult end_context(
     return result == CUDA_ERROR_UNKNOWN && refused ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+/* Pools of the device give way to a context that needs the room. */
+static bool context_again(CUresult result, CUdevice dev, unsigned *attempts)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 && pools_make_room(dev);
+}
+
 CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct context_request request;
-    if (begin_context(&request, hook_device(dev)) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuCtxCreate(pctx, flags, dev);
-    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct context_request request;
+        result = begin_context(&request, hook_device(dev));
+        if (result == CUDA_SUCCESS) {
+            result = cuda.cuCtxCreate(pctx, flags, dev);
+            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+        }
+    } while (context_again(result, dev, &attempts));
+    return result;
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct context_request request;
-    if (begin_context(&request, hook_device(dev)) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuCtxCreate_v2(pctx, flags, dev);
-    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct context_request request;
+        result = begin_context(&request, hook_device(dev));
+        if (result == CUDA_SUCCESS) {
+            result = cuda.cuCtxCreate_v2(pctx, flags, dev);
+            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+        }
+    } while (context_again(result, dev, &attempts));
+    return result;
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
     unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct context_request request;
-    if (begin_context(&request, hook_device(dev)) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct context_request request;
+        result = begin_context(&request, hook_device(dev));
+        if (result == CUDA_SUCCESS) {
+            result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+        }
+    } while (context_again(result, dev, &attempts));
+    return result;
 }
 
 CUresult hook_cuCtxCreate_v4(
     CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    struct context_request request;
-    if (begin_context(&request, hook_device(dev)) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    return end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct context_request request;
+        result = begin_context(&request, hook_device(dev));
+        if (result == CUDA_SUCCESS) {
+            result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
+        }
+    } while (context_again(result, dev, &attempts));
+    return result;
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
@@ -128,13 +162,19 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     hook_enter();
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && primary_is_active(dev))
         return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-    struct context_request request;
-    if (begin_context(&request, hook_device(dev)) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct context_request request;
+        result = begin_context(&request, hook_device(dev));
+        if (result == CUDA_SUCCESS) {
+            result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+            result = end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
+        }
+    } while (context_again(result, dev, &attempts));
     if (result == CUDA_SUCCESS && dev >= 0 && dev < ORDINALS_MAX)
         store_relaxed(&primary_contexts[dev], (uintptr_t)*pctx);
-    return end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
+    return result;
 }
 
 /* After a release or reset the primary context may be gone, and all that it held with it. A reset
@@ -185,7 +225,10 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
     hook_enter();
-    if (!context_memory_fits_limit(limit, value))
+    struct context_growth growth;
+    if (!context_memory_fits_limit(limit, value, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuCtxSetLimit(limit, value);
+    CUresult result = cuda.cuCtxSetLimit(limit, value);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }

@@ -16,10 +16,13 @@ __attribute__((noinline)) static CUresult counted_cuLaunchKernel(CUfunction f,
     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
     void **kernelParams, void **extra)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-        sharedMemBytes, hStream, kernelParams, extra);
+    CUresult result = cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+        blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -36,9 +39,12 @@ CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int g
 __attribute__((noinline)) static CUresult counted_cuLaunchKernelEx(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
+    CUresult result = cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchKernelEx(
@@ -54,10 +60,13 @@ __attribute__((noinline)) static CUresult counted_cuLaunchCooperativeKernel(CUfu
     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
     void **kernelParams)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-        blockDimZ, sharedMemBytes, hStream, kernelParams);
+    CUresult result = cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -76,10 +85,13 @@ __attribute__((noinline)) static CUresult counted_cuLaunchKernel_ptsz(CUfunction
     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
     void **kernelParams, void **extra)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-        blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+    CUresult result = cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -96,9 +108,12 @@ CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned 
 __attribute__((noinline)) static CUresult counted_cuLaunchKernelEx_ptsz(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
+    CUresult result = cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchKernelEx_ptsz(
@@ -114,10 +129,13 @@ __attribute__((noinline)) static CUresult counted_cuLaunchCooperativeKernel_ptsz
     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
     void **kernelParams)
 {
-    if (!context_memory_fits_function(f))
+    struct context_growth growth;
+    if (!context_memory_fits_function(f, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
-        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+    CUresult result = cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ,
+        blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    return result;
 }
 
 CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,

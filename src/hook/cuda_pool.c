@@ -12,15 +12,29 @@
 struct pooled {
     struct memory_request request;
     enum account_kind former_kind;
+    CUdevice ordinal;
     bool counted;
 };
 
-static int begin_pooled(struct pooled *pooled, size_t bytes)
+static int begin_counted(struct pooled *pooled, size_t bytes, CUmemoryPool pool)
+{
+    if (cuda.cuCtxGetDevice(&pooled->ordinal) != CUDA_SUCCESS)
+        pooled->ordinal = 0;
+    if (pool)
+        pooled->ordinal = pools_ordinal(pool, pooled->ordinal);
+    else
+        (void)cuda.cuDeviceGetMemPool(&pool, pooled->ordinal);
+    return memory_begin(
+        &pooled->request, hook_device(pooled->ordinal), pools_growth(pool, bytes), ACCOUNT_BUFFER);
+}
+
+/* pool NULL: the current one of the current device. */
+static int begin_pooled(struct pooled *pooled, size_t bytes, CUmemoryPool pool)
 {
     pooled->counted = memory_ledger() == MEMORY_LEDGER_API;
     pools_note_use();
     if (pooled->counted)
-        return memory_begin(&pooled->request, hook_current_device(), bytes, ACCOUNT_BUFFER);
+        return begin_counted(pooled, bytes, pool);
     pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
     return 0;
 }
@@ -28,7 +42,7 @@ static int begin_pooled(struct pooled *pooled, size_t bytes)
 static void end_pooled(struct pooled *pooled)
 {
     if (pooled->counted) {
-        pools_refresh_current();
+        pools_refresh(pooled->ordinal);
         memory_end(&pooled->request, false, MEMORY_POOL, 0);
     } else {
         rm_memory_set_kind(pooled->former_kind);
@@ -43,7 +57,7 @@ CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStre
     do {
         struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize, NULL) == 0) {
             result = cuda.cuMemAllocAsync(dptr, bytesize, hStream);
             end_pooled(&pooled);
         }
@@ -60,7 +74,7 @@ CUresult hook_cuMemAllocFromPoolAsync(
     do {
         struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize, pool) == 0) {
             result = cuda.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
             end_pooled(&pooled);
         }
@@ -76,7 +90,7 @@ CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream 
     do {
         struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize, NULL) == 0) {
             result = cuda.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
             end_pooled(&pooled);
         }
@@ -93,7 +107,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(
     do {
         struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize) == 0) {
+        if (begin_pooled(&pooled, bytesize, pool) == 0) {
             result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
             end_pooled(&pooled);
         }

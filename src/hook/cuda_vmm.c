@@ -63,6 +63,28 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
+CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
+    CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+    unsigned long long flags)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
+        memory_mark_exported(MEMORY_VMM, handle,
+            handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? *(int *)shareableHandle : -1);
+    return result;
+}
+
+CUresult hook_cuMemImportFromShareableHandle(
+    CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
+        memory_add_import(MEMORY_VMM, *handle, hook_current_device());
+    return result;
+}
+
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     hook_enter();

@@ -5,6 +5,7 @@
 
 #include "base/atomic.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #define ORDINALS_MAX 64
@@ -19,8 +20,9 @@ int hook_device(CUdevice ordinal)
         return CONTAINER_DEVICE_UNKNOWN;
     if (!load_acquire(&known[ordinal])) {
         char uuid[48];
-        if (cuda_device_uuid(ordinal, uuid) != 0)
-            return CONTAINER_DEVICE_UNKNOWN;
+        int error = cuda_device_uuid(ordinal, uuid);
+        if (error)
+            return error == -ENODEV ? CONTAINER_DEVICE_UNKNOWN : container_unidentified_device();
         for (size_t i = 0; i < sizeof(uuid); i++)
             store_relaxed(&uuids[ordinal][i], uuid[i]);
         store_release(&known[ordinal], 1);
@@ -39,7 +41,10 @@ int hook_current_device(void)
 int hook_nvml_device(nvmlDevice_t handle)
 {
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
-    if (nvml.nvmlDeviceGetUUID(handle, uuid, sizeof(uuid)) != NVML_SUCCESS)
+    nvmlReturn_t result = nvml.nvmlDeviceGetUUID(handle, uuid, sizeof(uuid));
+    if (result == NVML_ERROR_INVALID_ARGUMENT || result == NVML_ERROR_UNINITIALIZED)
         return CONTAINER_DEVICE_UNKNOWN;
+    if (result != NVML_SUCCESS)
+        return container_unidentified_device();
     return container_device(uuid);
 }

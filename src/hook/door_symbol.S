@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 
-.macro DOOR name real
+.macro DOOR name real has_version
     .globl \name
     .type \name, @function
     .balign 16
@@ -17,6 +17,9 @@
     .cfi_adjust_cfa_offset 8
     pushq %rdx
     .cfi_adjust_cfa_offset 8
+    .if !\has_version
+    xorl %edx, %edx
+    .endif
     call door_symbol_answer
     movq %rdx, %rcx
     popq %rdx
@@ -36,7 +39,7 @@
 
 #elif defined(__aarch64__)
 
-.macro DOOR name real
+.macro DOOR name real has_version
     .globl \name
     .type \name, %function
     .balign 16
@@ -49,6 +52,9 @@
     .cfi_offset x30, -40
     stp x0, x1, [sp, #16]
     str x2, [sp, #32]
+    .if !\has_version
+    mov x2, #0
+    .endif
     bl door_symbol_answer
     mov x3, x1
     mov x4, x0
@@ -71,7 +77,29 @@
 #endif
 
     .text
-    DOOR dlsym door_symbol_next_dlsym
-    DOOR dlvsym door_symbol_next_dlvsym
+    DOOR door_dlsym door_symbol_next_dlsym 0
+    DOOR door_dlvsym door_symbol_next_dlvsym 1
+
+/* Exported under glibc's version nodes (doors.map), because libraries that replace dlsym themselves ask
+ * dlvsym for a version: where glibc 2.34 moved them into libc it gave them a second one. */
+.macro EXPORT_AS door name node
+    .globl \door\()_\@
+    .type \door\()_\@, STT_FUNC
+    .set \door\()_\@, \door
+    .symver \door\()_\@, \name\node
+.endm
+
+#if defined(__x86_64__)
+    EXPORT_AS door_dlsym dlsym @GLIBC_2.2.5
+    EXPORT_AS door_dlvsym dlvsym @GLIBC_2.2.5
+#else
+    EXPORT_AS door_dlsym dlsym @GLIBC_2.17
+    EXPORT_AS door_dlvsym dlvsym @GLIBC_2.17
+#endif
+    EXPORT_AS door_dlsym dlsym @@GLIBC_2.34
+    EXPORT_AS door_dlvsym dlvsym @@GLIBC_2.34
+
+    .hidden door_dlsym
+    .hidden door_dlvsym
 
     .section .note.GNU-stack, "", %progbits

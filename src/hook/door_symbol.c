@@ -17,7 +17,8 @@ struct answer {
 /* Read by the assembly. Never NULL once a libc is mapped. */
 void *door_symbol_next_dlsym, *door_symbol_next_dlvsym;
 
-struct answer door_symbol_answer(void *handle, const char *name);
+/* version NULL: dlsym was called. */
+struct answer door_symbol_answer(void *handle, const char *name, const char *version);
 
 static void *no_symbol(void)
 {
@@ -39,7 +40,17 @@ static int may_be_ours(const char *name)
            (name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l');
 }
 
-struct answer door_symbol_answer(void *handle, const char *name)
+static void *ask_next(void *handle, const char *name, const char *version)
+{
+    if (version) {
+        void *(*dlvsym)(void *, const char *, const char *) =
+            (void *(*)(void *, const char *, const char *))door_symbol_next_dlvsym;
+        return dlvsym(handle, name, version);
+    }
+    return ((void *(*)(void *, const char *))door_symbol_next_dlsym)(handle, name);
+}
+
+struct answer door_symbol_answer(void *handle, const char *name, const char *version)
 {
     struct answer next = {NULL, 0};
     if (__builtin_expect(!door_symbol_next_dlsym, 0))
@@ -52,10 +63,10 @@ struct answer door_symbol_answer(void *handle, const char *name)
     void *hook = hook_by_name(name, &real);
     if (!hook)
         return next;
-    void *(*symbol)(void *, const char *) = (void *(*)(void *, const char *))door_symbol_next_dlsym;
-    void *found = symbol(handle, name);
-    /* Without a handle the first in the global scope may be our own export. */
+    void *found = ask_next(handle, name, version);
+    /* Without a handle the first in the global scope may be our own export. Where the driver lacks
+     * the function, asking for a version that nobody has sets what dlerror tells. */
     if (found == hook)
-        return (struct answer){real ? hook : NULL, 1};
+        return (struct answer){real ? hook : ask_next(handle, name, "absent"), 1};
     return (struct answer){found && found == real ? hook : found, 1};
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #define POOLS_MAX 256
+#define POOL_STEP_BYTES (32ull << 20) /* how pools grow (H200, driver 580.159.04) */
 
 struct pool {
     CUmemoryPool pool;
@@ -41,6 +42,34 @@ void pools_note(CUmemoryPool pool, CUdevice ordinal)
     if (pools.count < POOLS_MAX)
         pools.list[pools.count++] = (struct pool){pool, ordinal};
     lock_release(&pools.lock);
+}
+
+CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise)
+{
+    lock_take(&pools.lock);
+    for (unsigned i = 0; i < pools.count; i++) {
+        if (pools.list[i].pool == pool)
+            otherwise = pools.list[i].ordinal;
+    }
+    lock_release(&pools.lock);
+    return otherwise;
+}
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute name)
+{
+    cuuint64_t value = 0;
+    return pool && cuda.cuMemPoolGetAttribute(pool, name, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
+{
+    uint64_t reserved = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    uint64_t unused = reserved > used ? reserved - used : 0;
+    if (bytes <= unused)
+        return 0;
+    uint64_t steps = (bytes - unused - 1) / POOL_STEP_BYTES + 1;
+    return steps > UINT64_MAX / POOL_STEP_BYTES ? bytes : steps * POOL_STEP_BYTES;
 }
 
 void pools_forget(CUmemoryPool pool)

@@ -11,6 +11,12 @@
 /* The process has made a pool of its own on the device. */
 void pools_note(CUmemoryPool pool, CUdevice ordinal);
 
+/* The device of a pool of the program's own; `otherwise` where it is none. */
+CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise);
+
+/* API ledger: what the pool may grow by to serve `bytes`. */
+uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes);
+
 /* The process allocates in stream order, or has graphs that allocate: from then on there may be
  * something to make room with. One load when done. */
 void pools_note_use(void);

@@ -81,6 +81,11 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
     return position;
 }
 
+int container_unidentified_device(void)
+{
+    return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
+}
+
 static int enter_device(const char *uuid)
 {
     int errno_kept = errno;
@@ -88,16 +93,13 @@ static int enter_device(const char *uuid)
     int device = region_device(&container.region, uuid, position_locked(uuid), &container.config);
     lock_release(&container.lock);
     errno = errno_kept;
-    if (device >= 0)
-        return device;
-    return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
+    return device >= 0 ? device : container_unidentified_device();
 }
 
 int container_device(const char *uuid)
 {
     if (!container.region.shared)
-        return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED
-                                                   : CONTAINER_DEVICE_UNKNOWN;
+        return container_unidentified_device();
     int device = region_device_find(&container.region, uuid);
     if (device < 0 || !region_device_is_settled(&container.region, device))
         device = enter_device(uuid);

@@ -37,6 +37,10 @@ const struct config *container_config(void);
  * where no region is attached or it cannot be entered (CONTAINER_DEVICE_...). Keeps errno. */
 int container_device(const char *uuid);
 
+/* What stands for a device whose identity cannot be told: closed where any limit is set, because it
+ * might be meant for it. */
+int container_unidentified_device(void);
+
 /* How a memory figure is to be shown: the container's view of a device with `physical_total` and
  * `physical_free` bytes. device may be CONTAINER_DEVICE_UNKNOWN. Returns false where the device is
  * not limited and the physical figures hold. */

@@ -13,8 +13,9 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define BLOCK_BYTES (2ull << 20) /* the driver's granule (H200, driver 580.159.04) */
-#define SMALL_BYTES (1ull << 20) /* below, allocations share a block */
+#define BLOCK_BYTES (2ull << 20)  /* the driver's granule (H200, driver 580.159.04) */
+#define IMPORT_BYTES (1ull << 50) /* more than any card has: the size of an import is not told */
+#define SMALL_BYTES (1ull << 20)  /* below, allocations share a block */
 
 enum memory_ledger memory_ledger_in_use;
 size_t memory_record_count;
@@ -25,6 +26,7 @@ static struct {
     struct map index;
     /* API ledger: what shares blocks, and the blocks that are charged for it. */
     uint64_t small_bytes[VGPU_REGION_DEVICES], small_charged[VGPU_REGION_DEVICES];
+    unsigned imports[VGPU_REGION_DEVICES]; /* API ledger: handles on exported memory */
 } memory = {.slab = {.object_bytes = sizeof(struct memory_record)}};
 
 void memory_reset(void)
@@ -34,7 +36,7 @@ void memory_reset(void)
     map_finish(&memory.index);
     memory_record_count = 0;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        memory.small_bytes[i] = memory.small_charged[i] = 0;
+        memory.small_bytes[i] = memory.small_charged[i] = memory.imports[i] = 0;
     rm_memory_reset();
     memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
                            : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
@@ -42,10 +44,12 @@ void memory_reset(void)
     rm_memory_set_charging(memory_ledger_in_use != MEMORY_LEDGER_API);
 }
 
-void memory_choose_ledger(void)
+void memory_choose_ledger(bool made)
 {
     enum memory_ledger chosen = memory_ledger();
-    bool sees = rm_memory_is_active();
+    bool sees = made ? rm_memory_is_active() : rm_memory_has_client();
+    if (!made && (sees || chosen == MEMORY_LEDGER_API))
+        return;
     if (chosen == MEMORY_LEDGER_UNDECIDED || (chosen == MEMORY_LEDGER_RM && !sees)) {
         chosen = sees ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
         store_relaxed(&memory_ledger_in_use, chosen);
@@ -72,6 +76,13 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 static bool is_counted_here(enum account_kind kind)
 {
     return kind == ACCOUNT_MANAGED || memory_ledger() == MEMORY_LEDGER_API;
+}
+
+/* A block holds whole allocations only, each rounded to 512 bytes: what is left of it is lost. */
+static uint64_t block_share(uint64_t bytes)
+{
+    uint64_t fit = BLOCK_BYTES / round_up(bytes, 512);
+    return BLOCK_BYTES / fit;
 }
 
 /* What the blocks that are charged lack for `bytes` more; 0: they are taken. */
@@ -116,17 +127,30 @@ static void release_small(unsigned device, uint64_t bytes)
         account_release(device, surplus, ACCOUNT_BUFFER);
 }
 
-static int begin_counted(struct memory_request *request)
+static int reserve_counted(struct memory_request *request)
 {
     unsigned device = (unsigned)request->device;
     request->reserved = true;
     request->shares_block =
         request->kind == ACCOUNT_BUFFER && request->bytes < SMALL_BYTES && request->bytes;
-    if (request->shares_block)
+    if (request->shares_block) {
+        request->bytes = block_share(request->bytes);
         return reserve_small(device, request->bytes);
+    }
     if (request->kind != ACCOUNT_MANAGED)
         request->bytes = round_up(request->bytes, BLOCK_BYTES);
     return account_reserve(device, request->bytes, request->kind);
+}
+
+static int begin_counted(struct memory_request *request)
+{
+    uint64_t bytes = request->bytes;
+    int error = reserve_counted(request);
+    if (error && rm_export_sweep()) {
+        request->bytes = bytes;
+        error = reserve_counted(request);
+    }
+    return error;
 }
 
 /* What cannot fit is refused here; what might is judged by the ledger below. */
@@ -154,12 +178,31 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
     return 0;
 }
 
+static void count_import(unsigned device, int by)
+{
+    lock_take(&memory.lock);
+    unsigned count = memory.imports[device] += (unsigned)by;
+    lock_release(&memory.lock);
+    account_set_imported(device, count ? IMPORT_BYTES : 0);
+}
+
 static void give_back(const struct memory_record *record)
 {
-    if (record->shares_block)
-        release_small((unsigned)record->device, record->bytes);
-    else
-        account_release((unsigned)record->device, record->bytes, record->kind);
+    unsigned device = (unsigned)record->device;
+    if (record->imported) {
+        count_import(device, -1);
+    } else if (record->exported) {
+        struct rm_freed freed = {.device = device,
+            .bytes = record->bytes,
+            .kind = record->kind,
+            .exported = true,
+            .fds = {record->fd, -1, -1, -1}};
+        rm_export_freed(&freed);
+    } else if (record->shares_block) {
+        release_small(device, record->bytes);
+    } else {
+        account_release(device, record->bytes, record->kind);
+    }
 }
 
 uint64_t (*memory_current_context)(void);
@@ -234,6 +277,7 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         .kind = request->kind,
         .references = 1,
         .shares_block = request->shares_block,
+        .fd = -1,
         .owner = made ? owner_of(type) : 0};
     if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
@@ -285,6 +329,42 @@ void memory_taken(
     }
 }
 
+void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd)
+{
+    if (!load_relaxed(&memory_record_count))
+        return;
+    lock_take(&memory.lock);
+    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    /* What shares its block lives and dies with the block. */
+    bool newly = kept && !kept->imported && !kept->exported && !kept->shares_block;
+    struct memory_record record = {0};
+    if (newly) {
+        kept->exported = true;
+        record = *kept;
+    }
+    if (kept && fd >= 0)
+        kept->fd = fd;
+    lock_release(&memory.lock);
+    if (newly)
+        account_add_exported((unsigned)record.device, (int64_t)record.bytes);
+}
+
+void memory_add_import(enum memory_handle type, uint64_t handle, int device)
+{
+    if (device < 0)
+        return;
+    lock_take(&memory.lock);
+    struct memory_record *known = map_get(&memory.index, key_of(type, handle));
+    if (known)
+        known->references++;
+    lock_release(&memory.lock);
+    if (known)
+        return;
+    put_record(type, handle,
+        &(struct memory_record){.device = device, .references = 1, .imported = true, .fd = -1});
+    count_import((unsigned)device, 1);
+}
+
 void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind)
 {
@@ -299,5 +379,5 @@ void memory_set(
     if (bytes)
         put_record(type, handle,
             &(struct memory_record){
-                .device = device, .bytes = bytes, .kind = kind, .references = 1});
+                .device = device, .bytes = bytes, .kind = kind, .references = 1, .fd = -1});
 }

@@ -57,8 +57,9 @@ static inline enum memory_ledger memory_ledger(void)
     return load_relaxed(&memory_ledger_in_use);
 }
 
-/* After the first context was made: settles which ledger counts, and says so in the log. */
-void memory_choose_ledger(void);
+/* Settles which ledger counts, and says so in the log. Before a context is made (`made` false) it
+ * can only be seen that the driver does not pass the door at all. */
+void memory_choose_ledger(bool made);
 
 /* Before the driver is asked. Returns 0, or -ENOMEM: answer out of memory without asking (no
  * memory_end then). Until memory_end the thread's device memory counts as `kind`. `bytes` is what
@@ -79,6 +80,9 @@ struct memory_record {
     enum account_kind kind;
     unsigned references; /* 0: nothing is recorded */
     bool shares_block;   /* with other small allocations */
+    bool exported;       /* others may hold it when it is freed */
+    bool imported;       /* memory of another handle's, without bytes of its own */
+    int fd;              /* that it was last exported to, -1 none */
     uint64_t owner;      /* the context that it goes with; 0: it outlives contexts */
 };
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
@@ -98,6 +102,13 @@ void memory_taken(
 
 /* One more holder of a recorded handle, which memory_take takes away. */
 void memory_retain(enum memory_handle type, uint64_t handle);
+
+/* API ledger: others may get handles on the memory, by descriptor or (fd -1) by handle. */
+void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd);
+
+/* API ledger: the handle is one on memory that was exported, here or elsewhere. Its size cannot be
+ * told: while any such handle is held, all that lingers on the device counts. */
+void memory_add_import(enum memory_handle type, uint64_t handle, int device);
 
 /* API ledger: makes what is recorded for the handle equal to `bytes`, whatever the limit says. */
 void memory_set(

@@ -102,7 +102,7 @@ void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioct
 {
     int index = rm_ledger_device_index(client, device_handle);
     uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
-    if (index < 0 || !subdevice)
+    if (index < 0 || !subdevice || !rm_memory_is_charging())
         return;
     unsigned device = (unsigned)index;
     uint64_t time = clock_now_ns();

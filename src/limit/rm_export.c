@@ -44,10 +44,20 @@ static bool descriptor_file(int fd, dev_t *ret_device, ino_t *ret_inode)
     return open;
 }
 
+/* Nothing here holds it any more. */
 static void let_go(const struct rm_freed *memory)
 {
     account_release(memory->device, memory->bytes, memory->kind);
+    account_add_exported(memory->device, -(int64_t)memory->bytes);
     account_add_lingering(memory->device, memory->bytes);
+}
+
+static void mark_exported(uint32_t client, uint32_t object, int fd)
+{
+    unsigned device;
+    uint64_t bytes = rm_ledger_mark_exported(client, object, fd, &device);
+    if (bytes)
+        account_add_exported(device, (int64_t)bytes);
 }
 
 /* Forgets the descriptors that are closed, or `replaced_fd`, which holds another export by now;
@@ -72,7 +82,7 @@ static bool is_held(struct kept *entry, int replaced_fd)
     return held;
 }
 
-bool rm_export_keep(const struct rm_freed *memory)
+void rm_export_freed(const struct rm_freed *memory)
 {
     struct kept entry = {.memory = *memory};
     bool keeps = is_held(&entry, -1);
@@ -86,8 +96,7 @@ bool rm_export_keep(const struct rm_freed *memory)
         lock_release(&kept.lock);
     }
     if (!keeps)
-        account_add_lingering(memory->device, memory->bytes);
-    return keeps;
+        let_go(memory);
 }
 
 static bool sweep(int replaced_fd)
@@ -114,24 +123,24 @@ bool rm_export_sweep(void)
     return load_relaxed(&kept.count) && sweep(-1);
 }
 
-static void exported(const struct rm_control *call)
+static void note_exports(const struct rm_control *call)
 {
     if (call->cmd == RM_CTRL_EXPORT_OBJECT_TO_FD &&
         call->params_size >= sizeof(struct rm_export_object)) {
         const struct rm_export_object *params = (const void *)(uintptr_t)call->params;
         sweep(params->fd);
-        rm_ledger_mark_exported(call->client, params->object, params->fd);
+        mark_exported(call->client, params->object, params->fd);
     } else if (call->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD &&
                call->params_size >= sizeof(struct rm_export_objects)) {
         const struct rm_export_objects *params = (const void *)(uintptr_t)call->params;
         if (params->index == 0)
             sweep(params->fd);
         for (unsigned i = 0; i < params->count && i < RM_EXPORT_OBJECTS_MAX; i++)
-            rm_ledger_mark_exported(call->client, params->objects[i], params->fd);
+            mark_exported(call->client, params->objects[i], params->fd);
     }
 }
 
-static void imported(int fd, const struct rm_control *call, rm_ioctl_function *next)
+static void note_imports(int fd, const struct rm_control *call, rm_ioctl_function *next)
 {
     if (call->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD &&
         call->params_size >= sizeof(struct rm_import_object)) {
@@ -163,8 +172,8 @@ int rm_export_control(int fd, unsigned long request, void *argument, rm_ioctl_fu
     struct rm_control *call = argument;
     int result = next(fd, request, argument);
     if (result == 0 && call->status == RM_OK && call->params && call->object == call->client) {
-        exported(call);
-        imported(fd, call, next);
+        note_exports(call);
+        note_imports(fd, call, next);
     }
     return result;
 }
@@ -174,6 +183,6 @@ int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_func
     struct rm_share *call = argument;
     int result = next(fd, request, argument);
     if (result == 0 && RM_REQUEST_SIZE(request) == sizeof(*call) && call->status == RM_OK)
-        rm_ledger_mark_exported(call->client, call->object, -1);
+        mark_exported(call->client, call->object, -1);
     return result;
 }

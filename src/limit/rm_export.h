@@ -23,9 +23,9 @@ int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_func
 void rm_export_imported(
     int fd, uint32_t client, uint32_t parent, uint32_t object, rm_ioctl_function *next);
 
-/* Exported memory was freed. True: its descriptor is still open here, so its bytes stay charged;
- * rm_export_sweep gives them back. False: the caller gives them back, and they linger. */
-bool rm_export_keep(const struct rm_freed *memory);
+/* Exported memory was freed by its owner. While one of its descriptors is open here its bytes stay
+ * charged, until rm_export_sweep; else they are given back, and linger. */
+void rm_export_freed(const struct rm_freed *memory);
 
 /* Gives back what was kept for descriptors that are closed by now; false where that is nothing. */
 bool rm_export_sweep(void);

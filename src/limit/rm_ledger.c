@@ -192,16 +192,21 @@ static void remember_fd(struct memory *memory, int fd)
     memory->fds[0] = fd;
 }
 
-void rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd)
+uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd, unsigned *ret_device)
 {
+    uint64_t bytes = 0;
     lock_take(&ledger.lock);
     struct object *object = find_locked(client, handle);
-    if (object && object->memory) {
-        object->memory->exported = true;
+    struct memory *memory = object ? object->memory : NULL;
+    if (memory) {
+        bytes = memory->exported ? 0 : memory->bytes;
+        *ret_device = memory->device;
+        memory->exported = true;
         if (fd >= 0)
-            remember_fd(object->memory, fd);
+            remember_fd(memory, fd);
     }
     lock_release(&ledger.lock);
+    return bytes;
 }
 
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t handle)

@@ -43,8 +43,9 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t object, uint32_t cl
 bool rm_ledger_add_duplicate(
     uint32_t client, uint32_t parent, uint32_t object, uint32_t client_src, uint32_t object_src);
 
-/* Notes that others may get handles on the object; fd -1: by handle, not by descriptor. */
-void rm_ledger_mark_exported(uint32_t client, uint32_t object, int fd);
+/* Notes that others may get handles on the object; fd -1: by handle, not by descriptor. Returns the
+ * bytes that were not exported before, and their device. */
+uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t object, int fd, unsigned *ret_device);
 
 /* The object's ancestor of class RM_CLASS_DEVICE (or itself): its handle; 0 where there is none. */
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t object);

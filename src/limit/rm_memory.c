@@ -37,9 +37,19 @@ void rm_memory_reset(void)
     rm_audit_reset();
 }
 
+bool rm_memory_has_client(void)
+{
+    return load_acquire(&any_client);
+}
+
 bool rm_memory_is_active(void)
 {
     return load_acquire(&active);
+}
+
+bool rm_memory_is_charging(void)
+{
+    return load_acquire(&charging);
 }
 
 void rm_memory_set_charging(bool on)
@@ -75,9 +85,10 @@ static void freed_visit(const struct rm_freed *memory, void *context)
     (void)context;
     if (!load_relaxed(&charging))
         return;
-    if (memory->exported && rm_export_keep(memory))
-        return;
-    account_release(memory->device, memory->bytes, memory->kind);
+    if (memory->exported)
+        rm_export_freed(memory);
+    else
+        account_release(memory->device, memory->bytes, memory->kind);
 }
 
 /* A handle that is still known was freed where we did not see it: with its descriptor. */

@@ -21,12 +21,16 @@ int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_func
 /* Forgets everything: the start of a process or of a forked child. */
 void rm_memory_reset(void);
 
+/* Whether a client of this process was seen to be allocated through the door. */
+bool rm_memory_has_client(void);
+
 /* Whether device memory was seen to be allocated through the door: the ledger can be relied on. */
 bool rm_memory_is_active(void);
 
 /* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
  * is the one that counts). */
 void rm_memory_set_charging(bool charging);
+bool rm_memory_is_charging(void);
 
 extern _Thread_local enum account_kind rm_memory_thread_kind
     __attribute__((tls_model("initial-exec")));

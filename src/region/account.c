@@ -17,7 +17,7 @@
 
 /* What this process holds, from which a slot that was taken away is filled again. */
 struct holdings {
-    uint64_t bytes, pending, lingering, imported;
+    uint64_t bytes, pending, lingering, imported, exported;
     uint64_t kinds[ACCOUNT_KINDS];
 };
 
@@ -72,6 +72,7 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(self.lock)
         store_relaxed(&usage->pending, held->pending);
         store_relaxed(&usage->lingering, held->lingering);
         store_relaxed(&usage->imported, held->imported);
+        store_relaxed(&usage->exported, held->exported);
         for (int k = 0; k < ACCOUNT_KINDS; k++)
             store_relaxed(kind_word(usage, k), held->kinds[k]);
         add_seq_cst(&usage->bytes, held->bytes);
@@ -135,7 +136,11 @@ static struct sum sum_slots(unsigned device)
         if ((int)i != self.slot)
             sum.others_pending += at_most(load_relaxed(&usage->pending), bytes);
     }
-    sum.bytes += lingering < imported ? lingering : imported;
+    uint64_t *orphaned = &self.region->shared->devices[device].orphaned;
+    uint64_t left = load_relaxed(orphaned);
+    if (left && !imported)
+        store_relaxed(orphaned, 0);
+    sum.bytes += at_most(lingering + left, imported);
     return sum;
 }
 
@@ -332,6 +337,18 @@ void account_add_lingering(unsigned device, uint64_t bytes)
     struct vgpu_usage *usage = usage_locked(device);
     if (usage)
         store_relaxed(&usage->lingering, self.holdings[device].lingering);
+    lock_release(&self.lock);
+}
+
+void account_add_exported(unsigned device, int64_t bytes)
+{
+    if (!self.region)
+        return;
+    lock_take(&self.lock);
+    self.holdings[device].exported += (uint64_t)bytes;
+    struct vgpu_usage *usage = usage_locked(device);
+    if (usage)
+        store_relaxed(&usage->exported, self.holdings[device].exported);
     lock_release(&self.lock);
 }
 

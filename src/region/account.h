@@ -58,6 +58,9 @@ void account_release(unsigned device, uint64_t bytes, enum account_kind kind);
  * account_set_imported). */
 void account_add_lingering(unsigned device, uint64_t bytes);
 
+/* The part of this process's bytes that others may have handles on: what lingers if it dies. */
+void account_add_exported(unsigned device, int64_t bytes);
+
 /* How much memory of other processes this one holds handles on. */
 void account_set_imported(unsigned device, uint64_t bytes);
 

@@ -51,6 +51,17 @@ static bool is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked)
     return verdict == DEAD || (verdict == UNKNOWN && unlocked);
 }
 
+/* What the dead exported lives on with whoever imported it. */
+static void orphan_exports(struct region *region, const struct vgpu_slot *slot)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        uint64_t bytes =
+            load_relaxed(&slot->usage[d].exported) + load_relaxed(&slot->usage[d].lingering);
+        if (bytes)
+            add_seq_cst(&region->shared->devices[d].orphaned, bytes);
+    }
+}
+
 /* `lockable`: region->fd was seen to be ours a moment ago. */
 static bool reap_if_dead(struct region *region, bool lockable, unsigned index, uint64_t word)
 {
@@ -61,7 +72,8 @@ static bool reap_if_dead(struct region *region, bool lockable, unsigned index, u
     if (held > 0 || !is_dead(slot, word, held == 0))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
-    (void)swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    if (swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE)))
+        orphan_exports(region, slot);
     return true;
 }
 
@@ -124,6 +136,8 @@ static bool take_slot(struct region *region, unsigned index, bool locked, uint64
     uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
     if (!swap_seq_cst(&slot->state, old, claiming))
         return false;
+    if (state == VGPU_SLOT_LIVE)
+        orphan_exports(region, slot);
     memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
     struct process_status status;
     if (process_status(0, &status) == 0) {

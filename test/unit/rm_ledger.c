@@ -60,6 +60,8 @@ static struct seen free_object(uint32_t client, uint32_t object)
     return seen;
 }
 
+static unsigned exported_device;
+
 TEST("memory counts from when it is added until it is freed")
 {
     ledger_begin();
@@ -209,10 +211,10 @@ TEST("exports are marked, and the mark is seen when the memory goes")
     ledger_begin();
     add_memory(CLIENT, DEVICE, 0x100, MIB);
     add_memory(CLIENT, DEVICE, 0x101, MIB);
-    rm_ledger_mark_exported(CLIENT, 0x100, 37);
-    rm_ledger_mark_exported(CLIENT, 0x101, -1);
-    rm_ledger_mark_exported(CLIENT, DEVICE, 38);
-    rm_ledger_mark_exported(CLIENT, 0xdead, 39);
+    (void)rm_ledger_mark_exported(CLIENT, 0x100, 37, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, 0x101, -1, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, DEVICE, 38, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, 0xdead, 39, &exported_device);
     struct seen seen = free_object(CLIENT, 0x100);
     CHECK(seen.last.exported);
     CHECK_EQ(seen.last.fds[0], 37);
@@ -226,7 +228,7 @@ TEST("an export by one handle marks the memory under its other handles")
     ledger_begin();
     add_memory(CLIENT, DEVICE, 0x100, MIB);
     CHECK(rm_ledger_add_duplicate(CLIENT, DEVICE, 0x101, CLIENT, 0x100));
-    rm_ledger_mark_exported(CLIENT, 0x100, 37);
+    (void)rm_ledger_mark_exported(CLIENT, 0x100, 37, &exported_device);
     free_object(CLIENT, 0x100);
     struct seen seen = free_object(CLIENT, 0x101);
     CHECK(seen.last.exported);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream-ordered pools and graphs: what they hold counts, and gives way before a refusal. */
+#include "allocate.h"
+#include "bed.h"
+
+#define LIMIT "2GiB"
+
+static CUmemoryPool default_pool(void)
+{
+    CUmemoryPool pool = NULL;
+    REQUIRE(CU(cuDeviceGetDefaultMemPool)(&pool, 0) == CUDA_SUCCESS);
+    return pool;
+}
+
+static void keep_all(CUmemoryPool pool)
+{
+    cuuint64_t all = UINT64_MAX;
+    REQUIRE(
+        CU(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all) == CUDA_SUCCESS);
+}
+
+/* A pool that holds GIB of unused memory. */
+static void hold_unused(void)
+{
+    CUdeviceptr pointer;
+    keep_all(default_pool());
+    REQUIRE(CU(cuMemAllocAsync)(&pointer, GIB, NULL) == CUDA_SUCCESS);
+    REQUIRE(CU(cuMemFreeAsync)(pointer, NULL) == CUDA_SUCCESS);
+    REQUIRE(CU(cuCtxSynchronize)() == CUDA_SUCCESS);
+}
+
+BED_TEST("what a pool keeps stays charged", .limit = LIMIT)
+{
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    hold_unused();
+    CHECK(allocation_charged() - before >= GIB);
+    CHECK_EQ(CU(cuMemPoolTrimTo)(default_pool(), 0), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
+BED_TEST("what a pool keeps serves the next request", .limit = LIMIT)
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    hold_unused();
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(CU(cuMemAllocAsync)(&pointer, GIB, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+    }
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK(allocation_charged() <= 2 * GIB);
+}
+
+BED_TEST("a pool gives way to each other kind that needs the room", .limit = LIMIT)
+{
+    bed_context(0);
+    for (unsigned k = 0; k < allocation_kind_count; k++) {
+        uint64_t handle;
+        hold_unused();
+        if (!CHECK_EQ(allocation_kinds[k].make(GIB, &handle), CUDA_SUCCESS))
+            dprintf(STDOUT_FILENO, "# %s\n", allocation_kinds[k].function);
+        CHECK(allocation_charged() <= 2 * GIB);
+        CHECK_EQ(allocation_kinds[k].drop(handle), CUDA_SUCCESS);
+    }
+}
+
+BED_TEST("a pool gives way to a context that needs the room", .limit = LIMIT)
+{
+    CUcontext second;
+    CUdeviceptr pointer;
+    bed_context(0);
+    hold_unused();
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 400 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    CHECK(bed_card_bytes(0) <= 2 * GIB);
+}
+
+BED_TEST("a request beyond the slice is refused and the pool goes on", .limit = LIMIT)
+{
+    CUdeviceptr pointer, other;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAllocAsync)(&pointer, GIB, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAllocAsync)(&other, GIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(CU(cuMemAllocAsync)(&other, 64 * MIB, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAllocAsync)(&pointer, GIB, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK(bed_card_bytes(0) <= 2 * GIB);
+}
+
+BED_TEST("small requests in a pool cannot pass the limit", .limit = "600MiB")
+{
+    CUdeviceptr pointer;
+    unsigned count = 0;
+    bed_context(0);
+    while (count < 1000 && CU(cuMemAllocAsync)(&pointer, MIB, NULL) == CUDA_SUCCESS)
+        count++;
+    CHECK(count > 30 && count < 100);
+    CHECK(allocation_charged() <= 600 * MIB);
+    CHECK(bed_card_bytes(0) <= 600 * MIB);
+}
+
+BED_TEST("a pool of the program's own counts and is given back", .limit = LIMIT)
+{
+    CUmemoryPool pool;
+    CUdeviceptr pointer;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(CU(cuMemPoolCreate)(&pool, &props), CUDA_SUCCESS);
+        keep_all(pool);
+        CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, GIB, pool, NULL), CUDA_SUCCESS);
+        CHECK(allocation_charged() - before >= GIB);
+        CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        CHECK(allocation_charged() - before >= GIB);
+        CHECK_EQ(CU(cuMemPoolDestroy)(pool), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged(), before);
+    }
+}
+
+BED_TEST("memory that a captured allocation takes counts", .limit = "4GiB")
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr pointer;
+    bed_context(0);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAllocAsync)(&pointer, GIB, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    CHECK(allocation_charged() - before >= GIB);
+    CHECK(bed_card_bytes(0) >= GIB);
+    CHECK_EQ(CU(cuGraphExecDestroy)(exec), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuDeviceGraphMemTrim)(0), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
+BED_TEST("a graph whose memory does not fit is refused", .limit = LIMIT)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = 4 * GIB};
+    bed_context(0);
+    CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+    CUresult result = CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &params);
+    if (result == CUDA_SUCCESS)
+        result = CU(cuGraphInstantiateWithFlags)(
+            &exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    if (result == CUDA_SUCCESS)
+        result = CU(cuGraphLaunch)(exec, NULL);
+    CHECK_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(bed_card_bytes(0) <= 2 * GIB);
+}
+
+BED_TEST("a view and a refusal do not disturb a capture", .limit = LIMIT)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr pointer;
+    size_t free, total;
+    bed_context(0);
+    hold_unused();
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+    CHECK(CU(cuMemAlloc_v2)(&pointer, 8 * GIB) != CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
