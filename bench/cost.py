@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added cost of calls: runs build/test/driver/cost natively and under vgpu in turn, and prints the
+"""Added cost of calls: runs build/test/driver/cost natively and under vgpu, each round in a random order, and prints the
 medians of each and their ratio as a table. Usage: cost.py BUILD ROUNDS [--sim] [--raw FILE]"""
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -16,7 +17,7 @@ raw = []
 for label, arguments in cases.items():
     figures = {"native": {}, "vgpu": {}}
     for _ in range(rounds):
-        for who in ("native", "vgpu"):
+        for who in random.sample(("native", "vgpu"), 2):
             prefix = native if who == "native" else [f"{build}/vgpu", "run", "--memory", "100g", *sim]
             extra = ["--refuse", str(120 << 30)] if who == "vgpu" else []
             output = subprocess.run(prefix + [program] + arguments + extra, check=True,
@@ -25,7 +26,7 @@ for label, arguments in cases.items():
             raw.append({"case": label, "who": who, "result": result})
             for name, value in result.items():
                 figures[who].setdefault(name, []).append(value["p50"])
-    print(f"\n{label}, {rounds} rounds each, alternating; medians of medians, ns (least to most)\n")
+    print(f"\n{label}, {rounds} rounds each, in random order; medians of medians, ns (least to most)\n")
     print("| call | native | vgpu | ratio of medians |\n| --- | --- | --- | --- |")
     for name in figures["vgpu"]:
         def show(values):
