@@ -126,6 +126,29 @@ void device_list_prepare(void)
     lock_release(&prepare_lock);
 }
 
+static int find_known(const char *uuid)
+{
+    for (unsigned i = 0; i < known_count; i++) {
+        if (!strcasecmp(known[i].uuid, uuid))
+            return (int)i;
+    }
+    return -1;
+}
+
+void device_list_confirm(const char *uuid)
+{
+    static bool asked_nvml;
+    if (!load_acquire(&prepared) || load_relaxed(&asked_nvml) || find_known(uuid) >= 0)
+        return;
+    lock_take(&prepare_lock);
+    if (!asked_nvml) {
+        known_count = 0;
+        learn_from_nvml();
+        store_relaxed(&asked_nvml, true);
+    }
+    lock_release(&prepare_lock);
+}
+
 void device_list_reset(void)
 {
     lock_reset(&prepare_lock);
@@ -145,24 +168,18 @@ static bool item_names(const char *item, const struct known_device *device, unsi
 
 int device_list_position(const char *names, const char *uuid)
 {
-    struct known_device unknown = {.minor = -1};
-    const struct known_device *device = NULL;
-    unsigned position = 0;
-    for (; load_acquire(&prepared) && position < known_count && !device; position++) {
-        if (!strcasecmp(known[position].uuid, uuid))
-            device = &known[position];
-    }
-    if (device)
-        position--;
+    struct known_device device = {.minor = -1};
+    lock_take(&prepare_lock);
+    int position = prepared ? find_known(uuid) : -1;
+    if (position >= 0)
+        device = known[position];
+    lock_release(&prepare_lock);
     if (!names)
-        return device ? (int)position : -1;
-    if (!device) {
-        snprintf(unknown.uuid, sizeof(unknown.uuid), "%s", uuid);
-        device = &unknown;
-    }
+        return position;
+    snprintf(device.uuid, sizeof(device.uuid), "%s", uuid);
     char item[64];
     for (int i = 0; parse_list_next(&names, item, sizeof(item)); i++) {
-        if (item_names(item, device, device == &unknown ? DEVICES_MAX : position))
+        if (item_names(item, &device, position < 0 ? DEVICES_MAX : (unsigned)position))
             return i;
     }
     return -1;

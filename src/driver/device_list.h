@@ -9,6 +9,11 @@
  * any lock, before device_list_position is needed. Cheap when done. */
 void device_list_prepare(void);
 
+/* The device `uuid` exists: where the order that was learnt does not know it (a simulated card
+ * beside a real one, a card that /proc does not show), the order is learnt anew from NVML, once. As
+ * device_list_prepare, outside of locks and of the driver. */
+void device_list_confirm(const char *uuid);
+
 /* For a forked child: a thread that the fork left behind may have been at it. */
 void device_list_reset(void);
 

@@ -23,6 +23,7 @@ int hook_device(CUdevice ordinal)
         int error = cuda_device_uuid(ordinal, uuid);
         if (error)
             return error == -ENODEV ? CONTAINER_DEVICE_UNKNOWN : container_unidentified_device();
+        container_confirm_device(uuid);
         for (size_t i = 0; i < sizeof(uuid); i++)
             store_relaxed(&uuids[ordinal][i], uuid[i]);
         store_release(&known[ordinal], 1);
@@ -46,5 +47,6 @@ int hook_nvml_device(nvmlDevice_t handle)
         return CONTAINER_DEVICE_UNKNOWN;
     if (result != NVML_SUCCESS)
         return container_unidentified_device();
+    container_confirm_device(uuid);
     return container_device(uuid);
 }

@@ -56,6 +56,12 @@ void container_prepare_devices(void)
         device_list_prepare();
 }
 
+void container_confirm_device(const char *uuid)
+{
+    if (config_is_indexed(&container.config))
+        device_list_confirm(uuid);
+}
+
 const struct config *container_config(void)
 {
     return &container.config;

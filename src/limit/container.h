@@ -31,6 +31,10 @@ static inline void container_enter(void)
  * it without any lock and outside the driver. */
 void container_prepare_devices(void);
 
+/* The device exists; the order is learnt anew where it does not know it. As
+ * container_prepare_devices. */
+void container_confirm_device(const char *uuid);
+
 const struct config *container_config(void);
 
 /* The region's index of the device `uuid`, entered there with its limits where it is new; below 0
