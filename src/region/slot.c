@@ -79,7 +79,7 @@ static bool reap_if_dead(struct region *region, bool lockable, unsigned index, u
 
 unsigned slot_reap_dead(struct region *region, int own, unsigned device)
 {
-    bool lockable = region_fd_is_ours(region);
+    bool asked = false, lockable = false; /* the question costs a system call */
     unsigned reaped = 0;
     unsigned bound = region_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
@@ -88,8 +88,11 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
         if ((int)i == own || slot_word_state(word) != VGPU_SLOT_LIVE)
             continue;
         const struct vgpu_usage *usage = &slot->usage[device];
-        if (load_relaxed(&usage->bytes) || load_relaxed(&usage->lingering))
-            reaped += reap_if_dead(region, lockable, i, word);
+        if (!load_relaxed(&usage->bytes) && !load_relaxed(&usage->lingering))
+            continue;
+        lockable = asked ? lockable : region_fd_is_ours(region);
+        asked = true;
+        reaped += reap_if_dead(region, lockable, i, word);
     }
     return reaped;
 }
