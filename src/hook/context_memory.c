@@ -46,9 +46,10 @@ static uint64_t limit_bytes(CUlimit limit, uint64_t value, CUdevice ordinal)
     }
 }
 
-static uint64_t handle_of(CUdevice ordinal, CUlimit limit)
+/* Addresses have 48 bits or fewer. */
+static uint64_t handle_of(uint64_t context, CUlimit limit)
 {
-    return (uint64_t)ordinal << 8 | (uint64_t)limit;
+    return context ^ (uint64_t)limit << 48;
 }
 
 static uint64_t charged_bytes(uint64_t handle)
@@ -64,7 +65,7 @@ bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growt
     *ret_growth = (struct context_growth){.limit = limit};
     if (memory_ledger() != MEMORY_LEDGER_API || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
         return true;
-    uint64_t handle = handle_of(ordinal, limit);
+    uint64_t context = memory_current_context(), handle = handle_of(context, limit);
     uint64_t wanted = limit_bytes(limit, value, ordinal), has = charged_bytes(handle);
     if (wanted <= has)
         return true;
@@ -74,6 +75,7 @@ bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growt
     memory_set(MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT);
     memory_end(&request, false, MEMORY_CONTEXT_LIMIT, handle);
     ret_growth->ordinal = ordinal;
+    ret_growth->context = context;
     ret_growth->former_bytes = has;
     ret_growth->charged = true;
     return true;
@@ -93,17 +95,6 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
 void context_memory_settle(const struct context_growth *growth, bool grown)
 {
     if (growth->charged && !grown)
-        memory_set(MEMORY_CONTEXT_LIMIT, handle_of(growth->ordinal, growth->limit),
+        memory_set(MEMORY_CONTEXT_LIMIT, handle_of(growth->context, growth->limit),
             hook_device(growth->ordinal), growth->former_bytes, ACCOUNT_CONTEXT);
-}
-
-void context_memory_forget(CUdevice ordinal)
-{
-    static const CUlimit limits[] = {
-        CU_LIMIT_STACK_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE};
-    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        uint64_t handle = handle_of(ordinal, limits[i]);
-        struct memory_record record = memory_take(MEMORY_CONTEXT_LIMIT, handle);
-        memory_taken(&record, true, MEMORY_CONTEXT_LIMIT, handle);
-    }
 }

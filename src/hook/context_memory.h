@@ -14,6 +14,7 @@
 /* A growth that is charged before the driver is asked. */
 struct context_growth {
     CUdevice ordinal;
+    uint64_t context;
     CUlimit limit;
     uint64_t former_bytes;
     bool charged;
@@ -28,8 +29,5 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
 
 /* The driver has answered: a growth that did not come to be is given back. */
 void context_memory_settle(const struct context_growth *growth, bool grown);
-
-/* The device's primary context is gone, and all this with it. */
-void context_memory_forget(CUdevice ordinal);
 
 #endif

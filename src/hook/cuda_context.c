@@ -172,6 +172,9 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
             result = end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
         }
     } while (context_again(result, dev, &attempts));
+    /* Another thread may have made it meanwhile, with room for one of the two only. */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && primary_is_active(dev))
+        result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
     if (result == CUDA_SUCCESS && dev >= 0 && dev < ORDINALS_MAX)
         store_relaxed(&primary_contexts[dev], (uintptr_t)*pctx);
     return result;
@@ -185,7 +188,6 @@ static void settle_primary(CUdevice dev)
         return;
     struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
     memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
-    context_memory_forget(dev);
     if (dev >= 0 && dev < ORDINALS_MAX)
         memory_context_gone(load_relaxed(&primary_contexts[dev]));
 }

@@ -145,10 +145,13 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
     hook_enter();
+    /* The driver keeps the memory of a destroyed pool until its last allocation is freed, which is
+     * not told: a pool that is destroyed in use stays charged under the API ledger. */
+    bool unused = memory_ledger() != MEMORY_LEDGER_API || !pools_used_bytes(pool);
     pools_forget(pool);
     struct memory_record record = memory_take(MEMORY_POOL, (uintptr_t)pool);
     CUresult result = cuda.cuMemPoolDestroy(pool);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POOL, (uintptr_t)pool);
+    memory_taken(&record, result == CUDA_SUCCESS && unused, MEMORY_POOL, (uintptr_t)pool);
     return result;
 }
 

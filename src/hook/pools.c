@@ -72,6 +72,11 @@ uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
     return steps > UINT64_MAX / POOL_STEP_BYTES ? bytes : steps * POOL_STEP_BYTES;
 }
 
+uint64_t pools_used_bytes(CUmemoryPool pool)
+{
+    return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
 void pools_forget(CUmemoryPool pool)
 {
     lock_take(&pools.lock);

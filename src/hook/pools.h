@@ -17,6 +17,9 @@ CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise);
 /* API ledger: what the pool may grow by to serve `bytes`. */
 uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes);
 
+/* What the pool's live allocations take. */
+uint64_t pools_used_bytes(CUmemoryPool pool);
+
 /* The process allocates in stream order, or has graphs that allocate: from then on there may be
  * something to make room with. One load when done. */
 void pools_note_use(void);

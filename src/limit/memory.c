@@ -211,7 +211,7 @@ uint64_t (*memory_current_context)(void);
 static uint64_t owner_of(enum memory_handle type)
 {
     bool goes = type == MEMORY_POINTER || type == MEMORY_ARRAY || type == MEMORY_MIPMAP ||
-                type == MEMORY_MODULE;
+                type == MEMORY_MODULE || type == MEMORY_CONTEXT_LIMIT;
     return goes && memory_current_context ? memory_current_context() : 0;
 }
 
@@ -378,6 +378,10 @@ void memory_set(
         account_release((unsigned)device, from - bytes, kind);
     if (bytes)
         put_record(type, handle,
-            &(struct memory_record){
-                .device = device, .bytes = bytes, .kind = kind, .references = 1, .fd = -1});
+            &(struct memory_record){.device = device,
+                .bytes = bytes,
+                .kind = kind,
+                .references = 1,
+                .fd = -1,
+                .owner = owner_of(type)});
 }

@@ -27,7 +27,7 @@ enum memory_handle {
     MEMORY_PRIMARY, /* a device's primary context, by ordinal */
     MEMORY_POOL,
     MEMORY_GRAPH_POOL,    /* a device's graph memory, by ordinal */
-    MEMORY_CONTEXT_LIMIT, /* what a limit of a context takes, by device and limit */
+    MEMORY_CONTEXT_LIMIT, /* what a limit of a context takes, by context and limit */
 };
 
 /* An allocation on its way through the driver. */

@@ -111,6 +111,7 @@ void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioct
         !swap_seq_cst(&audit.last_ns[device], last, time))
         return;
     uint64_t version, version_after;
+    bool quiet = !rm_memory_in_flight();
     uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
     struct rm_pid_info_list list;
     memset(&list, 0, sizeof(list));
@@ -124,6 +125,7 @@ void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioct
     /* Another thread's allocation in between would look like a difference; 0 means that the
      * driver knows the process under another pid. */
     (void)rm_ledger_bytes(device, &version_after);
-    if (version == version_after && list.list[0].private_bytes + list.list[0].shared_owned_bytes)
+    if (quiet && !rm_memory_in_flight() && version == version_after &&
+        list.list[0].private_bytes + list.list[0].shared_owned_bytes)
         compare(device, &list.list[0], ledger_bytes);
 }

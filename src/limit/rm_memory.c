@@ -14,6 +14,8 @@
 
 static bool active; /* memory of class RM_CLASS_MEMORY_LOCAL passed the door */
 static bool charging = true;
+static unsigned
+    in_flight; /* calls whose change the kernel and the ledger may see at different times */
 static bool any_client; /* this process has a client of its own: the cheap first question */
 
 /* At first what the driver takes of itself: contexts, local memory, heaps. */
@@ -32,9 +34,15 @@ void rm_memory_reset(void)
     active = false;
     charging = true;
     any_client = false;
+    in_flight = 0;
     rm_ledger_reset();
     rm_export_reset();
     rm_audit_reset();
+}
+
+bool rm_memory_in_flight(void)
+{
+    return load_seq_cst(&in_flight) != 0;
 }
 
 bool rm_memory_has_client(void)
@@ -158,14 +166,19 @@ static int alloc_memory(
     int device = rm_device_index(fd, call->client, device_handle, next);
     if (device == CONTAINER_DEVICE_CLOSED)
         return answer_no_memory(call, request);
+    /* Before the first memory was seen, the API ledger will count; after it, a device that cannot
+     * be told is one of those that are limited. */
     if (device < 0)
-        return alloc_object(fd, request, call, next);
+        return load_acquire(&active) && container_unidentified_device() == CONTAINER_DEVICE_CLOSED
+                   ? answer_no_memory(call, request)
+                   : alloc_object(fd, request, call, next);
     uint64_t bytes = memory_bytes(call);
     enum account_kind kind = rm_memory_thread_kind;
     bool charge = load_acquire(&charging);
     store_release(&active, true);
     if (charge && reserve((unsigned)device, bytes, kind) != 0)
         return answer_no_memory(call, request);
+    add_seq_cst(&in_flight, 1u);
     int result = next(fd, request, call);
     bool made = result == 0 && *alloc_status(call, request) == RM_OK;
     if (made) {
@@ -173,12 +186,14 @@ static int alloc_memory(
         forget_stale(call->client, call->object);
         (void)!rm_ledger_add(
             call->client, call->parent, call->object, call->class_id, got, (unsigned)device, kind);
+        sub_seq_cst(&in_flight, 1u);
         if (charge) {
             account_commit((unsigned)device, bytes);
             settle_size((unsigned)device, bytes, got, kind);
             rm_audit(fd, call->client, device_handle, false, next);
         }
     } else {
+        sub_seq_cst(&in_flight, 1u);
         thread_refusals += result == 0 && *alloc_status(call, request) == RM_ERR_NO_MEMORY;
         if (charge) {
             account_commit((unsigned)device, bytes);
@@ -210,8 +225,10 @@ static int do_free(int fd, unsigned long request, void *argument, rm_ioctl_funct
     uint32_t client = call->client;
     uint32_t device_handle = rm_ledger_device_handle(client, call->object);
     unsigned imports = rm_ledger_imports();
+    add_seq_cst(&in_flight, 1u);
     struct rm_subtree *subtree = rm_ledger_detach(client, call->object);
     int result = next(fd, request, argument);
+    sub_seq_cst(&in_flight, 1u);
     if (!subtree)
         return result;
     if (result == 0 && call->status == RM_OK) {

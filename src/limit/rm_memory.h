@@ -21,6 +21,10 @@ int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_func
 /* Forgets everything: the start of a process or of a forked child. */
 void rm_memory_reset(void);
 
+/* Whether a call is on its way whose effect the kernel and the ledger may see at different times.
+ */
+bool rm_memory_in_flight(void);
+
 /* Whether a client of this process was seen to be allocated through the door. */
 bool rm_memory_has_client(void);
 

@@ -116,13 +116,16 @@ static uint64_t at_most(uint64_t value, uint64_t bound)
 
 struct sum {
     uint64_t bytes;          /* all live slots, lingering included */
+    uint64_t imported;       /* held on memory of others */
     uint64_t others_pending; /* the part that other processes may yet take back */
 };
 
 static struct sum sum_slots(unsigned device)
 {
-    struct sum sum = {0, 0};
+    struct sum sum = {0};
     uint64_t lingering = 0, imported = 0;
+    uint64_t *orphaned = &self.region->shared->devices[device].orphaned;
+    uint64_t left = load_seq_cst(orphaned);
     unsigned bound = region_slot_bound(self.region);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &self.region->shared->slots[i];
@@ -136,10 +139,10 @@ static struct sum sum_slots(unsigned device)
         if ((int)i != self.slot)
             sum.others_pending += at_most(load_relaxed(&usage->pending), bytes);
     }
-    uint64_t *orphaned = &self.region->shared->devices[device].orphaned;
-    uint64_t left = load_relaxed(orphaned);
+    /* Where nobody holds an import, what was exported once is gone. */
     if (left && !imported)
-        store_relaxed(orphaned, 0);
+        (void)swap_seq_cst(orphaned, left, (uint64_t)0);
+    sum.imported = imported;
     sum.bytes += at_most(lingering + left, imported);
     return sum;
 }
@@ -165,8 +168,19 @@ static void refusal_log(unsigned device, uint64_t used, uint64_t limit, uint64_t
         (unsigned long long)used, (unsigned long long)limit, (unsigned long long)bytes);
 }
 
+static void closed_log(unsigned device)
+{
+    static bool logged;
+    if (!exchange_acq_rel(&logged, true))
+        log_warning("device %u is treated as full: its limit is not understood", device);
+}
+
 static int refuse(unsigned device, uint64_t bytes)
 {
+    if (is_closed(device)) {
+        closed_log(device);
+        return -ENOMEM;
+    }
     refusal_log(device, sum_slots(device).bytes, limit_of(device), bytes);
     return -ENOMEM;
 }
@@ -236,6 +250,18 @@ static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t
 
 enum attempt { FITS, FULL, WAIT, NO_SLOT };
 
+/* What this process exported and freed long ago does not count for imports that come later. */
+static void forget_lingering_locked(
+    struct vgpu_usage *usage, unsigned device, const struct sum *sum) REQUIRES(self.lock)
+{
+    struct holdings *held = &self.holdings[device];
+    if (!held->lingering || sum->imported)
+        return;
+    held->lingering = 0;
+    if (usage)
+        store_relaxed(&usage->lingering, 0);
+}
+
 static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     uint64_t limit = limit_of(device);
@@ -248,6 +274,7 @@ static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_ki
         add_locked(usage, device, bytes, kind, true);
         if (limit) {
             struct sum sum = sum_slots(device);
+            forget_lingering_locked(usage, device, &sum);
             if (sum.bytes > limit) {
                 result = sum.bytes - sum.others_pending > limit ? FULL : WAIT;
                 take_back_locked(usage, device, bytes, kind, true);
@@ -333,10 +360,12 @@ void account_add_lingering(unsigned device, uint64_t bytes)
     if (!self.region)
         return;
     lock_take(&self.lock);
-    self.holdings[device].lingering += bytes;
     struct vgpu_usage *usage = usage_locked(device);
+    struct holdings *held = &self.holdings[device];
+    /* Without an import nothing lingers, and what did before is gone. */
+    held->lingering = sum_slots(device).imported ? held->lingering + bytes : 0;
     if (usage)
-        store_relaxed(&usage->lingering, self.holdings[device].lingering);
+        store_relaxed(&usage->lingering, held->lingering);
     lock_release(&self.lock);
 }
 

@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void start(char **command, const sigset_t *mask)
+static void start(char **command, const sigset_t *mask, const struct sigaction *child_action)
 {
+    sigaction(SIGCHLD, child_action, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(command[0], command);
     int error = errno;
@@ -21,23 +22,31 @@ static void start(char **command, const sigset_t *mask)
     _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
 }
 
-/* True where the child has ended. */
+/* Takes what has ended or stopped: the child, and as a container's first process any orphan too.
+ * True where the child has ended. */
 static bool reap(pid_t child, struct child_end *ret_end)
 {
+    bool ended = false;
     int status;
-    if (waitpid(child, &status, WNOHANG | WUNTRACED) != child)
-        return false;
-    if (WIFSTOPPED(status)) {
-        raise(SIGSTOP);
-        return false;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
+        if (pid != child)
+            continue;
+        if (WIFSTOPPED(status)) {
+            raise(SIGSTOP);
+        } else {
+            ret_end->status = status;
+            ended = true;
+        }
     }
-    ret_end->status = status;
-    return true;
+    return ended;
 }
 
 int child_run(char **command, struct child_end *ret_end)
 {
     sigset_t all, former;
+    struct sigaction child_action, ordinary = {.sa_handler = SIG_DFL};
+    /* Where it is ignored the kernel takes ended children away without a word. */
+    sigaction(SIGCHLD, &ordinary, &child_action);
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &former);
     pid_t child = fork();
@@ -46,7 +55,7 @@ int child_run(char **command, struct child_end *ret_end)
         return TOOL_FAILED;
     }
     if (child == 0)
-        start(command, &former);
+        start(command, &former, &child_action);
     for (;;) {
         siginfo_t info;
         int signal = sigwaitinfo(&all, &info);

@@ -16,8 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LEFT_OVER_SECONDS 60
 
 struct run_options {
     const char *memory, *cores, *region, *sim;
@@ -158,6 +162,88 @@ static int set_preloads(const struct run_options *options)
     return 0;
 }
 
+/* Whether a process of the container whose region lies at the path lives on. */
+static bool region_in_use(const char *path)
+{
+    struct region region;
+    if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
+        return false;
+    bool live = slot_any_live(&region);
+    region_detach(&region);
+    return live;
+}
+
+/* Which region the run's processes use: `where` in its directory says. */
+static void write_where(const char *directory)
+{
+    char path[PATH_MAX];
+    const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+    snprintf(path, sizeof(path), "%s/where", directory);
+    FILE *file = fopen(path, "we");
+    if (file) {
+        fputs(region ? region : "", file);
+        fclose(file);
+    }
+}
+
+static bool processes_left(const char *directory)
+{
+    char path[PATH_MAX], region[PATH_MAX] = "";
+    snprintf(path, sizeof(path), "%s/where", directory);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        if (!fgets(region, sizeof(region), file))
+            region[0] = '\0';
+        fclose(file);
+    }
+    return region[0] && region_in_use(region);
+}
+
+static void remove_directory(const char *directory)
+{
+    static const char *const names[] = {"region", "machine", "where"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+        unlink(path);
+    }
+    rmdir(directory);
+}
+
+/* True where the directory is this user's, its `vgpu run` is gone (it holds the lock while it
+ * lives), and no process of the run lives on. A young one may just be coming to be. */
+static bool is_left_over(const char *directory)
+{
+    struct stat status;
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool left = fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+                time(NULL) - status.st_mtime > LEFT_OVER_SECONDS &&
+                flock(fd, LOCK_EX | LOCK_NB) == 0 && !processes_left(directory);
+    if (fd >= 0)
+        close(fd);
+    return left;
+}
+
+/* What an earlier run left, because it was killed or a process of its own outlived it. */
+static void sweep_left_over(void)
+{
+    glob_t found;
+    if (glob("/tmp/vgpu-run-??????", GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        if (is_left_over(found.gl_pathv[i]))
+            remove_directory(found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
+/* A process of the run that lives on keeps its files, for a later run's sweep. */
+static void remove_files(const char *directory)
+{
+    if (directory[0] && !processes_left(directory))
+        remove_directory(directory);
+}
+
 /* The run's own directory holds its region and, simulated, its machine. */
 static int set_files(const struct run_options *options, char *directory)
 {
@@ -188,68 +274,12 @@ static int set_files(const struct run_options *options, char *directory)
         snprintf(path, sizeof(path), "%s/machine", directory);
         setenv("VGPU_SIM_MACHINE", path, 1);
     }
+    write_where(directory);
+    /* Held until this process ends, however it does. */
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)flock(fd, LOCK_EX | LOCK_NB);
     return 0;
-}
-
-/* Whether a process of the container whose region lies at the path lives on. */
-static bool region_in_use(const char *path)
-{
-    struct region region;
-    if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
-        return false;
-    bool live = slot_any_live(&region);
-    region_detach(&region);
-    return live;
-}
-
-static void remove_directory(const char *directory)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/region", directory);
-    unlink(path);
-    snprintf(path, sizeof(path), "%s/machine", directory);
-    unlink(path);
-    rmdir(directory);
-}
-
-/* What an earlier run left because a process of its own outlived it goes with the next run. */
-static void sweep_left_over(void)
-{
-    glob_t found;
-    char path[PATH_MAX];
-    if (glob("/tmp/vgpu-run-??????", GLOB_NOSORT, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct stat status;
-        const char *directory = found.gl_pathv[i];
-        snprintf(path, sizeof(path), "%s/left", directory);
-        bool left =
-            lstat(directory, &status) == 0 && status.st_uid == geteuid() && access(path, F_OK) == 0;
-        snprintf(path, sizeof(path), "%s/region", directory);
-        if (left && !region_in_use(path)) {
-            snprintf(path, sizeof(path), "%s/left", directory);
-            unlink(path);
-            remove_directory(directory);
-        }
-    }
-    globfree(&found);
-}
-
-/* A process of the run that lives on keeps its files; `left` marks them for a later run's sweep. */
-static void remove_files(const char *directory)
-{
-    const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-    if (!directory[0])
-        return;
-    if (region && region_in_use(region)) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/left", directory);
-        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    remove_directory(directory);
 }
 
 int tool_run(int argc, char **argv)

@@ -184,11 +184,17 @@ TEST("what a peer freed after an export counts as far as others hold imports")
     account_add_lingering(device, 400 * PEERS_MIB);
     CHECK_EQ(peers_used(device), 0);
     account_set_imported(device, 100 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 0);
+    account_add_lingering(device, 400 * PEERS_MIB);
     CHECK_EQ(peers_used(device), 100 * PEERS_MIB);
     account_set_imported(device, 700 * PEERS_MIB);
     CHECK_EQ(peers_used(device), 400 * PEERS_MIB);
     CHECK_EQ(reserve(601), -ENOMEM);
     CHECK_EQ(reserve(600), 0);
+    account_set_imported(device, 0);
+    CHECK_EQ(reserve(1), 0);
+    account_set_imported(device, 700 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 601 * PEERS_MIB);
 }
 
 TEST("kinds are counted apart and summed, and managed memory is not on the card")

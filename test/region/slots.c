@@ -197,8 +197,8 @@ TEST("a slot that a peer took by mistake is filled again with all that is held")
     device = peers_join("1g");
     charge(HELD);
     account_add(device, PEERS_MIB, ACCOUNT_CONTEXT);
-    account_add_lingering(device, 5);
     account_set_imported(device, 3);
+    account_add_lingering(device, 5);
     uint64_t *state = &peers_region.shared->slots[0].state;
     store_release(state, *state & ~3ull);
     CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
