@@ -10,8 +10,7 @@
 #include "base/slab.h"
 
 #include <stddef.h>
-
-#define NODES_AT_ONCE 256
+#include <sys/mman.h>
 
 static struct {
     struct lock lock;
@@ -35,27 +34,33 @@ static uint64_t node_bytes(CUgraphNode node)
     return params.bytesize;
 }
 
-/* A graph of more nodes than that is judged by its first ones. */
 static uint64_t graph_bytes(CUgraph graph)
 {
-    CUgraphNode nodes[NODES_AT_ONCE];
-    size_t count = NODES_AT_ONCE;
+    size_t count = 0;
     uint64_t bytes = 0;
-    if (cuda.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
+    if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count)
         return 0;
-    for (size_t i = 0; i < count && i < NODES_AT_ONCE; i++)
-        bytes += node_bytes(nodes[i]);
+    size_t size = count * sizeof(CUgraphNode);
+    CUgraphNode *nodes =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (nodes == MAP_FAILED)
+        return 0;
+    if (cuda.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
+        for (size_t i = 0; i < count; i++)
+            bytes += node_bytes(nodes[i]);
+    }
+    munmap(nodes, size);
     return bytes;
 }
 
 static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
 {
+    pools_note_use();
     if (result != CUDA_SUCCESS || memory_ledger() != MEMORY_LEDGER_API)
         return result;
     uint64_t bytes = graph_bytes(graph);
     if (!bytes)
         return result;
-    pools_note_use();
     lock_take(&graphs.lock);
     (void)!map_put(&graphs.bytes, (uintptr_t)*exec, (void *)(uintptr_t)bytes);
     lock_release(&graphs.lock);
@@ -125,50 +130,47 @@ static uint64_t graph_attribute(CUdevice ordinal, CUgraphMem_attribute attribute
                                                                                          : 0;
 }
 
-/* Whether the memory that the launch adds to the device's graph pool fits. */
-static bool graph_fits(CUgraphExec exec)
+/* Reserves what the launch may add to the device's graph pool, until the pool tells its size.
+ * Returns 0 or -ENOMEM. */
+static int begin_launch(CUgraphExec exec, struct memory_request *request)
 {
     CUdevice ordinal;
     lock_take(&graphs.lock);
     uint64_t bytes = (uintptr_t)map_get(&graphs.bytes, (uintptr_t)exec);
     lock_release(&graphs.lock);
     if (!bytes || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
-        return true;
+        return memory_begin(request, CONTAINER_DEVICE_UNKNOWN, 0, ACCOUNT_BUFFER);
     uint64_t reserved = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
     uint64_t used = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
     uint64_t unused = reserved > used ? reserved - used : 0;
-    struct memory_request request;
-    if (bytes <= unused)
-        return true;
-    if (memory_begin(&request, hook_device(ordinal), bytes - unused, ACCOUNT_BUFFER) != 0)
-        return false;
-    memory_end(&request, false, MEMORY_GRAPH_POOL, 0);
-    return true;
+    return memory_begin(
+        request, hook_device(ordinal), bytes > unused ? bytes - unused : 0, ACCOUNT_BUFFER);
 }
 
-static inline bool counts_by_api(void)
+__attribute__((noinline)) static CUresult launch_counted(
+    CUgraphExec exec, CUstream stream, __typeof__(cuGraphLaunch) *launch)
 {
-    return __builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0);
+    struct memory_request request;
+    if (begin_launch(exec, &request) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = launch(exec, stream);
+    pools_refresh_current();
+    memory_end(&request, false, MEMORY_GRAPH_POOL, 0);
+    return result;
 }
 
 CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
-    if (counts_by_api() && !graph_fits(hGraphExec))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuGraphLaunch(hGraphExec, hStream);
-    if (counts_by_api())
-        pools_refresh_current();
-    return result;
+    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
+        return launch_counted(hGraphExec, hStream, cuda.cuGraphLaunch);
+    return cuda.cuGraphLaunch(hGraphExec, hStream);
 }
 
 CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    if (counts_by_api() && !graph_fits(hGraphExec))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
-    if (counts_by_api())
-        pools_refresh_current();
-    return result;
+    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
+        return launch_counted(hGraphExec, hStream, cuda.cuGraphLaunch_ptsz);
+    return cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
 }
 
 CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,

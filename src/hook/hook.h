@@ -37,6 +37,14 @@ static inline void hook_enter(void)
     (void)cuda_load(true);
 }
 
+/* First statement of every NVML hook. */
+static inline void hook_nvml_enter(void)
+{
+    container_enter();
+    (void)nvml_load(true);
+    container_prepare_devices();
+}
+
 /* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle;
  * CONTAINER_DEVICE_UNKNOWN where there is none. Any thread. */
 int hook_device(CUdevice ordinal);
