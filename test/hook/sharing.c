@@ -164,6 +164,35 @@ BED_TEST("memory opened by an IPC handle counts once", .limit = LIMIT)
     CHECK(bed_ended_well(child));
 }
 
+BED_TEST("what was once shared and freed does not count for what is shared later", .limit = LIMIT)
+{
+    enum { ROUNDS = 3 };
+    int sockets[ROUNDS][2];
+    pid_t children[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets[i]) == 0);
+        children[i] = bed_fork(open_ipc, &sockets[i][1]);
+    }
+    bed_context(0);
+    for (int i = 0; i < ROUNDS; i++) {
+        int socket = sockets[i][0];
+        struct message message = {.fd = -1};
+        CUdeviceptr pointer;
+        CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, SIZE), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuIpcGetMemHandle)(&message.u.ipc, pointer), CUDA_SUCCESS);
+        send_message(socket, &message);
+        wait_for(socket);
+        size_t free, total; /* asking retires the children that have ended */
+        CHECK_EQ(CU(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+        CHECK(charged_to_all() < bed_card_bytes(0) + 16 * MIB);
+        tell(socket);
+        wait_for(socket);
+        CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+        tell(socket);
+        CHECK(bed_ended_well(children[i]));
+    }
+}
+
 static void import_and_keep(void *argument)
 {
     int socket = *(int *)argument;

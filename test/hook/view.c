@@ -263,6 +263,31 @@ BED_TEST("the process list names the container's processes with their bytes, and
     end_holder(other);
 }
 
+BED_TEST("the detailed list and the utilisation name no others either", .limit = "8GiB")
+{
+    nvmlProcessDetail_v1_t details[ROOM];
+    nvmlProcessDetailList_t list = {
+        .version = nvmlProcessDetailList_v1, .numProcArrayEntries = ROOM, .procArray = details};
+    nvmlProcessUtilizationSample_t samples[128];
+    unsigned count = 128;
+    pid_t own = start_holder(&(struct stranger){.bytes = GIB});
+    pid_t other = start_holder(&(struct stranger){.bytes = GIB, .limit = "4GiB"});
+    bed_context(0);
+    CHECK_EQ(ML(nvmlDeviceGetRunningProcessDetailList)(nvml_device(0), &list), NVML_SUCCESS);
+    CHECK_EQ(list.numProcArrayEntries, 2);
+    for (unsigned i = 0; i < list.numProcArrayEntries; i++)
+        CHECK(details[i].pid == (unsigned)own || details[i].pid == (unsigned)getpid());
+    list.numProcArrayEntries = 1;
+    CHECK_EQ(ML(nvmlDeviceGetRunningProcessDetailList)(nvml_device(0), &list),
+        NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQ(list.numProcArrayEntries, 2);
+    nvmlReturn_t result = ML(nvmlDeviceGetProcessUtilization)(nvml_device(0), samples, &count, 0);
+    for (unsigned i = 0; result == NVML_SUCCESS && i < count; i++)
+        CHECK(samples[i].pid != (unsigned)other);
+    end_holder(own);
+    end_holder(other);
+}
+
 BED_TEST("too small a list is told how many there are", .limit = "8GiB")
 {
     nvmlProcessInfo_t list[ROOM];
