@@ -148,7 +148,7 @@ static int begin_launch(CUgraphExec exec, struct memory_request *request)
 }
 
 __attribute__((noinline)) static CUresult launch_counted(
-    CUgraphExec exec, CUstream stream, __typeof__(cuGraphLaunch) *launch)
+    CUgraphExec exec, CUstream stream, CUresult (*launch)(CUgraphExec, CUstream))
 {
     struct memory_request request;
     if (begin_launch(exec, &request) != 0)
