@@ -2,8 +2,15 @@
 /* Modules and libraries: their code and variables are device memory too. Lazily loaded code is
  * taken at the first launch and counts as the context's. */
 #include "hook/hook.h"
+#include "hook/image.h"
 
 #include <stddef.h>
+
+/* The bytes are charged below the API where that ledger counts. */
+static uint64_t counted_bytes(const void *image)
+{
+    return memory_ledger() == MEMORY_LEDGER_API ? image_device_bytes(image) : 0;
+}
 
 CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
 {
@@ -20,7 +27,7 @@ CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
     hook_enter();
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    if (memory_begin(&request, hook_current_device(), counted_bytes(image), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuModuleLoadData(module, image);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
@@ -32,7 +39,7 @@ CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned i
 {
     hook_enter();
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    if (memory_begin(&request, hook_current_device(), counted_bytes(image), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
@@ -65,7 +72,7 @@ CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_opti
 {
     hook_enter();
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    if (memory_begin(&request, hook_current_device(), counted_bytes(code), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues,
         numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);

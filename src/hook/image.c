@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PTX declarations and cubin sections. */
+#include "hook/image.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+static uint64_t cubin_bytes(const void *image)
+{
+    const Elf64_Ehdr *header = image;
+    uint64_t bytes = 0;
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(Elf64_Shdr))
+        return 0;
+    const Elf64_Shdr *sections = (const void *)((const char *)image + header->e_shoff);
+    for (unsigned i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_flags & SHF_ALLOC)
+            bytes += sections[i].sh_size;
+    }
+    return bytes;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Decimal; *text moves behind it. Saturates. */
+static uint64_t read_number(const char **text)
+{
+    uint64_t number = 0;
+    for (; is_digit(**text); (*text)++) {
+        uint64_t digit = (uint64_t)(**text - '0');
+        number = number > (UINT64_MAX - digit) / 10 ? UINT64_MAX : number * 10 + digit;
+    }
+    return number;
+}
+
+static uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* From behind ".global" or ".const" to its ';', '=' or '{': the element's width is the number
+ * behind a type's letter (.b8, .u32, .f64), the rest are dimensions in brackets. */
+static uint64_t declaration_bytes(const char *at)
+{
+    uint64_t element_bytes = 0, elements = 1;
+    for (; *at && *at != ';' && *at != '=' && *at != '{'; at++) {
+        if (*at == '.' && at[1] && strchr("busf", at[1]) && is_digit(at[2])) {
+            at += 2;
+            element_bytes = read_number(&at) / 8;
+            at--;
+        } else if (*at == '[') {
+            at++;
+            elements = saturating_product(elements, read_number(&at));
+            at--; /* the loop steps on what ended the number, also on the text's end */
+        }
+    }
+    return saturating_product(element_bytes, elements);
+}
+
+static uint64_t add_saturating(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* A state space begins a declaration where a directive may stand; ld.global and the like do not. */
+static uint64_t ptx_bytes(const char *text)
+{
+    static const char *const spaces[] = {".global", ".const"};
+    uint64_t bytes = 0;
+    bool boundary = true;
+    for (const char *at = text; *at; at++) {
+        for (size_t i = 0; boundary && i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+            size_t length = strlen(spaces[i]);
+            if (!strncmp(at, spaces[i], length) && strchr(" \t\n.", at[length]))
+                bytes = add_saturating(bytes, declaration_bytes(at + length));
+        }
+        boundary = *at == ' ' || *at == '\t' || *at == '\n' || *at == ';' || *at == '}';
+    }
+    return bytes;
+}
+
+/* PTX begins with white space, a comment or its .version directive. */
+static bool is_text(const char *image)
+{
+    return *image && strchr(" \t\r\n/.", *image);
+}
+
+uint64_t image_device_bytes(const void *image)
+{
+    if (!image)
+        return 0;
+    if (!memcmp(image, ELFMAG, SELFMAG))
+        return cubin_bytes(image);
+    return is_text(image) ? ptx_bytes(image) : 0;
+}
