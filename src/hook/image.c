@@ -94,7 +94,7 @@ uint64_t image_device_bytes(const void *image)
 {
     if (!image)
         return 0;
-    if (!memcmp(image, ELFMAG, SELFMAG))
+    if (!strncmp(image, ELFMAG, SELFMAG)) /* stops at a short text's end */
         return cubin_bytes(image);
     return is_text(image) ? ptx_bytes(image) : 0;
 }

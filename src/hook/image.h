@@ -5,9 +5,10 @@
 
 #include <stdint.h>
 
-/* Bytes of variables (and, of a cubin, code) that loading the image takes at least: of PTX text by its
- * .global and .const declarations, of a cubin by its ELF sections; 0 of anything else, as of a fat
- * binary, whose parts may be compressed. The image is read as the driver reads it: it must be one. */
+/* Bytes of variables (and, of a cubin, code) that loading the image takes at least: of PTX text by
+ * its .global and .const declarations, of a cubin by its ELF sections; 0 of anything else, as of a
+ * fat binary, whose parts may be compressed. The image is read as the driver reads it: it must be
+ * one. */
 uint64_t image_device_bytes(const void *image);
 
 #endif
