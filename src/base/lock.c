@@ -17,6 +17,13 @@ static struct timespec timespec_of_ns(uint64_t ns)
         .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
+static void futex_wake(uint32_t *word, int waiters)
+{
+    int errno_kept = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
+    errno = errno_kept;
+}
+
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     if (swap_seq_cst(&lock->word, 0u, 1u))
@@ -36,21 +43,6 @@ void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 void lock_reset(struct lock *lock)
 {
     store_relaxed(&lock->word, 0u);
-}
-
-void futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns)
-{
-    int errno_kept = errno;
-    struct timespec timeout = timespec_of_ns(timeout_ns);
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
-    errno = errno_kept;
-}
-
-void futex_wake(uint32_t *word, int waiters)
-{
-    int errno_kept = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
-    errno = errno_kept;
 }
 
 void sleep_ns(uint64_t ns)

@@ -23,10 +23,6 @@ void lock_release(struct lock *lock) RELEASE(*lock);
 /* Only for a forked child, in which no other thread exists. */
 void lock_reset(struct lock *lock);
 
-/* Waits until *word is no longer `value`, a wake, or `timeout_ns`; spurious returns happen. */
-void futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns);
-void futex_wake(uint32_t *word, int waiters);
-
 /* Sleeps about `ns` nanoseconds; errno is kept. */
 void sleep_ns(uint64_t ns);
 

@@ -5,6 +5,7 @@
  * they are charged when they are sized, because that use is not seen here. */
 #include "hook/context_memory.h"
 
+#include "base/saturate.h"
 #include "hook/hook.h"
 
 #define DEFAULT_STACK_BYTES 1024u
@@ -30,13 +31,8 @@ static uint64_t beyond(uint64_t value, uint64_t included)
 static uint64_t limit_bytes(CUlimit limit, uint64_t value, CUdevice ordinal)
 {
     switch (limit) {
-    case CU_LIMIT_STACK_SIZE: {
-        uint64_t bytes;
-        return __builtin_mul_overflow(
-                   beyond(value, DEFAULT_STACK_BYTES), threads_of(ordinal), &bytes)
-                   ? UINT64_MAX
-                   : bytes;
-    }
+    case CU_LIMIT_STACK_SIZE:
+        return saturating_product(beyond(value, DEFAULT_STACK_BYTES), threads_of(ordinal));
     case CU_LIMIT_MALLOC_HEAP_SIZE:
         return beyond(value, DEFAULT_MALLOC_BYTES);
     case CU_LIMIT_PRINTF_FIFO_SIZE:

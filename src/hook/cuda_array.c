@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays and mipmapped arrays. */
+#include "base/saturate.h"
 #include "hook/hook.h"
 #include "hook/pools.h"
 
@@ -22,12 +23,6 @@ static uint64_t format_bytes(CUarray_format format)
     default:
         return 0; /* compressed and planar formats: not judged ahead of the driver */
     }
-}
-
-static uint64_t saturating_product(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
 /* What the driver takes at least. A height or depth of 0 means a dimension less. */

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its kin: linear memory, pitched and managed. */
+#include "base/saturate.h"
 #include "hook/hook.h"
 #include "hook/pools.h"
 
 #include <stddef.h>
-
-/* What the driver takes at least; the pitch only adds to it. */
-static uint64_t pitched_bytes(size_t width, size_t height)
-{
-    uint64_t bytes;
-    return __builtin_mul_overflow((uint64_t)width, (uint64_t)height, &bytes) ? UINT64_MAX : bytes;
-}
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -46,6 +40,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     return result;
 }
 
+/* The pitch only adds to what is asked for. */
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
     size_t Height, unsigned int ElementSizeBytes)
 {
@@ -56,8 +51,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, pitched_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) ==
-            0) {
+        if (memory_begin(
+                &request, device, saturating_product(WidthInBytes, Height), ACCOUNT_BUFFER) == 0) {
             result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }
@@ -75,8 +70,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, pitched_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) ==
-            0) {
+        if (memory_begin(
+                &request, device, saturating_product(WidthInBytes, Height), ACCOUNT_BUFFER) == 0) {
             result = cuda.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
             memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
         }

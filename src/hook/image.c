@@ -2,6 +2,8 @@
 /* PTX declarations and cubin sections. */
 #include "hook/image.h"
 
+#include "base/saturate.h"
+
 #include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,12 +39,6 @@ static uint64_t read_number(const char **text)
     return number;
 }
 
-static uint64_t saturating_product(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* From behind ".global" or ".const" to its ';', '=' or '{': the element's width is the number
  * behind a type's letter (.b8, .u32, .f64), the rest are dimensions in brackets. */
 static uint64_t declaration_bytes(const char *at)
@@ -62,11 +58,6 @@ static uint64_t declaration_bytes(const char *at)
     return saturating_product(element_bytes, elements);
 }
 
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* A state space begins a declaration where a directive may stand; ld.global and the like do not. */
 static uint64_t ptx_bytes(const char *text)
 {
@@ -77,7 +68,7 @@ static uint64_t ptx_bytes(const char *text)
         for (size_t i = 0; boundary && i < sizeof(spaces) / sizeof(spaces[0]); i++) {
             size_t length = strlen(spaces[i]);
             if (!strncmp(at, spaces[i], length) && strchr(" \t\n.", at[length]))
-                bytes = add_saturating(bytes, declaration_bytes(at + length));
+                bytes = saturating_sum(bytes, declaration_bytes(at + length));
         }
         boundary = *at == ' ' || *at == '\t' || *at == '\n' || *at == ';' || *at == '}';
     }

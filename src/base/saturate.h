@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes that a program asks for may overflow when they are multiplied or added: these stop at the
+ * largest value, which no limit lets pass. */
+#ifndef VGPU_BASE_SATURATE_H
+#define VGPU_BASE_SATURATE_H
+
+#include <stdint.h>
+
+static inline uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static inline uint64_t saturating_sum(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+#endif
