@@ -128,6 +128,7 @@ static void open_ipc(void *argument)
     CUdeviceptr pointer;
     bed_context(0);
     uint64_t before = allocation_charged();
+    tell(socket); /* a context that is being made is charged before the card holds it */
     struct message message = receive_message(socket);
     CHECK_EQ(CU(cuIpcOpenMemHandle_v2)(&pointer, message.u.ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
         CUDA_SUCCESS);
@@ -148,6 +149,7 @@ BED_TEST("memory opened by an IPC handle counts once", .limit = LIMIT)
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
     pid_t child = bed_fork(open_ipc, &sockets[1]);
     bed_context(0);
+    wait_for(sockets[0]);
     CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, SIZE), CUDA_SUCCESS);
     CHECK_EQ(CU(cuIpcGetMemHandle)(&message.u.ipc, pointer), CUDA_SUCCESS);
     uint64_t own = allocation_charged();
@@ -174,6 +176,8 @@ BED_TEST("what was once shared and freed does not count for what is shared later
         children[i] = bed_fork(open_ipc, &sockets[i][1]);
     }
     bed_context(0);
+    for (int i = 0; i < ROUNDS; i++)
+        wait_for(sockets[i][0]);
     for (int i = 0; i < ROUNDS; i++) {
         int socket = sockets[i][0];
         struct message message = {.fd = -1};
