@@ -81,7 +81,7 @@ struct vgpu_device {
 };
 
 struct vgpu_region {
-    uint64_t magic;          /* 0: written last; a region without it is not initialised */
+    uint64_t magic;          /* 0: a region without it is not initialised */
     uint32_t version;        /* 8 */
     uint32_t byte_order;     /* 12 */
     uint64_t size;           /* 16: bytes of this structure */
@@ -90,7 +90,10 @@ struct vgpu_region {
     uint32_t device_count;   /* 32: devices[] in use, from 0 up; only grows while a slot lives */
     uint32_t slot_high;      /* 36: no slot at or above this was ever claimed; only grows */
     uint64_t settings_hash;  /* 40: of the environment's limits that devices[] were set from */
-    uint64_t reserved[26];   /* 48 */
+    uint64_t default_memory_limit; /* 48: bytes, for devices without a limit of their own; 0 none */
+    uint32_t default_core_limit;   /* 56: percent, likewise */
+    uint32_t reserved_word;        /* 60 */
+    uint64_t reserved[24];         /* 64 */
     struct vgpu_device devices[VGPU_REGION_DEVICES]; /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];       /* 8448 */
 };

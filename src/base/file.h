@@ -9,4 +9,7 @@
 /* As fstat(2), but returns 0 or -errno and keeps errno. */
 int file_status(int fd, struct stat *ret_status) __attribute__((warn_unused_result));
 
+/* As lstat(2), likewise. */
+int file_status_at(const char *path, struct stat *ret_status) __attribute__((warn_unused_result));
+
 #endif

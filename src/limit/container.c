@@ -3,6 +3,7 @@
 #include "limit/container.h"
 
 #include "base/atomic.h"
+#include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "driver/device_list.h"
@@ -35,7 +36,8 @@ static bool any_memory_limit(const struct config *config)
 void container_reset(void)
 {
     lock_reset(&container.lock);
-    container.region = (struct region){.fd = -1, .slot = -1};
+    guard_reset();
+    region_abandon(&container.region);
     config_read(&container.config, getenv);
     device_list_reset();
     memory_reset();
@@ -77,14 +79,12 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
     int position = device_list_position(container.config.device_list, uuid);
     if (position >= 0)
         return position;
-    int entry = region_device_find(&container.region, uuid);
-    position = entry >= 0 ? entry : (int)load_relaxed(&container.region.shared->device_count);
     if (!logged)
-        log_warning("the position of %s in the container's device list cannot be told; it is taken "
-                    "for number %d",
-            uuid, position);
+        log_warning("the position of %s in the container's device list cannot be told; devices "
+                    "count in the order in which they are met",
+            uuid);
     logged = true;
-    return position;
+    return REGION_INDEX_AS_MET;
 }
 
 int container_unidentified_device(void)
@@ -96,7 +96,7 @@ static int enter_device(const char *uuid)
 {
     int errno_kept = errno;
     lock_take(&container.lock);
-    int device = region_device(&container.region, uuid, position_locked(uuid), &container.config);
+    int device = account_device(uuid, position_locked(uuid));
     lock_release(&container.lock);
     errno = errno_kept;
     return device >= 0 ? device : container_unidentified_device();
@@ -106,10 +106,8 @@ int container_device(const char *uuid)
 {
     if (!container.region.shared)
         return container_unidentified_device();
-    int device = region_device_find(&container.region, uuid);
-    if (device < 0 || !region_device_is_settled(&container.region, device))
-        device = enter_device(uuid);
-    return device;
+    int device = region_device_known(&container.region, uuid);
+    return device >= 0 ? device : enter_device(uuid);
 }
 
 bool container_memory_view(int device, uint64_t physical_total, uint64_t physical_free,

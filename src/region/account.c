@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "region/slot.h"
@@ -14,6 +15,7 @@
 
 #define PENDING_WAIT_NS 100000000ull
 #define REFUSAL_LOG_NS 1000000000ull
+#define LOST_TRIES 10
 
 /* What this process holds, from which a slot that was taken away is filled again. */
 struct holdings {
@@ -22,28 +24,42 @@ struct holdings {
 };
 
 static struct {
-    struct lock lock; /* held over slot writes, never over a wait or a driver call */
+    struct lock
+        lock; /* held over all that touches the region, never over a driver call or a sleep */
     struct region *region;
     int without;
-    int slot; /* -1: none yet */
-    uint64_t word;
     uint64_t ledger;
     uint64_t refusal_logged_ns;
     bool full_logged;
     struct holdings holdings[VGPU_REGION_DEVICES];
-} self = {.slot = -1, .without = 0};
+} self;
 
 void account_start(struct region *region, int without)
 {
     lock_reset(&self.lock);
     self.region = region;
     self.without = without;
-    self.slot = region ? region->slot : -1;
-    self.word = region ? region->word : 0;
     self.ledger = 0;
     self.refusal_logged_ns = 0;
     self.full_logged = false;
     memset(self.holdings, 0, sizeof(self.holdings));
+}
+
+/* A look at the region's words: its file is there, as far as can be told, and may go away while one
+ * looks. */
+static bool look_begin(struct guard_window *window) REQUIRES(self.lock)
+{
+    if (load_acquire(&self.region->lost))
+        return false;
+    guard_enter(window);
+    return true;
+}
+
+/* False where the file went away meanwhile: what was read means nothing. */
+static bool look_end(const struct guard_window *window) REQUIRES(self.lock)
+{
+    guard_leave(window);
+    return !load_acquire(&self.region->lost);
 }
 
 static uint64_t *kind_word(struct vgpu_usage *usage, enum account_kind kind)
@@ -64,11 +80,14 @@ static uint64_t *kind_word(struct vgpu_usage *usage, enum account_kind kind)
 
 static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(self.lock)
 {
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+    struct region *region = self.region;
+    for (unsigned d = 0; d < region->device_count; d++) {
         const struct holdings *held = &self.holdings[d];
-        struct vgpu_usage *usage = &slot->usage[d];
         if (!held->bytes && !held->lingering && !held->imported)
             continue;
+        if (!region_device_entry(region, d))
+            continue;
+        struct vgpu_usage *usage = &slot->usage[region->devices[d].entry];
         store_relaxed(&usage->pending, held->pending);
         store_relaxed(&usage->lingering, held->lingering);
         store_relaxed(&usage->imported, held->imported);
@@ -80,33 +99,46 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(self.lock)
     store_relaxed(&slot->ledger, self.ledger);
 }
 
-/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
- * for dead. NULL where none is to be had. */
-static struct vgpu_slot *slot_locked(void) REQUIRES(self.lock)
+static bool slot_is_ours(void) REQUIRES(self.lock)
 {
-    struct vgpu_region *shared = self.region->shared;
-    if (self.slot >= 0 && load_acquire(&shared->slots[self.slot].state) == self.word)
-        return &shared->slots[self.slot];
-    if (self.slot >= 0)
-        slot_unlock(self.region, (unsigned)self.slot);
-    int slot = slot_claim(self.region, &self.word);
-    if (slot < 0) {
-        if (!self.full_logged)
-            log_warning("no slot in the shared region: %s",
-                slot == -ENOSPC ? "all are taken, or its file system is full" : strerror(-slot));
-        self.full_logged = true;
-        self.slot = -1;
-        return NULL;
-    }
-    self.slot = slot;
-    fill_slot_locked(&shared->slots[slot]);
-    return &shared->slots[slot];
+    const struct region *region = self.region;
+    return region->slot >= 0 &&
+           load_seq_cst(&region->shared->slots[region->slot].state) == region->word;
 }
 
+/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
+ * for dead or the file was made anew. NULL where none is to be had. */
+static struct vgpu_slot *slot_locked(void) REQUIRES(self.lock)
+{
+    struct region *region = self.region;
+    struct vgpu_slot *slots = region->shared->slots;
+    if (!slot_is_ours()) {
+        if (region->slot >= 0)
+            slot_unlock(region, (unsigned)region->slot);
+        region->slot = slot_claim(region, &region->word);
+        region->slot_is_empty = true;
+    }
+    if (region->slot < 0) {
+        if (!self.full_logged)
+            log_warning("no slot in the shared region: %s",
+                region->slot == -ENOSPC ? "all are taken, or its file system is full"
+                                        : strerror(-region->slot));
+        self.full_logged = true;
+        return NULL;
+    }
+    if (region->slot_is_empty)
+        fill_slot_locked(&slots[region->slot]);
+    region->slot_is_empty = false;
+    return &slots[region->slot];
+}
+
+/* NULL where the process has no place in the region for the device. */
 static struct vgpu_usage *usage_locked(unsigned device) REQUIRES(self.lock)
 {
+    if (!region_device_entry(self.region, device))
+        return NULL;
     struct vgpu_slot *slot = slot_locked();
-    return slot ? &slot->usage[device] : NULL;
+    return slot ? &slot->usage[self.region->devices[device].entry] : NULL;
 }
 
 static uint64_t at_most(uint64_t value, uint64_t bound)
@@ -120,23 +152,27 @@ struct sum {
     uint64_t others_pending; /* the part that other processes may yet take back */
 };
 
-static struct sum sum_slots(unsigned device)
+static struct sum sum_slots(unsigned device) REQUIRES(self.lock)
 {
     struct sum sum = {0};
+    struct region *region = self.region;
+    int entry = region->devices[device].entry;
+    if (entry < 0)
+        return sum;
     uint64_t lingering = 0, imported = 0;
-    uint64_t *orphaned = &self.region->shared->devices[device].orphaned;
+    uint64_t *orphaned = &region->shared->devices[entry].orphaned;
     uint64_t left = load_seq_cst(orphaned);
-    unsigned bound = region_slot_bound(self.region);
+    unsigned bound = region_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
-        struct vgpu_slot *slot = &self.region->shared->slots[i];
+        struct vgpu_slot *slot = &region->shared->slots[i];
         if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)
             continue;
-        struct vgpu_usage *usage = &slot->usage[device];
+        struct vgpu_usage *usage = &slot->usage[entry];
         uint64_t bytes = load_seq_cst(&usage->bytes);
         sum.bytes += bytes;
         lingering += load_relaxed(&usage->lingering);
         imported += load_relaxed(&usage->imported);
-        if ((int)i != self.slot)
+        if ((int)i != region->slot)
             sum.others_pending += at_most(load_relaxed(&usage->pending), bytes);
     }
     /* Where nobody holds an import, what was exported once is gone. */
@@ -147,23 +183,41 @@ static struct sum sum_slots(unsigned device)
     return sum;
 }
 
-static uint64_t limit_of(unsigned device)
+static bool reap_locked(unsigned device) REQUIRES(self.lock)
 {
-    return load_relaxed(&self.region->shared->devices[device].memory_limit);
+    int entry = self.region->devices[device].entry;
+    return entry >= 0 && slot_reap_dead(self.region, self.region->slot, (unsigned)entry) != 0;
 }
 
-static bool is_closed(unsigned device)
+struct limits {
+    uint64_t bytes; /* 0: none */
+    bool closed;
+};
+
+/* As the file says. A device that found no room in it cannot be kept to its limit. */
+static struct limits limits_locked(unsigned device) REQUIRES(self.lock)
 {
-    return load_relaxed(&self.region->shared->devices[device].memory_closed) != 0;
+    bool in_file = region_device_entry(self.region, device);
+    const struct vgpu_device *known = &self.region->devices[device].known;
+    return (struct limits){.bytes = known->memory_limit,
+        .closed = known->memory_closed || (known->memory_limit && !in_file)};
+}
+
+/* As the file last said. Without it nobody is kept to a limit, so a limited device is full. */
+static struct limits limits_alone_locked(unsigned device) REQUIRES(self.lock)
+{
+    const struct vgpu_device *known = &self.region->devices[device].known;
+    return (struct limits){
+        .bytes = known->memory_limit, .closed = known->memory_closed || known->memory_limit};
 }
 
 static void refusal_log(unsigned device, uint64_t used, uint64_t limit, uint64_t bytes)
+    REQUIRES(self.lock)
 {
     uint64_t now = clock_now_ns();
-    uint64_t last = load_relaxed(&self.refusal_logged_ns);
-    if (last && now - last < REFUSAL_LOG_NS)
+    if (self.refusal_logged_ns && now - self.refusal_logged_ns < REFUSAL_LOG_NS)
         return;
-    store_relaxed(&self.refusal_logged_ns, now);
+    self.refusal_logged_ns = now;
     log_warning("Device %u OOM %llu / %llu (%llu more bytes were asked for)", device,
         (unsigned long long)used, (unsigned long long)limit, (unsigned long long)bytes);
 }
@@ -172,17 +226,8 @@ static void closed_log(unsigned device)
 {
     static bool logged;
     if (!exchange_acq_rel(&logged, true))
-        log_warning("device %u is treated as full: its limit is not understood", device);
-}
-
-static int refuse(unsigned device, uint64_t bytes)
-{
-    if (is_closed(device)) {
-        closed_log(device);
-        return -ENOMEM;
-    }
-    refusal_log(device, sum_slots(device).bytes, limit_of(device), bytes);
-    return -ENOMEM;
+        log_warning(
+            "device %u is treated as full: its limit is not understood or cannot be kept", device);
 }
 
 /* bytes more than used would pass the limit; no overflow whatever is asked. */
@@ -191,26 +236,52 @@ static bool passes(uint64_t used, uint64_t bytes, uint64_t limit)
     return used > limit || bytes > limit - used;
 }
 
-int account_check(unsigned device, uint64_t bytes)
+/* Both within a look. */
+static int refuse_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
 {
-    if (!self.region)
-        return self.without;
-    if (is_closed(device))
-        return refuse(device, bytes);
-    uint64_t limit = limit_of(device);
-    if (!limit)
+    struct limits limits = limits_locked(device);
+    if (limits.closed)
+        closed_log(device);
+    else
+        refusal_log(device, sum_slots(device).bytes, limits.bytes, bytes);
+    return -ENOMEM;
+}
+
+static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
+{
+    struct limits limits = limits_locked(device);
+    if (limits.closed)
+        return refuse_locked(device, bytes);
+    if (!limits.bytes)
         return 0;
-    if (passes(load_relaxed(&self.holdings[device].bytes), bytes, limit))
-        return refuse(device, bytes);
+    if (passes(self.holdings[device].bytes, bytes, limits.bytes))
+        return refuse_locked(device, bytes);
+    (void)usage_locked(device); /* what we hold must be in the sum */
     struct sum sum = sum_slots(device);
-    if (!passes(sum.bytes - sum.others_pending, bytes, limit))
+    if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
         return 0;
-    if (slot_reap_dead(self.region, self.slot, device)) {
+    if (reap_locked(device)) {
         sum = sum_slots(device);
-        if (!passes(sum.bytes - sum.others_pending, bytes, limit))
+        if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
             return 0;
     }
-    return refuse(device, bytes);
+    return refuse_locked(device, bytes);
+}
+
+int account_check(unsigned device, uint64_t bytes)
+{
+    struct guard_window window;
+    int error = 0;
+    if (!self.region)
+        return self.without;
+    lock_take(&self.lock);
+    if (look_begin(&window)) {
+        error = check_locked(device, bytes);
+        if (!look_end(&window))
+            error = 0; /* the charge itself will tell */
+    }
+    lock_release(&self.lock);
+    return error;
 }
 
 /* Pending is raised before bytes and lowered after, so that who sees the bytes sees that they may
@@ -248,7 +319,13 @@ static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t
         sub_seq_cst(&usage->pending, bytes);
 }
 
-enum attempt { FITS, FULL, WAIT, NO_SLOT };
+enum attempt {
+    FITS,
+    FULL, /* for the sake of the peers */
+    WAIT, /* for peers that may yet take back */
+    HOPELESS,
+    EMPTIED, /* the file was emptied and filled by others meanwhile: charge again */
+};
 
 /* What this process exported and freed long ago does not count for imports that come later. */
 static void forget_lingering_locked(
@@ -262,25 +339,62 @@ static void forget_lingering_locked(
         store_relaxed(&usage->lingering, 0);
 }
 
-static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
+static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kind kind)
+    REQUIRES(self.lock)
 {
-    uint64_t limit = limit_of(device);
-    lock_take(&self.lock);
+    struct limits limits = limits_locked(device);
+    if (limits.closed || (limits.bytes && passes(self.holdings[device].bytes, bytes, limits.bytes)))
+        return HOPELESS;
     struct vgpu_usage *usage = usage_locked(device);
-    enum attempt result = FITS;
-    if (!usage && limit) {
-        result = NO_SLOT;
-    } else {
-        add_locked(usage, device, bytes, kind, true);
-        if (limit) {
-            struct sum sum = sum_slots(device);
-            forget_lingering_locked(usage, device, &sum);
-            if (sum.bytes > limit) {
-                result = sum.bytes - sum.others_pending > limit ? FULL : WAIT;
-                take_back_locked(usage, device, bytes, kind, true);
-            }
-        }
+    if (!usage && limits.bytes)
+        return HOPELESS;
+    add_locked(usage, device, bytes, kind, true);
+    if (!limits.bytes)
+        return FITS;
+    struct sum sum = sum_slots(device);
+    forget_lingering_locked(usage, device, &sum);
+    if (!slot_is_ours())
+        return EMPTIED;
+    if (sum.bytes <= limits.bytes)
+        return FITS;
+    take_back_locked(usage, device, bytes, kind, true);
+    return sum.bytes - sum.others_pending > limits.bytes ? FULL : WAIT;
+}
+
+static enum attempt try_alone_locked(unsigned device, uint64_t bytes, enum account_kind kind)
+    REQUIRES(self.lock)
+{
+    if (limits_alone_locked(device).closed)
+        return HOPELESS;
+    add_locked(NULL, device, bytes, kind, true);
+    return FITS;
+}
+
+/* A charge in a file that went away meanwhile is made again in the one that takes its place. */
+static enum attempt try_reserve_locked(
+    unsigned device, uint64_t bytes, enum account_kind kind, bool reap) REQUIRES(self.lock)
+{
+    struct guard_window window;
+    for (int i = 0; i < LOST_TRIES; i++) {
+        if (region_keep(self.region) != 0 || !look_begin(&window))
+            break;
+        enum attempt result = try_locked(device, bytes, kind);
+        /* A dead peer's bytes, pending or not, are in nobody's way. */
+        if ((result == FULL || result == WAIT) && reap && reap_locked(device))
+            result = try_locked(device, bytes, kind);
+        bool there = look_end(&window);
+        if (there && result != EMPTIED)
+            return result;
+        if (result == FITS || result == EMPTIED)
+            take_back_locked(NULL, device, bytes, kind, true);
     }
+    return try_alone_locked(device, bytes, kind);
+}
+
+static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_kind kind, bool reap)
+{
+    lock_take(&self.lock);
+    enum attempt result = try_reserve_locked(device, bytes, kind, reap);
     lock_release(&self.lock);
     return result;
 }
@@ -295,32 +409,59 @@ static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum accoun
          * pull them apart. */
         sleep_ns(pause_ns + (now >> 4) % pause_ns);
         pause_ns = at_most(pause_ns * 2, 2000000);
-        result = try_reserve(device, bytes, kind);
         now = clock_now_ns();
-    } while (result == WAIT && now - start < PENDING_WAIT_NS);
-    return result;
+        bool last = now - start >= PENDING_WAIT_NS;
+        result = try_reserve(device, bytes, kind, last);
+        if (last)
+            break;
+    } while (result == WAIT);
+    return result == WAIT ? FULL : result;
+}
+
+static int refuse(unsigned device, uint64_t bytes)
+{
+    struct guard_window window;
+    lock_take(&self.lock);
+    if (look_begin(&window)) {
+        (void)refuse_locked(device, bytes);
+        (void)look_end(&window);
+    } else {
+        closed_log(device);
+    }
+    lock_release(&self.lock);
+    return -ENOMEM;
 }
 
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (!self.region)
         return self.without;
-    uint64_t limit = limit_of(device);
-    if (is_closed(device) ||
-        (limit && passes(load_relaxed(&self.holdings[device].bytes), bytes, limit)))
-        return refuse(device, bytes);
-    enum attempt result = try_reserve(device, bytes, kind);
-    if (result == FITS)
-        return 0;
-    /* A dead peer's bytes, pending or not, are in nobody's way. */
-    if (result != NO_SLOT && slot_reap_dead(self.region, self.slot, device))
-        result = try_reserve(device, bytes, kind);
-    if (result == WAIT) {
+    enum attempt result = try_reserve(device, bytes, kind, true);
+    if (result == WAIT)
         result = reserve_waiting(device, bytes, kind);
-        if (result != FITS && slot_reap_dead(self.region, self.slot, device))
-            result = try_reserve(device, bytes, kind);
-    }
     return result == FITS ? 0 : refuse(device, bytes);
+}
+
+/* A change of what this process holds. Without a place in the region it is remembered all the
+ * same, and written where the process finds a place again. */
+struct change {
+    struct guard_window window;
+    bool looking;
+    struct vgpu_usage *usage; /* NULL: no place */
+};
+
+static struct change change_begin(unsigned device) REQUIRES(self.lock)
+{
+    struct change change;
+    change.looking = look_begin(&change.window);
+    change.usage = change.looking ? usage_locked(device) : NULL;
+    return change;
+}
+
+static void change_end(const struct change *change) REQUIRES(self.lock)
+{
+    if (change->looking)
+        (void)look_end(&change->window);
 }
 
 void account_commit(unsigned device, uint64_t bytes)
@@ -328,12 +469,13 @@ void account_commit(unsigned device, uint64_t bytes)
     if (!self.region)
         return;
     lock_take(&self.lock);
-    struct vgpu_usage *usage = usage_locked(device);
+    struct change change = change_begin(device);
     struct holdings *held = &self.holdings[device];
     bytes = at_most(bytes, held->pending);
     held->pending -= bytes;
-    if (usage)
-        sub_seq_cst(&usage->pending, bytes);
+    if (change.usage)
+        sub_seq_cst(&change.usage->pending, bytes);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -342,7 +484,9 @@ void account_add(unsigned device, uint64_t bytes, enum account_kind kind)
     if (!self.region)
         return;
     lock_take(&self.lock);
-    add_locked(usage_locked(device), device, bytes, kind, false);
+    struct change change = change_begin(device);
+    add_locked(change.usage, device, bytes, kind, false);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -351,7 +495,9 @@ void account_release(unsigned device, uint64_t bytes, enum account_kind kind)
     if (!self.region)
         return;
     lock_take(&self.lock);
-    take_back_locked(usage_locked(device), device, bytes, kind, false);
+    struct change change = change_begin(device);
+    take_back_locked(change.usage, device, bytes, kind, false);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -360,12 +506,14 @@ void account_add_lingering(unsigned device, uint64_t bytes)
     if (!self.region)
         return;
     lock_take(&self.lock);
-    struct vgpu_usage *usage = usage_locked(device);
+    struct change change = change_begin(device);
     struct holdings *held = &self.holdings[device];
     /* Without an import nothing lingers, and what did before is gone. */
-    held->lingering = sum_slots(device).imported ? held->lingering + bytes : 0;
-    if (usage)
-        store_relaxed(&usage->lingering, held->lingering);
+    bool lingers = change.looking && sum_slots(device).imported;
+    held->lingering = lingers ? held->lingering + bytes : 0;
+    if (change.usage)
+        store_relaxed(&change.usage->lingering, held->lingering);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -375,9 +523,10 @@ void account_add_exported(unsigned device, int64_t bytes)
         return;
     lock_take(&self.lock);
     self.holdings[device].exported += (uint64_t)bytes;
-    struct vgpu_usage *usage = usage_locked(device);
-    if (usage)
-        store_relaxed(&usage->exported, self.holdings[device].exported);
+    struct change change = change_begin(device);
+    if (change.usage)
+        store_relaxed(&change.usage->exported, self.holdings[device].exported);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -387,9 +536,10 @@ void account_set_imported(unsigned device, uint64_t bytes)
         return;
     lock_take(&self.lock);
     self.holdings[device].imported = bytes;
-    struct vgpu_usage *usage = usage_locked(device);
-    if (usage)
-        store_relaxed(&usage->imported, bytes);
+    struct change change = change_begin(device);
+    if (change.usage)
+        store_relaxed(&change.usage->imported, bytes);
+    change_end(&change);
     lock_release(&self.lock);
 }
 
@@ -399,6 +549,32 @@ uint64_t account_own_bytes(unsigned device, enum account_kind kind)
     return load_relaxed(kind == ACCOUNT_KINDS ? &held->bytes : &held->kinds[kind]);
 }
 
+static void view_alone_locked(unsigned device, struct account_view *ret_view) REQUIRES(self.lock)
+{
+    struct limits limits = limits_alone_locked(device);
+    *ret_view = (struct account_view){.limit_bytes = limits.bytes,
+        .used_bytes = self.holdings[device].bytes,
+        .closed = limits.closed};
+}
+
+static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES(self.lock)
+{
+    struct guard_window window;
+    for (int i = 0; i < LOST_TRIES; i++) {
+        if (region_keep(self.region) != 0 || !look_begin(&window))
+            break;
+        struct limits limits = limits_locked(device);
+        (void)usage_locked(device); /* what we hold must be in the sum */
+        (void)reap_locked(device);
+        *ret_view = (struct account_view){.limit_bytes = limits.bytes,
+            .used_bytes = sum_slots(device).bytes,
+            .closed = limits.closed};
+        if (look_end(&window))
+            return;
+    }
+    view_alone_locked(device, ret_view);
+}
+
 void account_view(unsigned device, struct account_view *ret_view)
 {
     *ret_view = (struct account_view){0};
@@ -406,39 +582,77 @@ void account_view(unsigned device, struct account_view *ret_view)
         ret_view->closed = self.without != 0;
         return;
     }
-    slot_reap_dead(self.region, self.slot, device);
-    ret_view->limit_bytes = limit_of(device);
-    ret_view->used_bytes = sum_slots(device).bytes;
-    ret_view->closed = is_closed(device);
+    lock_take(&self.lock);
+    view_locked(device, ret_view);
+    lock_release(&self.lock);
 }
 
-unsigned account_processes(
-    unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
+static unsigned processes_locked(unsigned entry, struct account_process *ret_processes)
+    REQUIRES(self.lock)
 {
     unsigned count = 0;
-    if (!self.region)
-        return 0;
-    slot_reap_dead(self.region, self.slot, device);
     unsigned bound = region_slot_bound(self.region);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &self.region->shared->slots[i];
         uint64_t word = load_acquire(&slot->state);
-        uint64_t bytes = load_relaxed(&slot->usage[device].bytes);
-        uint64_t managed = load_relaxed(&slot->usage[device].managed);
+        uint64_t bytes = load_relaxed(&slot->usage[entry].bytes);
+        uint64_t managed = load_relaxed(&slot->usage[entry].managed);
         if (slot_word_state(word) == VGPU_SLOT_LIVE && bytes > managed)
             ret_processes[count++] = (struct account_process){slot_word_pid(word), bytes - managed};
     }
     return count;
 }
 
+unsigned account_processes(
+    unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
+{
+    struct guard_window window;
+    unsigned count = 0;
+    if (!self.region)
+        return 0;
+    lock_take(&self.lock);
+    if (region_keep(self.region) == 0 && look_begin(&window)) {
+        bool present = usage_locked(device) != NULL;
+        (void)reap_locked(device);
+        if (present)
+            count = processes_locked((unsigned)self.region->devices[device].entry, ret_processes);
+        if (!look_end(&window))
+            count = 0;
+    }
+    lock_release(&self.lock);
+    return count;
+}
+
+int account_device(const char *uuid, int index)
+{
+    struct guard_window window;
+    int number = -ENODEV;
+    if (!self.region)
+        return -ENODEV;
+    lock_take(&self.lock);
+    for (int i = 0; i < LOST_TRIES; i++) {
+        if (region_keep(self.region) != 0 || !look_begin(&window))
+            break;
+        number = region_device(self.region, uuid, index);
+        if (look_end(&window))
+            break;
+    }
+    lock_release(&self.lock);
+    return number;
+}
+
 void account_set_ledger(unsigned ledger)
 {
+    struct guard_window window;
     if (!self.region)
         return;
     lock_take(&self.lock);
     self.ledger = ledger;
-    struct vgpu_slot *slot = slot_locked();
-    if (slot)
-        store_relaxed(&slot->ledger, (uint64_t)ledger);
+    if (look_begin(&window)) {
+        struct vgpu_slot *slot = slot_locked();
+        if (slot)
+            store_relaxed(&slot->ledger, (uint64_t)ledger);
+        (void)look_end(&window);
+    }
     lock_release(&self.lock);
 }

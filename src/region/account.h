@@ -5,8 +5,12 @@
  * consistent, then all live slots are summed; over the limit, it is taken back. No total exists
  * that a killed process could leave wrong.
  *
- * All functions are safe in any thread and need account_start first. `device` is an index into
- * the region's devices[]. Bytes are bytes of device memory (or managed memory). */
+ * Nothing is lost with the region's file: where others delete, replace or shorten it, the process
+ * writes what it holds into the one that takes its place (region_keep), and a limited device is
+ * full as long as there is none.
+ *
+ * All functions are safe in any thread and need account_start first. `device` is a device's number
+ * in this process (account_device). Bytes are bytes of device memory (or managed memory). */
 #ifndef VGPU_REGION_ACCOUNT_H
 #define VGPU_REGION_ACCOUNT_H
 
@@ -34,6 +38,10 @@ struct account_view {
 /* Binds the account to an attached region (NULL: none, every charge then answers `without`:
  * 0 or -ENOMEM). Forgets all earlier charges: for the start of a process or of a forked child. */
 void account_start(struct region *region, int without);
+
+/* The number of the device `uuid`, entered in the region where it is new (region_device), or
+ * -errno. */
+int account_device(const char *uuid, int index) __attribute__((warn_unused_result));
 
 /* Whether `bytes` more can fit; touches nothing. May retire dead peers. Returns 0 or -ENOMEM.
  * Costs about 0.1 us where the process's own bytes decide, plus 0.3 us a peer otherwise. */

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The container's shared region (include/vgpu/region.h) as this process maps it. */
+/* The container's shared region (include/vgpu/region.h) as this process maps it.
+ *
+ * Others may delete, replace or shorten the file at any moment. So its words are touched only
+ * within a guard window (base/guard.h), and what this process must not lose with the file, its
+ * devices and their limits, is remembered beside the mapping.
+ *
+ * All functions need the caller's lock where several threads share the region, except
+ * region_device_known. */
 #ifndef VGPU_REGION_REGION_H
 #define VGPU_REGION_REGION_H
 
@@ -10,59 +17,92 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* A device that this process has met. Its number in this process, the index into
+ * region.devices[], never changes; its entry in the file does when the file is made anew. */
+struct region_device {
+    struct vgpu_device known; /* identity and limits as last seen in the file */
+    int index;                /* position in the container's device list, -1 not in it */
+    int entry;                /* in the file's devices[]; -1: there is no room for it */
+};
+
 struct region {
-    struct vgpu_region *shared; /* NULL: not attached */
+    struct vgpu_region *shared; /* NULL: not attached. The address stays until region_detach. */
     int fd;                     /* close-on-exec, high; carries the slot's lock */
     dev_t device;               /* identity of the mapped file */
     ino_t inode;
-    uint64_t settings_hash; /* of this process's own environment; 0: it sets no limit */
-    int slot;      /* claimed when it was attached; -1: none was to be had, or not asked for */
-    uint64_t word; /* the slot's state word */
-    char path[PATH_MAX];
+    bool lost;   /* the file was shortened; memory of our own lies in its place */
+    bool pinned; /* root's file, and we are not root: the environment is not taken */
+    const struct config *config;  /* of the process; NULL for a tool's look */
+    uint64_t settings_hash;       /* of this process's own environment; 0: it sets no limit */
+    uint64_t known_settings_hash; /* the file's, as last seen */
+    uint64_t failed_ns;           /* when the file could last not be had again; 0 never */
+    bool failure_said;
+    int slot;              /* -1: none was to be had, or not asked for */
+    uint64_t word;         /* the slot's state word */
+    bool slot_is_empty;    /* claimed anew: what the process holds is not in it yet (account.c) */
+    unsigned device_count; /* devices[] in use */
+    struct region_device devices[VGPU_REGION_DEVICES];
+    char path[PATH_MAX + 16];
 };
 
-/* Opens, creates where it is missing, validates and maps the region that the configuration names,
+/* Opens, creates where it is missing, checks and maps the region that the configuration means,
  * gives it the configuration's limits where no process of the container lives and they differ from
  * those it holds (or it never held any), and claims a slot: who has attached counts as living.
- * Blocks at most 2 s on another process that initialises the file. Returns 0, or -errno after one
- * log line naming the file: -EPROTO the file is not a region of ours, -EACCES, -EROFS, -ENOSPC and
- * the like as the kernel said. */
+ * `region` and `config` stay in use until region_detach. Blocks at most 2 s on another process that
+ * initialises the file. Returns 0, or -errno after one log line naming the file: -EPROTO the file
+ * is not a region of ours, -EACCES, -EROFS, -ENOSPC and the like as the kernel said. */
 int region_attach(struct region *region, const struct config *config)
     __attribute__((warn_unused_result));
 
-/* As region_attach for a file that exists, without applying limits (for tools). */
+/* As region_attach for a file that exists, without limits or slot (for tools). */
 int region_open(struct region *region, const char *path) __attribute__((warn_unused_result));
 
-/* Unmaps and closes; accepts a region that is not attached. */
+/* Gives the slot back, unmaps and closes; accepts a region that is not attached. */
 void region_detach(struct region *region);
 
-/* Opens the mapped file anew by its path where the program has closed our descriptor. Returns 0, or
- * -ENOENT where the path is gone or names another file by now. */
-int region_reopen(struct region *region) __attribute__((warn_unused_result));
+/* What a forked child does with its parent's: as region_detach, but the descriptor stays open,
+ * because the parent's slot is locked through it. */
+void region_abandon(struct region *region);
+
+/* Before a charge, outside of any window: makes sure that the file still is the one that new
+ * processes of the container find, and whole. Where it was deleted, replaced or shortened, moves to
+ * the file at the path, made anew where there is none, with the limits last seen; where the program
+ * closed our descriptor, opens the file again. One fstat where all is well. Returns 0, or -errno
+ * where there is nothing to share (tried again every 10 ms). */
+int region_keep(struct region *region) __attribute__((warn_unused_result));
 
 /* True while region->fd still is the mapped file: a program that closes all descriptors takes it
  * away, and its number may by now name another file. */
 bool region_fd_is_ours(const struct region *region);
 
-/* All functions on a region that are called by several threads of a process need the caller's lock.
- *
- * The entry of the device `uuid`, added with the configuration's limits for the container's
- * index-th device (-1: not in its list) where the region has none yet, or never got limits from any
- * environment. Returns the index into
- * devices[], -ENOSPC where the table is full, -ENAMETOOLONG for a UUID that does not fit, or
- * another -errno where the file cannot be locked. */
-int region_device(struct region *region, const char *uuid, int index, const struct config *config)
-    __attribute__((warn_unused_result));
-
-/* The entry of the device `uuid`, or -ENOENT. */
-int region_device_find(const struct region *region, const char *uuid)
-    __attribute__((warn_unused_result));
-
-/* False where the entry never got limits and this process's environment is the one that has them:
- * region_device then gives them to it. */
-bool region_device_is_settled(const struct region *region, int entry);
-
-/* slot_high, made safe to use as a bound. */
+/* slot_high, made safe to use as a bound. Within a window. */
 unsigned region_slot_bound(const struct region *region);
+
+#define REGION_INDEX_AS_MET (-2) /* the position in the list cannot be told: devices count as met  \
+                                  */
+
+/* Within a window: enters the device `uuid`, with the configuration's limits for the container's
+ * index-th device (-1: not in its list) where the file has none for it yet. Returns the device's
+ * number, -ENOSPC where a table is full, -ENAMETOOLONG for a UUID that does not fit, or another
+ * -errno where the file cannot be locked. */
+int region_device(struct region *region, const char *uuid, int index)
+    __attribute__((warn_unused_result));
+
+/* The number of a device that was entered, or -ENOENT. Any thread, without lock. */
+int region_device_known(const struct region *region, const char *uuid)
+    __attribute__((warn_unused_result));
+
+/* Within a window: enters all known devices again, after the file was made anew, with the limits
+ * that it then has, or else those last seen. Under the initialiser's lock. */
+void region_devices_again(struct region *region);
+
+/* Within a window, under the initialiser's lock: takes the environment's limits into a region whose
+ * rules allow it (docs/region.md, "Limits"). `fresh`: the file was made just now. */
+void region_settings_take(struct region *region, bool fresh);
+
+/* Within a window: the file's entry of the device, NULL where it has none and can have none.
+ * Remembers its limits; enters the device again where others made the file anew; gives it this
+ * process's limits where it never had any and the region by now has. */
+struct vgpu_device *region_device_entry(struct region *region, unsigned number);
 
 #endif

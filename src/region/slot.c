@@ -112,8 +112,8 @@ bool slot_any_live(struct region *region)
 /* The storage must exist before it is written through the mapping. */
 static int reserve_storage(struct region *region, unsigned slot)
 {
-    if (!region_fd_is_ours(region) ||
-        fallocate(region->fd, 0, slot_offset(slot), sizeof(struct vgpu_slot)) == 0)
+    if (!region_fd_is_ours(region) || fallocate(region->fd, FALLOC_FL_KEEP_SIZE, slot_offset(slot),
+                                          sizeof(struct vgpu_slot)) == 0)
         return 0;
     return errno == ENOSPC || errno == EDQUOT ? -errno : 0;
 }
@@ -193,4 +193,10 @@ void slot_lock_again(struct region *region, unsigned slot)
 {
     if (region_fd_is_ours(region))
         (void)!file_lock_take(region->fd, slot_offset(slot));
+}
+
+void slot_leave(struct region *region, unsigned slot, uint64_t word)
+{
+    (void)swap_seq_cst(
+        &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
 }

@@ -32,6 +32,9 @@ void slot_lock_again(struct region *region, unsigned slot);
 /* Lets go of the lock of a slot that a peer took for dead. */
 void slot_unlock(struct region *region, unsigned slot);
 
+/* Frees our own slot where it still is ours: another one will be claimed. */
+void slot_leave(struct region *region, unsigned slot, uint64_t word);
+
 /* Reaps every dead slot but `own` (-1: none is ours) that `device` counts in; returns how many. */
 unsigned slot_reap_dead(struct region *region, int own, unsigned device);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu run: a command inside a container of its own, or inside one that --region names. */
+#include "base/guard.h"
 #include "base/parse.h"
 #include "region/region.h"
 #include "region/slot.h"
@@ -166,9 +167,12 @@ static int set_preloads(const struct run_options *options)
 static bool region_in_use(const char *path)
 {
     struct region region;
+    struct guard_window window;
     if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
         return false;
+    guard_enter(&window);
     bool live = slot_any_live(&region);
+    guard_leave(&window);
     region_detach(&region);
     return live;
 }

@@ -166,6 +166,35 @@ TEST("a directory, a pipe and a device are refused")
     CHECK_EQ(attach(), -EPROTO);
 }
 
+TEST("a symbolic link is not followed where the path was named either")
+{
+    peers_begin();
+    char target[sizeof(peers_path) + 16];
+    snprintf(target, sizeof(target), "%s.target", peers_path);
+    REQUIRE(symlink(target, peers_path) == 0);
+    CHECK_EQ(attach(), -ELOOP);
+    CHECK(access(target, F_OK) != 0);
+    write_file(target, 0, "");
+    CHECK_EQ(attach(), -ELOOP);
+}
+
+TEST("a file with a second name is somebody's file, and refused")
+{
+    peers_begin();
+    char other[sizeof(peers_path) + 16];
+    snprintf(other, sizeof(other), "%s.other", peers_path);
+    write_file(other, 0, "");
+    REQUIRE(link(other, peers_path) == 0);
+    check_refused_untouched(-EPROTO);
+}
+
+TEST("a limit on file sizes is an error, not a signal")
+{
+    peers_begin();
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, 4096}) == 0);
+    CHECK_EQ(attach(), -EFBIG);
+}
+
 TEST("a path through a file is refused")
 {
     peers_begin();
@@ -335,19 +364,188 @@ static void join_and_charge(void)
     peers_wait(1);
 }
 
-TEST("a running process goes on when its file is deleted, and a new one begins anew")
+static void join_and_fill(void)
+{
+    unsigned device = peers_join("1g");
+    CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 424 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_step(1);
+    peers_wait(2);
+}
+
+/* The calling process holds 600 MiB of 1 GiB: whoever comes gets the rest and no more. */
+static void check_shared_again(unsigned device)
+{
+    CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+    pid_t pid = peers_fork(join_and_fill);
+    peers_wait(1);
+    CHECK_EQ(peers_used(device), 1024 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_BUFFER), -ENOMEM);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+    CHECK_EQ(account_reserve(device, 424 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    account_release(device, 1024 * PEERS_MIB, ACCOUNT_BUFFER);
+    CHECK_EQ(peers_used(device), 0);
+}
+
+static unsigned join_and_hold(void)
 {
     peers_begin();
     unsigned device = peers_join("1g");
-    CHECK_EQ(account_reserve(device, 1000 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(account_reserve(device, 600 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    account_commit(device, 600 * PEERS_MIB);
+    return device;
+}
+
+TEST("a region that is deleted under a process is made again with what it holds")
+{
+    unsigned device = join_and_hold();
+    int open_before = descriptors_open();
     unlink(peers_path);
-    CHECK(region_fd_is_ours(&peers_region));
-    CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
-    account_release(device, 500 * PEERS_MIB, ACCOUNT_BUFFER);
-    CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    check_shared_again(device);
+    CHECK_EQ(descriptors_open(), open_before);
+}
+
+TEST("a region whose directory is deleted under a process is made again")
+{
+    unsigned device = join_and_hold();
+    char moved[sizeof(peers_directory) + 8];
+    snprintf(moved, sizeof(moved), "%s.gone", peers_directory);
+    unlink(peers_path);
+    REQUIRE(rename(peers_directory, moved) == 0);
+    check_shared_again(device);
+    rmdir(moved);
+}
+
+TEST("a region that a newcomer made in the place of a deleted one is joined")
+{
+    unsigned device = join_and_hold();
+    unlink(peers_path);
+    pid_t pid = peers_fork(join_and_charge);
+    while (load_acquire(&peers->number[0]) < 1)
+        sched_yield();
+    CHECK_EQ(account_reserve(device, 424 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 423 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(peers_used(device), 1024 * PEERS_MIB);
+    account_release(device, 423 * PEERS_MIB, ACCOUNT_BUFFER);
     peers_step(1);
-    CHECK_EQ(peers_reap(peers_fork(join_and_charge)), 0);
-    CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+    CHECK_EQ(peers_reap(pid), 0);
+    peers->step = 0;
+    check_shared_again(device);
+}
+
+TEST("a region that is shortened under a process, to whatever size, is mended")
+{
+    static const off_t sizes[] = {0, 1, 4096, 2008952, VGPU_REGION_OFFSET, VGPU_REGION_OFFSET + 64,
+        VGPU_REGION_OFFSET + 4096, VGPU_REGION_OFFSET + 16384, (off_t)VGPU_REGION_FILE_BYTES - 1};
+    unsigned device = join_and_hold();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        REQUIRE(truncate(peers_path, sizes[i]) == 0);
+        CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+        CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+        REQUIRE(truncate(peers_path, sizes[i]) == 0);
+        CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+        REQUIRE(truncate(peers_path, sizes[i]) == 0);
+        account_release(device, 100 * PEERS_MIB, ACCOUNT_BUFFER);
+        CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+        account_commit(device, 100 * PEERS_MIB);
+    }
+    check_shared_again(device);
+}
+
+TEST("a region that is emptied and sized again keeps the limit and what is held")
+{
+    unsigned device = join_and_hold();
+    REQUIRE(truncate(peers_path, 0) == 0);
+    REQUIRE(truncate(peers_path, (off_t)VGPU_REGION_FILE_BYTES) == 0);
+    CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    check_shared_again(device);
+}
+
+TEST("a limit that was changed while programs run outlives the file")
+{
+    unsigned device = join_and_hold();
+    store_relaxed(&peers_region.shared->devices[device].memory_limit, 700 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, 101 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    unlink(peers_path);
+    CHECK_EQ(account_reserve(device, 101 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+TEST("where the region is gone and cannot be had again the device is full, and frees count")
+{
+    unsigned device = join_and_hold();
+    REQUIRE(truncate(peers_path, 0) == 0);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, RLIM_INFINITY}) == 0);
+    struct account_view view;
+    account_view(device, &view);
+    CHECK(view.closed);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_BUFFER), -ENOMEM);
+    account_release(device, 100 * PEERS_MIB, ACCOUNT_BUFFER);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 500 * PEERS_MIB);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}) == 0);
+    peers_sleep_ms(20); /* it is tried every 10 ms */
+    CHECK_EQ(account_reserve(device, 525 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 524 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+}
+
+/* Allocates and frees as fast as it can, with a reckoning of its own. */
+static void allocate_until_told(void)
+{
+    unsigned device = peers_join("1g");
+    add_seq_cst(&peers->number[2], 1);
+    while (load_acquire(&peers->step) < 1) {
+        if (account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER) == 0) {
+            account_commit(device, PEERS_MIB);
+            account_release(device, PEERS_MIB, ACCOUNT_BUFFER);
+        }
+        add_seq_cst(&peers->number[0], 1);
+    }
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 0);
+    CHECK_EQ(account_reserve(device, 300 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    add_seq_cst(&peers->number[1], 1);
+    peers_wait(2);
+    CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 300 * PEERS_MIB);
+}
+
+static void wait_for_rounds(int64_t rounds)
+{
+    int64_t from = load_acquire(&peers->number[0]);
+    uint64_t start = clock_now_ns();
+    while (
+        load_acquire(&peers->number[0]) < from + rounds && clock_now_ns() - start < 20000000000ull)
+        sched_yield();
+}
+
+TEST("a region shortened and deleted 1,000 times at any instant kills nobody and loses nothing")
+{
+    peers_begin();
+    unsigned device = peers_join("1g");
+    pid_t pids[3];
+    for (int i = 0; i < 3; i++)
+        pids[i] = peers_fork(allocate_until_told);
+    while (load_acquire(&peers->number[2]) < 3)
+        sched_yield();
+    uint64_t start = clock_now_ns();
+    for (int round = 0; round < 1000 && clock_now_ns() - start < 10000000000ull; round++) {
+        wait_for_rounds(1 + round % 3);
+        if (round % 4)
+            (void)!truncate(peers_path, round % 2 ? 0 : VGPU_REGION_OFFSET + 8192);
+        else
+            unlink(peers_path);
+    }
+    peers_sleep_ms(50);
+    peers_step(1);
+    while (load_acquire(&peers->number[1]) < 3)
+        sched_yield();
+    /* Each has charged since; so have we. */
+    CHECK_EQ(account_reserve(device, 125 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 124 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(peers_used(device), 1024 * PEERS_MIB);
+    peers_step(2);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(peers_reap(pids[i]), 0);
 }
 
 TEST("a running process goes on when its file is replaced by something else")
@@ -405,7 +603,8 @@ TEST("two processes that initialise at once, 200 times, share one region")
         pid_t first = peers_fork(join_and_charge), second = peers_fork(join_and_charge);
         while (load_acquire(&peers->number[0]) < 2)
             sched_yield();
-        struct region region = peers_look();
+        struct region region;
+        peers_look(&region);
         CHECK(peers_slot_of(&region, first) >= 0);
         CHECK(peers_slot_of(&region, second) >= 0);
         CHECK_EQ(region.shared->device_count, 1);

@@ -77,7 +77,7 @@ unsigned peers_join(const char *limit)
     struct config *config = peers_config(limit);
     REQUIRE(region_attach(&peers_region, config) == 0);
     account_start(&peers_region, 0);
-    int device = region_device(&peers_region, PEERS_UUID, 0, config);
+    int device = account_device(PEERS_UUID, 0);
     REQUIRE(device >= 0);
     return (unsigned)device;
 }
@@ -128,11 +128,9 @@ void peers_sleep_ms(unsigned ms)
     sleep_ns(ms * 1000000ull);
 }
 
-struct region peers_look(void)
+void peers_look(struct region *region)
 {
-    struct region region;
-    REQUIRE(region_open(&region, peers_path) == 0);
-    return region;
+    REQUIRE(region_open(region, peers_path) == 0);
 }
 
 uint64_t peers_used(unsigned device)

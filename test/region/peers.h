@@ -52,7 +52,7 @@ void peers_kill(pid_t pid);
 void peers_sleep_ms(unsigned ms);
 
 /* A second attachment to the file, to look at it as a tool does; closed by region_detach. */
-struct region peers_look(void);
+void peers_look(struct region *region);
 
 /* What the container uses on the device, dead processes retired. */
 uint64_t peers_used(unsigned device);

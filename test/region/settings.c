@@ -3,8 +3,12 @@
 #include "peers.h"
 
 #include "check.h"
+#include "region/region_file.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 static uint64_t limit_seen(unsigned device)
 {
@@ -167,18 +171,17 @@ TEST("devices are known by UUID, and the table's end is an error")
 {
     peers_begin();
     unsigned first = peers_join("1g");
-    struct config *config = peers_config("1g");
     char uuid[64];
-    CHECK_EQ(region_device(&peers_region, PEERS_UUID, 0, config), first);
-    CHECK_EQ(region_device_find(&peers_region, "GPU-none"), -ENOENT);
+    CHECK_EQ(account_device(PEERS_UUID, 0), first);
+    CHECK_EQ(region_device_known(&peers_region, "GPU-none"), -ENOENT);
     for (int i = 1; i < (int)VGPU_REGION_DEVICES; i++) {
         snprintf(uuid, sizeof(uuid), "GPU-%d", i);
-        CHECK_EQ(region_device(&peers_region, uuid, i, config), i);
+        CHECK_EQ(account_device(uuid, i), i);
     }
-    CHECK_EQ(region_device(&peers_region, "GPU-65", 64, config), -ENOSPC);
+    CHECK_EQ(account_device("GPU-65", 64), -ENOSPC);
     memset(uuid, 'x', sizeof(uuid) - 1);
     uuid[sizeof(uuid) - 1] = '\0';
-    CHECK_EQ(region_device(&peers_region, uuid, 0, config), -ENAMETOOLONG);
+    CHECK_EQ(account_device(uuid, 0), -ENAMETOOLONG);
     CHECK_EQ(account_reserve(63, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     CHECK_EQ(account_reserve(63, 1024 * PEERS_MIB, ACCOUNT_BUFFER), 0);
     CHECK_EQ(account_reserve(first, 1024 * PEERS_MIB, ACCOUNT_BUFFER), 0);
@@ -188,9 +191,8 @@ TEST("a device that is first met after all descriptors were closed is limited to
 {
     peers_begin();
     peers_join("1g");
-    struct config *config = peers_config("1g");
     close(peers_region.fd);
-    int device = region_device(&peers_region, "GPU-2", 1, config);
+    int device = account_device("GPU-2", 1);
     REQUIRE(device >= 0);
     CHECK_EQ(account_reserve((unsigned)device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
 }
@@ -199,24 +201,95 @@ TEST("where the file is gone as well, a device that is new cannot be entered")
 {
     peers_begin();
     peers_join("1g");
-    struct config *config = peers_config("1g");
     close(peers_region.fd);
     unlink(peers_path);
-    CHECK_EQ(region_device(&peers_region, "GPU-2", 1, config), -ENOENT);
-    CHECK_EQ(region_device_find(&peers_region, PEERS_UUID), 0);
+    CHECK_EQ(account_device("GPU-2", 1), -EBADF);
+    CHECK_EQ(region_device_known(&peers_region, PEERS_UUID), 0);
 }
 
 TEST("another file under a descriptor's old number is neither locked nor closed")
 {
     peers_begin();
     peers_join("1g");
-    struct config *config = peers_config("1g");
     int other = open("/dev/null", O_RDONLY);
     REQUIRE(dup2(other, peers_region.fd) == peers_region.fd);
     int number = peers_region.fd;
-    CHECK_EQ(region_device(&peers_region, "GPU-2", 1, config), 1);
+    CHECK_EQ(account_device("GPU-2", 1), 1);
     CHECK(peers_region.fd != number);
     CHECK(fcntl(number, F_GETFD) >= 0);
+}
+
+#define NOBODY 65534
+
+static void become_nobody(void)
+{
+    REQUIRE(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
+}
+
+static void join_and_leave(void)
+{
+    unsigned device = peers_join("1g");
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+}
+
+static void find_1g_as_nobody(void)
+{
+    become_nobody();
+    unsigned device = peers_join("8g");
+    CHECK_EQ(limit_seen(device), 1024 * PEERS_MIB);
+    int second = account_device("GPU-2", 1);
+    REQUIRE(second >= 0);
+    CHECK_EQ(limit_seen((unsigned)second), 1024 * PEERS_MIB);
+}
+
+TEST("another user's environment does not change the limits of root's region")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    chmod(peers_directory, 0755);
+    CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
+    CHECK_EQ(peers_reap(peers_fork(find_1g_as_nobody)), 0);
+    CHECK_EQ(limit_seen(peers_join("8g")), 8192 * PEERS_MIB);
+}
+
+static void take_8g_as_nobody(void)
+{
+    become_nobody();
+    CHECK_EQ(limit_seen(peers_join("8g")), 8192 * PEERS_MIB);
+}
+
+TEST("root's region that never had a limit takes one from another user")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    chmod(peers_directory, 0755);
+    peers_join(NULL);
+    CHECK_EQ(peers_reap(peers_fork(take_8g_as_nobody)), 0);
+}
+
+static void find_pinned_as_nobody(void)
+{
+    find_1g_as_nobody();
+    CHECK_STR(peers_region.path, REGION_PINNED_PATH);
+}
+
+TEST("root's region at the pinned path is the region, whatever path the environment names")
+{
+    char named[sizeof(peers_path)];
+    peers_begin();
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/etc", "tmpfs", 0, "size=1m") != 0)
+        SKIP("mounting is not allowed here");
+    strcpy(named, peers_path);
+    strcpy(peers_path, REGION_PINNED_PATH);
+    CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
+    strcpy(peers_path, named);
+    chmod(peers_directory, 01777);
+    CHECK_EQ(peers_reap(peers_fork(find_pinned_as_nobody)), 0);
+    CHECK(access(peers_path, F_OK) != 0);
 }
 
 int main(int argc, char **argv)

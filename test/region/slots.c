@@ -383,7 +383,7 @@ TEST("numbers in the region that no process of ours wrote are survived")
         memset(slot, 0xff, sizeof(*slot));
     }
     memset(peers_region.shared->devices[5].uuid, 'x', 48);
-    CHECK_EQ(region_device_find(&peers_region, "GPU-none"), -ENOENT);
+    CHECK_EQ(region_device_known(&peers_region, "GPU-none"), -ENOENT);
     (void)!account_check(device, PEERS_MIB);
     (void)!account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER);
     static struct account_process processes[ACCOUNT_PROCESSES_MAX];

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SIGBUS, borrowed for as long as a mapped file is touched. */
+#include "base/guard.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SIGNAL_SET_BYTES 8 /* the kernel's, for 64 signals */
+
+/* The kernel's structure. By system call, because programs that interpose sigaction (a JVM's
+ * libjsig, sanitizers) must not see this one. */
+struct kernel_action {
+    void (*handler)(int, siginfo_t *, void *);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+struct range {
+    char *start; /* NULL: not in use; written last */
+    size_t bytes;
+    bool *lost;
+};
+
+static struct {
+    struct lock lock;
+    unsigned users;                /* windows that are open */
+    struct kernel_action previous; /* the program's */
+    struct range ranges[GUARD_RANGES_MAX];
+} guard;
+
+#ifdef __x86_64__
+/* Return from a signal; debuggers and unwinders know it by these very bytes. */
+void guard_restorer(void) __attribute__((visibility("hidden")));
+__asm__(".pushsection .text\n"
+        ".hidden guard_restorer\n"
+        ".globl guard_restorer\n"
+        ".type guard_restorer, @function\n"
+        "guard_restorer:\n"
+        "movq $15, %rax\n" /* rt_sigreturn */
+        "syscall\n"
+        ".size guard_restorer, . - guard_restorer\n"
+        ".popsection\n");
+#define RESTORER guard_restorer
+#define RESTORER_FLAG 0x04000000ul
+#else
+#define RESTORER NULL /* the kernel's own */
+#define RESTORER_FLAG 0ul
+#endif
+
+static void set_action(const struct kernel_action *action, struct kernel_action *ret_former)
+{
+    (void)syscall(SYS_rt_sigaction, SIGBUS, action, ret_former, SIGNAL_SET_BYTES);
+}
+
+static struct range *range_of(const char *address)
+{
+    for (int i = 0; i < GUARD_RANGES_MAX; i++) {
+        struct range *range = &guard.ranges[i];
+        char *start = load_acquire(&range->start);
+        if (start && address >= start && address < start + range->bytes)
+            return range;
+    }
+    return NULL;
+}
+
+static bool replace(struct range *range)
+{
+    void *memory = mmap(range->start, range->bytes, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    store_release(range->lost, true);
+    return true;
+}
+
+/* What is not ours happens again, at the same instruction or as the same signal, under the
+ * program's own disposition. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    int errno_kept = errno;
+    bool raised = info->si_code <= 0; /* by kill or the like, not by an access */
+    struct range *range = raised ? NULL : range_of(info->si_addr);
+    if (!range || !replace(range)) {
+        set_action(&guard.previous, NULL);
+        if (raised)
+            (void)syscall(SYS_rt_tgsigqueueinfo, getpid(), (int)syscall(SYS_gettid), number, info);
+    }
+    errno = errno_kept;
+}
+
+int guard_add(void *start, size_t bytes, bool *lost)
+{
+    int error = -ENOSPC;
+    lock_take(&guard.lock);
+    for (int i = 0; i < GUARD_RANGES_MAX && error; i++) {
+        struct range *range = &guard.ranges[i];
+        if (range->start)
+            continue;
+        range->bytes = bytes;
+        range->lost = lost;
+        store_release(&range->start, start);
+        error = 0;
+    }
+    lock_release(&guard.lock);
+    return error;
+}
+
+void guard_remove(void *start)
+{
+    lock_take(&guard.lock);
+    for (int i = 0; i < GUARD_RANGES_MAX; i++) {
+        if (guard.ranges[i].start == start)
+            store_release(&guard.ranges[i].start, NULL);
+    }
+    lock_release(&guard.lock);
+}
+
+/* Where the program has set another meanwhile, that one stays. */
+static void give_back(void)
+{
+    struct kernel_action current;
+    set_action(&guard.previous, &current);
+    if (current.handler != on_bus_error)
+        set_action(&current, NULL);
+}
+
+static uint64_t change_mask(int how)
+{
+    uint64_t bus = 1ull << (SIGBUS - 1), former = 0;
+    (void)syscall(SYS_rt_sigprocmask, how, &bus, &former, SIGNAL_SET_BYTES);
+    return former & bus;
+}
+
+void guard_enter(struct guard_window *window)
+{
+    static const struct kernel_action ours = {.handler = on_bus_error,
+        .flags = SA_SIGINFO | SA_ONSTACK | RESTORER_FLAG,
+        .restorer = RESTORER};
+    lock_take(&guard.lock);
+    if (guard.users++ == 0)
+        set_action(&ours, &guard.previous);
+    lock_release(&guard.lock);
+    window->was_blocked = change_mask(SIG_UNBLOCK) != 0;
+}
+
+void guard_leave(const struct guard_window *window)
+{
+    if (window->was_blocked)
+        (void)change_mask(SIG_BLOCK);
+    lock_take(&guard.lock);
+    if (--guard.users == 0)
+        give_back();
+    lock_release(&guard.lock);
+}
+
+void guard_reset(void)
+{
+    lock_reset(&guard.lock);
+    if (guard.users)
+        give_back();
+    guard.users = 0;
+}

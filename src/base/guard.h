@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Touching a mapped file that others may shorten at any moment. A page beyond the file's end is a
+ * SIGBUS, which would end the program for somebody else's deed. So such mappings are touched
+ * between guard_enter and guard_leave only: there a fault in a guarded range puts zeroed memory of
+ * this process in the whole range's place and says so; the access goes on.
+ *
+ * The program's own disposition of SIGBUS is in force again after guard_leave. A SIGBUS that is not
+ * ours meets it also in between. docs/decisions/0006 says what this costs and what else was
+ * weighed. */
+#ifndef VGPU_BASE_GUARD_H
+#define VGPU_BASE_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define GUARD_RANGES_MAX 8
+
+/* What guard_enter found, for guard_leave. */
+struct guard_window {
+    bool was_blocked; /* the thread had SIGBUS blocked: then a fault would kill it unasked */
+};
+
+/* Guards `bytes` from `start`, both multiples of the page. `lost`, which must outlive the guarding,
+ * becomes true when memory has taken the file's place. Returns 0, or -ENOSPC where
+ * GUARD_RANGES_MAX are guarded. Any thread. */
+int guard_add(void *start, size_t bytes, bool *lost) __attribute__((warn_unused_result));
+
+/* Before the range is unmapped. */
+void guard_remove(void *start);
+
+/* Any thread; windows of several threads may overlap, those of one may not. About 0.3 us together,
+ * of three system calls. Keep errno. */
+void guard_enter(struct guard_window *window);
+void guard_leave(const struct guard_window *window);
+
+/* In a forked child, which has no other thread: closes the windows of its parent's other threads.
+ * The ranges stay guarded. */
+void guard_reset(void);
+
+#endif

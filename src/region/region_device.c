@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The container's devices in the region, and where their limits come from. */
+#include "region/region.h"
+
+#include "base/atomic.h"
+#include "base/log.h"
+#include "region/file_lock.h"
+#include "region/slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define INITIALISER_WAIT_NS 2000000000ull
+
+/* FNV-1a over the limits that the environment sets; 0 where it sets none, which leaves the region
+ * as it is: a shell that lost the variables must not lift its container's limits. */
+static uint64_t settings_hash(const struct config *config)
+{
+    uint64_t hash = 14695981039346656037ull;
+    bool any = false;
+    for (int i = -1; i < CONFIG_DEVICES; i++) {
+        struct config_value values[2] = {
+            config_memory_limit(config, i), config_core_limit(config, i)};
+        for (int v = 0; v < 2; v++) {
+            any |= values[v].state != VALUE_UNSET;
+            hash = (hash ^ values[v].state) * 1099511628211ull;
+            hash = (hash ^ values[v].value) * 1099511628211ull;
+        }
+    }
+    for (const char *c = config->device_list; any && c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
+    return any ? hash | 1 : 0;
+}
+
+static void store_default(struct vgpu_region *shared, const struct config *config)
+{
+    struct config_value memory = config_memory_limit(config, -1);
+    struct config_value cores = config_core_limit(config, -1);
+    store_relaxed(&shared->default_memory_limit, memory.state == VALUE_SET ? memory.value : 0);
+    store_relaxed(
+        &shared->default_core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+}
+
+/* Limits hold for as long as somebody lives under them; only a region that never had any takes
+ * some while others live, and then their devices take them too (region_device_entry). */
+static void take_environment(struct region *region)
+{
+    struct vgpu_region *shared = region->shared;
+    uint64_t hash = region->settings_hash, held = load_relaxed(&shared->settings_hash);
+    if (!hash || held == hash)
+        return;
+    bool live = slot_any_live(region);
+    if (held && (live || region->pinned)) {
+        if (live)
+            log_info("the container's programs run under other limits than this environment asks "
+                     "for; the running ones hold");
+        else
+            log_info("the region is root's and has other limits than this environment asks for; "
+                     "root's hold");
+        return;
+    }
+    if (!live) {
+        store_relaxed(&shared->device_count, 0u);
+        memset(shared->devices, 0, sizeof(shared->devices));
+    }
+    store_default(shared, region->config);
+    store_release(&shared->settings_hash, hash);
+}
+
+void region_settings_take(struct region *region, bool fresh)
+{
+    region->settings_hash = settings_hash(region->config);
+    /* A file that took another's place has that one's limits, whatever changed them since. */
+    if (fresh && region->known_settings_hash) {
+        if (region->settings_hash == region->known_settings_hash)
+            store_default(region->shared, region->config);
+        store_release(&region->shared->settings_hash, region->known_settings_hash);
+    } else {
+        take_environment(region);
+    }
+    region->known_settings_hash = load_relaxed(&region->shared->settings_hash);
+}
+
+static int entry_find(const struct region *region, const char *uuid)
+{
+    const struct vgpu_region *shared = region->shared;
+    unsigned count = load_acquire(&shared->device_count);
+    if (count > VGPU_REGION_DEVICES)
+        count = VGPU_REGION_DEVICES;
+    for (unsigned i = 0; i < count; i++) {
+        if (!strncmp(shared->devices[i].uuid, uuid, sizeof(shared->devices[i].uuid)))
+            return (int)i;
+    }
+    return -ENOENT;
+}
+
+/* Root's region has the last word also on devices that root's programs have not met. */
+static void set_limits_pinned(const struct vgpu_region *shared, struct vgpu_device *device)
+{
+    uint64_t memory = load_relaxed(&shared->default_memory_limit);
+    store_relaxed(&device->memory_limit, memory);
+    store_relaxed(&device->memory_closed, memory ? 0u : 1u);
+    store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
+}
+
+static void set_limits(struct region *region, struct vgpu_device *device, int index)
+{
+    const struct config *config = region->config;
+    struct config_value memory = config_memory_limit(config, index);
+    struct config_value cores = config_core_limit(config, index);
+    uint64_t held = load_relaxed(&region->shared->settings_hash);
+    /* Who runs under other limits than the region's says nothing about its devices. */
+    bool ours = region->settings_hash == held;
+    if (region->pinned && held && !ours) {
+        set_limits_pinned(region->shared, device);
+    } else {
+        store_relaxed(&device->memory_limit, memory.state == VALUE_SET ? memory.value : 0);
+        store_relaxed(&device->memory_closed, memory.state == VALUE_INVALID ? 1u : 0u);
+        store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+    }
+    store_release(&device->settings_hash, ours ? held : 0);
+}
+
+/* False where the entry never got limits and this process's environment is the one that has them.
+ */
+static bool is_settled(const struct region *region, const struct vgpu_device *device)
+{
+    uint64_t held = load_relaxed(&region->shared->settings_hash);
+    return region->settings_hash != held || load_acquire(&device->settings_hash) == held;
+}
+
+/* `known`: as it was in a file that is gone, NULL where the device is new here. */
+static int entry_add_locked(
+    struct region *region, const char *uuid, int index, const struct vgpu_device *known)
+{
+    struct vgpu_region *shared = region->shared;
+    unsigned entry = load_relaxed(&shared->device_count);
+    if (entry >= VGPU_REGION_DEVICES)
+        return -ENOSPC;
+    if (index == REGION_INDEX_AS_MET)
+        index = (int)entry;
+    struct vgpu_device *device = &shared->devices[entry];
+    memset(device, 0, sizeof(*device));
+    if (known)
+        memcpy(device, known, offsetof(struct vgpu_device, orphaned));
+    else
+        set_limits(region, device, index);
+    memcpy(device->uuid, uuid, strlen(uuid));
+    store_release(&shared->device_count, entry + 1);
+    return (int)entry;
+}
+
+/* What was read is the file's only if it was still there afterwards. */
+static void remember(
+    struct region *region, struct region_device *device, const struct vgpu_device *entry)
+{
+    struct vgpu_device seen;
+    uint64_t held = load_relaxed(&region->shared->settings_hash);
+    memcpy(&seen, entry, sizeof(seen));
+    if (load_acquire(&region->lost) || strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)))
+        return;
+    region->known_settings_hash = held;
+    memcpy((char *)&device->known + sizeof(seen.uuid), (char *)&seen + sizeof(seen.uuid),
+        sizeof(seen) - sizeof(seen.uuid));
+}
+
+static void enter_again_locked(struct region *region, struct region_device *device)
+{
+    int entry = entry_find(region, device->known.uuid);
+    if (entry < 0)
+        entry = entry_add_locked(region, device->known.uuid, device->index, &device->known);
+    device->entry = entry;
+}
+
+void region_devices_again(struct region *region)
+{
+    for (unsigned i = 0; i < region->device_count; i++)
+        enter_again_locked(region, &region->devices[i]);
+}
+
+int region_device_known(const struct region *region, const char *uuid)
+{
+    unsigned count = load_acquire(&region->device_count);
+    for (unsigned i = 0; i < count; i++) {
+        if (!strcmp(region->devices[i].known.uuid, uuid))
+            return (int)i;
+    }
+    return -ENOENT;
+}
+
+static int entry_make(struct region *region, const char *uuid, int index)
+{
+    int entry = entry_find(region, uuid);
+    if (entry >= 0)
+        return entry;
+    if (!region_fd_is_ours(region))
+        return -EBADF;
+    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+    if (error)
+        return error;
+    entry = entry_find(region, uuid);
+    if (entry < 0)
+        entry = entry_add_locked(region, uuid, index, NULL);
+    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
+    return entry;
+}
+
+int region_device(struct region *region, const char *uuid, int index)
+{
+    int number = region_device_known(region, uuid);
+    if (number >= 0)
+        return number;
+    unsigned count = region->device_count;
+    if (strlen(uuid) >= sizeof(region->devices[0].known.uuid))
+        return -ENAMETOOLONG;
+    if (count >= VGPU_REGION_DEVICES)
+        return -ENOSPC;
+    struct region_device *device = &region->devices[count];
+    int entry = entry_make(region, uuid, index);
+    if (entry < 0)
+        return entry;
+    *device = (struct region_device){
+        .index = index == REGION_INDEX_AS_MET ? entry : index, .entry = entry};
+    memcpy(device->known.uuid, uuid, strlen(uuid));
+    remember(region, device, &region->shared->devices[entry]);
+    store_release(&region->device_count, count + 1);
+    return (int)count;
+}
+
+static bool is_in_place(const struct region *region, const struct region_device *device)
+{
+    const struct vgpu_device *entry = &region->shared->devices[device->entry];
+    return !strncmp(entry->uuid, device->known.uuid, sizeof(entry->uuid));
+}
+
+static void mend_entry(struct region *region, struct region_device *device)
+{
+    if (!region_fd_is_ours(region) ||
+        file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS) != 0)
+        return;
+    if (device->entry < 0 || !is_in_place(region, device))
+        enter_again_locked(region, device);
+    if (device->entry >= 0 && !is_settled(region, &region->shared->devices[device->entry]))
+        set_limits(region, &region->shared->devices[device->entry], device->index);
+    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
+}
+
+struct vgpu_device *region_device_entry(struct region *region, unsigned number)
+{
+    struct region_device *device = &region->devices[number];
+    if (device->entry < 0 || !is_in_place(region, device) ||
+        !is_settled(region, &region->shared->devices[device->entry]))
+        mend_entry(region, device);
+    if (device->entry < 0 || !is_in_place(region, device))
+        return NULL;
+    remember(region, device, &region->shared->devices[device->entry]);
+    return &region->shared->devices[device->entry];
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, checking and making the region's file. */
+#include "region/region_file.h"
+
+#include "base/file.h"
+#include "vgpu/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define HAMI_REGION_BYTES 2008952
+#define OPEN_TRIES 10
+#define DESCRIPTOR_FLOOR 300 /* out of the way of programs that count on low numbers */
+
+struct head {
+    uint64_t magic;
+    uint32_t version, byte_order;
+    uint64_t size;
+    uint32_t device_entries, slot_entries;
+};
+_Static_assert(sizeof(struct head) == offsetof(struct vgpu_region, device_count), "as laid out");
+
+static bool is_roots_file(const char *path)
+{
+    struct stat status;
+    return file_status_at(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == 0;
+}
+
+/* What another user put under a name that all share is not trusted; root's is, where it is meant
+ * for us too. */
+static bool is_somebody_elses(const char *path)
+{
+    struct stat status;
+    if (file_status_at(path, &status) != 0)
+        return false;
+    bool ours = status.st_uid == geteuid() || (status.st_uid == 0 && (status.st_mode & 06) == 06);
+    return !S_ISREG(status.st_mode) || !ours;
+}
+
+static int path_by_default(const struct config *config, char *ret_path, size_t path_bytes)
+{
+    snprintf(ret_path, path_bytes, "%s", config->region_path);
+    if (!is_somebody_elses(ret_path))
+        return 0;
+    snprintf(ret_path, path_bytes, "%s.%u", config->region_path, (unsigned)geteuid());
+    return is_somebody_elses(ret_path) ? -EPERM : 0;
+}
+
+int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
+{
+    const char *path = config->region_path;
+    if (is_roots_file(REGION_PINNED_PATH))
+        path = REGION_PINNED_PATH;
+    else if (config->region_too_long)
+        return -ENAMETOOLONG;
+    else if (!config->region_named)
+        return path_by_default(config, ret_path, path_bytes);
+    int length = snprintf(ret_path, path_bytes, "%s", path);
+    return (size_t)length < path_bytes ? 0 : -ENAMETOOLONG;
+}
+
+/* mkdir -p of the path's directory; every error shows up again at open. */
+static void create_directories(const char *path)
+{
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof(directory), "%s", path);
+    for (char *slash = strchr(directory + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(directory, 0777) == 0)
+            (void)!chmod(directory, 01777);
+        *slash = '/';
+    }
+}
+
+static int make_file(const char *path, int flags)
+{
+    create_directories(path);
+    int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+    if (fd >= 0)
+        (void)!fchmod(fd, 0666);
+    else if (errno == EEXIST)
+        fd = open(path, flags);
+    return fd;
+}
+
+static int raise_descriptor(int fd)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= DESCRIPTOR_FLOOR + 16)
+        return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTOR_FLOOR);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+static int check_kind(const struct stat *status)
+{
+    if (S_ISLNK(status->st_mode))
+        return -ELOOP;
+    if (S_ISDIR(status->st_mode))
+        return -EISDIR;
+    return S_ISREG(status->st_mode) && status->st_nlink <= 1 ? 0 : -EPROTO;
+}
+
+/* Looked at before it is opened, because opening a device or a pipe can do things by itself, and
+ * again after, because it may have been exchanged. Opened without O_CREAT first: where the
+ * directory is sticky, the kernel may refuse O_CREAT on a file of another user
+ * (fs.protected_regular). */
+static int open_once(const char *path, bool create)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    struct stat status;
+    int error = file_status_at(path, &status);
+    if (!error)
+        error = check_kind(&status);
+    if (error && (error != -ENOENT || !create))
+        return error;
+    int fd = error ? make_file(path, flags) : open(path, flags);
+    if (fd < 0)
+        return -errno;
+    error = file_status(fd, &status);
+    if (!error)
+        error = check_kind(&status);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    return raise_descriptor(fd);
+}
+
+/* Somebody may delete it between two of these steps. */
+int region_file_open(const char *path, bool create)
+{
+    int fd = open_once(path, create);
+    for (int i = 0; fd == -ENOENT && create && i < OPEN_TRIES; i++)
+        fd = open_once(path, create);
+    return fd;
+}
+
+/* Writing past the process's limit on file sizes would raise SIGXFSZ. */
+static bool may_grow(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           limit.rlim_cur >= VGPU_REGION_FILE_BYTES;
+}
+
+/* Storage for all that is touched before a slot is claimed: writing a hole of a full file system
+ * through a mapping would kill the program. */
+static int reserve_storage(int fd)
+{
+    if (fallocate(
+            fd, FALLOC_FL_KEEP_SIZE, VGPU_REGION_OFFSET, offsetof(struct vgpu_region, slots)) == 0)
+        return 0;
+    return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+}
+
+static bool is_ours(const struct head *head)
+{
+    return head->magic == VGPU_REGION_MAGIC && head->version == VGPU_REGION_VERSION &&
+           head->byte_order == VGPU_REGION_BYTE_ORDER && head->size == sizeof(struct vgpu_region) &&
+           head->device_entries == VGPU_REGION_DEVICES && head->slot_entries == VGPU_REGION_SLOTS;
+}
+
+/* In one piece: whoever shortens the file in between must not leave half of it. */
+static int write_head(int fd)
+{
+    const struct head head = {.magic = VGPU_REGION_MAGIC,
+        .version = VGPU_REGION_VERSION,
+        .byte_order = VGPU_REGION_BYTE_ORDER,
+        .size = sizeof(struct vgpu_region),
+        .device_entries = VGPU_REGION_DEVICES,
+        .slot_entries = VGPU_REGION_SLOTS};
+    ssize_t written = pwrite(fd, &head, sizeof(head), VGPU_REGION_OFFSET);
+    if (written < 0)
+        return -errno;
+    return written == sizeof(head) ? 1 : -EIO;
+}
+
+static int read_head(int fd, struct head *ret_head)
+{
+    *ret_head = (struct head){0};
+    return pread(fd, ret_head, sizeof(*ret_head), VGPU_REGION_OFFSET) < 0 ? -errno : 0;
+}
+
+static bool has_no_data(int fd)
+{
+    return lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
+}
+
+static bool may_be_made(int fd, off_t size, const struct head *head, enum region_file_make make)
+{
+    if (make == REGION_FILE_KEEP || (head->magic && !is_ours(head)))
+        return false;
+    return make == REGION_FILE_MEND || is_ours(head) || size == HAMI_REGION_BYTES ||
+           size == (off_t)VGPU_REGION_FILE_BYTES || has_no_data(fd);
+}
+
+int region_file_prepare(int fd, enum region_file_make make)
+{
+    struct head head;
+    struct stat status;
+    int error = file_status(fd, &status);
+    if (!error)
+        error = read_head(fd, &head);
+    if (error)
+        return error;
+    bool whole = status.st_size >= (off_t)VGPU_REGION_FILE_BYTES;
+    if (whole && is_ours(&head))
+        return 0;
+    if (!may_be_made(fd, status.st_size, &head, make))
+        return -EPROTO;
+    if (!may_grow())
+        return -EFBIG;
+    if (!whole && ftruncate(fd, (off_t)VGPU_REGION_FILE_BYTES) != 0)
+        return -errno;
+    error = reserve_storage(fd);
+    if (error)
+        return error;
+    return is_ours(&head) ? 1 : write_head(fd);
+}

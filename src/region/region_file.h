@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The region's file: opened safely, checked, made where it is missing. What lies in it is read and
+ * written by system call here, so that nothing faults if it is shortened meanwhile. */
+#ifndef VGPU_REGION_REGION_FILE_H
+#define VGPU_REGION_REGION_FILE_H
+
+#include "base/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+/* Where an administrator puts the region that a container's environment cannot replace. */
+#define REGION_PINNED_PATH "/etc/vgpu/region"
+
+/* The path of the region that the configuration means:
+ * - REGION_PINNED_PATH where root's file lies there;
+ * - the path that was named;
+ * - the default path, or one with the user's number behind it where the default is somebody
+ *   else's (root's is everybody's).
+ * ret_path has room for `path_bytes`. Returns 0, -ENAMETOOLONG, or -EPERM where both are somebody
+ * else's. */
+int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
+    __attribute__((warn_unused_result));
+
+/* Opens the file close-on-exec at a descriptor out of the program's way, for reading and writing;
+ * `create` makes it, mode 0666, with its directories, where it is missing. Never follows a symbolic
+ * link at the path's end, never opens what is no regular file or has a second name. Returns the
+ * descriptor or -errno: -EPROTO for what cannot be a region. */
+int region_file_open(const char *path, bool create) __attribute__((warn_unused_result));
+
+enum region_file_make {
+    REGION_FILE_KEEP, /* never write */
+    REGION_FILE_MAKE, /* a file that holds no data, HAMi-core's, or one of a region's size that is
+                         blank becomes a region; a region whose end was cut off is whole again */
+    REGION_FILE_MEND, /* also a file of any smaller size: it is known to have been a region */
+};
+
+/* Whether the file is a region of this version, made one where `make` says so. The caller holds the
+ * file lock of the initialiser unless it only looks. Returns 1 where it was made now, 0 where it is
+ * one, -EPROTO where it is something else, which is left as it is, or -errno. */
+int region_file_prepare(int fd, enum region_file_make make) __attribute__((warn_unused_result));
+
+#endif
