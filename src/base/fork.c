@@ -13,39 +13,42 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
+#define ADVICE_UNKNOWN 0x7ffe
 
 enum { OUTSIDE = 0, ENTERING = 1, ENTERED = 2 };
 
 unsigned *process_entered_word;
 
-/* Without MADV_WIPEONFORK process ids decide: who is entering, and who has entered. */
+/* In its place where the kernel wipes no page. Then process ids decide: who is entering, and who has
+ * entered. */
+static unsigned no_word;
 static int entering_pid, entered_pid;
 
+/* Emulators answer 0 to any advice and do nothing, so one that does not exist is asked for too. */
 static unsigned *word_create(void)
 {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return NULL;
-    if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
+        return &no_word;
+    if (madvise(page, 4096, MADV_WIPEONFORK) != 0 || madvise(page, 4096, ADVICE_UNKNOWN) == 0) {
         munmap(page, 4096);
-        return NULL;
+        return &no_word;
     }
     return page;
 }
 
+/* Which of both ways it is is decided once: a change would be taken for a fork. */
 static unsigned *word_get(void)
 {
     unsigned *word = load_acquire(&process_entered_word);
     if (word)
         return word;
     unsigned *fresh = word_create();
-    if (!fresh)
-        return NULL;
-    if (!swap_seq_cst(&process_entered_word, (unsigned *)NULL, fresh)) {
+    if (swap_seq_cst(&process_entered_word, (unsigned *)NULL, fresh))
+        return fresh;
+    if (fresh != &no_word)
         munmap(fresh, 4096);
-        return load_acquire(&process_entered_word);
-    }
-    return fresh;
+    return load_acquire(&process_entered_word);
 }
 
 /* A child that was forked while a thread of its parent entered finds the parent's pid there. */
@@ -67,7 +70,7 @@ void process_enter_slow(void (*reset)(void))
 {
     int errno_kept = errno;
     unsigned *word = word_get();
-    if (!word) {
+    if (word == &no_word) {
         enter_by_pid(reset);
     } else if (swap_seq_cst(word, OUTSIDE, ENTERING)) {
         reset();

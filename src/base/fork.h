@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells a forked child from its parent without fork handlers: a page that the kernel wipes in the
  * child (MADV_WIPEONFORK, Linux 4.14; process ids are compared where it is missing). vfork and
- * clone(CLONE_VM) children share the page and so count as their parent. */
+ * clone(CLONE_VM) children share the page and so count as their parent; by process ids they count as
+ * processes of their own, and must not enter. */
 #ifndef VGPU_BASE_FORK_H
 #define VGPU_BASE_FORK_H
 
@@ -9,7 +10,8 @@
 
 /* Runs `reset` exactly once in each process, before any other caller's process_enter returns:
  * at the process's first entry, and at a forked child's first entry. `reset` must put every lock
- * and state that was inherited back to its start. Costs one load on the usual path. */
+ * and state that was inherited back to its start. Costs one load on the usual path, a getpid where
+ * process ids decide. */
 void process_enter_slow(void (*reset)(void));
 
 extern unsigned *process_entered_word; /* nonzero once entered in this process; wiped by fork */
