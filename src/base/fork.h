@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells a forked child from its parent without fork handlers: a page that the kernel wipes in the
- * child (MADV_WIPEONFORK, Linux 4.14; process ids are compared where it is missing). vfork and
- * clone(CLONE_VM) children share the page and so count as their parent; by process ids they count as
- * processes of their own, and must not enter. */
+ * child (MADV_WIPEONFORK, Linux 4.14). vfork and clone(CLONE_VM) children share the page and so
+ * count as their parent. Where it is missing process ids are compared, and such children must not
+ * enter. */
 #ifndef VGPU_BASE_FORK_H
 #define VGPU_BASE_FORK_H
 
