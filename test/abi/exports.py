@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """exports SOURCE BUILD: the shape of libvgpu.so as other programs' loaders see it."""
+import glob
 import os
 import re
 import shutil
@@ -16,10 +17,12 @@ DOORS = {"dlsym", "dlvsym", "ioctl"}
 OLDEST_GLIBC = (2, 17)
 
 
-def tool(*command):
-    if not shutil.which(command[0]):
-        raise Skip(f"no {command[0]} here")
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def tool(name, *arguments):
+    """The tools know the library's machine, which may be another than this one."""
+    command = os.environ.get(name.upper(), name)
+    if not shutil.which(command):
+        raise Skip(f"no {command} here")
+    return subprocess.run([command, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def symbols(option):
@@ -89,6 +92,26 @@ def no_driver_symbols():
     equal(sorted(needed & late), [])
 
 
+@test
+def plain_symbols():
+    """it needs no fortified and no 64-bit alias of a function, which other C libraries lack"""
+    needed = {name for name, kind, _ in symbols("--undefined-only") if kind != "w"}
+    equal(sorted(name for name in needed if name.endswith(("_chk", "64")) or "isoc" in name), [])
+
+
+@test
+def musl_has_them():
+    """musl has each symbol that it needs, so that its programs start"""
+    libraries = glob.glob("/lib/ld-musl-*.so.1") + glob.glob("/usr/lib/*-linux-musl/libc.so")
+    if not libraries:
+        raise Skip("no musl here")
+    there = tool("nm", "-D", "--defined-only", libraries[0])
+    there = {line.split()[-1] for line in there.splitlines()}
+    needed = {name for name, kind, _ in symbols("--undefined-only") if kind != "w"}
+    true(needed, "no symbols")
+    equal(sorted(needed - there), [])
+
+
 def dynamic():
     return tool("readelf", "-dW", LIBRARY)
 
@@ -97,6 +120,50 @@ def dynamic():
 def needed():
     """libc.so.6 is all that it needs"""
     equal(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic()), ["libc.so.6"])
+
+
+@test
+def old_loaders():
+    """a loader of 2012 understands it: no packed relocations, no newer processor asked for"""
+    text = dynamic()
+    true("RELR" not in text, "DT_RELR, which glibc 2.36 brought")
+    true("(GNU_HASH)" in text or "(HASH)" in text, "no hash table")
+    notes = tool("readelf", "-nW", LIBRARY)
+    true(not re.search(r"ISA needed: .*(v2|v3|v4)", notes), notes)
+    true("GNU_UNIQUE" not in tool("readelf", "-sW", "--dyn-syms", LIBRARY), "a unique symbol")
+
+
+WITHOUT_DRIVER = """
+import ctypes, sys
+def absent(name):
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return True
+if not absent("libcuda.so.1") or not absent("libnvidia-ml.so.1"):
+    sys.exit(77)
+if sys.argv[2] == "opened":
+    library, size = ctypes.CDLL(sys.argv[1]), (ctypes.c_size_t * 8)()
+    print(library.cuInit(0) != 0, library.cuMemGetInfo_v2(size, size) != 0,
+          library.nvmlDeviceGetMemoryInfo(None, size) != 0)
+print([hasattr(ctypes.CDLL(None), name) for name in ("cuInit", "cuMemAlloc_v2", "nvmlInit_v2")])
+"""
+
+
+@test
+def without_driver():
+    """it loads where there is no driver: its functions answer an error, and dlsym finds none of them"""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "CUDA_"))}
+    for how, environment, wanted in (
+            ("opened", clean, "True True True\n[False, False, False]\n"),
+            ("preloaded", dict(clean, LD_PRELOAD=LIBRARY), "[False, False, False]\n")):
+        done = subprocess.run([sys.executable, "-E", "-c", WITHOUT_DRIVER, LIBRARY, how], text=True,
+                              check=False, capture_output=True, env=environment)
+        if done.returncode == 77:
+            raise Skip("a driver is installed here")
+        if re.search(r"wrong ELF class|cannot open shared object|cannot be preloaded", done.stderr):
+            raise Skip("the library is for another machine")
+        equal((done.returncode, done.stdout, done.stderr), (0, wanted, ""), how)
 
 
 @test
