@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 export CC
 
-.PHONY: all tools test demo lint install build-in-docker clean
+.PHONY: all tools test test-aarch64 demo lint install build-in-docker clean
 
 all: tools
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
@@ -18,6 +18,11 @@ tools:
 
 test: all
 	@scripts/test $(BUILD)
+
+# Cross-compiled, under qemu's user emulation; installs what that needs.
+test-aarch64:
+	@scripts/install-tools aarch64
+	@scripts/test-aarch64 $(BUILD)-aarch64
 
 demo: all
 	@scripts/demo $(BUILD)

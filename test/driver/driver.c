@@ -93,6 +93,9 @@ static void watcher_start(int *ret_to, int *ret_from)
             setenv("LD_PRELOAD", preload, 1);
         else
             unsetenv("LD_PRELOAD");
+        const char *emulator = getenv("VGPU_TEST_EMULATOR"); /* built for another machine */
+        if (emulator)
+            execlp(emulator, emulator, path, NULL);
         execl(path, path, NULL);
         _exit(127);
     }

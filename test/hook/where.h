@@ -18,12 +18,12 @@ static inline const char *where_is(void *function)
     return slash ? slash + 1 : info.dli_fname;
 }
 
-/* The exported name that the address belongs to; "" for none. One byte on: the driver may hand out
- * a no-op before the label. */
+/* The exported name that the address belongs to; "" for none. Four bytes on: the driver may hand
+ * out a no-op before the label, which is that long on aarch64. */
 static inline const char *where_name(void *function)
 {
     Dl_info info;
-    return function && dladdr((char *)function + 1, &info) && info.dli_sname ? info.dli_sname : "";
+    return function && dladdr((char *)function + 4, &info) && info.dli_sname ? info.dli_sname : "";
 }
 
 static const char *const where_hooked_cuda[] = {
