@@ -221,6 +221,17 @@ def limited_by_shell():
 
 
 @test
+def set_user_id_limited():
+    """a set-user-ID CUDA program makes no file that its caller's environment names"""
+    if os.environ.get(INSIDE) != "root":
+        raise Skip("another user needs root")
+    preload("libvgpu.so", "libvgpu-sim-rm.so")
+    done = hold("/opt/suid-hold", "100", "0", user=NOBODY)
+    equal(done.returncode, 0, done.stdout + done.stderr)
+    true(not os.path.exists(path("tmp/region")), "root made the region that nobody named")
+
+
+@test
 def removed_library():
     """where the library is missing programs start all the same"""
     preload("no-such-library.so")
