@@ -79,17 +79,28 @@ bool capture_forbids(void)
     return forbidden;
 }
 
-bool capture_blocks_legacy(const struct context *context)
+static bool capture_any(const struct context *context, bool blocking_only, bool spoil)
 {
-    bool blocks = false;
+    bool any = false;
 
     for (const struct stream *stream = context->streams; stream; stream = stream->next) {
-        if (!stream->capture || (stream->flags & CU_STREAM_NON_BLOCKING))
+        if (!stream->capture || (blocking_only && (stream->flags & CU_STREAM_NON_BLOCKING)))
             continue;
-        capture_invalidate(stream->capture);
-        blocks = true;
+        if (spoil)
+            capture_invalidate(stream->capture);
+        any = true;
     }
-    return blocks;
+    return any;
+}
+
+bool capture_blocks_legacy(const struct context *context, bool spoil)
+{
+    return capture_any(context, true, spoil);
+}
+
+bool capture_spoil_context(const struct context *context)
+{
+    return capture_any(context, false, true);
 }
 
 static CUresult capture_node(
@@ -130,7 +141,17 @@ CUresult capture_free(struct stream *stream, uint64_t address)
     struct work work = {
         .type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {stream->context->device, address, 0}};
 
+    if (stream->capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+        !graph_address_may_free(stream->capture->graph, address))
+        return CUDA_ERROR_INVALID_VALUE;
     return capture_work(stream, &work);
+}
+
+static void capture_add(struct capture *capture, struct stream *stream)
+{
+    stream->capture = capture;
+    stream->next_member = capture->members;
+    capture->members = stream;
 }
 
 CUresult capture_join(struct stream *stream, struct capture *capture, const struct node_list *on)
@@ -140,7 +161,10 @@ CUresult capture_join(struct stream *stream, struct capture *capture, const stru
         capture_invalidate(capture);
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
-    stream->capture = capture;
+    if (capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!stream->capture)
+        capture_add(capture, stream);
     return node_list_add(&stream->tail, on);
 }
 
@@ -148,13 +172,10 @@ CUresult capture_join(struct stream *stream, struct capture *capture, const stru
 static void capture_finish(struct capture *capture)
 {
     struct capture **at = &captures;
-    const struct context *context = capture->origin->context;
 
-    for (struct stream *stream = context->streams; stream; stream = stream->next) {
-        if (stream->capture == capture) {
-            stream->capture = NULL;
-            node_list_finish(&stream->tail);
-        }
+    for (struct stream *stream = capture->members; stream; stream = stream->next_member) {
+        stream->capture = NULL;
+        node_list_finish(&stream->tail);
     }
     while (*at != capture)
         at = &(*at)->next;
@@ -168,8 +189,13 @@ void capture_stream_gone(struct stream *stream)
 
     if (!capture)
         return;
-    stream->capture = NULL;
     if (capture->origin != stream) {
+        struct stream **at = &capture->members;
+
+        while (*at != stream)
+            at = &(*at)->next_member;
+        *at = stream->next_member;
+        stream->capture = NULL;
         capture_invalidate(capture);
         return;
     }
@@ -209,7 +235,7 @@ static CUresult capture_begin(
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     captures = capture;
-    stream->capture = capture;
+    capture_add(capture, stream);
     return CUDA_SUCCESS;
 }
 
@@ -243,30 +269,19 @@ CUresult sim_cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle,
     return r;
 }
 
-static bool reaches(const struct graph_node *from, const struct graph_node *node)
-{
-    if (from == node)
-        return true;
-    for (size_t i = 0; i < from->deps.count; i++) {
-        if (reaches(from->deps.nodes[i], node))
-            return true;
-    }
-    return false;
-}
-
 /* All that other streams captured must lie before what the origin waits for. */
 static bool capture_joined(const struct capture *capture)
 {
     const struct stream *origin = capture->origin;
 
-    for (const struct stream *stream = origin->context->streams; stream; stream = stream->next) {
-        if (stream->capture != capture || stream == origin)
+    for (const struct stream *stream = capture->members; stream; stream = stream->next_member) {
+        if (stream == origin)
             continue;
         for (size_t i = 0; i < stream->tail.count; i++) {
             bool joined = false;
 
             for (size_t j = 0; j < origin->tail.count && !joined; j++)
-                joined = reaches(origin->tail.nodes[j], stream->tail.nodes[i]);
+                joined = graph_node_follows(origin->tail.nodes[j], stream->tail.nodes[i]);
             if (!joined)
                 return false;
         }
@@ -317,7 +332,7 @@ static CUresult capture_info(
     CUstream handle, CUstreamCaptureStatus *status, const struct stream **ret_stream)
 {
     struct stream *stream;
-    CUresult r = stream_get(handle, &stream);
+    CUresult r = stream_look(handle, &stream);
 
     if (r == CUDA_SUCCESS && !status)
         r = CUDA_ERROR_INVALID_VALUE;

@@ -168,6 +168,8 @@ CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned i
 
         return capture ? capture_join(stream, capture, &event->nodes) : CUDA_ERROR_INVALID_VALUE;
     }
+    if (stream->capture && stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream->capture && event->recorded) {
         capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

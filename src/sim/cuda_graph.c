@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs as such: nodes and edges, copies, running one, and the memory that its nodes take. */
+/* Graphs as such: nodes and edges, copies, and running one. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/cuda_pool.h"
 #include "sim/cuda_stream.h"
 
 struct graph *graph_create(void)
@@ -27,6 +26,8 @@ void graph_destroy(struct graph *graph)
 {
     if (!graph)
         return;
+    if (graph->alone)
+        graph_exec_orphan(graph->alone);
     while (graph->nodes) {
         struct graph_node *node = graph->nodes;
 
@@ -55,7 +56,7 @@ CUresult graph_add(struct graph *graph, const struct work *work, const struct no
     }
     /* Copies keep the address; it is never given out again. */
     if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !work->memory.address) {
-        node->work.memory.address = address_take(work->memory.bytes, MEMORY_PAGE_BYTES);
+        node->work.memory.address = graph_address_take(graph, work->memory.bytes);
         if (!node->work.memory.address) {
             node_list_finish(&node->deps);
             free(node);
@@ -66,6 +67,9 @@ CUresult graph_add(struct graph *graph, const struct work *work, const struct no
     *graph->last = node;
     graph->last = &node->next;
     graph->count++;
+    graph->memory = graph->memory || work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+                    work->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+                    (work->type == CU_GRAPH_NODE_TYPE_GRAPH && work->child->memory);
     *ret_node = node;
     return CUDA_SUCCESS;
 }
@@ -117,6 +121,24 @@ static size_t graph_sort(const struct graph *graph, struct graph_node **order)
     return placed;
 }
 
+/* place marks what was looked at. */
+static bool follows(struct graph_node *node, const struct graph_node *before)
+{
+    bool found = node == before;
+
+    node->place = 0;
+    for (size_t i = 0; !found && i < node->deps.count; i++)
+        found = node->deps.nodes[i]->place && follows(node->deps.nodes[i], before);
+    return found;
+}
+
+bool graph_node_follows(const struct graph_node *node, const struct graph_node *before)
+{
+    for (struct graph_node *other = node->graph->nodes; other; other = other->next)
+        other->place = SIZE_MAX;
+    return follows((struct graph_node *)node, before);
+}
+
 /* The copy's nodes lie in topological order, so that running it is one walk. */
 CUresult graph_copy(const struct graph *graph, struct graph **ret_copy)
 {
@@ -139,6 +161,7 @@ CUresult graph_copy(const struct graph *graph, struct graph **ret_copy)
         if (r != CUDA_SUCCESS)
             break;
         made[i]->disabled = order[i]->disabled;
+        made[i]->original = order[i];
         for (size_t j = 0; r == CUDA_SUCCESS && j < order[i]->deps.count; j++) {
             struct graph_node *dep = made[order[i]->deps.nodes[j]->place];
 
@@ -157,8 +180,12 @@ CUresult graph_copy(const struct graph *graph, struct graph **ret_copy)
 CUresult graph_run(
     struct graph *graph, struct stream *stream, uint64_t begin_ns, uint64_t *ret_end_ns)
 {
-    uint64_t end = begin_ns;
+    uint64_t end;
 
+    /* Launches of one executable graph follow each other, whatever their streams. */
+    if (graph->end_ns > begin_ns)
+        begin_ns = graph->end_ns;
+    end = begin_ns;
     for (struct graph_node *node = graph->nodes; node; node = node->next) {
         CUresult r;
 
@@ -174,110 +201,7 @@ CUresult graph_run(
         if (node->end_ns > end)
             end = node->end_ns;
     }
+    graph->end_ns = end;
     *ret_end_ns = end;
-    return CUDA_SUCCESS;
-}
-
-/* Memory that a graph freed, kept for the next launch until cuDeviceGraphMemTrim. */
-struct kept {
-    struct kept *next;
-    struct device *device;
-    struct rm_object rm;
-};
-
-static struct kept *kept;
-
-static bool kept_take(const struct device *device, uint64_t bytes, struct rm_object *ret_object)
-{
-    for (struct kept **at = &kept; *at; at = &(*at)->next) {
-        struct kept *found = *at;
-
-        if (found->device != device || found->rm.bytes != bytes)
-            continue;
-        *ret_object = found->rm;
-        *at = found->next;
-        free(found);
-        return true;
-    }
-    return false;
-}
-
-void graph_memory_trim(struct device *device)
-{
-    struct kept **at = &kept;
-
-    while (*at) {
-        struct kept *found = *at;
-
-        if (found->device != device) {
-            at = &found->next;
-            continue;
-        }
-        *at = found->next;
-        device->graph_pool->reserved -= found->rm.bytes;
-        rm_memory_destroy(device, &found->rm);
-        free(found);
-    }
-}
-
-CUresult graph_memory_take(struct context *context, const struct work *work)
-{
-    struct device *device = work->memory.device;
-    struct pool *pool = device->graph_pool;
-    uint64_t bytes = round_up(work->memory.bytes, POOL_CHUNK_BYTES);
-    struct allocation allocation = {.address = work->memory.address,
-        .bytes = work->memory.bytes,
-        .kind = ALLOCATION_POOL,
-        .context = context,
-        .device = device,
-        .graph = true};
-    CUresult r = CUDA_SUCCESS;
-
-    /* The launch before has not freed it. */
-    if (allocation_find(allocation.address))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!kept_take(device, bytes, &allocation.rm)) {
-        /* A node of 64 MiB took two of 32 at its first launch (seen on H200, driver 580.159.04). */
-        r = rm_memory_create_parts(device, bytes, POOL_CHUNK_BYTES, &allocation.rm);
-        if (r != CUDA_SUCCESS)
-            return r;
-        pool->reserved += bytes;
-    }
-    r = allocation_add(allocation, NULL);
-    if (r != CUDA_SUCCESS) {
-        pool->reserved -= bytes;
-        rm_memory_destroy(device, &allocation.rm);
-        return r;
-    }
-    pool->used += bytes;
-    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-    pool->reserved_high =
-        pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
-    return CUDA_SUCCESS;
-}
-
-void graph_memory_release(struct allocation *allocation)
-{
-    struct pool *pool = allocation->device->graph_pool;
-    struct kept *entry = malloc(sizeof *entry);
-
-    pool->used -= allocation->rm.bytes;
-    if (entry) {
-        *entry = (struct kept){kept, allocation->device, allocation->rm};
-        kept = entry;
-    } else {
-        pool->reserved -= allocation->rm.bytes;
-        rm_memory_destroy(allocation->device, &allocation->rm);
-    }
-    allocation_forget(allocation);
-}
-
-CUresult graph_memory_free(uint64_t address)
-{
-    struct allocation *allocation = allocation_at(address);
-
-    if (!allocation || allocation->kind != ALLOCATION_POOL)
-        return CUDA_ERROR_INVALID_VALUE;
-    pool_free(allocation);
     return CUDA_SUCCESS;
 }

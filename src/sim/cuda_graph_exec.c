@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executable graphs: each is a copy of the graph at its instantiation. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "sim/cuda_launch.h"
 #include "sim/cuda_stream.h"
+
+/* Flags that exclude each other. */
+#define NO_AUTO_FREE                                                                               \
+    (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 
 struct graph_exec {
     struct object object;
     struct graph *graph;
+    struct graph *source; /* of a graph with memory nodes, while it lives */
     unsigned long long flags;
 };
+
+void graph_exec_orphan(struct graph_exec *exec)
+{
+    exec->source = NULL;
+}
 
 static struct graph_exec *exec_of(CUgraphExec handle)
 {
@@ -18,11 +30,14 @@ static struct graph_exec *exec_of(CUgraphExec handle)
 static CUresult exec_create(CUgraphExec *ret, CUgraph handle, unsigned long long flags)
 {
     CUDA_LOCKED;
-    const struct graph *graph = object_find(handle, OBJECT_GRAPH);
+    struct graph *graph = object_find(handle, OBJECT_GRAPH);
     struct graph_exec *exec;
     CUresult r;
 
-    if (!ret || !graph || flags > 15)
+    if (!ret || !graph || graph->owned || flags > 15 || (flags & NO_AUTO_FREE) == NO_AUTO_FREE)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* "Only one instantiation of the graph may exist at any point in time." */
+    if (graph->alone)
         return CUDA_ERROR_INVALID_VALUE;
     exec = calloc(1, sizeof *exec);
     if (!exec)
@@ -33,6 +48,10 @@ static CUresult exec_create(CUgraphExec *ret, CUgraph handle, unsigned long long
         return r;
     }
     exec->flags = flags;
+    if (graph->memory) {
+        exec->source = graph;
+        graph->alone = exec;
+    }
     object_add(&exec->object, OBJECT_GRAPH_EXEC);
     *ret = (CUgraphExec)exec;
     return CUDA_SUCCESS;
@@ -40,6 +59,8 @@ static CUresult exec_create(CUgraphExec *ret, CUgraph handle, unsigned long long
 
 CUresult sim_cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph graph, unsigned long long flags)
 {
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        return CUDA_ERROR_INVALID_VALUE;
     return exec_create(ret, graph, flags);
 }
 
@@ -48,6 +69,11 @@ CUresult sim_cuGraphInstantiateWithParams(
 {
     CUresult r = params ? exec_create(ret, graph, params->flags) : CUDA_ERROR_INVALID_VALUE;
 
+    if (r == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) {
+        r = sim_cuGraphUpload(*ret, params->hUploadStream);
+        if (r != CUDA_SUCCESS)
+            (void)sim_cuGraphExecDestroy(*ret);
+    }
     if (params) {
         params->hErrNode_out = NULL;
         params->result_out =
@@ -85,6 +111,8 @@ CUresult sim_cuGraphExecDestroy(CUgraphExec handle)
 
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
+    if (exec->source)
+        exec->source->alone = NULL;
     object_remove(&exec->object);
     graph_destroy(exec->graph);
     free(exec);
@@ -102,14 +130,23 @@ CUresult sim_cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
     return CUDA_SUCCESS;
 }
 
-/* With AUTO_FREE_ON_LAUNCH, what the launch before left allocated goes first. */
-static void exec_free_left(const struct graph_exec *exec)
+/* Into a capture: a child graph, which cannot hold memory nodes. */
+static CUresult exec_capture(const struct graph_exec *exec, struct stream *stream)
 {
-    for (const struct graph_node *node = exec->graph->nodes; node; node = node->next) {
-        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-            allocation_at(node->work.memory.address))
-            (void)graph_memory_free(node->work.memory.address);
-    }
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUresult r;
+
+    if (exec->graph->memory)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    r = graph_copy(exec->graph, &work.child);
+    return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
+}
+
+static uint64_t exec_begin_ns(const struct graph_exec *exec, const struct stream *stream)
+{
+    uint64_t begin = stream_begin_ns(stream);
+
+    return exec->graph->end_ns > begin ? exec->graph->end_ns : begin;
 }
 
 CUresult sim_cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
@@ -124,22 +161,45 @@ CUresult sim_cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
         return r;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture) {
-        r = graph_copy(exec->graph, &work.child);
-        return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
-    }
+    if (stream->capture)
+        return exec_capture(exec, stream);
+    /* What the launch before left allocated goes first, or is in the way. */
     if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
-        exec_free_left(exec);
+        graph_memory_free_left(exec->graph, exec_begin_ns(exec, stream));
+    else if (graph_memory_left(exec->graph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = graph_memory_prepare(exec->graph, stream, exec_begin_ns(exec, stream));
+    if (r != CUDA_SUCCESS)
+        return r;
     work.child = exec->graph;
-    return stream_run(stream, &work);
+    r = stream_run(stream, &work);
+    if (r != CUDA_SUCCESS)
+        graph_memory_free_left(exec->graph, 0);
+    return r;
 }
 
 CUresult sim_cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
 {
     CUDA_LOCKED;
+    struct graph_exec *exec = exec_of(handle);
     struct stream *stream;
+    CUresult r = exec ? stream_get(stream_handle, &stream) : CUDA_ERROR_INVALID_VALUE;
 
-    return exec_of(handle) ? stream_get(stream_handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (stream->capture) {
+        capture_invalidate(stream->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return graph_memory_left(exec->graph)
+               ? CUDA_SUCCESS
+               : graph_memory_prepare(exec->graph, stream, exec_begin_ns(exec, stream));
+}
+
+static bool is_memory(const struct graph_node *node)
+{
+    return node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+           node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
 /* The update is allowed where both have the same kinds of nodes in the same order. */
@@ -150,6 +210,8 @@ static bool same_topology(const struct graph *a, const struct graph *b)
 
     for (; x && y; x = x->next, y = y->next) {
         if (x->work.type != y->work.type || x->deps.count != y->deps.count)
+            return false;
+        if (is_memory(x) && x->work.memory.address != y->work.memory.address)
             return false;
     }
     return x == y;
@@ -172,6 +234,9 @@ static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle)
         graph_destroy(copy);
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
+    for (struct graph_node *x = exec->graph->nodes, *y = copy->nodes; x; x = x->next, y = y->next)
+        y->original = x->original;
+    copy->end_ns = exec->graph->end_ns;
     graph_destroy(exec->graph);
     exec->graph = copy;
     return CUDA_SUCCESS;
@@ -199,4 +264,50 @@ CUresult sim_cuGraphExecUpdate_v2(
             (CUgraphExecUpdateResultInfo){.result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                                                                       : CU_GRAPH_EXEC_UPDATE_ERROR};
     return r;
+}
+
+/* The node is one of the graph that was instantiated. */
+static CUresult kernel_set(
+    CUgraphExec handle, CUgraphNode node_handle, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    CUDA_LOCKED;
+    struct graph_exec *exec = exec_of(handle);
+
+    if (!exec || !params)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (struct graph_node *node = exec->graph->nodes; node; node = node->next) {
+        if (node->original == (const struct graph_node *)node_handle &&
+            node->work.type == CU_GRAPH_NODE_TYPE_KERNEL)
+            return kernel_work(params, &node->work);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuGraphExecKernelNodeSetParams_v2(
+    CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    return kernel_set(handle, node, params);
+}
+
+CUresult sim_cuGraphExecKernelNodeSetParams(
+    CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+    CUDA_KERNEL_NODE_PARAMS wide = {0};
+
+    if (params)
+        memcpy(&wide, params, sizeof *params);
+    return kernel_set(handle, node, params ? &wide : NULL);
+}
+
+CUresult sim_cuGraphExecNodeSetParams(
+    CUgraphExec handle, CUgraphNode node, CUgraphNodeParams *params)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (params->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    memcpy(&kernel, &params->kernel, sizeof kernel);
+    return kernel_set(handle, node, &kernel);
 }

@@ -34,7 +34,7 @@ CUresult sim_cuGraphDestroy(CUgraph handle)
     CUDA_LOCKED;
     struct graph *graph = graph_of(handle);
 
-    if (!graph)
+    if (!graph || graph->owned)
         return CUDA_ERROR_INVALID_VALUE;
     graph_destroy(graph);
     return CUDA_SUCCESS;
@@ -47,7 +47,8 @@ CUresult sim_cuGraphClone(CUgraph *ret, CUgraph handle)
     struct graph *copy;
     CUresult r;
 
-    if (!ret || !graph)
+    /* "The graph cannot be cloned" (cuGraphAddMemAllocNode). */
+    if (!ret || !graph || graph->memory)
         return CUDA_ERROR_INVALID_VALUE;
     r = graph_copy(graph, &copy);
     if (r == CUDA_SUCCESS)
@@ -167,7 +168,8 @@ CUresult sim_cuGraphAddChildGraphNode(
     struct work work = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
     CUresult r;
 
-    if (!child)
+    /* Memory nodes only in a child that is moved. */
+    if (!child || child->memory)
         return CUDA_ERROR_INVALID_VALUE;
     r = graph_copy(child, &work.child);
     if (r != CUDA_SUCCESS)
@@ -206,7 +208,40 @@ CUresult sim_cuGraphAddMemFreeNode(
     struct graph_node *node;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {NULL, address, 0}};
 
+    if (!graph_of(graph) || !graph_address_may_free(graph_of(graph), address))
+        return CUDA_ERROR_INVALID_VALUE;
     return node_add(ret, graph, deps, count, &work, &node);
+}
+
+/* A child that is moved belongs to its parent from then on. */
+static CUresult child_add(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count,
+    const CUDA_CHILD_GRAPH_NODE_PARAMS *params)
+{
+    CUDA_LOCKED;
+    struct graph *child = graph_of(params->graph);
+    struct graph_node *node;
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = child};
+    CUresult r;
+
+    if (params->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+        return sim_cuGraphAddChildGraphNode(ret, graph, deps, count, params->graph);
+    if (!child || child->owned || child == graph_of(graph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = node_add(ret, graph, deps, count, &work, &node);
+    if (r == CUDA_SUCCESS)
+        child->owned = true;
+    return r;
+}
+
+CUresult sim_cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph *ret)
+{
+    CUDA_LOCKED;
+    const struct graph_node *node = node_of(handle);
+
+    if (!node || !ret || node->work.type != CU_GRAPH_NODE_TYPE_GRAPH)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ret = (CUgraph)node->work.child;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t count,
@@ -230,7 +265,7 @@ CUresult sim_cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *
         return sim_cuGraphAddHostNode(
             ret, graph, deps, count, (const CUDA_HOST_NODE_PARAMS *)&params->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return sim_cuGraphAddChildGraphNode(ret, graph, deps, count, params->graph.graph);
+        return child_add(ret, graph, deps, count, &params->graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return sim_cuGraphAddEmptyNode(ret, graph, deps, count);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:

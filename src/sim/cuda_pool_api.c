@@ -53,7 +53,9 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         return capture_free(stream, address);
     allocation = allocation_at(address);
     if (!allocation)
-        return address ? graph_memory_free(address) : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->graph)
+        return graph_memory_free(address, stream_begin_ns(stream));
     if (allocation->kind == ALLOCATION_POOL)
         pool_free(allocation);
     else if (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_BLOCK)
@@ -249,8 +251,9 @@ CUresult sim_cuDeviceGetGraphMemAttribute(
 {
     CUDA_LOCKED;
     struct device *device = device_of(ordinal);
+    uint64_t used = device ? graph_memory_used(device) : 0;
     uint64_t *figures[] = {
-        [CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = device ? &device->graph_pool->used : NULL,
+        [CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = &used,
         [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = device ? &device->graph_pool->used_high : NULL,
         [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = device ? &device->graph_pool->reserved : NULL,
         [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = device ? &device->graph_pool->reserved_high : NULL,

@@ -98,7 +98,7 @@ static struct stream *stream_of_thread(struct context *context)
     return per_thread[per_thread_count++].stream;
 }
 
-CUresult stream_get(CUstream handle, struct stream **ret_stream)
+static CUresult stream_find(CUstream handle, bool spoil, struct stream **ret_stream)
 {
     struct context *context = context_current();
     struct stream *stream;
@@ -114,10 +114,20 @@ CUresult stream_get(CUstream handle, struct stream **ret_stream)
         *ret_stream = stream_of_thread(context);
         return *ret_stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (capture_blocks_legacy(context))
+    if (capture_blocks_legacy(context, spoil))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *ret_stream = context->legacy;
     return CUDA_SUCCESS;
+}
+
+CUresult stream_get(CUstream handle, struct stream **ret_stream)
+{
+    return stream_find(handle, true, ret_stream);
+}
+
+CUresult stream_look(CUstream handle, struct stream **ret_stream)
+{
+    return stream_find(handle, false, ret_stream);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -203,9 +213,21 @@ CUresult context_wait(struct context *context)
     return CUDA_SUCCESS;
 }
 
+/* Asking a context is asking its streams, in every mode. */
+static CUresult context_synchronise(struct context *context)
+{
+    {
+        CUDA_LOCKED;
+
+        if (capture_spoil_context(context))
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return context_wait(context);
+}
+
 CUresult sim_cuCtxSynchronize(void)
 {
-    return context_wait(context_current());
+    return context_synchronise(context_current());
 }
 
 CUresult sim_cuCtxSynchronize_v2(CUcontext handle)
@@ -217,7 +239,7 @@ CUresult sim_cuCtxSynchronize_v2(CUcontext handle)
 
         context = context_of(handle);
     }
-    return context ? context_wait(context) : CUDA_ERROR_INVALID_CONTEXT;
+    return context ? context_synchronise(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult sim_cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)

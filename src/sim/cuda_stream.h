@@ -12,6 +12,7 @@
 #define TIME_NEVER UINT64_MAX
 
 struct graph;
+struct graph_exec;
 struct graph_node;
 struct event;
 
@@ -50,6 +51,7 @@ struct capture {
     struct graph *graph;
     bool own_graph; /* not the program's, as with cuStreamBeginCaptureToGraph */
     struct stream *origin;
+    struct stream *members; /* all streams that are part of it, also of other contexts */
     const void *thread;
     unsigned long long id;
 };
@@ -63,6 +65,7 @@ struct stream {
     unsigned long long id;
     uint64_t end_ns;
     struct capture *capture;
+    struct stream *next_member;
     struct node_list tail;
     _Atomic unsigned long long host_issued;
     _Atomic unsigned long long host_done;
@@ -71,6 +74,8 @@ struct stream {
 /* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
  */
 CUresult stream_get(CUstream handle, struct stream **ret_stream);
+/* As stream_get for who only asks: the capture that the legacy stream conflicts with goes on. */
+CUresult stream_look(CUstream handle, struct stream **ret_stream);
 uint64_t stream_begin_ns(const struct stream *stream);
 /* Puts the work on the stream, or into the capture that it is part of. */
 CUresult stream_run(struct stream *stream, const struct work *work);
@@ -98,8 +103,11 @@ CUresult capture_join(struct stream *stream, struct capture *capture, const stru
 void capture_invalidate(struct capture *capture);
 /* A stream dies: its capture, if it began one, is over. */
 void capture_stream_gone(struct stream *stream);
-/* Would work on the legacy stream depend on a capturing blocking stream? */
-bool capture_blocks_legacy(const struct context *context);
+/* Would work on the legacy stream depend on a capturing blocking stream? `spoil`: it is being put
+ * there, which is the end of those captures. */
+bool capture_blocks_legacy(const struct context *context, bool spoil);
+/* Is any stream of the context capturing? Waiting for the context spoils those captures. */
+bool capture_spoil_context(const struct context *context);
 struct capture *capture_live(unsigned long long id);
 CUresult node_list_add(struct node_list *list, const struct node_list *more);
 void node_list_finish(struct node_list *list);
@@ -111,6 +119,7 @@ struct graph_node {
     struct graph *graph;
     struct work work;
     struct node_list deps;
+    const struct graph_node *original; /* of an executable graph's node; may be gone */
     bool disabled;
     size_t place; /* scratch: in topological order, or of the copy */
     uint64_t end_ns;
@@ -121,6 +130,10 @@ struct graph {
     struct graph_node *nodes; /* in the order of their creation */
     struct graph_node **last;
     size_t count;
+    bool memory;              /* has nodes that allocate or free */
+    bool owned;               /* a child that was moved into its parent */
+    struct graph_exec *alone; /* of a graph with memory nodes: its one live executable graph */
+    uint64_t end_ns;          /* of an executable graph: when its last launch will be done */
 };
 
 struct graph *graph_create(void);
@@ -134,11 +147,25 @@ CUresult graph_run(
 CUresult graph_deps(const struct graph *graph, const CUgraphNode *handles, size_t count,
     struct node_list *ret_list);
 
+void graph_exec_orphan(struct graph_exec *exec);
+
 /* ---- graph memory: addresses are fixed with the node, memory is taken at the launch ---- */
-CUresult graph_memory_take(struct context *context, const struct work *work);
-CUresult graph_memory_free(uint64_t address);
+/* A node's address; 0 where there is none left. */
+uint64_t graph_address_take(const struct graph *graph, uint64_t bytes);
+/* A node of the graph is to free it: allowed once in the graph that allocates it. */
+bool graph_address_may_free(const struct graph *graph, uint64_t address);
+/* Makes what a launch on the stream will need ready: all or nothing. */
+CUresult graph_memory_prepare(struct graph *graph, struct stream *stream, uint64_t begin_ns);
+/* Does an earlier launch's memory live on that the graph itself allocates? */
+bool graph_memory_left(const struct graph *graph);
+void graph_memory_free_left(const struct graph *graph, uint64_t at_ns);
+CUresult graph_memory_take(struct context *context, const struct work *work, uint64_t begin_ns);
+/* at_ns: from when on the memory is free to use. */
+CUresult graph_memory_free(uint64_t address, uint64_t at_ns);
 void graph_memory_release(struct allocation *allocation);
 void graph_memory_trim(struct device *device);
+uint64_t graph_memory_used(const struct device *device);
+bool graph_node_follows(const struct graph_node *node, const struct graph_node *before);
 
 /* ---- copies and fills ---- */
 CUresult copy_execute(const CUDA_MEMCPY3D *copy);

@@ -46,10 +46,10 @@ CUresult work_run(
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return graph_run(work->child, stream, begin_ns, ret_end_ns);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        r = graph_memory_take(stream->context, work);
+        r = graph_memory_take(stream->context, work, begin_ns);
         break;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        r = graph_memory_free(work->memory.address);
+        r = graph_memory_free(work->memory.address, begin_ns);
         break;
     default:
         break;

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory that graphs allocate. Addresses are fixed with the node and never given out again;
+ * memory is taken at the upload or the launch, and kept for the next one until
+ * cuDeviceGraphMemTrim. Work in flight keeps what it uses.
+ */
+#include <stdlib.h>
+
+#include "sim/cuda_pool.h"
+#include "sim/cuda_stream.h"
+
+/* ---- addresses ---- */
+struct graph_address {
+    struct graph_address *next;
+    uint64_t address;
+    const struct graph *owner; /* compared only: it may be gone */
+};
+
+static struct graph_address *addresses;
+
+uint64_t graph_address_take(const struct graph *graph, uint64_t bytes)
+{
+    struct graph_address *entry = malloc(sizeof *entry);
+
+    if (!entry)
+        return 0;
+    *entry = (struct graph_address){addresses, address_take(bytes, MEMORY_PAGE_BYTES), graph};
+    if (!entry->address) {
+        free(entry);
+        return 0;
+    }
+    addresses = entry;
+    return entry->address;
+}
+
+static bool graph_frees(const struct graph *graph, uint64_t address)
+{
+    for (const struct graph_node *node = graph->nodes; node; node = node->next) {
+        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory.address == address)
+            return true;
+    }
+    return false;
+}
+
+static bool graph_is_live(const struct graph *graph)
+{
+    return object_find(graph, OBJECT_GRAPH);
+}
+
+/* "An allocation twice in the same graph", "an address that was not returned by an allocation
+ * node" (cuGraphAddMemFreeNode); what the owning graph frees cannot be freed elsewhere. */
+bool graph_address_may_free(const struct graph *graph, uint64_t address)
+{
+    const struct graph_address *entry = addresses;
+
+    while (entry && entry->address != address)
+        entry = entry->next;
+    if (!entry || graph_frees(graph, address))
+        return false;
+    return entry->owner == graph || !graph_is_live(entry->owner) ||
+           !graph_frees(entry->owner, address);
+}
+
+/* ---- memory ---- */
+struct kept {
+    struct kept *next;
+    struct device *device;
+    struct rm_object rm;
+    uint64_t busy_ns; /* work that uses it ends then */
+};
+
+static struct kept *kept;
+
+/* Of what is free by then, that which became so last: earlier work may have been promised the rest.
+ */
+static bool kept_take(
+    const struct device *device, uint64_t bytes, uint64_t begin_ns, struct rm_object *ret_object)
+{
+    struct kept **best = NULL;
+
+    for (struct kept **at = &kept; *at; at = &(*at)->next) {
+        if ((*at)->device == device && (*at)->rm.bytes == bytes && (*at)->busy_ns <= begin_ns &&
+            (!best || (*at)->busy_ns > (*best)->busy_ns))
+            best = at;
+    }
+    if (!best)
+        return false;
+
+    struct kept *found = *best;
+
+    *ret_object = found->rm;
+    *best = found->next;
+    free(found);
+    return true;
+}
+
+static void memory_drop(struct device *device, struct rm_object *rm)
+{
+    device->graph_pool->reserved -= rm->bytes;
+    rm_memory_destroy(device, rm);
+}
+
+static void kept_give(struct device *device, struct rm_object *rm, uint64_t busy_ns)
+{
+    struct kept *entry = malloc(sizeof *entry);
+
+    if (!entry) {
+        memory_drop(device, rm);
+        return;
+    }
+    *entry = (struct kept){kept, device, *rm, busy_ns};
+    kept = entry;
+}
+
+static CUresult memory_make(struct device *device, uint64_t bytes, struct rm_object *ret_object)
+{
+    struct pool *pool = device->graph_pool;
+    /* A node of 64 MiB took two of 32 at its first launch (seen on H200, driver 580.159.04). */
+    CUresult r = rm_memory_create_parts(device, bytes, POOL_CHUNK_BYTES, ret_object);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    pool->reserved += bytes;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
+    return CUDA_SUCCESS;
+}
+
+/* "Currently associated with graphs": work in flight included. */
+uint64_t graph_memory_used(const struct device *device)
+{
+    uint64_t bytes = device->graph_pool->used;
+
+    for (const struct kept *entry = kept; entry; entry = entry->next) {
+        if (entry->device == device && entry->busy_ns > time_now())
+            bytes += entry->rm.bytes;
+    }
+    return bytes;
+}
+
+void graph_memory_trim(struct device *device)
+{
+    struct kept **at = &kept;
+
+    while (*at) {
+        struct kept *found = *at;
+
+        if (found->device != device || found->busy_ns > time_now()) {
+            at = &found->next;
+            continue;
+        }
+        *at = found->next;
+        memory_drop(device, &found->rm);
+        free(found);
+    }
+}
+
+/* ---- before a launch: all that it needs at a time ---- */
+struct need {
+    struct device *device;
+    struct rm_object rm;
+    uint64_t address;
+    const struct graph_node *freed_by; /* NULL: in use */
+    bool fresh;
+};
+
+struct needs {
+    struct need *list;
+    size_t count;
+    uint64_t begin_ns;
+};
+
+static CUresult need_allocation(struct needs *needs, const struct graph_node *node)
+{
+    uint64_t bytes = round_up(node->work.memory.bytes, POOL_CHUNK_BYTES);
+    struct need *list;
+    struct need need = {.device = node->work.memory.device, .address = node->work.memory.address};
+    CUresult r;
+
+    for (size_t i = 0; i < needs->count; i++) {
+        struct need *other = &needs->list[i];
+
+        if (other->freed_by && other->device == need.device && other->rm.bytes == bytes &&
+            other->freed_by->graph == node->graph && graph_node_follows(node, other->freed_by)) {
+            other->freed_by = NULL;
+            other->address = need.address;
+            return CUDA_SUCCESS;
+        }
+    }
+    list = realloc(needs->list, (needs->count + 1) * sizeof *list);
+    if (!list)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    needs->list = list;
+    if (!kept_take(need.device, bytes, needs->begin_ns, &need.rm)) {
+        r = memory_make(need.device, bytes, &need.rm);
+        if (r != CUDA_SUCCESS)
+            return r;
+        need.fresh = true;
+    }
+    list[needs->count++] = need;
+    return CUDA_SUCCESS;
+}
+
+static void need_free(struct needs *needs, const struct graph_node *node)
+{
+    for (size_t i = 0; i < needs->count; i++) {
+        struct need *need = &needs->list[i];
+
+        if (!need->freed_by && need->address == node->work.memory.address)
+            need->freed_by = node;
+    }
+}
+
+static CUresult needs_add(struct needs *needs, const struct graph *graph, struct context *context)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (const struct graph_node *node = graph->nodes; node && r == CUDA_SUCCESS;
+         node = node->next) {
+        if (node->disabled)
+            continue;
+        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            r = need_allocation(needs, node);
+        else if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            need_free(needs, node);
+        else if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
+            r = needs_add(needs, node->work.child, context);
+        else if (node->work.type == CU_GRAPH_NODE_TYPE_KERNEL)
+            r = context_local_grow(context, node->work.kernel.local_bytes);
+    }
+    return r;
+}
+
+CUresult graph_memory_prepare(struct graph *graph, struct stream *stream, uint64_t begin_ns)
+{
+    struct needs needs = {.begin_ns = begin_ns};
+    CUresult r = needs_add(&needs, graph, stream->context);
+
+    for (size_t i = 0; i < needs.count; i++) {
+        struct need *need = &needs.list[i];
+
+        if (r != CUDA_SUCCESS && need->fresh)
+            memory_drop(need->device, &need->rm);
+        else
+            kept_give(need->device, &need->rm, 0);
+    }
+    free(needs.list);
+    return r;
+}
+
+/* ---- what a launch leaves ---- */
+static bool left_at(const struct graph_node *node)
+{
+    const struct allocation *allocation = node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+                                              ? allocation_at(node->work.memory.address)
+                                              : NULL;
+
+    return allocation && allocation->graph;
+}
+
+bool graph_memory_left(const struct graph *graph)
+{
+    for (const struct graph_node *node = graph->nodes; node; node = node->next) {
+        if (left_at(node) ||
+            (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH && graph_memory_left(node->work.child)))
+            return true;
+    }
+    return false;
+}
+
+void graph_memory_free_left(const struct graph *graph, uint64_t at_ns)
+{
+    for (const struct graph_node *node = graph->nodes; node; node = node->next) {
+        if (left_at(node))
+            (void)graph_memory_free(node->work.memory.address, at_ns);
+        else if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
+            graph_memory_free_left(node->work.child, at_ns);
+    }
+}
+
+/* ---- as the nodes run ---- */
+CUresult graph_memory_take(struct context *context, const struct work *work, uint64_t begin_ns)
+{
+    struct device *device = work->memory.device;
+    struct pool *pool = device->graph_pool;
+    uint64_t bytes = round_up(work->memory.bytes, POOL_CHUNK_BYTES);
+    struct allocation allocation = {.address = work->memory.address,
+        .bytes = work->memory.bytes,
+        .kind = ALLOCATION_POOL,
+        .context = context,
+        .device = device,
+        .graph = true};
+    CUresult r = CUDA_SUCCESS;
+
+    if (allocation_find(allocation.address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!kept_take(device, bytes, begin_ns, &allocation.rm))
+        r = memory_make(device, bytes, &allocation.rm);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = allocation_add(allocation, NULL);
+    if (r != CUDA_SUCCESS) {
+        memory_drop(device, &allocation.rm);
+        return r;
+    }
+    pool->used += bytes;
+    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+    return CUDA_SUCCESS;
+}
+
+static void release_at(struct allocation *allocation, uint64_t at_ns)
+{
+    allocation->device->graph_pool->used -= allocation->rm.bytes;
+    kept_give(allocation->device, &allocation->rm, at_ns);
+    allocation_forget(allocation);
+}
+
+void graph_memory_release(struct allocation *allocation)
+{
+    release_at(allocation, 0);
+}
+
+CUresult graph_memory_free(uint64_t address, uint64_t at_ns)
+{
+    struct allocation *allocation = allocation_at(address);
+
+    if (!allocation || !allocation->graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    release_at(allocation, at_ns);
+    return CUDA_SUCCESS;
+}
