@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: their memory comes from a pool of the device's own, at the first launch. It is charged
- * below the API; under the API ledger a launch is judged by the allocation nodes that the graph had
- * when it was instantiated. */
+/* Graphs: their memory comes from a pool of the device's own, at the upload or the first launch. It
+ * is charged below the API; under the API ledger a launch is judged by what the graph needed when
+ * it was instantiated or updated. */
+#include "hook/capture.h"
+#include "hook/context_memory.h"
 #include "hook/graph.h"
 #include "hook/hook.h"
 #include "hook/pools.h"
@@ -10,60 +12,192 @@
 #include "base/slab.h"
 
 #include <stddef.h>
-#include <sys/mman.h>
+#include <string.h>
+
+#define DEFAULT_LOCAL_BYTES 1024u /* a thread: part of the context */
+
+/* An executable graph that takes memory. */
+struct exec {
+    struct graph_needs needs;
+    bool frees_itself; /* what the launch before left goes first */
+    bool launched;
+};
 
 static struct {
     struct lock lock;
-    struct map bytes; /* by executable graph; API ledger only */
-} graphs;
+    struct slab slab;
+    struct map index; /* by handle; API ledger only */
+} graphs = {.slab = {.object_bytes = sizeof(struct exec)}};
 
 void graph_reset(void)
 {
     lock_reset(&graphs.lock);
-    map_finish(&graphs.bytes);
+    slab_finish(&graphs.slab);
+    map_finish(&graphs.index);
 }
 
-static uint64_t node_bytes(CUgraphNode node)
+static bool counts_by_api(void)
 {
-    CUgraphNodeType type;
-    CUDA_MEM_ALLOC_NODE_PARAMS params;
-    if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
-        type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-        cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
-        return 0;
-    return params.bytesize;
+    return __builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0);
 }
 
-static uint64_t graph_bytes(CUgraph graph)
+static bool takes_memory(const struct graph_needs *needs)
 {
-    size_t count = 0;
-    uint64_t bytes = 0;
-    if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count)
-        return 0;
-    size_t size = count * sizeof(CUgraphNode);
-    CUgraphNode *nodes =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (nodes == MAP_FAILED)
-        return 0;
-    if (cuda.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count; i++)
-            bytes += node_bytes(nodes[i]);
+    bool takes = needs->local_bytes > DEFAULT_LOCAL_BYTES;
+    for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
+        takes = takes || needs->bytes[i];
+    return takes;
+}
+
+/* A handle that comes again, as after its context was destroyed, means the new graph. */
+static void put_exec(CUgraphExec handle, const struct exec *exec)
+{
+    bool takes = takes_memory(&exec->needs);
+    lock_take(&graphs.lock);
+    struct exec *kept = map_get(&graphs.index, (uintptr_t)handle);
+    if (!kept && takes) {
+        kept = slab_take(&graphs.slab);
+        if (kept && map_put(&graphs.index, (uintptr_t)handle, kept) != 0) {
+            slab_give(&graphs.slab, kept);
+            kept = NULL;
+        }
     }
-    munmap(nodes, size);
-    return bytes;
+    if (kept)
+        *kept = *exec;
+    lock_release(&graphs.lock);
 }
 
-static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
+static bool get_exec(CUgraphExec handle, struct exec *ret_exec)
+{
+    lock_take(&graphs.lock);
+    const struct exec *kept = handle ? map_get(&graphs.index, (uintptr_t)handle) : NULL;
+    if (kept)
+        *ret_exec = *kept;
+    lock_release(&graphs.lock);
+    return kept != NULL;
+}
+
+static void note_launched(CUgraphExec handle)
+{
+    lock_take(&graphs.lock);
+    struct exec *kept = map_get(&graphs.index, (uintptr_t)handle);
+    if (kept)
+        kept->launched = true;
+    lock_release(&graphs.lock);
+}
+
+static void forget_exec(CUgraphExec handle)
+{
+    lock_take(&graphs.lock);
+    struct exec *kept = handle ? map_remove(&graphs.index, (uintptr_t)handle) : NULL;
+    if (kept)
+        slab_give(&graphs.slab, kept);
+    lock_release(&graphs.lock);
+}
+
+/* ---- what a launch may take, reserved until the pools tell their size ---- */
+struct taking {
+    struct memory_request requests[VGPU_REGION_DEVICES];
+    CUdevice ordinals[VGPU_REGION_DEVICES];
+    unsigned count;
+    struct context_growth growth;
+};
+
+static void end_taking(struct taking *taking, bool taken)
+{
+    for (unsigned i = taking->count; i-- > 0;) {
+        pools_refresh(taking->ordinals[i]);
+        memory_end(&taking->requests[i], false, MEMORY_GRAPH_POOL, 0);
+    }
+    context_memory_settle(&taking->growth, taken);
+}
+
+static bool begin_taking(struct taking *taking, const struct exec *exec)
+{
+    bool fits = true;
+    taking->count = 0;
+    taking->growth = (struct context_growth){.charged = false};
+    if (exec->needs.local_bytes > DEFAULT_LOCAL_BYTES)
+        fits = context_memory_fits_limit(
+            CU_LIMIT_STACK_SIZE, (size_t)exec->needs.local_bytes, &taking->growth);
+    struct capture_relaxed former = capture_relax();
+    for (CUdevice ordinal = 0; fits && ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
+        uint64_t bytes = exec->needs.bytes[ordinal];
+        if (!bytes)
+            continue;
+        uint64_t freed_first = exec->frees_itself && exec->launched ? bytes : 0;
+        fits = memory_begin(&taking->requests[taking->count], hook_device(ordinal),
+                   pools_graph_growth(ordinal, bytes, freed_first), ACCOUNT_BUFFER) == 0;
+        if (fits)
+            taking->ordinals[taking->count++] = ordinal;
+    }
+    capture_restore(&former);
+    if (!fits)
+        end_taking(taking, false);
+    return fits;
+}
+
+static CUresult run_counted(
+    CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
+{
+    struct exec exec;
+    struct taking taking;
+    if (!get_exec(handle, &exec) || capture_records(stream, zero))
+        return run(handle, stream);
+    if (!begin_taking(&taking, &exec))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = run(handle, stream);
+    end_taking(&taking, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
+        note_launched(handle);
+    return result;
+}
+
+/* Memory is taken before the first of its nodes runs, so that what failed for want of it can be
+ * tried again. */
+__attribute__((noinline)) static CUresult run_slowly(
+    CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
+{
+    unsigned attempts = 0;
+    CUresult result;
+    do
+        result = counts_by_api() ? run_counted(handle, stream, zero, run) : run(handle, stream);
+    while (pools_try_again(result, &attempts));
+    return result;
+}
+
+CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return run_slowly(hGraphExec, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphLaunch);
+}
+
+CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return run_slowly(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphLaunch_ptsz);
+}
+
+CUresult hook_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+{
+    return run_slowly(hGraph, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphUpload);
+}
+
+CUresult hook_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return run_slowly(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphUpload_ptsz);
+}
+
+/* ---- instantiation ---- */
+static CUresult instantiated(
+    CUresult result, const CUgraphExec *handle, CUgraph graph, unsigned long long flags)
 {
     pools_note_use();
-    if (result != CUDA_SUCCESS || memory_ledger() != MEMORY_LEDGER_API)
+    if (result != CUDA_SUCCESS || !counts_by_api())
         return result;
-    uint64_t bytes = graph_bytes(graph);
-    if (!bytes)
-        return result;
-    lock_take(&graphs.lock);
-    (void)!map_put(&graphs.bytes, (uintptr_t)*exec, (void *)(uintptr_t)bytes);
-    lock_release(&graphs.lock);
+    struct capture_relaxed former = capture_relax();
+    struct exec exec = {.needs = graph_needs_of(graph),
+        .frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    capture_restore(&former);
+    put_exec(*handle, &exec);
     return result;
 }
 
@@ -73,7 +207,7 @@ CUresult hook_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgra
     hook_enter();
     return instantiated(
         cuda.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-        phGraphExec, hGraph);
+        phGraphExec, hGraph, 0);
 }
 
 CUresult hook_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -82,7 +216,7 @@ CUresult hook_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     hook_enter();
     return instantiated(
         cuda.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-        phGraphExec, hGraph);
+        phGraphExec, hGraph, 0);
 }
 
 CUresult hook_cuGraphInstantiateWithFlags(
@@ -90,87 +224,66 @@ CUresult hook_cuGraphInstantiateWithFlags(
 {
     hook_enter();
     return instantiated(
-        cuda.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags), phGraphExec, hGraph);
+        cuda.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags), phGraphExec, hGraph, flags);
+}
+
+/* An upload that comes with the instantiation takes memory at once. */
+static CUresult instantiate_with(CUgraphExec *handle, CUgraph graph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS *params, __typeof__(cuda.cuGraphInstantiateWithParams) real)
+{
+    unsigned long long flags = params ? params->flags : 0;
+    struct taking taking;
+    if (!counts_by_api() || !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+        return instantiated(real(handle, graph, params), handle, graph, flags);
+    struct exec exec = {.needs = graph_needs_of(graph)};
+    pools_note_use();
+    if (!begin_taking(&taking, &exec))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = real(handle, graph, params);
+    end_taking(&taking, result == CUDA_SUCCESS);
+    return instantiated(result, handle, graph, flags);
+}
+
+static CUresult instantiate_params(CUgraphExec *handle, CUgraph graph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS *params, __typeof__(cuda.cuGraphInstantiateWithParams) real)
+{
+    unsigned attempts = 0;
+    CUresult result;
+    do
+        result = instantiate_with(handle, graph, params, real);
+    while (pools_try_again(result, &attempts));
+    return result;
 }
 
 CUresult hook_cuGraphInstantiateWithParams(
     CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     hook_enter();
-    return instantiated(cuda.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams),
-        phGraphExec, hGraph);
+    return instantiate_params(
+        phGraphExec, hGraph, instantiateParams, cuda.cuGraphInstantiateWithParams);
 }
 
 CUresult hook_cuGraphInstantiateWithParams_ptsz(
     CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     hook_enter();
-    return instantiated(
-        cuda.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams), phGraphExec,
-        hGraph);
+    return instantiate_params(
+        phGraphExec, hGraph, instantiateParams, cuda.cuGraphInstantiateWithParams_ptsz);
 }
 
 CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     hook_enter();
-    if (memory_ledger() == MEMORY_LEDGER_API) {
-        lock_take(&graphs.lock);
-        map_remove(&graphs.bytes, (uintptr_t)hGraphExec);
-        lock_release(&graphs.lock);
-    }
+    /* Before the driver's call: the handle may be given out again at once. */
+    struct exec exec;
+    bool known = counts_by_api() && get_exec(hGraphExec, &exec);
+    if (known)
+        forget_exec(hGraphExec);
     CUresult result = cuda.cuGraphExecDestroy(hGraphExec);
+    if (known && result != CUDA_SUCCESS)
+        put_exec(hGraphExec, &exec);
     pools_refresh_current();
     return result;
-}
-
-static uint64_t graph_attribute(CUdevice ordinal, CUgraphMem_attribute attribute)
-{
-    cuuint64_t value = 0;
-    return cuda.cuDeviceGetGraphMemAttribute(ordinal, attribute, &value) == CUDA_SUCCESS ? value
-                                                                                         : 0;
-}
-
-/* Reserves what the launch may add to the device's graph pool, until the pool tells its size.
- * Returns 0 or -ENOMEM. */
-static int begin_launch(CUgraphExec exec, struct memory_request *request)
-{
-    CUdevice ordinal;
-    lock_take(&graphs.lock);
-    uint64_t bytes = (uintptr_t)map_get(&graphs.bytes, (uintptr_t)exec);
-    lock_release(&graphs.lock);
-    if (!bytes || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
-        return memory_begin(request, CONTAINER_DEVICE_UNKNOWN, 0, ACCOUNT_BUFFER);
-    uint64_t reserved = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t used = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-    uint64_t unused = reserved > used ? reserved - used : 0;
-    return memory_begin(
-        request, hook_device(ordinal), bytes > unused ? bytes - unused : 0, ACCOUNT_BUFFER);
-}
-
-__attribute__((noinline)) static CUresult launch_counted(
-    CUgraphExec exec, CUstream stream, CUresult (*launch)(CUgraphExec, CUstream))
-{
-    struct memory_request request;
-    if (begin_launch(exec, &request) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = launch(exec, stream);
-    pools_refresh_current();
-    memory_end(&request, false, MEMORY_GRAPH_POOL, 0);
-    return result;
-}
-
-CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
-        return launch_counted(hGraphExec, hStream, cuda.cuGraphLaunch);
-    return cuda.cuGraphLaunch(hGraphExec, hStream);
-}
-
-CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
-{
-    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
-        return launch_counted(hGraphExec, hStream, cuda.cuGraphLaunch_ptsz);
-    return cuda.cuGraphLaunch_ptsz(hGraphExec, hStream);
 }
 
 CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -180,4 +293,65 @@ CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     pools_note_use();
     return cuda.cuGraphAddMemAllocNode(
         phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+/* ---- updates: the kernels may be others, which need more local memory ---- */
+static CUresult updated(CUresult result, CUgraphExec handle, uint64_t local_bytes)
+{
+    struct exec exec;
+    if (result != CUDA_SUCCESS || local_bytes <= DEFAULT_LOCAL_BYTES)
+        return result;
+    if (!get_exec(handle, &exec))
+        memset(&exec, 0, sizeof(exec));
+    if (local_bytes > exec.needs.local_bytes) {
+        exec.needs.local_bytes = local_bytes;
+        put_exec(handle, &exec);
+    }
+    return result;
+}
+
+CUresult hook_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+    CUgraphExecUpdateResult *updateResult_out)
+{
+    CUresult result = cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+    return counts_by_api() ? updated(result, hGraphExec, graph_needs_of(hGraph).local_bytes)
+                           : result;
+}
+
+CUresult hook_cuGraphExecUpdate_v2(
+    CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    CUresult result = cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+    return counts_by_api() ? updated(result, hGraphExec, graph_needs_of(hGraph).local_bytes)
+                           : result;
+}
+
+CUresult hook_cuGraphExecKernelNodeSetParams(
+    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUresult result = cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUDA_KERNEL_NODE_PARAMS params = {.func = nodeParams ? nodeParams->func : NULL};
+    return counts_by_api() ? updated(result, hGraphExec, graph_kernel_local_bytes(&params))
+                           : result;
+}
+
+CUresult hook_cuGraphExecKernelNodeSetParams_v2(
+    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CUresult result = cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+    return counts_by_api() && nodeParams
+               ? updated(result, hGraphExec, graph_kernel_local_bytes(nodeParams))
+               : result;
+}
+
+CUresult hook_cuGraphExecNodeSetParams(
+    CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    CUresult result = cuda.cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUDA_KERNEL_NODE_PARAMS params = {.func = NULL};
+    if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        params = (CUDA_KERNEL_NODE_PARAMS){
+            .func = nodeParams->kernel.func, .kern = nodeParams->kernel.kern};
+    return counts_by_api() ? updated(result, hGraphExec, graph_kernel_local_bytes(&params))
+                           : result;
 }

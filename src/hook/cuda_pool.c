@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream-ordered allocation: what a pool can serve from what it holds goes in; its growth is judged
  * below the API, or by the pool's own figure under the API ledger. */
+#include "hook/capture.h"
 #include "hook/hook.h"
 #include "hook/pools.h"
 #include "limit/rm_memory.h"
@@ -13,106 +14,139 @@ struct pooled {
     struct memory_request request;
     enum account_kind former_kind;
     CUdevice ordinal;
+    CUmemoryPool pool;
+    uint64_t held_bytes; /* and reserved, before the driver was asked */
     bool counted;
 };
 
-static int begin_counted(struct pooled *pooled, size_t bytes, CUmemoryPool pool)
+static int begin_counted(struct pooled *pooled, size_t bytes)
 {
+    struct capture_relaxed former = capture_relax();
     if (cuda.cuCtxGetDevice(&pooled->ordinal) != CUDA_SUCCESS)
         pooled->ordinal = 0;
-    if (pool)
-        pooled->ordinal = pools_ordinal(pool, pooled->ordinal);
+    if (pooled->pool)
+        pooled->ordinal = pools_ordinal(pooled->pool, pooled->ordinal);
     else
-        (void)cuda.cuDeviceGetMemPool(&pool, pooled->ordinal);
-    return memory_begin(
-        &pooled->request, hook_device(pooled->ordinal), pools_growth(pool, bytes), ACCOUNT_BUFFER);
+        (void)cuda.cuDeviceGetMemPool(&pooled->pool, pooled->ordinal);
+    uint64_t growth = pools_growth(pooled->pool, bytes);
+    pooled->held_bytes = pools_reserved_bytes(pooled->pool) + growth;
+    capture_restore(&former);
+    return memory_begin(&pooled->request, hook_device(pooled->ordinal), growth, ACCOUNT_BUFFER);
 }
 
-/* pool NULL: the current one of the current device. */
-static int begin_pooled(struct pooled *pooled, size_t bytes, CUmemoryPool pool)
+/* pool NULL: the current one of the current device. What a capture records takes nothing. */
+static int begin_pooled(
+    struct pooled *pooled, size_t bytes, CUmemoryPool pool, CUstream stream, enum stream_zero zero)
 {
-    pooled->counted = memory_ledger() == MEMORY_LEDGER_API;
+    pooled->pool = pool;
+    pooled->counted = memory_ledger() == MEMORY_LEDGER_API && !capture_records(stream, zero);
     pools_note_use();
     if (pooled->counted)
-        return begin_counted(pooled, bytes, pool);
+        return begin_counted(pooled, bytes);
     pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
     return 0;
 }
 
-static void end_pooled(struct pooled *pooled)
+/* What lies unused in a pool may be in pieces too small for the request: the pool has then grown by
+ * more than was reserved. */
+static bool has_overgrown(const struct pooled *pooled)
 {
-    if (pooled->counted) {
-        pools_refresh(pooled->ordinal);
-        memory_end(&pooled->request, false, MEMORY_POOL, 0);
-    } else {
-        rm_memory_set_kind(pooled->former_kind);
-    }
+    return pools_reserved_bytes(pooled->pool) > pooled->held_bytes && pooled->request.device >= 0 &&
+           account_check((unsigned)pooled->request.device, 0) != 0;
 }
 
-CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+static CUresult end_counted(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
+    CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
 {
-    hook_enter();
+    pools_refresh(pooled->ordinal);
+    memory_end(&pooled->request, false, MEMORY_POOL, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!has_overgrown(pooled)) {
+        pools_note_allocated(pooled->pool, *dptr);
+        return result;
+    }
+    (void)undo(*dptr, stream);
+    struct capture_relaxed former = capture_relax();
+    (void)cuda.cuMemPoolTrimTo(pooled->pool, 0);
+    capture_restore(&former);
+    pools_refresh(pooled->ordinal);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult end_pooled(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
+    CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
+{
+    if (pooled->counted)
+        return end_counted(pooled, result, dptr, stream, undo);
+    rm_memory_set_kind(pooled->former_kind);
+    return result;
+}
+
+static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, enum stream_zero zero,
+    __typeof__(cuda.cuMemAllocAsync) real, __typeof__(cuda.cuMemFreeAsync) undo)
+{
     unsigned attempts = 0;
     CUresult result;
     do {
         struct pooled pooled;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize, NULL) == 0) {
-            result = cuda.cuMemAllocAsync(dptr, bytesize, hStream);
-            end_pooled(&pooled);
-        }
+        if (begin_pooled(&pooled, bytes, NULL, stream, zero) == 0)
+            result = end_pooled(&pooled, real(dptr, bytes, stream), dptr, stream, undo);
     } while (pools_try_again(result, &attempts));
     return result;
+}
+
+static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream,
+    enum stream_zero zero, __typeof__(cuda.cuMemAllocFromPoolAsync) real,
+    __typeof__(cuda.cuMemFreeAsync) undo)
+{
+    unsigned attempts = 0;
+    CUresult result;
+    do {
+        struct pooled pooled;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (begin_pooled(&pooled, bytes, pool, stream, zero) == 0)
+            result = end_pooled(&pooled, real(dptr, bytes, pool, stream), dptr, stream, undo);
+    } while (pools_try_again(result, &attempts));
+    return result;
+}
+
+CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    hook_enter();
+    return allocate(
+        dptr, bytesize, hStream, STREAM_ZERO_LEGACY, cuda.cuMemAllocAsync, cuda.cuMemFreeAsync);
+}
+
+CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    hook_enter();
+    return allocate(dptr, bytesize, hStream, STREAM_ZERO_PER_THREAD, cuda.cuMemAllocAsync_ptsz,
+        cuda.cuMemFreeAsync_ptsz);
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct pooled pooled;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize, pool) == 0) {
-            result = cuda.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-            end_pooled(&pooled);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
-}
-
-CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct pooled pooled;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize, NULL) == 0) {
-            result = cuda.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
-            end_pooled(&pooled);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    return allocate_from(dptr, bytesize, pool, hStream, STREAM_ZERO_LEGACY,
+        cuda.cuMemAllocFromPoolAsync, cuda.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct pooled pooled;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytesize, pool) == 0) {
-            result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
-            end_pooled(&pooled);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    return allocate_from(dptr, bytesize, pool, hStream, STREAM_ZERO_PER_THREAD,
+        cuda.cuMemAllocFromPoolAsync_ptsz, cuda.cuMemFreeAsync_ptsz);
+}
+
+static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult result)
+{
+    memory_taken(record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
+        pools_note_freed(dptr);
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
@@ -120,7 +154,7 @@ CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     hook_enter();
     struct memory_record record = memory_take(MEMORY_POINTER, dptr);
     CUresult result = cuda.cuMemFreeAsync(dptr, hStream);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    freed(dptr, &record, result);
     return result;
 }
 
@@ -129,7 +163,7 @@ CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
     hook_enter();
     struct memory_record record = memory_take(MEMORY_POINTER, dptr);
     CUresult result = cuda.cuMemFreeAsync_ptsz(dptr, hStream);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    freed(dptr, &record, result);
     return result;
 }
 
@@ -145,21 +179,18 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
     hook_enter();
-    /* The driver keeps the memory of a destroyed pool until its last allocation is freed, which is
-     * not told: a pool that is destroyed in use stays charged under the API ledger. */
-    bool unused = memory_ledger() != MEMORY_LEDGER_API || !pools_used_bytes(pool);
-    pools_forget(pool);
-    struct memory_record record = memory_take(MEMORY_POOL, (uintptr_t)pool);
-    CUresult result = cuda.cuMemPoolDestroy(pool);
-    memory_taken(&record, result == CUDA_SUCCESS && unused, MEMORY_POOL, (uintptr_t)pool);
-    return result;
+    return pools_destroy(pool);
 }
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     hook_enter();
     CUresult result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
-    pools_refresh_current();
+    CUdevice ordinal = pools_ordinal(pool, -1);
+    if (ordinal >= 0)
+        pools_refresh(ordinal);
+    else
+        pools_refresh_current();
     return result;
 }
 

@@ -4,29 +4,35 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/slab.h"
+#include "hook/capture.h"
 #include "hook/hook.h"
 
 #include <stddef.h>
 
-#define POOLS_MAX 256
 #define POOL_STEP_BYTES (32ull << 20) /* how pools grow (H200, driver 580.159.04) */
 
 struct pool {
     CUmemoryPool pool;
     CUdevice ordinal;
+    unsigned live; /* API ledger: allocations that were seen and not freed */
+    bool destroyed;
 };
 
 static struct {
-    struct lock lock; /* the list; not held over driver calls */
+    struct lock lock; /* all but `used`; not held over driver calls */
     bool used;
-    unsigned count;
-    struct pool list[POOLS_MAX]; /* the program's own; the devices' are asked for */
-} pools;
+    struct slab slab;
+    struct map list;        /* the program's own, by handle; the devices' are asked for */
+    struct map allocations; /* API ledger: the pool of a pointer */
+} pools = {.slab = {.object_bytes = sizeof(struct pool)}};
 
 void pools_reset(void)
 {
     lock_reset(&pools.lock);
-    pools.count = 0;
+    slab_finish(&pools.slab);
+    map_finish(&pools.list);
+    map_finish(&pools.allocations);
     pools.used = false;
 }
 
@@ -39,18 +45,21 @@ void pools_note_use(void)
 void pools_note(CUmemoryPool pool, CUdevice ordinal)
 {
     lock_take(&pools.lock);
-    if (pools.count < POOLS_MAX)
-        pools.list[pools.count++] = (struct pool){pool, ordinal};
+    struct pool *own = slab_take(&pools.slab);
+    if (own) {
+        *own = (struct pool){.pool = pool, .ordinal = ordinal};
+        if (map_put(&pools.list, (uintptr_t)pool, own) != 0)
+            slab_give(&pools.slab, own);
+    }
     lock_release(&pools.lock);
 }
 
 CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise)
 {
     lock_take(&pools.lock);
-    for (unsigned i = 0; i < pools.count; i++) {
-        if (pools.list[i].pool == pool)
-            otherwise = pools.list[i].ordinal;
-    }
+    const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
+    if (own)
+        otherwise = own->ordinal;
     lock_release(&pools.lock);
     return otherwise;
 }
@@ -61,10 +70,14 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute name)
     return pool && cuda.cuMemPoolGetAttribute(pool, name, &value) == CUDA_SUCCESS ? value : 0;
 }
 
-uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
+static uint64_t graph_attribute(CUdevice ordinal, CUgraphMem_attribute name)
 {
-    uint64_t reserved = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    cuuint64_t value = 0;
+    return cuda.cuDeviceGetGraphMemAttribute(ordinal, name, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t growth(uint64_t bytes, uint64_t reserved, uint64_t used)
+{
     uint64_t unused = reserved > used ? reserved - used : 0;
     if (bytes <= unused)
         return 0;
@@ -72,68 +85,158 @@ uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
     return steps > UINT64_MAX / POOL_STEP_BYTES ? bytes : steps * POOL_STEP_BYTES;
 }
 
-uint64_t pools_used_bytes(CUmemoryPool pool)
+uint64_t pools_reserved_bytes(CUmemoryPool pool)
 {
-    return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
-void pools_forget(CUmemoryPool pool)
+uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
+{
+    return growth(
+        bytes, pools_reserved_bytes(pool), attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+}
+
+uint64_t pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back)
+{
+    uint64_t used = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+    return growth(bytes, graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT),
+        used > given_back ? used - given_back : 0);
+}
+
+/* Where one of a destroyed pool's allocations was its last, its key in the account; else 0. */
+static uint64_t forget_allocation(CUdeviceptr pointer)
+{
+    struct pool *own = map_remove(&pools.allocations, pointer);
+    if (!own || --own->live || !own->destroyed)
+        return 0;
+    slab_give(&pools.slab, own);
+    return (uintptr_t)own;
+}
+
+static void give_back(uint64_t key)
+{
+    if (!key)
+        return;
+    struct memory_record record = memory_take(MEMORY_POOL, key);
+    memory_taken(&record, true, MEMORY_POOL, key);
+}
+
+void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer)
 {
     lock_take(&pools.lock);
-    for (unsigned i = 0; i < pools.count; i++) {
-        if (pools.list[i].pool == pool) {
-            pools.list[i] = pools.list[--pools.count];
-            break;
-        }
-    }
+    /* An address that comes again was freed meanwhile, in a way that is not seen. */
+    uint64_t gone = forget_allocation(pointer);
+    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
+    if (own && map_put(&pools.allocations, pointer, own) == 0)
+        own->live++;
     lock_release(&pools.lock);
+    give_back(gone);
 }
 
-/* The index-th pool that may hold memory of the ordinal: the device's current and default pool,
- * then the program's own. False at the end; *ret_pool may be NULL: none at this place. */
-static bool pool_at(unsigned index, CUdevice ordinal, CUmemoryPool *ret_pool)
+void pools_note_freed(CUdeviceptr pointer)
 {
-    *ret_pool = NULL;
-    if (index == 0)
-        return (void)cuda.cuDeviceGetMemPool(ret_pool, ordinal), true;
-    if (index == 1) {
-        CUmemoryPool current = NULL;
-        (void)cuda.cuDeviceGetMemPool(&current, ordinal);
-        if (cuda.cuDeviceGetDefaultMemPool(ret_pool, ordinal) != CUDA_SUCCESS ||
-            *ret_pool == current)
-            *ret_pool = NULL;
-        return true;
-    }
+    if (!load_relaxed(&pools.used) || !pointer)
+        return;
     lock_take(&pools.lock);
-    bool there = index - 2 < pools.count;
-    if (there && pools.list[index - 2].ordinal == ordinal)
-        *ret_pool = pools.list[index - 2].pool;
+    uint64_t gone = forget_allocation(pointer);
     lock_release(&pools.lock);
-    return there;
+    give_back(gone);
 }
 
-/* A thread that captures in global mode must not be disturbed by calls that its program did not
- * make. */
-static bool relax_capture(CUstreamCaptureMode *mode)
+/* Taken out of the list before the driver's call: the handle may be given out again at once.
+ * Returns NULL where it is none of the program's own. */
+static struct pool *take_out(CUmemoryPool pool)
 {
-    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    return cuda.cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
+    lock_take(&pools.lock);
+    struct pool *own = pool ? map_remove(&pools.list, (uintptr_t)pool) : NULL;
+    lock_release(&pools.lock);
+    return own;
+}
+
+/* The driver has answered; true where the pool's memory lives on. */
+static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
+{
+    bool in_use = false;
+    lock_take(&pools.lock);
+    if (!destroyed) {
+        (void)!map_put(&pools.list, (uintptr_t)own->pool, own);
+    } else if (own->live) {
+        /* Where nothing is used, its allocations were freed in a way that is not seen. */
+        own->destroyed = true;
+        in_use = used_bytes;
+    } else {
+        slab_give(&pools.slab, own);
+    }
+    lock_release(&pools.lock);
+    return in_use;
+}
+
+CUresult pools_destroy(CUmemoryPool pool)
+{
+    bool counted = memory_ledger() == MEMORY_LEDGER_API;
+    uint64_t used = counted ? attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) : 0;
+    struct pool *own = take_out(pool);
+    struct memory_record record = memory_take(MEMORY_POOL, (uintptr_t)pool);
+    CUresult result = cuda.cuMemPoolDestroy(pool);
+    bool in_use = own && settle(own, result == CUDA_SUCCESS, used);
+    memory_taken(&record, result == CUDA_SUCCESS && !in_use, MEMORY_POOL,
+        in_use ? (uintptr_t)own : (uintptr_t)pool);
+    return result;
+}
+
+static CUmemoryPool next_own(size_t *cursor, CUdevice ordinal)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t key;
+    lock_take(&pools.lock);
+    for (const struct pool *own; !pool && (own = map_next(&pools.list, cursor, &key));) {
+        if (own->ordinal == ordinal)
+            pool = own->pool;
+    }
+    lock_release(&pools.lock);
+    return pool;
+}
+
+/* Walks the pools that may hold memory of the ordinal: the device's current and default one, then
+ * the program's own, of which one may be missed where others change meanwhile. NULL at the end. */
+struct pool_walk {
+    CUdevice ordinal;
+    unsigned place;
+    size_t cursor;
+    CUmemoryPool current;
+};
+
+static CUmemoryPool next_pool(struct pool_walk *walk)
+{
+    CUmemoryPool pool = NULL;
+    if (walk->place == 0) {
+        walk->place++;
+        if (cuda.cuDeviceGetMemPool(&walk->current, walk->ordinal) == CUDA_SUCCESS && walk->current)
+            return walk->current;
+    }
+    if (walk->place == 1) {
+        walk->place++;
+        if (cuda.cuDeviceGetDefaultMemPool(&pool, walk->ordinal) == CUDA_SUCCESS && pool &&
+            pool != walk->current)
+            return pool;
+    }
+    do
+        pool = next_own(&walk->cursor, walk->ordinal);
+    while (pool && pool == walk->current);
+    return pool;
 }
 
 bool pools_make_room(CUdevice ordinal)
 {
-    CUstreamCaptureMode mode;
+    struct pool_walk walk = {.ordinal = ordinal};
     CUmemoryPool pool;
     if (!load_relaxed(&pools.used))
         return false;
-    bool relaxed = relax_capture(&mode);
-    for (unsigned i = 0; pool_at(i, ordinal, &pool); i++) {
-        if (pool)
-            (void)cuda.cuMemPoolTrimTo(pool, 0);
-    }
+    struct capture_relaxed former = capture_relax();
+    while ((pool = next_pool(&walk)))
+        (void)cuda.cuMemPoolTrimTo(pool, 0);
     (void)cuda.cuDeviceGraphMemTrim(ordinal);
-    if (relaxed)
-        (void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+    capture_restore(&former);
     pools_refresh(ordinal);
     return true;
 }
@@ -147,19 +250,22 @@ bool pools_make_room_current(void)
 
 void pools_refresh(CUdevice ordinal)
 {
+    struct pool_walk walk = {.ordinal = ordinal};
     CUmemoryPool pool;
     cuuint64_t reserved = 0;
     if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used))
         return;
     int device = hook_device(ordinal);
-    for (unsigned i = 0; pool_at(i, ordinal, &pool); i++) {
-        if (pool && cuda.cuMemPoolGetAttribute(
-                        pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+    struct capture_relaxed former = capture_relax();
+    while ((pool = next_pool(&walk))) {
+        if (cuda.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
+            CUDA_SUCCESS)
             memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
     }
     if (cuda.cuDeviceGetGraphMemAttribute(
             ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
         memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
+    capture_restore(&former);
 }
 
 void pools_refresh_current(void)

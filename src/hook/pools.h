@@ -7,6 +7,7 @@
 #include "abi/cuda.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The process has made a pool of its own on the device. */
 void pools_note(CUmemoryPool pool, CUdevice ordinal);
@@ -14,18 +15,26 @@ void pools_note(CUmemoryPool pool, CUdevice ordinal);
 /* The device of a pool of the program's own; `otherwise` where it is none. */
 CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise);
 
-/* API ledger: what the pool may grow by to serve `bytes`. */
-uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes);
+/* API ledger: what the pool holds. */
+uint64_t pools_reserved_bytes(CUmemoryPool pool);
 
-/* What the pool's live allocations take. */
-uint64_t pools_used_bytes(CUmemoryPool pool);
+/* API ledger: what the pool, or the device's graph memory, may grow by to serve `bytes`, of which
+ * `given_back` are still in use and will be free by then. */
+uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes);
+uint64_t pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back);
+
+/* API ledger: the pointer was allocated from a pool of the program's own (from another: nothing is
+ * done), or freed. */
+void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer);
+void pools_note_freed(CUdeviceptr pointer);
 
 /* The process allocates in stream order, or has graphs that allocate: from then on there may be
  * something to make room with. One load when done. */
 void pools_note_use(void);
 
-/* Before the pool is destroyed. */
-void pools_forget(CUmemoryPool pool);
+/* The program destroys the pool. What it holds stays charged until the last of its allocations is
+ * freed, as the driver keeps it. */
+CUresult pools_destroy(CUmemoryPool pool);
 
 /* Asks the driver to give back what it holds unused on the device. True where a second attempt may
  * succeed. _current: on the current context's device. */

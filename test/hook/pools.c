@@ -122,6 +122,83 @@ BED_TEST("a pool of the program's own counts and is given back", .limit = LIMIT)
     }
 }
 
+static CUmemoryPool own_pool(int ordinal)
+{
+    CUmemoryPool pool = NULL;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    REQUIRE(CU(cuMemPoolCreate)(&pool, &props) == CUDA_SUCCESS);
+    return pool;
+}
+
+BED_TEST(
+    "a pool that is destroyed in use counts until its last allocation is freed", .limit = LIMIT)
+{
+    CUdeviceptr pointers[3];
+    bed_context(0);
+    uint64_t before = allocation_charged(), card = bed_card_bytes(0);
+    for (int round = 0; round < 3; round++) {
+        CUmemoryPool pool = own_pool(0);
+        for (int i = 0; i < 3; i++)
+            CHECK_EQ(
+                CU(cuMemAllocFromPoolAsync)(&pointers[i], 256 * MIB, pool, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuMemPoolDestroy)(pool), CUDA_SUCCESS);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(allocation_charged() - before, bed_card_bytes(0) - card);
+            CHECK(allocation_charged() - before >= 256 * MIB);
+            CHECK_EQ(CU(cuMemFreeAsync)(pointers[i], NULL), CUDA_SUCCESS);
+        }
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        CHECK_EQ(bed_card_bytes(0), card);
+        CHECK_EQ(allocation_charged(), before);
+    }
+}
+
+/* 40 chunks of 32 MiB with 12 MiB left in each: none of them serves 24 MiB. */
+BED_TEST("a pool whose unused memory lies in pieces does not grow past the limit", .limit = LIMIT)
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    while (CU(cuMemAllocAsync)(&pointer, 20 * MIB, NULL) == CUDA_SUCCESS)
+        CHECK(bed_card_bytes(0) <= 2 * GIB);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(CU(cuMemAllocAsync)(&pointer, 24 * MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(bed_card_bytes(0) <= 2 * GIB);
+        CHECK(allocation_charged() <= 2 * GIB);
+    }
+    CHECK_EQ(CU(cuMemAllocAsync)(&pointer, 4 * MIB, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+}
+
+BED_TEST("each of many pools counts", .limit = "40GiB")
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = allocation_charged(), card = bed_card_bytes(0);
+    for (int i = 0; i < 600; i++)
+        CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, MIB, own_pool(0), NULL), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged() - before, 600 * 32 * MIB);
+    CHECK_EQ(bed_card_bytes(0) - card, 600 * 32 * MIB);
+}
+
+BED_TEST("a pool of another device is trimmed there", .limit = LIMIT, .sim = "2xh200")
+{
+    CUdeviceptr pointer;
+    cuuint64_t all = UINT64_MAX;
+    bed_context(0);
+    bed_context(1);
+    bed_context(0);
+    CUmemoryPool pool = own_pool(1);
+    CHECK_EQ(
+        CU(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all), CUDA_SUCCESS);
+    uint64_t before = bed_region_bytes(1);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+    CHECK_EQ(bed_region_bytes(1) - before, 64 * MIB);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemPoolTrimTo)(pool, 0), CUDA_SUCCESS);
+    CHECK_EQ(bed_region_bytes(1), before);
+}
+
 BED_TEST("memory that a captured allocation takes counts", .limit = "4GiB")
 {
     CUstream stream;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that captures: what it only records takes nothing yet, and calls of ours must not end
+ * its captures. */
+#ifndef VGPU_HOOK_CAPTURE_H
+#define VGPU_HOOK_CAPTURE_H
+
+#include "abi/cuda.h"
+
+#include <stdbool.h>
+
+/* Which stream handle 0 means to an entry point. */
+enum stream_zero { STREAM_ZERO_LEGACY, STREAM_ZERO_PER_THREAD };
+
+/* Whether work for the stream is recorded, or refused because of a capture, in place of run. About
+ * 50 ns. */
+bool capture_records(CUstream stream, enum stream_zero zero);
+
+/* Around calls that the program did not make: for the time being this thread may make those that a
+ * capture, its own or another thread's, would forbid and be spoilt by. */
+struct capture_relaxed {
+    CUstreamCaptureMode mode;
+    bool relaxed;
+};
+struct capture_relaxed capture_relax(void);
+void capture_restore(struct capture_relaxed *former);
+
+#endif

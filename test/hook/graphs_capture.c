@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that captures sees the same codes and gets the same graphs with the library as without:
+ * every function that we replace, called while a stream captures, in each mode, by the capturing
+ * thread and by another one. */
+#include "bed.h"
+#include "graphs_world.h"
+#include "where.h"
+
+#include <pthread.h>
+
+#define SCENARIO "--scenario"
+
+static const char *const mode_names[] = {"global", "thread-local", "relaxed"};
+
+struct call {
+    const struct world_step *step;
+    struct world *world;
+    CUresult result;
+};
+
+static void *call_elsewhere(void *argument)
+{
+    struct call *call = argument;
+    call->result = CU(cuCtxSetCurrent)(call->world->context);
+    if (call->result == CUDA_SUCCESS)
+        call->result = call->step->call(call->world);
+    return NULL;
+}
+
+static CUresult call_step(struct world *world, const struct world_step *step, bool elsewhere)
+{
+    struct call call = {.step = step, .world = world};
+    pthread_t thread;
+    if (!elsewhere)
+        return step->call(world);
+    REQUIRE(pthread_create(&thread, NULL, call_elsewhere, &call) == 0);
+    pthread_join(thread, NULL);
+    return call.result;
+}
+
+static CUresult launch(struct world *world)
+{
+    return CU(cuLaunchKernel)(world->nop, 1, 1, 1, 32, 1, 1, 0, world->stream, world->params, NULL);
+}
+
+static void tell_graph(CUgraph graph)
+{
+    CUgraphNode nodes[64], from[64], to[64];
+    size_t count = 64, edges = 64;
+    if (!graph || CU(cuGraphGetNodes)(graph, nodes, &count) != CUDA_SUCCESS ||
+        CU(cuGraphGetEdges)(graph, from, to, &edges) != CUDA_SUCCESS) {
+        printf(" no graph");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNodeType type = -1;
+        size_t dependencies = 0;
+        CU(cuGraphNodeGetType)(nodes[i], &type);
+        CU(cuGraphNodeGetDependencies)(nodes[i], NULL, &dependencies);
+        printf(" %d/%zu", (int)type, dependencies);
+    }
+    printf(" edges %zu", edges);
+}
+
+/* One line. In a context's stack the step may have put another context on top. */
+static void tell_step(const struct world_step *step, CUstreamCaptureMode mode, bool elsewhere)
+{
+    struct world world = {0};
+    CUgraph graph = NULL;
+    CUstreamCaptureStatus status = -1;
+    world_make(&world);
+    CUresult begun = CU(cuStreamBeginCapture_v2)(world.stream, mode);
+    CUresult before = launch(&world);
+    CUresult result = call_step(&world, step, elsewhere);
+    CU(cuCtxSetCurrent)(world.context);
+    CU(cuStreamIsCapturing)(world.stream, &status);
+    CUresult after = launch(&world);
+    CUresult ended = CU(cuStreamEndCapture)(world.stream, &graph);
+    printf("%s %s %s: begin %d launch %d call %d capturing %d launch %d end %d:", mode_names[mode],
+        elsewhere ? "other" : "own", step->function, (int)begun, (int)before, (int)result,
+        (int)status, (int)after, (int)ended);
+    tell_graph(graph);
+    printf("\n");
+    fflush(stdout);
+}
+
+struct scenario {
+    const struct world_step *step;
+    CUstreamCaptureMode mode;
+    bool elsewhere;
+};
+
+static void tell_scenario(void *argument)
+{
+    const struct scenario *scenario = argument;
+    tell_step(scenario->step, scenario->mode, scenario->elsewhere);
+}
+
+/* The transcript: a process for each line, so that none finds what another left. */
+static int run_scenario(CUstreamCaptureMode mode)
+{
+    if (!freopen("/dev/null", "w", stderr))
+        return 1;
+    for (unsigned i = 0; i < world_step_count; i++) {
+        for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+            struct scenario scenario = {&world_steps[i], mode, elsewhere};
+            if (!bed_ended_well(bed_fork(tell_scenario, &scenario)))
+                printf("%s: the process failed\n", world_steps[i].function);
+        }
+    }
+    return 0;
+}
+
+static void transcript(CUstreamCaptureMode mode, bool native, const char *limit, char *text)
+{
+    char number[2] = {(char)('0' + mode), '\0'}, *program = realpath("/proc/self/exe", NULL);
+    char *argv[] = {program, SCENARIO, number, NULL};
+    struct bed bed = {.native = native, .limit = limit};
+    CHECK_EQ(bed_run(&bed, argv, text, 1 << 18), 0);
+    free(program);
+}
+
+/* The first lines that differ, beside each other. */
+static unsigned count_differences(char *native, char *preloaded)
+{
+    unsigned different = 0;
+    char *native_rest, *preloaded_rest;
+    char *a = strtok_r(native, "\n", &native_rest), *b = strtok_r(preloaded, "\n", &preloaded_rest);
+    for (; a && b;
+         a = strtok_r(NULL, "\n", &native_rest), b = strtok_r(NULL, "\n", &preloaded_rest)) {
+        if (strcmp(a, b) != 0 && different++ < 10)
+            printf("# native  %s\n# library %s\n", a, b);
+    }
+    return different + (a != b);
+}
+
+static unsigned count_lines(const char *text)
+{
+    unsigned count = 0;
+    for (; *text; text++)
+        count += *text == '\n';
+    return count;
+}
+
+static void compare(CUstreamCaptureMode mode)
+{
+    static char native[1 << 18], without_limit[1 << 18], limited[1 << 18], again[1 << 18];
+    transcript(mode, true, NULL, native);
+    memcpy(again, native, sizeof(again));
+    transcript(mode, false, NULL, without_limit);
+    transcript(mode, false, "100GiB", limited);
+    CHECK_EQ(count_lines(native), 2 * world_step_count);
+    CHECK(!strstr(native, "failed"));
+    CHECK_EQ(count_differences(native, without_limit), 0);
+    CHECK_EQ(count_differences(again, limited), 0);
+}
+
+TEST("a capture in global mode goes as without the library")
+{
+    compare(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+TEST("a capture in thread-local mode goes as without the library")
+{
+    compare(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+TEST("a capture in relaxed mode goes as without the library")
+{
+    compare(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+TEST("every function that we replace is called in a capture")
+{
+    static const char *const elsewhere[] = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"};
+    for (size_t i = 0; i < WHERE_COUNT(where_hooked_cuda); i++) {
+        bool called = where_lists(elsewhere, WHERE_COUNT(elsewhere), where_hooked_cuda[i]);
+        for (unsigned k = 0; k < world_step_count; k++)
+            called = called || !strcmp(world_steps[k].function, where_hooked_cuda[i]);
+        if (!CHECK(called))
+            printf("# %s\n", where_hooked_cuda[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && !strcmp(argv[1], SCENARIO))
+        return run_scenario((CUstreamCaptureMode)(argv[2][0] - '0'));
+    return check_run(argc, argv);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One of everything, and the calls. */
+#include "graphs_world.h"
+
+#include "allocate.h"
+#include "bed.h"
+#include "driver.h"
+
+#define MUST(call) REQUIRE((call) == CUDA_SUCCESS)
+
+static void make_memory(struct world *w)
+{
+    w->property = allocation_property(0);
+    w->pool_props = (CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    MUST(CU(cuMemAlloc_v2)(&w->pointer, 4 << 20));
+    MUST(CU(cuMemAlloc_v2)(&w->cell, 4096));
+    MUST(CU(cuMemAllocAsync)(&w->pooled, 4 << 20, w->other));
+    MUST(CU(cuMemPoolCreate)(&w->pool, &w->pool_props));
+    MUST(CU(cuMemCreate)(&w->handle, 4 << 20, &w->property, 0));
+    MUST(CU(cuMemAddressReserve)(&w->range, 8 << 20, 0, 0, 0));
+    MUST(CU(cuMemMap)(w->range, 4 << 20, 0, w->handle, 0));
+    MUST(CU(cuMemExportToShareableHandle)(
+        &w->exported_fd, w->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    w->flat = (CUDA_ARRAY_DESCRIPTOR){
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    w->flat_old = (CUDA_ARRAY_DESCRIPTOR_v1){
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    w->deep = (CUDA_ARRAY3D_DESCRIPTOR){
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    w->deep_old = (CUDA_ARRAY3D_DESCRIPTOR_v1){
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    MUST(CU(cuArrayCreate_v2)(&w->array, &w->flat));
+    MUST(CU(cuMipmappedArrayCreate)(&w->mipmap, &w->deep, 2));
+}
+
+static void make_code(struct world *w)
+{
+    MUST(CU(cuModuleLoadData)(&w->module, driver_ptx));
+    MUST(CU(cuModuleLoadData)(&w->spare, driver_ptx));
+    MUST(CU(cuLibraryLoadData)(&w->library, driver_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    MUST(CU(cuModuleGetFunction)(&w->big, w->module, "big"));
+    MUST(CU(cuModuleGetFunction)(&w->nop, w->module, "nop"));
+    w->params[0] = &w->cell;
+    w->config = (CUlaunchConfig){.gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 32,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = w->stream};
+    w->launch = (CUDA_LAUNCH_PARAMS){.function = w->big,
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 32,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = w->stream,
+        .kernelParams = w->params};
+}
+
+static void make_graphs(struct world *w)
+{
+    w->kernel = (CUDA_KERNEL_NODE_PARAMS){.func = w->nop,
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 32,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = w->params};
+    w->allocation = (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = w->pool_props, .bytesize = 64 << 20};
+    MUST(CU(cuGraphCreate)(&w->empty, 0));
+    MUST(CU(cuGraphCreate)(&w->launched, 0));
+    MUST(CU(cuGraphCreate)(&w->allocating, 0));
+    MUST(CU(cuGraphAddKernelNode_v2)(&w->kernel_node, w->launched, NULL, 0, &w->kernel));
+    MUST(CU(cuGraphAddMemAllocNode)(&w->node, w->allocating, NULL, 0, &w->allocation));
+    MUST(CU(cuGraphInstantiateWithFlags)(&w->exec, w->launched, 0));
+    w->kernel.func = w->big;
+    w->any.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    memcpy(&w->any.kernel, &w->kernel, sizeof(w->kernel));
+}
+
+void world_make(struct world *w)
+{
+    bed_context(0);
+    MUST(CU(cuCtxGetCurrent)(&w->context));
+    MUST(CU(cuCtxCreate_v2)(&w->second, 0, 0));
+    MUST(CU(cuCtxSetCurrent)(w->context));
+    MUST(CU(cuStreamCreate)(&w->stream, CU_STREAM_NON_BLOCKING));
+    MUST(CU(cuStreamCreate)(&w->other, CU_STREAM_NON_BLOCKING));
+    MUST(CU(cuEventCreate)(&w->event, 0));
+    make_memory(w);
+    make_code(w);
+    make_graphs(w);
+    MUST(CU(cuCtxSynchronize)());
+}
+
+#define STEP(function, expression)                                                                 \
+    static CUresult step_##function(struct world *w)                                               \
+    {                                                                                              \
+        (void)w;                                                                                   \
+        return expression;                                                                         \
+    }
+#include "graphs_steps.def"
+#undef STEP
+
+const struct world_step world_steps[] = {
+#define STEP(function, expression) {#function, step_##function},
+#include "graphs_steps.def"
+#undef STEP
+};
+const unsigned world_step_count = sizeof(world_steps) / sizeof(world_steps[0]);
