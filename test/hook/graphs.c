@@ -451,6 +451,24 @@ BED_TEST("a pool gives way to a graph that needs the room", .limit = LIMIT)
     exact("and back");
 }
 
+/* What runs on a card too, with its expectations: modules count by estimate under the API ledger.
+ */
+TEST("the program that walks through graphs finds nothing else than is expected")
+{
+    static char output[1 << 16];
+    const char *ledger = getenv("VGPU_TEST_LEDGER");
+    bool exactly = !ledger || !strcmp(ledger, "rm");
+    char *argv[] = {
+        bed_build_path("test/driver/graphs"), "--tolerance", exactly ? "1" : "16", NULL};
+    int status = bed_run(&(struct bed){.limit = "12GiB"}, argv, output, sizeof(output));
+    if (CHECK_EQ(status, 0))
+        return;
+    for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strstr(line, "| equal |"))
+            printf("# %s\n", line);
+    }
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
