@@ -88,7 +88,7 @@ void world_make(struct world *w)
     MUST(CU(cuCtxGetCurrent)(&w->context));
     MUST(CU(cuCtxCreate_v2)(&w->second, 0, 0));
     MUST(CU(cuCtxSetCurrent)(w->context));
-    MUST(CU(cuStreamCreate)(&w->stream, CU_STREAM_NON_BLOCKING));
+    MUST(CU(cuStreamCreate)(&w->stream, w->stream_flags));
     MUST(CU(cuStreamCreate)(&w->other, CU_STREAM_NON_BLOCKING));
     MUST(CU(cuEventCreate)(&w->event, 0));
     make_memory(w);

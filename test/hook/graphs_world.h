@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 struct world {
+    unsigned stream_flags; /* of `stream`; set before world_make */
     CUcontext context, second, made_context;
     CUstream stream, other;
     CUevent event;
