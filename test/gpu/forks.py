@@ -65,11 +65,7 @@ class Scene:
                    f"{counted:.0f} MiB are not given to others")
 
     def end(self):
-        for pid in self.where.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        self.where.kill()
         until(lambda: not self.where.pids(), 10)
         until(lambda: self.on_card() < 16, 10)
         got = self.left_for_others()
@@ -161,7 +157,8 @@ def threaded():
     said = []
 
     def equal():
-        said[:] = [(v or 0) / MIB for v in (scene.where.region().bytes_of(worker.pid), card.processes().get(worker.pid))]
+        figures = scene.where.region().bytes_of(worker.pid), card.processes().get(worker.pid)
+        said[:] = [(figure or 0) / MIB for figure in figures]
         return said[0] > 0 and abs(said[0] - said[1]) <= 2
     scene.check("its bytes in the region are NVML's", until(equal, 5), f"region {said[0]:.0f}, NVML {said[1]:.0f} MiB")
     scene.check("exit status 0", worker.end() == 0)

@@ -52,7 +52,8 @@ class Lanes:
                 self.left -= 1
             with open(path, "wb") as output:
                 # With an input that never ends: the program works until it is killed.
-                child = self.where.start(self.command(chance.randrange(1 << 30)), stdin=self.open_input(), stdout=output)
+                child = self.where.start(self.command(chance.randrange(1 << 30)), stdin=self.open_input(),
+                                         stdout=output)
             if chance.random() < 0.6:
                 until(lambda: os.path.getsize(path) > 0 or child.poll() is not None, 20)
                 time.sleep(chance.uniform(0, self.most / 2))
@@ -169,7 +170,8 @@ def torch_phase(card):
     peak.start()
     stays = Talker(where, [sys.executable, f"{here}/worker.py"], seconds=90)
     stays.hear()
-    script = f"import runpy, sys, io; sys.stdin = io.StringIO('storm 60\\n'); runpy.run_path({f'{here}/worker.py'!r})"
+    script = ("import io, runpy, sys; sys.stdin = io.StringIO('storm 60\\n'); "
+              f"runpy.run_path({f'{here}/worker.py'!r})")
     lanes = Lanes(where, lambda seed: [sys.executable, "-c", script], 24, 40, 1.0, 8.0)
     loss = stays.ask("train 50", 30)
     check("PyTorch: every victim died of the kill", lanes.ended == 0 and lanes.killed > 0,

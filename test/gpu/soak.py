@@ -134,7 +134,7 @@ def sample(card, slices, loads, peak, started):
     # In the part of a second in which the loads rest.
     time.sleep((1.06 - time.time() % 1) % 1)
     found = accounts(card, [load for load in loads if load.where.limit_mib])
-    row = {"t": round(time.time() - started, 1), "processes": {}, "slices": {}}
+    row = {"t": round(time.time() - started, 1), "sim": options.sim, "processes": {}, "slices": {}}
     for load in loads:
         try:
             figures = load.figures()
@@ -173,7 +173,7 @@ def main():
                   Load("train, native", native, program + ["train"], "signal")]
         # They have begun before anybody fills their slice: a context may be refused, and CuPy ends then.
         if not until(lambda: all(os.path.getsize(load.log) > 0 for load in loads), 120):
-            print("NOT OK - the frameworks' loads do not begin within 120 s; their logs are in the directory", flush=True)
+            print("NOT OK - the frameworks' loads do not begin within 120 s: see their logs", flush=True)
     loads += [Load("churn", roomy, churn(16 * BLOCK_MIB, BLOCK_MIB), "input"),
               Load("churn, tight", tight, churn(2 * LIMIT_MIB, 2 * BLOCK_MIB), "input"),
               Load("churn, native", native, churn(16 * BLOCK_MIB, BLOCK_MIB), "input")]

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -184,7 +185,8 @@ class Slice:
         atexit.register(self.end)
 
     def environment(self, **extra):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "LD_PRELOAD"))}
+        limits = ("CUDA_DEVICE_", "CUDA_MEM_LIMIT", "CUDA_CORE_LIMIT", "LD_PRELOAD")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(limits)}
         environment[TAG] = self.tag
         preload = []
         if self.limit_mib is not None:
@@ -230,15 +232,18 @@ class Slice:
                     pass
         return found
 
+    def kill(self):
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+
     def end(self):
         """Kills what is left of the slice and removes its files; at the program's end at the latest."""
         atexit.unregister(self.end)
         for _ in range(3):
-            for pid in self.pids():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
+            self.kill()
         for child in self.children:
             try:
                 child.wait(10)
@@ -247,9 +252,7 @@ class Slice:
         if self._region:
             self._region.close()
             self._region = None
-        for name in os.listdir(self.directory):
-            os.unlink(f"{self.directory}/{name}")
-        os.rmdir(self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Talker:
