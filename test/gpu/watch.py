@@ -322,10 +322,12 @@ class Peak(threading.Thread):
 
 
 def sim_begin(build):
-    """A simulated machine of this run's own, for this process and its children."""
-    machine = tempfile.mktemp(prefix="vgpu-sim-gpu-")
-    atexit.register(lambda: os.path.exists(machine) and os.unlink(machine))
-    os.environ.update(VGPU_SIM="", VGPU_SIM_MACHINE=machine)
+    """A simulated machine for this process and its children: the one that VGPU_SIM_MACHINE names, or
+    one of this run's own."""
+    if not os.environ.get("VGPU_SIM_MACHINE"):
+        machine = tempfile.mktemp(prefix="vgpu-sim-gpu-")
+        atexit.register(lambda: os.path.exists(machine) and os.unlink(machine))
+        os.environ.update(VGPU_SIM="", VGPU_SIM_MACHINE=machine)
     os.environ["LD_LIBRARY_PATH"] = f"{build}/src/sim"
 
 
