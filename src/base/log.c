@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include "base/atomic.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -21,7 +22,7 @@ int log_level(void)
     int known = load_relaxed(&level);
     if (known == LEVEL_UNKNOWN) {
         const char *text = getenv("LIBCUDA_LOG_LEVEL");
-        known = text && text[0] >= '0' && text[0] <= '9' ? text[0] - '0' : LOG_WARNING;
+        known = text && text[0] >= '0' && text[0] <= '4' && !text[1] ? text[0] - '0' : LOG_WARNING;
         store_relaxed(&level, known);
     }
     return known;
@@ -46,15 +47,16 @@ static int format_prefix(
 void log_line(enum log_level level, const char *file, int line, const char *format, ...)
 {
     int errno_kept = errno;
-    char buffer[LINE_BYTES];
-    int used = format_prefix(buffer, sizeof(buffer) - 1, level, file, line);
+    char text[LINE_BYTES], buffer[LINE_BYTES];
+    int used = format_prefix(text, sizeof(text), level, file, line);
     va_list arguments;
     va_start(arguments, format);
-    int more = vsnprintf(buffer + used, sizeof(buffer) - 1 - (size_t)used, format, arguments);
+    int more = vsnprintf(text + used, sizeof(text) - (size_t)used, format, arguments);
     va_end(arguments);
     size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
-    if (length > sizeof(buffer) - 2)
-        length = sizeof(buffer) - 2;
+    if (length > sizeof(text) - 1)
+        length = sizeof(text) - 1;
+    length = text_escape(buffer, sizeof(buffer) - 1, text, length);
     buffer[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, buffer, length);
     (void)written;

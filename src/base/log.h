@@ -12,11 +12,13 @@ enum log_level {
     LOG_DEBUG = 4,
 };
 
-/* LIBCUDA_LOG_LEVEL's value; read from the environment at the first line. */
+/* LIBCUDA_LOG_LEVEL's value, 1 where it is not 0 to 4; read from the environment at the first line.
+ */
 int log_level(void);
 
 /* The prefix is HAMi-core's, because people search for it. Safe in any thread and after fork;
- * a line longer than 1,000 bytes is cut. */
+ * a line longer than 1,000 bytes is cut. What would end the line or steer a terminal is written as
+ * an escape (base/text.h), so that a value of the environment cannot forge a line. */
 void log_line(enum log_level level, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -97,9 +97,22 @@ TEST("level 4 shows everything")
     CHECK_EQ(levels_shown("4"), 0x1f);
 }
 
-TEST("a level that is no number is the default level")
+TEST("a level that is not 0 to 4 is the default level")
 {
     CHECK_EQ(levels_shown("verbose"), 0x07);
+    CHECK_EQ(levels_shown("4x"), 0x07);
+    CHECK_EQ(levels_shown("10"), 0x07);
+    CHECK_EQ(levels_shown("-1"), 0x07);
+}
+
+TEST("a value cannot end the line, begin another or steer the terminal")
+{
+    int fd = packets_begin();
+    log_error("X=\"%s\"", "1g\n[HAMI-core ERROR]: forged\r\x1b[2J");
+    const char *line = packet_next(fd);
+    CHECK(strchr(line, '\n') == line + strlen(line) - 1);
+    check_matches(line, "X=\"1g\\\\n\\[HAMI-core ERROR\\]: forged\\\\r\\\\x1b\\[2J\"\n$");
+    CHECK_STR(packet_next(fd), "");
 }
 
 TEST("a line that is too long is cut and is still one write that ends the line")
