@@ -130,9 +130,13 @@ bool parse_list_next(const char **list, char *item, size_t item_bytes)
     *list = end ? end + 1 : NULL;
     while (length && is_blank(at[length - 1]))
         length--;
-    if (length > item_bytes - 1)
+    bool whole = length < item_bytes;
+    if (!whole)
         length = item_bytes - 1;
     memcpy(item, at, length);
+    /* What is left of "0000…1g" would be another value. */
+    for (size_t i = 0; !whole && i < 3 && i < length; i++)
+        item[length - 1 - i] = '.';
     item[length] = '\0';
     return true;
 }

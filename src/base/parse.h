@@ -29,8 +29,8 @@ uint64_t parse_digits(const char *text);
 bool parse_true(const char *text);
 
 /* Takes the next item of a comma list: copies it without its blanks into `item` and moves *list
- * behind it. Returns false at the end. An item longer than the buffer is cut to fit (and so will
- * not parse). */
+ * behind it. Returns false at the end. An item longer than the buffer is cut to fit and ends in
+ * "...", which no parser takes. */
 bool parse_list_next(const char **list, char *item, size_t item_bytes);
 
 #endif

@@ -185,12 +185,15 @@ TEST("a carriage return after a list's item is a blank as it is elsewhere")
     CHECK_STR(item, "GPU-b");
 }
 
-TEST("a list's item that is too long is cut to fit, and the next one is whole")
+TEST("a list's item that is too long is no item that parses, and the next one is whole")
 {
     const char *list = "0123456789,ab";
-    char item[5] = "....";
+    char item[5] = "xxxx";
+    uint64_t bytes;
     CHECK(parse_list_next(&list, item, sizeof(item)));
-    CHECK_STR(item, "0123");
+    CHECK_STR(item, "0...");
+    CHECK_EQ(parse_size(item, &bytes), -EINVAL);
+    CHECK_EQ(parse_number(item, UINT64_MAX, &bytes), -EINVAL);
     CHECK(parse_list_next(&list, item, sizeof(item)));
     CHECK_STR(item, "ab");
     list = NULL;
