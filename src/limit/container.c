@@ -3,6 +3,7 @@
 #include "limit/container.h"
 
 #include "base/atomic.h"
+#include "base/config_names.h"
 #include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -13,6 +14,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct {
     struct lock lock; /* attaching devices; held over file locks, never over driver calls */
@@ -39,6 +41,7 @@ void container_reset(void)
     guard_reset();
     region_abandon(&container.region);
     config_read(&container.config, getenv);
+    config_check_names(&container.config, environ);
     device_list_reset();
     memory_reset();
     if (container_reset_hooks)

@@ -2,6 +2,7 @@
 /* The environment of HAMi-core and vgpu-controller, read from a made-up one. */
 #include "base/config.h"
 
+#include "base/config_names.h"
 #include "check.h"
 
 #define GIB (1ull << 30)
@@ -210,6 +211,44 @@ TEST("limits count in the first device list that names devices")
     CHECK(READ("NVIDIA_VISIBLE_DEVICES", "none")->device_list == NULL);
     CHECK(READ("NVIDIA_VISIBLE_DEVICES", "void")->device_list == NULL);
     CHECK(READ("CUDA_VISIBLE_DEVICES", "1")->device_list == NULL);
+}
+
+/* The memory limit of a device without one of its own, by an environment of this one variable. */
+static enum value_state common_by_names(const char *variable)
+{
+    struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "8g", "CUDA_MEM_LIMIT_5", "2g");
+    config_check_names(config, (char *const[]){(char *)variable, NULL});
+    check_value(config_memory_limit(config, 5), VALUE_SET, 2 * GIB);
+    return config_memory_limit(config, 3).state;
+}
+
+TEST("a memory limit of an index that none can be closes the devices that have no limit of their "
+     "own")
+{
+    static const char *const variables[] = {"CUDA_DEVICE_MEMORY_LIMIT_64=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_-1=1g", "CUDA_DEVICE_MEMORY_LIMIT_01=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_00=1g", "CUDA_DEVICE_MEMORY_LIMIT_99999999999=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_18446744073709551616=1g", "CUDA_DEVICE_MEMORY_LIMIT_=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_x=1g", "CUDA_DEVICE_MEMORY_LIMIT_1 =1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_+1=1g", "CUDA_DEVICE_MEMORY_LIMIT_1_2=bad",
+        "CUDA_MEM_LIMIT_64=1g", "CUDA_MEM_LIMIT_GPU=1g"};
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (!CHECK_EQ(common_by_names(variables[i]), VALUE_INVALID))
+            printf("# %s\n", variables[i]);
+    }
+}
+
+TEST("other names, and names that are set to nothing, say nothing of memory")
+{
+    static const char *const variables[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_9=1g", "CUDA_DEVICE_MEMORY_LIMIT_10=1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_63=1g", "CUDA_DEVICE_MEMORY_LIMIT_64=", "CUDA_MEM_LIMIT_64",
+        "CUDA_DEVICE_MEMORY_LIMITS_64=1g", "CUDA_DEVICE_SM_LIMIT_64=10", "CUDA_CORE_LIMIT_x=10", "",
+        "=", "LIBCUDA_LOG_LEVEL=9"};
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (!CHECK_EQ(common_by_names(variables[i]), VALUE_SET))
+            printf("# %s\n", variables[i]);
+    }
 }
 
 int main(int argc, char **argv)

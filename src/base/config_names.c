@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A walk over the environment's names. */
+#include "base/config_names.h"
+
+#include "base/log.h"
+#include "base/parse.h"
+
+#include <string.h>
+
+/* What is behind `start` in the variable, or NULL where it does not begin with it. */
+static const char *behind(const char *variable, const char *start)
+{
+    size_t length = strlen(start);
+    return strncmp(variable, start, length) ? NULL : variable + length;
+}
+
+/* "0=…" to "63=…". */
+static bool is_index(const char *text)
+{
+    uint64_t index = parse_digits(text);
+    size_t digits = index > 9 ? 2 : 1;
+    return *text >= '0' && *text <= '9' && index < CONFIG_DEVICES && text[digits] == '=';
+}
+
+/* True where the variable is one of the family that is set, and its index is none. */
+static bool is_misnamed(const char *variable, const char *family)
+{
+    const char *index = behind(variable, family);
+    const char *value = index ? strchr(index, '=') : NULL;
+    return value && value[1] && !is_index(index);
+}
+
+static void check_limits(struct config *config, const char *variable)
+{
+    int length = (int)strcspn(variable, "=");
+    if (is_misnamed(variable, "CUDA_DEVICE_MEMORY_LIMIT_") ||
+        is_misnamed(variable, "CUDA_MEM_LIMIT_")) {
+        log_error(
+            "%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. Devices without "
+            "a limit of their own are treated as full.",
+            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
+        config->memory_default = (struct config_value){VALUE_INVALID, 0};
+    }
+    if (is_misnamed(variable, "CUDA_DEVICE_SM_LIMIT_") || is_misnamed(variable, "CUDA_CORE_LIMIT_"))
+        log_error("%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. It sets no "
+                  "compute limit.",
+            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
+}
+
+static void check_log_level(const char *variable)
+{
+    const char *value = behind(variable, "LIBCUDA_LOG_LEVEL=");
+    if (value && *value && (*value < '0' || *value > '4' || value[1]))
+        log_error("LIBCUDA_LOG_LEVEL=\"%.64s\" is not known; accepted: 0 to 4. 1 is used.", value);
+}
+
+void config_check_names(struct config *config, char *const *environment)
+{
+    for (; environment && *environment; environment++) {
+        check_limits(config, *environment);
+        check_log_level(*environment);
+    }
+}
