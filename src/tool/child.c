@@ -18,7 +18,7 @@ static void start(char **command, const sigset_t *mask, const struct sigaction *
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(command[0], command);
     int error = errno;
-    tool_error("cannot run %s: %s", command[0], strerror(error));
+    tool_error("cannot run \"%.256s\": %s", command[0], strerror(error));
     _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
 }
 

@@ -2,6 +2,8 @@
 /* vgpu COMMAND [ARG…] */
 #include "tool/tool.h"
 
+#include "base/text.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,12 +21,15 @@ static const struct command commands[] = {
 
 void tool_error(const char *format, ...)
 {
+    char text[1024], line[1024];
     va_list arguments;
     va_start(arguments, format);
-    fputs("vgpu: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    if (length < 0)
+        return;
+    text_escape(line, sizeof(line), text, strlen(text));
+    fprintf(stderr, "vgpu: %s\n", line);
 }
 
 static int usage(FILE *stream, int status)
@@ -50,6 +55,6 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
     }
-    tool_error("\"%s\" is not a command; 'vgpu --help' lists them", argv[1]);
+    tool_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[1]);
     return TOOL_USAGE;
 }

@@ -40,15 +40,26 @@ static const char usage_text[] =
     "  --region FILE    join (or create) the container with this shared region\n"
     "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
 
+/* What getopt_long stopped at, said in one line. */
+static int refuse_option(int option, const char *word)
+{
+    static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
+    int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
+    tool_error("run: \"%.64s\" %s; 'vgpu run --help' lists the options", word, reasons[reason]);
+    return TOOL_USAGE;
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
-    enum { MEMORY = 256, CORES, REGION, SIM };
+    enum { MEMORY = 256, CORES, REGION, SIM, HELP };
     static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
         {"cores", required_argument, NULL, CORES}, {"region", required_argument, NULL, REGION},
-        {"sim", optional_argument, NULL, SIM}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"sim", optional_argument, NULL, SIM}, {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
-    for (int option; (option = getopt_long(argc, argv, "+h", known, NULL)) != -1;) {
+    const char *word = argv[optind];
+    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
+         word = argv[optind]) {
         switch (option) {
         case MEMORY:
             options->memory = optarg;
@@ -62,18 +73,17 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
         case SIM:
             options->sim = optarg ? optarg : "";
             break;
+        case HELP:
         case 'h':
             fputs(usage_text, stdout);
             return 0;
         default:
-            fputs(usage_text, stderr);
-            return TOOL_USAGE;
+            return refuse_option(option, word);
         }
     }
     options->command = argv + optind;
     if (optind >= argc) {
-        tool_error("run: no command given");
-        fputs(usage_text, stderr);
+        tool_error("run: no command given; 'vgpu run --help' tells how");
         return TOOL_USAGE;
     }
     *ret_done = false;
@@ -114,9 +124,14 @@ static int set_list(const char *option, const char *list, const char *variable, 
     bool several = strchr(list, ',') != NULL;
     clear_family(variable, other);
     for (int i = 0; parse_list_next(&list, item, sizeof(item)); i++) {
-        if (check(item) != 0 || i >= CONFIG_DEVICES) {
-            tool_error("run: %s \"%s\" is not accepted; accepted: %s, for up to %d devices", option,
-                item, accepted, CONFIG_DEVICES);
+        if (i == CONFIG_DEVICES) {
+            tool_error("run: %s names more devices than can be; accepted: one value for all, or "
+                       "one each for up to %d",
+                option, CONFIG_DEVICES);
+            return TOOL_USAGE;
+        }
+        if (check(item) != 0) {
+            tool_error("run: %s \"%s\" is not accepted; accepted: %s", option, item, accepted);
             return TOOL_USAGE;
         }
         snprintf(name, sizeof(name), several ? "%s_%d" : "%s", variable, i);
@@ -183,24 +198,35 @@ static void write_where(const char *directory)
     char path[PATH_MAX];
     const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
     snprintf(path, sizeof(path), "%s/where", directory);
-    FILE *file = fopen(path, "we");
-    if (file) {
-        fputs(region ? region : "", file);
-        fclose(file);
-    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return;
+    (void)!write(fd, region, strlen(region));
+    close(fd);
+}
+
+/* The directory is open to all users: what lies there under the name may be anything. */
+static bool read_where(const char *directory, char *region, size_t size)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    snprintf(path, sizeof(path), "%s/where", directory);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t length =
+        fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()
+            ? read(fd, region, size - 1)
+            : -1;
+    close(fd);
+    region[length > 0 ? length : 0] = '\0';
+    return length > 0;
 }
 
 static bool processes_left(const char *directory)
 {
-    char path[PATH_MAX], region[PATH_MAX] = "";
-    snprintf(path, sizeof(path), "%s/where", directory);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        if (!fgets(region, sizeof(region), file))
-            region[0] = '\0';
-        fclose(file);
-    }
-    return region[0] && region_in_use(region);
+    char region[PATH_MAX];
+    return read_where(directory, region, sizeof(region)) && region_in_use(region);
 }
 
 static void remove_directory(const char *directory)
@@ -248,25 +274,47 @@ static void remove_files(const char *directory)
         remove_directory(directory);
 }
 
+static int refuse_region(const char *name, const char *reason)
+{
+    tool_error(
+        "run: --region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
+        "to be made",
+        name, reason);
+    return TOOL_USAGE;
+}
+
+/* A region's name counts from where we are, not from where the command's processes will be. */
+static int name_region(const char *name)
+{
+    char directory[PATH_MAX] = "", path[PATH_MAX];
+    struct stat status;
+    if (!*name)
+        return refuse_region(name, "it is empty");
+    if (*name != '/' && !getcwd(directory, sizeof(directory)))
+        return refuse_region(name, strerror(errno));
+    int length = snprintf(path, sizeof(path), "%s%s%s", directory, directory[0] ? "/" : "", name);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return refuse_region(name, strerror(ENAMETOOLONG));
+    if (stat(path, &status) != 0 && errno != ENOENT)
+        return refuse_region(name, strerror(errno));
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return refuse_region(name, "it is no regular file");
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    return 0;
+}
+
 /* The run's own directory holds its region and, simulated, its machine. */
 static int set_files(const struct run_options *options, char *directory)
 {
     char path[PATH_MAX];
-    bool own_machine =
-        options->sim && !strstr(options->sim, "machine=") && !getenv("VGPU_SIM_MACHINE");
-    if (options->region) {
-        if (options->region[0] == '/' || !getcwd(path, sizeof(path)))
-            path[0] = '\0';
-        char *full = NULL;
-        if (asprintf(&full, "%s%s%s", path, path[0] ? "/" : "", options->region) > 0)
-            setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", full, 1);
-        free(full);
-    }
-    if (options->region && !own_machine) {
+    const char *machine = getenv("VGPU_SIM_MACHINE");
+    bool own_machine = options->sim && !strstr(options->sim, "machine=") && !(machine && *machine);
+    int error = options->region ? name_region(options->region) : 0;
+    if (error || (options->region && !own_machine)) {
         directory[0] = '\0';
-        return 0;
+        return error;
     }
-    if (!mkdtemp(directory) || chmod(directory, 0777) != 0) {
+    if (!mkdtemp(directory)) {
         tool_error("run: cannot make %s: %s", directory, strerror(errno));
         return TOOL_FAILED;
     }
@@ -279,6 +327,12 @@ static int set_files(const struct run_options *options, char *directory)
         setenv("VGPU_SIM_MACHINE", path, 1);
     }
     write_where(directory);
+    /* The command's processes may be other users'; what is not theirs they cannot replace. */
+    if (chmod(directory, 01777) != 0) {
+        tool_error("run: cannot open %s to all users: %s", directory, strerror(errno));
+        remove_directory(directory);
+        return TOOL_FAILED;
+    }
     /* Held until this process ends, however it does. */
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)

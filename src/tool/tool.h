@@ -12,7 +12,8 @@
 /* A sub-command: arguments without `vgpu`; returns the exit status. */
 int tool_run(int argc, char **argv);
 
-/* One line on stderr, with "vgpu: " before it. */
+/* One line on stderr, with "vgpu: " before it, and what would end it or steer the terminal written
+ * as an escape. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
