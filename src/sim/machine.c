@@ -30,7 +30,8 @@ static char machine_path[PATH_MAX];
 static dev_t machine_device;
 static ino_t machine_inode;
 
-/* One line, one write: the program's own output is not torn. */
+/* One line, one write: the program's own output is not torn, and what is quoted cannot end the line
+ * or steer a terminal. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
     char line[1400];
@@ -42,6 +43,10 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
         return;
     if ((size_t)length > sizeof line - 2)
         length = sizeof line - 2;
+    for (int i = 0; i < length; i++) {
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    }
     line[length] = '\n';
     ssize_t written = write(STDERR_FILENO, line, (size_t)length + 1);
     (void)written;
@@ -175,7 +180,10 @@ static int open_machine(const char *path, struct stat *ret_status, enum file_sta
 {
     for (int tries = 0; tries < 100; tries++) {
         struct stat status, named;
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        /* In a sticky directory the kernel may refuse O_CREAT on another user's file. */
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT)
+            fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0)
             return -errno;
         if (flock(fd, LOCK_EX) != 0 || fstat(fd, &status) != 0) {
@@ -255,16 +263,18 @@ static int attach_once(void)
         error = fd;
     }
     if (error == -EEXIST)
-        say("VGPU_SIM: %s is not a simulated machine; it is left as it is and the machine is not "
+        say("VGPU_SIM: %.256s is not a simulated machine; it is left as it is and the machine is "
+            "not "
             "started",
             machine_path);
     else if (error == -EINVAL)
-        say("VGPU_SIM: the machine at %s has other devices or versions than the description asks "
+        say("VGPU_SIM: the machine at %.256s has other devices or versions than the description "
+            "asks "
             "for; "
             "remove the file or name another by machine=FILE",
             machine_path);
     else if (error != 0)
-        say("VGPU_SIM: cannot use %s: %s", machine_path, strerror(-error));
+        say("VGPU_SIM: cannot use %.256s: %s", machine_path, strerror(-error));
     machine_device = status.st_dev;
     machine_inode = status.st_ino;
     return error;
