@@ -396,7 +396,7 @@ int sim_description_parse(
         if (kept == 0)
             continue;
         if (kept >= sizeof word)
-            return parse_fail(&parse, "VGPU_SIM: \"%.40s…\" is too long", first);
+            return parse_fail(&parse, "VGPU_SIM: \"%.40s...\" is too long", first);
         memcpy(word, first, kept);
         word[kept] = '\0';
         int result = parse_word(&parse, word);

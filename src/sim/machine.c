@@ -44,7 +44,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
     if ((size_t)length > sizeof line - 2)
         length = sizeof line - 2;
     for (int i = 0; i < length; i++) {
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+        if (line[i] < ' ' || line[i] > '~')
             line[i] = '?';
     }
     line[length] = '\n';
@@ -252,8 +252,10 @@ static int attach_once(void)
     struct stat status = {0};
     enum file_state state = FILE_FOREIGN;
     int error = choose_path(machine_path);
-    if (error != 0)
+    if (error != 0) {
+        say("VGPU_SIM: cannot use %.256s: %s", machine_path, strerror(-error));
         return error;
+    }
     int fd = open_machine(machine_path, &status, &state);
     if (fd >= 0) {
         error = map_machine(fd, state, &sim_machine);
