@@ -41,6 +41,41 @@ TEST("a cubin's allocated sections are counted")
     CHECK_EQ(image_device_bytes(&cubin), 100 + (1 << 20));
 }
 
+TEST("a cubin whose sections lie beyond its memory is not judged, and harms nothing")
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
+    Elf64_Ehdr header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+        .e_shentsize = sizeof(Elf64_Shdr),
+        .e_shnum = 40};
+    char *image = pages + page - sizeof(header) - sizeof(Elf64_Shdr);
+    const uint64_t offsets[] = {sizeof(header), page, 1ull << 40, UINT64_MAX - 100, 1ull << 63};
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        header.e_shoff = offsets[i];
+        memcpy(image, &header, sizeof(header));
+        errno = 0;
+        CHECK_EQ(image_device_bytes(image), 0);
+        CHECK_EQ(errno, 0);
+    }
+    memcpy(pages + page - 8, ELFMAG "\2\1\1", 8); /* the header itself is cut off */
+    CHECK_EQ(image_device_bytes(pages + page - 8), 0);
+}
+
+TEST("a cubin's sections too large to add up are as large as can be")
+{
+    struct {
+        Elf64_Ehdr header;
+        Elf64_Shdr sections[40];
+    } cubin = {.header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+                   .e_shoff = sizeof(Elf64_Ehdr),
+                   .e_shentsize = sizeof(Elf64_Shdr),
+                   .e_shnum = 40},
+        .sections = {[1] = {.sh_flags = SHF_ALLOC, .sh_size = UINT64_MAX},
+            [39] = {.sh_flags = SHF_ALLOC, .sh_size = 4096}}};
+    CHECK_EQ(image_device_bytes(&cubin), UINT64_MAX);
+}
+
 TEST("anything else is not judged")
 {
     static const unsigned fat[] = {0xba55ed50, 0, 0, 0};
