@@ -110,11 +110,13 @@ static struct object *add_locked(
     object->class_id = class_id;
     object->parent_handle = parent;
     object->device_index = RM_DEVICE_UNKNOWN;
+    /* Before it can be found itself: nothing is its own ancestor, whatever a call says. */
+    struct object *above = above_locked(object);
     if (map_put(&ledger.index, key_of(client, handle), object) != 0) {
         slab_give(&ledger.objects, object);
         return NULL;
     }
-    link_below(above_locked(object), object);
+    link_below(above, object);
     if (class_id == RM_CLASS_SUBDEVICE && object->parent)
         object->parent->subdevice = handle;
     ledger.version++;
@@ -180,7 +182,8 @@ bool rm_ledger_add_duplicate(
 void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
 {
     lock_take(&ledger.lock);
-    if (add_locked(client, parent, handle, CLASS_IMPORT))
+    /* Where the handle is known it is no new one: the object that has it stays. */
+    if (!find_locked(client, handle) && add_locked(client, parent, handle, CLASS_IMPORT))
         ledger.imports++;
     lock_release(&ledger.lock);
 }
@@ -279,9 +282,10 @@ void rm_ledger_attach(struct rm_subtree *subtree)
         return;
     struct object *root = &subtree->root;
     lock_take(&ledger.lock);
+    struct object *above = above_locked(root); /* before those below it can be found */
     for (struct object *object = root; object; object = next_in_tree(object, root))
         (void)!map_put(&ledger.index, key_of(object->client, object->handle), object);
-    link_below(above_locked(root), root);
+    link_below(above, root);
     if (root->class_id == RM_CLASS_SUBDEVICE && root->parent)
         root->parent->subdevice = root->handle;
     ledger.version++;

@@ -245,7 +245,7 @@ static int do_duplicate(int fd, unsigned long request, void *argument, rm_ioctl_
 {
     struct rm_dup *call = argument;
     int result = next(fd, request, argument);
-    if (result != 0 || call->status != RM_OK)
+    if (result != 0 || call->status != RM_OK || !rm_ledger_knows_client(call->client))
         return result;
     forget_stale(call->client, call->object);
     if (!rm_ledger_add_duplicate(
