@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device lists: the input's first line is a /proc information file, its second the list, its third
+ * a UUID. */
+#include "driver/device_list.c" /* its readers of what /proc says are its own */
+
+#include "fuzz.h"
+
+#define DEVICES 3
+
+static void learn(void)
+{
+    prepared = true;
+    known_count = DEVICES;
+    for (unsigned i = 0; i < DEVICES; i++) {
+        known[i].minor = (int)i - 1;
+        snprintf(
+            known[i].uuid, sizeof(known[i].uuid), "GPU-%u0000000-0000-0000-0000-000000000001", i);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size), uuid[48] = "", minor[16] = "";
+    char *list = strchr(text, '\n'), *asked = list ? strchr(list + 1, '\n') : NULL;
+    if (list)
+        *list++ = '\0';
+    if (asked)
+        *asked++ = '\0';
+    learn();
+    copy_field(uuid, sizeof(uuid), text, "GPU UUID:");
+    copy_field(minor, sizeof(minor), text, "Device Minor:");
+    FUZZ_CHECK(memchr(uuid, 0, sizeof(uuid)) && memchr(minor, 0, sizeof(minor)));
+    (void)parse_digits(minor);
+    int items = 1;
+    for (const char *at = list; at && *at; at++)
+        items += *at == ',';
+    for (unsigned i = 0; i <= DEVICES; i++) {
+        const char *device = i < DEVICES ? known[i].uuid : asked ? asked : uuid;
+        int position = device_list_position(list, device);
+        FUZZ_CHECK(position >= -1 && position < (list ? items : DEVICES));
+    }
+    free(text);
+    return 0;
+}
