@@ -86,11 +86,8 @@ static void read_region_path(struct config *config, const char *text)
     const char *path = config->region_named ? text : CONFIG_REGION_PATH;
     size_t length = strlen(path);
     config->region_too_long = length >= sizeof(config->region_path);
-    if (config->region_too_long) {
-        log_error("CUDA_DEVICE_MEMORY_SHARED_CACHE is %zu bytes long; accepted: up to %zu", length,
-            sizeof(config->region_path) - 1);
-        length = 0;
-    }
+    if (config->region_too_long)
+        length = sizeof(config->region_path) - 1; /* to be named where it is refused */
     memcpy(config->region_path, path, length);
     config->region_path[length] = '\0';
 }
@@ -132,6 +129,15 @@ struct config_value config_memory_limit(const struct config *config, int index)
 struct config_value config_core_limit(const struct config *config, int index)
 {
     return value_at(&config->cores_default, config->cores, index);
+}
+
+bool config_limits_memory(const struct config *config)
+{
+    for (int i = -1; i < CONFIG_DEVICES; i++) {
+        if (config_memory_limit(config, i).state != VALUE_UNSET)
+            return true;
+    }
+    return false;
 }
 
 bool config_is_indexed(const struct config *config)

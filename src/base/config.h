@@ -30,7 +30,7 @@ struct config {
     struct config_value cores_default, cores[CONFIG_DEVICES];
     enum ledger_choice ledger; /* VGPU_LEDGER */
     bool region_named;         /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
-    bool region_too_long;      /* the name does not fit: unusable */
+    bool region_too_long;      /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
     const char *device_list; /* the variable's text that limits are counted in, or NULL: all */
 };
@@ -42,6 +42,9 @@ void config_read(struct config *config, char *(*lookup)(const char *name));
 /* The limit of the container's index-th device; index beyond the table or below 0: the default. */
 struct config_value config_memory_limit(const struct config *config, int index);
 struct config_value config_core_limit(const struct config *config, int index);
+
+/* True where any device's memory is limited, or was meant to be. */
+bool config_limits_memory(const struct config *config);
 
 /* True where the i-th position of the device list matters, so that it must be resolved. */
 bool config_is_indexed(const struct config *config);

@@ -24,15 +24,6 @@ static struct {
 
 void (*container_reset_hooks)(void);
 
-static bool any_memory_limit(const struct config *config)
-{
-    for (int i = -1; i < CONFIG_DEVICES; i++) {
-        if (config_memory_limit(config, i).state != VALUE_UNSET)
-            return true;
-    }
-    return false;
-}
-
 /* What a forked child inherited is let go without closing the descriptor: the parent's slot stays
  * locked through it as long as the child also holds the driver's descriptors. */
 void container_reset(void)
@@ -47,11 +38,7 @@ void container_reset(void)
     if (container_reset_hooks)
         container_reset_hooks();
     int error = region_attach(&container.region, &container.config);
-    bool limited = any_memory_limit(&container.config);
-    if (error && limited)
-        log_error("the memory limit cannot be kept without the shared region %s: the device is "
-                  "treated as full",
-            container.config.region_path);
+    bool limited = config_limits_memory(&container.config);
     account_start(error ? NULL : &container.region, error && limited ? -ENOMEM : 0);
 }
 
@@ -92,7 +79,8 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
 
 int container_unidentified_device(void)
 {
-    return any_memory_limit(&container.config) ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
+    return config_limits_memory(&container.config) ? CONTAINER_DEVICE_CLOSED
+                                                   : CONTAINER_DEVICE_UNKNOWN;
 }
 
 static int enter_device(const char *uuid)

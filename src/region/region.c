@@ -111,7 +111,12 @@ static int first_attach(struct region *region, int error, enum region_file_make 
         error = attach_path(region, make);
     if (!error)
         return 0;
-    log_warning("cannot use the shared region %s: %s", region->path, explain(error));
+    bool limited = region->config && config_limits_memory(region->config);
+    if (region->config)
+        log_at(limited ? LOG_ERROR : LOG_WARNING, "cannot use the shared region %.256s: %s%s",
+            region->path, explain(error),
+            limited ? "; the memory limit cannot be kept without it: the device is treated as full"
+                    : "");
     region_detach(region);
     return error;
 }

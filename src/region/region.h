@@ -54,7 +54,8 @@ struct region {
 int region_attach(struct region *region, const struct config *config)
     __attribute__((warn_unused_result));
 
-/* As region_attach for a file that exists, without limits or slot (for tools). */
+/* As region_attach for a file that exists, without limits, without a slot and without a word in the
+ * log (for tools). */
 int region_open(struct region *region, const char *path) __attribute__((warn_unused_result));
 
 /* Gives the slot back, unmaps and closes; accepts a region that is not attached. */

@@ -52,15 +52,13 @@ static int path_by_default(const struct config *config, char *ret_path, size_t p
 
 int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
 {
-    const char *path = config->region_path;
-    if (is_roots_file(REGION_PINNED_PATH))
-        path = REGION_PINNED_PATH;
-    else if (config->region_too_long)
+    bool pinned = is_roots_file(REGION_PINNED_PATH);
+    snprintf(ret_path, path_bytes, "%s", pinned ? REGION_PINNED_PATH : config->region_path);
+    if (pinned)
+        return 0;
+    if (config->region_too_long)
         return -ENAMETOOLONG;
-    else if (!config->region_named)
-        return path_by_default(config, ret_path, path_bytes);
-    int length = snprintf(ret_path, path_bytes, "%s", path);
-    return (size_t)length < path_bytes ? 0 : -ENAMETOOLONG;
+    return config->region_named ? 0 : path_by_default(config, ret_path, path_bytes);
 }
 
 /* mkdir -p of the path's directory; every error shows up again at open. */
