@@ -52,15 +52,17 @@ def encoded(value):
     return value if isinstance(value, bytes) else value.encode()
 
 
-def run_slice(variables, directory=None, program=(SLICE,), **options):
+def run_slice(variables, directory=None, machine=None, program=(SLICE,), bare=False, **options):
     """`slice` with these variables, under the library and the simulator. A region and a machine of
-    its own, where it is not told of others."""
+    its own, where it is not told of others. `bare`: the program sees to all that."""
     with tempfile.TemporaryDirectory() as own:
         environment = {encoded(name): encoded(value) for name, value in MINE.items()}
-        environment.update({b"LD_PRELOAD": encoded(f"{BUILD}/libvgpu.so:{SIM}/libvgpu-sim-rm.so"),
-                            b"LD_LIBRARY_PATH": encoded(SIM),
-                            b"VGPU_SIM_MACHINE": encoded(f"{own}/machine"),
-                            b"CUDA_DEVICE_MEMORY_SHARED_CACHE": encoded(f"{directory or own}/region")})
+        if not bare:
+            environment.update({
+                b"LD_PRELOAD": encoded(f"{BUILD}/libvgpu.so:{SIM}/libvgpu-sim-rm.so"),
+                b"LD_LIBRARY_PATH": encoded(SIM),
+                b"VGPU_SIM_MACHINE": encoded(machine or f"{own}/machine"),
+                b"CUDA_DEVICE_MEMORY_SHARED_CACHE": encoded(f"{directory or own}/region")})
         environment.update({encoded(n): encoded(v) for n, v in variables.items()})
         return Done(subprocess.run(program, env=environment, capture_output=True, timeout=60,
                                    check=False, stdin=subprocess.DEVNULL, **options))
