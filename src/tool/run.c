@@ -198,7 +198,7 @@ static void write_where(const char *directory)
     char path[PATH_MAX];
     const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
     snprintf(path, sizeof(path), "%s/where", directory);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = region ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644) : -1;
     if (fd < 0)
         return;
     (void)!write(fd, region, strlen(region));

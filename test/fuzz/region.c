@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A region whose bytes are anybody's: attach, account, and read it, while it changes. */
 #include "region/account.h"
+
+#include "base/guard.h"
 #include "region/slot.h"
 
 #include "fuzz.h"
@@ -100,10 +102,19 @@ static void look(unsigned device)
     FUZZ_CHECK(account_processes(device, processes) <= ACCOUNT_PROCESSES_MAX);
 }
 
-static void step(
-    struct region *region, struct fuzz_input *input, const struct config *config, int fd)
+static bool any_live(struct region *region)
 {
-    unsigned op = fuzz_byte(input), device = fuzz_byte(input) % VGPU_REGION_DEVICES;
+    struct guard_window window;
+    guard_enter(&window);
+    bool live = slot_any_live(region);
+    FUZZ_CHECK(region_slot_bound(region) <= VGPU_REGION_SLOTS);
+    guard_leave(&window);
+    return live;
+}
+
+static void step(struct region *region, struct fuzz_input *input, int fd)
+{
+    unsigned op = fuzz_byte(input), device = fuzz_byte(input) % region->device_count;
     enum account_kind kind = op >> 4 & 3;
     char uuid[80];
     switch (op & 15) {
@@ -134,10 +145,17 @@ static void step(
         break;
     case 8:
         snprintf(uuid, sizeof(uuid), "GPU-%0*u", (int)(op >> 4) * 4, device);
-        (void)!region_device(region, uuid, (int)device, config);
+        (void)!account_device(uuid, (int)(op >> 5) - 2);
         break;
     case 9:
-        (void)slot_any_live(region);
+        (void)any_live(region);
+        break;
+    case 11:
+        if (ftruncate(fd, (off_t)(op & 128 ? fuzz_number(input, 4) % VGPU_REGION_FILE_BYTES : 0)) != 0)
+            abort();
+        break;
+    case 12:
+        (void)!unlink(path);
         break;
     case 10:
         look(device);
@@ -145,7 +163,6 @@ static void step(
     default:
         patch(fd, input);
     }
-    FUZZ_CHECK(region_slot_bound(region) <= VGPU_REGION_SLOTS);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -157,12 +174,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config_read(&config, lookup);
     if (region_attach(&region, &config) == 0) {
         account_start(&region, 0);
-        int device = region_device(&region, UUID, 0, &config);
+        int device = account_device(UUID, 0);
         FUZZ_CHECK(device < (int)VGPU_REGION_DEVICES);
-        for (int steps = 0; input.left && steps < 64; steps++)
-            step(&region, &input, &config, fd);
+        for (int steps = 0; region.device_count && input.left && steps < 64; steps++)
+            step(&region, &input, fd);
         if (region_open(&other, path) == 0)
-            (void)slot_any_live(&other);
+            (void)any_live(&other);
         region_detach(&other);
         account_start(NULL, 0);
     }

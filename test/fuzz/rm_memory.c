@@ -44,7 +44,7 @@ static int kernel(int fd, unsigned long request, void *argument)
     uint32_t status = answer & 1 ? RM_ERR_INVALID_ARGUMENT : RM_OK;
     size_t size = RM_REQUEST_SIZE(request);
     FUZZ_CHECK(fd == FD);
-    if (answer == 255)
+    if (answer == 255 || !argument)
         return -1;
     if (request == RM_IOCTL_CONTROL) {
         struct rm_control *call = argument;

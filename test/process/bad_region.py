@@ -86,16 +86,19 @@ def foreign():
     with region_directory() as directory:
         path = f"{directory}/region"
         for what, data, size in (("text", b"not yours\n", None), ("a byte", b"x", None),
-                                 ("zeros", b"", 4096), ("HAMI's size and one", b"", HAMI_BYTES + 1),
+                                 ("HAMI's size and one", b"x", HAMI_BYTES + 1),
                                  ("a region's size", b"x" * OFFSET + b"OTHERMAG", FILE_BYTES),
                                  ("a byte less", b"x", FILE_BYTES - 1), ("a byte more", b"x", FILE_BYTES + 1),
-                                 ("half of it", b"", OFFSET + 256), ("a terabyte", b"", 1 << 40)):
+                                 ("half of it", b"x", OFFSET + 256), ("a terabyte", b"x", 1 << 40)):
             write(path, data, size)
             before = os.stat(path)
             check(path, what)
             after = os.stat(path)
             equal((after.st_size, after.st_mtime_ns, after.st_blocks),
                   (before.st_size, before.st_mtime_ns, before.st_blocks), f"{what}: was touched")
+        for size in (1, 4096, FILE_BYTES + 1, 1 << 40):  # nobody's: no byte was ever written
+            write(path, b"", size)
+            check(path, f"{size} bytes of hole", kept=True)
 
 
 @test
@@ -163,16 +166,11 @@ def versions():
 
 @test
 def truncated():
-    """a region that was cut off is refused, or made anew where nothing is left of it"""
+    """a region that was cut off is refused, or made anew with the limit"""
     with region_directory() as directory:
         path = f"{directory}/region"
-        for size in (1, 4095, HAMI_BYTES - 1, OFFSET, OFFSET + 8, OFFSET + 256, OFFSET + 8448,
-                     FILE_BYTES - 8320, FILE_BYTES - 1):
-            make_region(path)
-            os.truncate(path, size)
-            check(path, f"cut to {size}")
-            os.unlink(path)
-        for size in (0, HAMI_BYTES):
+        for size in (0, 1, 4095, HAMI_BYTES - 1, HAMI_BYTES, OFFSET, OFFSET + 8, OFFSET + 256,
+                     OFFSET + 8448, FILE_BYTES - 8320, FILE_BYTES - 1):
             make_region(path)
             os.truncate(path, size)
             check(path, f"cut to {size}", kept=True)
