@@ -23,7 +23,7 @@
 #define RM_NR_ALLOC 0x2Bu
 #define RM_NR_DUP_OBJECT 0x34u
 #define RM_NR_SHARE 0x35u
-#define RM_NR_VID_HEAP_CONTROL 0x4Au /* memory of drivers before 580's way */
+#define RM_NR_VID_HEAP_CONTROL 0x4Au /* an older way to memory; 580 has it still */
 #define RM_NR_XFER 0xD3u             /* wraps a request whose structure is too large */
 
 #define RM_REQUEST(nr, size) _IOC(_IOC_READ | _IOC_WRITE, RM_IOCTL_TYPE, (nr), (size))
@@ -37,6 +37,7 @@
 #define RM_IOCTL_CONTROL RM_REQUEST(RM_NR_CONTROL, sizeof(struct rm_control))
 #define RM_IOCTL_DUP_OBJECT RM_REQUEST(RM_NR_DUP_OBJECT, sizeof(struct rm_dup))
 #define RM_IOCTL_ALLOC_MEMORY RM_REQUEST(RM_NR_ALLOC_MEMORY, sizeof(struct rm_alloc_memory_fd))
+#define RM_IOCTL_VID_HEAP RM_REQUEST(RM_NR_VID_HEAP_CONTROL, sizeof(struct rm_vid_heap))
 #define RM_IOCTL_XFER RM_REQUEST(RM_NR_XFER, sizeof(struct rm_xfer))
 
 /* The part that both forms of RM_NR_ALLOC begin with. object 0 on entry: the kernel picks. */
@@ -120,6 +121,52 @@ struct rm_alloc_memory_fd {
     uint32_t pad;
 };
 
+/* RM_NR_VID_HEAP_CONTROL; data as `function` says. */
+struct rm_vid_heap_memory {
+    uint32_t owner;
+    uint32_t object; /* in and out */
+    uint32_t type;
+    uint32_t flags; /* RM_MEMORY_FLAG_… */
+    uint32_t attr;  /* in and out; RM_MEMORY_LOCATION reads it */
+    uint32_t format;
+    uint32_t compr_covg;
+    uint32_t zcull_covg;
+    uint32_t partition_stride;
+    uint32_t width;
+    uint32_t height;
+    uint32_t pad0;
+    uint64_t size; /* in and out */
+    uint64_t alignment;
+    uint64_t offset;
+    uint64_t limit;
+    uint64_t address;
+    uint64_t range_begin;
+    uint64_t range_end;
+    uint32_t attr2;
+    uint32_t ctag_offset;
+    int32_t numa_node;
+    uint32_t pad1;
+};
+
+struct rm_vid_heap {
+    uint32_t client;
+    uint32_t parent;
+    uint32_t function;
+    uint32_t va_space;
+    int16_t ivc_heap;
+    uint16_t pad0;
+    uint32_t status;
+    uint64_t total;
+    uint64_t free;
+    union {
+        struct rm_vid_heap_memory memory; /* of RM_VID_HEAP_FREE only owner and object */
+        uint8_t bytes[144];
+    } data;
+};
+
+#define RM_VID_HEAP_ALLOC_SIZE 2u
+#define RM_VID_HEAP_FREE 3u
+
 struct rm_xfer {
     uint32_t nr; /* RM_NR_… of the wrapped request */
     uint32_t size;
@@ -144,6 +191,13 @@ _Static_assert(offsetof(struct rm_alloc_memory, memory) == 24, "NVOS02");
 _Static_assert(offsetof(struct rm_alloc_memory, status) == 40, "NVOS02");
 _Static_assert(offsetof(struct rm_alloc_memory_fd, fd) == 48, "NVOS02 with descriptor");
 _Static_assert(sizeof(struct rm_alloc_memory_fd) == 56, "NVOS02 with descriptor");
+_Static_assert(sizeof(struct rm_vid_heap) == 184, "NVOS32");
+_Static_assert(offsetof(struct rm_vid_heap, status) == 20, "NVOS32");
+_Static_assert(offsetof(struct rm_vid_heap, data) == 40, "NVOS32");
+_Static_assert(sizeof(struct rm_vid_heap_memory) == 120, "NVOS32 memory");
+_Static_assert(offsetof(struct rm_vid_heap_memory, object) == 4, "NVOS32 memory");
+_Static_assert(offsetof(struct rm_vid_heap_memory, attr) == 16, "NVOS32 memory");
+_Static_assert(offsetof(struct rm_vid_heap_memory, size) == 48, "NVOS32 memory");
 _Static_assert(sizeof(struct rm_xfer) == 16, "transfer");
 
 /* Object classes. */

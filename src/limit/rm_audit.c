@@ -98,21 +98,11 @@ static void compare(unsigned device, const struct rm_pid_info *info, uint64_t le
     settle(device, ledger_bytes, manager_bytes);
 }
 
-void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next)
+/* The driver's figure for this process; false where it gives none. 0 means that it knows the
+ * process under another pid. */
+static bool read_figure(int fd, uint32_t client, uint32_t subdevice, struct rm_pid_info *ret_info,
+    rm_ioctl_function *next)
 {
-    int index = rm_ledger_device_index(client, device_handle);
-    uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
-    if (index < 0 || !subdevice || !rm_memory_is_charging())
-        return;
-    unsigned device = (unsigned)index;
-    uint64_t time = clock_now_ns();
-    uint64_t last = load_relaxed(&audit.last_ns[device]);
-    if ((!now && last && time - last < AUDIT_PERIOD_NS) ||
-        !swap_seq_cst(&audit.last_ns[device], last, time))
-        return;
-    uint64_t version, version_after;
-    bool quiet = !rm_memory_in_flight();
-    uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
     struct rm_pid_info_list list;
     memset(&list, 0, sizeof(list));
     list.count = 1;
@@ -121,11 +111,39 @@ void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioct
     if (control(fd, client, subdevice, RM_CTRL_GPU_GET_PID_INFO, &list, sizeof(list), next) !=
             RM_OK ||
         list.list[0].result != RM_OK)
-        return;
-    /* Another thread's allocation in between would look like a difference; 0 means that the
-     * driver knows the process under another pid. */
+        return false;
+    *ret_info = list.list[0];
+    return list.list[0].private_bytes + list.list[0].shared_owned_bytes != 0;
+}
+
+bool rm_audit_has_figure(void)
+{
+    return load_relaxed(&audit.result.count) != 0;
+}
+
+enum rm_audited rm_audit(
+    int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next)
+{
+    int index = rm_ledger_device_index(client, device_handle);
+    uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
+    if (index < 0 || !subdevice || !rm_memory_is_charging())
+        return RM_AUDIT_NOT_DONE;
+    unsigned device = (unsigned)index;
+    uint64_t time = clock_now_ns();
+    uint64_t last = load_relaxed(&audit.last_ns[device]);
+    if ((!now && last && time - last < AUDIT_PERIOD_NS) ||
+        !swap_seq_cst(&audit.last_ns[device], last, time))
+        return RM_AUDIT_NOT_DONE;
+    uint64_t version, version_after;
+    bool quiet = !rm_memory_in_flight();
+    uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
+    struct rm_pid_info info;
+    if (!read_figure(fd, client, subdevice, &info, next))
+        return RM_AUDIT_BLIND;
+    /* Another thread's allocation in between would look like a difference. */
     (void)rm_ledger_bytes(device, &version_after);
-    if (quiet && !rm_memory_in_flight() && version == version_after &&
-        list.list[0].private_bytes + list.list[0].shared_owned_bytes)
-        compare(device, &list.list[0], ledger_bytes);
+    if (!quiet || rm_memory_in_flight() || version != version_after)
+        return RM_AUDIT_NOT_DONE;
+    compare(device, &info, ledger_bytes);
+    return RM_AUDIT_DONE;
 }

@@ -10,9 +10,19 @@
  * it cannot be told. */
 int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next);
 
+enum rm_audited {
+    RM_AUDIT_NOT_DONE, /* not due, or another thread's allocation was on its way */
+    RM_AUDIT_BLIND,    /* the driver gives no figure of this process */
+    RM_AUDIT_DONE,
+};
+
 /* Audits the device at most once a second; `now` true: at once (after imports changed, which no
  * event of ours would tell). The larger figure counts. */
-void rm_audit(int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next);
+enum rm_audited rm_audit(
+    int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next);
+
+/* Whether an audit of this process was done yet. */
+bool rm_audit_has_figure(void);
 
 void rm_audit_reset(void);
 

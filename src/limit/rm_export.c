@@ -123,36 +123,48 @@ bool rm_export_sweep(void)
     return load_relaxed(&kept.count) && sweep(-1);
 }
 
-static void note_exports(const struct rm_control *call)
+/* The kernel has read these parameters, so they are there. */
+static bool read_params(const struct rm_control *form, void *ret_params, size_t bytes)
 {
-    if (call->cmd == RM_CTRL_EXPORT_OBJECT_TO_FD &&
-        call->params_size >= sizeof(struct rm_export_object)) {
-        const struct rm_export_object *params = (const void *)(uintptr_t)call->params;
-        sweep(params->fd);
-        mark_exported(call->client, params->object, params->fd);
-    } else if (call->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD &&
-               call->params_size >= sizeof(struct rm_export_objects)) {
-        const struct rm_export_objects *params = (const void *)(uintptr_t)call->params;
-        if (params->index == 0)
-            sweep(params->fd);
-        for (unsigned i = 0; i < params->count && i < RM_EXPORT_OBJECTS_MAX; i++)
-            mark_exported(call->client, params->objects[i], params->fd);
-    }
+    return form->params_size >= bytes && rm_copy_in(ret_params, form->params, bytes);
 }
 
-static void note_imports(int fd, const struct rm_control *call, rm_ioctl_function *next)
+static void note_export(const struct rm_control *form)
 {
-    if (call->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD &&
-        call->params_size >= sizeof(struct rm_import_object)) {
-        const struct rm_import_object *params = (const void *)(uintptr_t)call->params;
-        rm_export_imported(fd, call->client, params->parent, params->object, next);
-    } else if (call->cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD &&
-               call->params_size >= sizeof(struct rm_import_objects)) {
-        const struct rm_import_objects *params = (const void *)(uintptr_t)call->params;
-        for (unsigned i = 0; i < params->count && i < RM_IMPORT_OBJECTS_MAX; i++) {
-            if (params->objects[i])
-                rm_export_imported(fd, call->client, params->parent, params->objects[i], next);
-        }
+    struct rm_export_object params;
+    if (!read_params(form, &params, sizeof(params)))
+        return;
+    sweep(params.fd);
+    mark_exported(form->client, params.object, params.fd);
+}
+
+static void note_exports(const struct rm_control *form)
+{
+    struct rm_export_objects params;
+    if (!read_params(form, &params, sizeof(params)))
+        return;
+    if (params.index == 0)
+        sweep(params.fd);
+    for (unsigned i = 0; i < params.count && i < RM_EXPORT_OBJECTS_MAX; i++)
+        mark_exported(form->client, params.objects[i], params.fd);
+}
+
+static void note_import(const struct rm_call *call, const struct rm_control *form)
+{
+    struct rm_import_object params;
+    if (read_params(form, &params, sizeof(params)))
+        rm_export_imported(call->fd, form->client, params.parent, params.object, call->next);
+}
+
+static void note_imports(const struct rm_call *call, const struct rm_control *form)
+{
+    struct rm_import_objects params;
+    if (!read_params(form, &params, sizeof(params)))
+        return;
+    for (unsigned i = 0; i < params.count && i < RM_IMPORT_OBJECTS_MAX; i++) {
+        if (params.objects[i])
+            rm_export_imported(
+                call->fd, form->client, params.parent, params.objects[i], call->next);
     }
 }
 
@@ -167,22 +179,35 @@ void rm_export_imported(
         rm_audit(fd, client, device_handle, true, next);
 }
 
-int rm_export_control(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+int rm_export_control(const struct rm_call *call)
 {
-    struct rm_control *call = argument;
-    int result = next(fd, request, argument);
-    if (result == 0 && call->status == RM_OK && call->params && call->object == call->client) {
-        note_exports(call);
-        note_imports(fd, call, next);
+    struct rm_control form;
+    int result = rm_call_pass(call);
+    if (!rm_call_answer(call, result, &form, sizeof(form)) || form.status != RM_OK ||
+        form.object != form.client)
+        return result;
+    switch (form.cmd) {
+    case RM_CTRL_EXPORT_OBJECT_TO_FD:
+        note_export(&form);
+        break;
+    case RM_CTRL_EXPORT_OBJECTS_TO_FD:
+        note_exports(&form);
+        break;
+    case RM_CTRL_IMPORT_OBJECT_FROM_FD:
+        note_import(call, &form);
+        break;
+    case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
+        note_imports(call, &form);
+        break;
     }
     return result;
 }
 
-int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+int rm_export_share(const struct rm_call *call)
 {
-    struct rm_share *call = argument;
-    int result = next(fd, request, argument);
-    if (result == 0 && RM_REQUEST_SIZE(request) == sizeof(*call) && call->status == RM_OK)
-        mark_exported(call->client, call->object, -1);
+    struct rm_share form;
+    int result = rm_call_pass(call);
+    if (rm_call_answer(call, result, &form, sizeof(form)) && form.status == RM_OK)
+        mark_exported(form.client, form.object, -1);
     return result;
 }

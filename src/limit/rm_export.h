@@ -9,15 +9,15 @@
 #ifndef VGPU_LIMIT_RM_EXPORT_H
 #define VGPU_LIMIT_RM_EXPORT_H
 
+#include "limit/rm_call.h"
 #include "limit/rm_ledger.h"
-#include "limit/rm_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* RM_CONTROL and RM_SHARE through `next`; exports and imports among them are noted. */
-int rm_export_control(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
-int rm_export_share(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
+/* RM_CONTROL and RM_SHARE, carried out; exports and imports among them are noted. */
+int rm_export_control(const struct rm_call *call);
+int rm_export_share(const struct rm_call *call);
 
 /* A handle (client, object) on another process's memory came to be. */
 void rm_export_imported(

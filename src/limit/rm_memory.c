@@ -6,13 +6,15 @@
 #include "base/atomic.h"
 #include "limit/container.h"
 #include "limit/rm_audit.h"
+#include "limit/rm_call.h"
 #include "limit/rm_export.h"
 #include "limit/rm_ledger.h"
+#include "limit/rm_unknown.h"
 
-#include <errno.h>
 #include <stddef.h>
 
-static bool active; /* memory of class RM_CLASS_MEMORY_LOCAL passed the door */
+static bool active;           /* device memory passed the door */
+static bool any_unidentified; /* such memory, on a GPU that cannot be told */
 static bool charging = true;
 static unsigned
     in_flight; /* calls whose change the kernel and the ledger may see at different times */
@@ -32,12 +34,14 @@ unsigned rm_memory_thread_refusals(void)
 void rm_memory_reset(void)
 {
     active = false;
+    any_unidentified = false;
     charging = true;
     any_client = false;
     in_flight = 0;
     rm_ledger_reset();
     rm_export_reset();
     rm_audit_reset();
+    rm_unknown_reset();
 }
 
 bool rm_memory_in_flight(void)
@@ -55,6 +59,26 @@ bool rm_memory_is_active(void)
     return load_acquire(&active);
 }
 
+bool (*rm_memory_door_is_first)(void);
+
+const char *rm_memory_blindness(void)
+{
+    if (load_acquire(&active))
+        return NULL;
+    if (rm_memory_door_is_first && !rm_memory_door_is_first())
+        return "another library's ioctl comes before ours";
+    if (!load_acquire(&any_client))
+        return "the driver's calls to its kernel module do not pass ioctl here";
+    return load_relaxed(&any_unidentified)
+               ? "the kernel module does not tell on which GPU memory lies"
+               : "the driver asks its kernel module for memory in no way that is known";
+}
+
+bool rm_memory_has_figure(void)
+{
+    return rm_audit_has_figure();
+}
+
 bool rm_memory_is_charging(void)
 {
     return load_acquire(&charging);
@@ -63,29 +87,6 @@ bool rm_memory_is_charging(void)
 void rm_memory_set_charging(bool on)
 {
     store_release(&charging, on);
-}
-
-/* Both forms of the call begin alike; only the status lies elsewhere. */
-static uint32_t *alloc_status(struct rm_alloc21 *call, unsigned long request)
-{
-    return RM_REQUEST_SIZE(request) == sizeof(struct rm_alloc64)
-               ? &((struct rm_alloc64 *)call)->status
-               : &call->status;
-}
-
-static bool is_device_memory(const struct rm_alloc21 *call)
-{
-    if (call->class_id != RM_CLASS_MEMORY_LOCAL || !call->params)
-        return false;
-    const struct rm_memory_params *params = (const void *)(uintptr_t)call->params;
-    return RM_MEMORY_LOCATION(params->attr) == RM_MEMORY_LOCATION_VIDEO &&
-           !(params->flags & RM_MEMORY_FLAG_VIRTUAL);
-}
-
-static uint64_t memory_bytes(const struct rm_alloc21 *call)
-{
-    const struct rm_memory_params *params = (const void *)(uintptr_t)call->params;
-    return params->size;
 }
 
 static void freed_visit(const struct rm_freed *memory, void *context)
@@ -107,40 +108,41 @@ static void forget_stale(uint32_t client, uint32_t object)
         rm_ledger_drop(stale, freed_visit, NULL);
 }
 
-static int alloc_client(
-    int fd, unsigned long request, struct rm_alloc21 *call, rm_ioctl_function *next)
+static int alloc_client(const struct rm_call *call, struct rm_allocation *allocation)
 {
-    int result = next(fd, request, call);
-    if (result == 0 && *alloc_status(call, request) == RM_OK) {
-        forget_stale(call->object, call->object);
-        if (rm_ledger_add_client(call->object) == 0)
+    int result = rm_call_pass(call);
+    if (result == 0 && rm_allocation_answer(allocation) == RM_OK) {
+        forget_stale(allocation->object, allocation->object);
+        if (rm_ledger_add_client(allocation->object) == 0)
             store_release(&any_client, true);
     }
     return result;
 }
 
-static int alloc_object(
-    int fd, unsigned long request, struct rm_alloc21 *call, rm_ioctl_function *next)
+static int alloc_object(const struct rm_call *call, struct rm_allocation *allocation)
 {
-    int result = next(fd, request, call);
-    if (result == 0 && *alloc_status(call, request) == RM_OK) {
-        forget_stale(call->client, call->object);
+    int result = rm_call_pass(call);
+    if (result == 0 && rm_allocation_answer(allocation) == RM_OK) {
+        uint32_t client = allocation->client;
+        forget_stale(client, allocation->object);
         /* Without memory for the node a free of this object is not seen; it holds no bytes. */
-        (void)!rm_ledger_add(
-            call->client, call->parent, call->object, call->class_id, 0, 0, ACCOUNT_BUFFER);
+        (void)!rm_ledger_add(client, allocation->parent, allocation->object, allocation->class_id,
+            0, 0, ACCOUNT_BUFFER);
+        uint32_t device_handle =
+            load_relaxed(&active) ? rm_ledger_device_handle(client, allocation->parent) : 0;
+        if (device_handle)
+            rm_unknown_object(call->fd, client, device_handle, allocation->class_id, call->next);
     }
     return result;
 }
 
 /* The kernel may have rounded the size up. */
-static uint64_t settle_size(
-    unsigned device, uint64_t reserved, uint64_t got, enum account_kind kind)
+static void settle_size(unsigned device, uint64_t reserved, uint64_t got, enum account_kind kind)
 {
     if (got > reserved)
         account_add(device, got - reserved, kind);
     else if (got < reserved)
         account_release(device, reserved - got, kind);
-    return got;
 }
 
 /* Before a refusal, what was kept for descriptors that are closed by now is given back. */
@@ -152,125 +154,138 @@ static int reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     return error;
 }
 
-static int answer_no_memory(struct rm_alloc21 *call, unsigned long request)
+static int refuse(const struct rm_allocation *allocation)
 {
-    *alloc_status(call, request) = RM_ERR_NO_MEMORY;
     thread_refusals++;
-    return 0;
+    return rm_allocation_refuse(allocation);
 }
 
-static int alloc_memory(
-    int fd, unsigned long request, struct rm_alloc21 *call, rm_ioctl_function *next)
+/* The kernel has been asked for `allocation`, of which `reserved` bytes were charged. */
+static int settle(const struct rm_call *call, struct rm_allocation *allocation, unsigned device,
+    uint64_t reserved, bool charge, int result)
 {
-    uint32_t device_handle = rm_ledger_device_handle(call->client, call->parent);
-    int device = rm_device_index(fd, call->client, device_handle, next);
-    if (device == CONTAINER_DEVICE_CLOSED)
-        return answer_no_memory(call, request);
-    /* Before the first memory was seen, the API ledger will count; after it, a device that cannot
-     * be told is one of those that are limited. */
-    if (device < 0)
-        return load_acquire(&active) && container_unidentified_device() == CONTAINER_DEVICE_CLOSED
-                   ? answer_no_memory(call, request)
-                   : alloc_object(fd, request, call, next);
-    uint64_t bytes = memory_bytes(call);
     enum account_kind kind = rm_memory_thread_kind;
-    bool charge = load_acquire(&charging);
-    store_release(&active, true);
-    if (charge && reserve((unsigned)device, bytes, kind) != 0)
-        return answer_no_memory(call, request);
-    add_seq_cst(&in_flight, 1u);
-    int result = next(fd, request, call);
-    bool made = result == 0 && *alloc_status(call, request) == RM_OK;
-    if (made) {
-        uint64_t got = memory_bytes(call);
-        forget_stale(call->client, call->object);
-        (void)!rm_ledger_add(
-            call->client, call->parent, call->object, call->class_id, got, (unsigned)device, kind);
-        sub_seq_cst(&in_flight, 1u);
-        if (charge) {
-            account_commit((unsigned)device, bytes);
-            settle_size((unsigned)device, bytes, got, kind);
-            rm_audit(fd, call->client, device_handle, false, next);
-        }
-    } else {
-        sub_seq_cst(&in_flight, 1u);
-        thread_refusals += result == 0 && *alloc_status(call, request) == RM_ERR_NO_MEMORY;
-        if (charge) {
-            account_commit((unsigned)device, bytes);
-            account_release((unsigned)device, bytes, kind);
-        }
+    uint32_t status = result == 0 ? rm_allocation_answer(allocation) : RM_ERR_INVALID_ARGUMENT;
+    uint64_t got = status == RM_OK ? allocation->bytes : 0;
+    if (status == RM_OK) {
+        forget_stale(allocation->client, allocation->object);
+        (void)!rm_ledger_add(allocation->client, allocation->parent, allocation->object,
+            allocation->class_id, got, device, kind);
+    }
+    sub_seq_cst(&in_flight, 1u);
+    thread_refusals += status == RM_ERR_NO_MEMORY;
+    if (charge) {
+        account_commit(device, reserved);
+        settle_size(device, reserved, got, kind);
+        if (status == RM_OK)
+            rm_audit(call->fd, allocation->client,
+                rm_ledger_device_handle(allocation->client, allocation->parent), false, call->next);
     }
     return result;
 }
 
-static int do_alloc(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+static int alloc_memory(const struct rm_call *call, struct rm_allocation *allocation)
 {
-    struct rm_alloc21 *call = argument;
-    if (RM_REQUEST_SIZE(request) != sizeof(struct rm_alloc21) &&
-        RM_REQUEST_SIZE(request) != sizeof(struct rm_alloc64))
-        return next(fd, request, argument);
-    if (call->class_id == RM_CLASS_CLIENT || call->class_id == RM_CLASS_CLIENT_0) {
-        container_enter();
-        return alloc_client(fd, request, call, next);
+    uint32_t device_handle = rm_ledger_device_handle(allocation->client, allocation->parent);
+    int device = rm_device_index(call->fd, allocation->client, device_handle, call->next);
+    if (device == CONTAINER_DEVICE_CLOSED)
+        return refuse(allocation);
+    /* Before the first memory was seen, the API ledger will count; after it, a device that cannot
+     * be told is one of those that are limited. */
+    if (device < 0) {
+        store_relaxed(&any_unidentified, true);
+        return load_acquire(&active) && container_unidentified_device() == CONTAINER_DEVICE_CLOSED
+                   ? refuse(allocation)
+                   : alloc_object(call, allocation);
     }
-    if (!load_acquire(&any_client) || !rm_ledger_knows_client(call->client))
-        return next(fd, request, argument);
-    return is_device_memory(call) ? alloc_memory(fd, request, call, next)
-                                  : alloc_object(fd, request, call, next);
+    uint64_t bytes = allocation->bytes;
+    bool charge = load_acquire(&charging);
+    store_release(&active, true);
+    rm_unknown_note_device((unsigned)device, call->fd, allocation->client, device_handle);
+    if (charge && reserve((unsigned)device, bytes, rm_memory_thread_kind) != 0)
+        return refuse(allocation);
+    add_seq_cst(&in_flight, 1u);
+    return settle(call, allocation, (unsigned)device, bytes, charge, rm_call_pass(call));
 }
 
-static int do_free(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+static int do_alloc(const struct rm_call *call, struct rm_allocation *allocation)
 {
-    struct rm_free *call = argument;
-    uint32_t client = call->client;
-    uint32_t device_handle = rm_ledger_device_handle(client, call->object);
-    unsigned imports = rm_ledger_imports();
+    if (allocation->class_id == RM_CLASS_CLIENT || allocation->class_id == RM_CLASS_CLIENT_0) {
+        container_enter();
+        return alloc_client(call, allocation);
+    }
+    if (!load_acquire(&any_client) || !rm_ledger_knows_client(allocation->client))
+        return rm_call_pass(call);
+    return allocation->bytes ? alloc_memory(call, allocation) : alloc_object(call, allocation);
+}
+
+static int do_free(const struct rm_call *call, const struct rm_release *release)
+{
+    uint32_t client = release->client, object = release->object;
+    uint32_t device_handle = rm_ledger_device_handle(client, object);
+    bool hidden = rm_ledger_imports() || rm_unknown_has_memory();
     add_seq_cst(&in_flight, 1u);
-    struct rm_subtree *subtree = rm_ledger_detach(client, call->object);
-    int result = next(fd, request, argument);
+    struct rm_subtree *subtree = rm_ledger_detach(client, object);
+    int result = rm_call_pass(call);
     sub_seq_cst(&in_flight, 1u);
     if (!subtree)
         return result;
-    if (result == 0 && call->status == RM_OK) {
+    if (result == 0 && rm_release_answer(release) == RM_OK) {
         rm_ledger_drop(subtree, freed_visit, NULL);
-        if (imports && device_handle && device_handle != call->object)
-            rm_audit(fd, client, device_handle, true, next);
+        if (hidden && device_handle && device_handle != object)
+            rm_audit(call->fd, client, device_handle, true, call->next);
     } else {
         rm_ledger_attach(subtree);
     }
     return result;
 }
 
-static int do_duplicate(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
+static int do_duplicate(const struct rm_call *call)
 {
-    struct rm_dup *call = argument;
-    int result = next(fd, request, argument);
-    if (result != 0 || call->status != RM_OK || !rm_ledger_knows_client(call->client))
+    struct rm_dup form;
+    int result = rm_call_pass(call);
+    if (!rm_call_answer(call, result, &form, sizeof(form)) || form.status != RM_OK ||
+        !rm_ledger_knows_client(form.client))
         return result;
-    forget_stale(call->client, call->object);
+    forget_stale(form.client, form.object);
     if (!rm_ledger_add_duplicate(
-            call->client, call->parent, call->object, call->client_src, call->object_src))
-        rm_export_imported(fd, call->client, call->parent, call->object, next);
+            form.client, form.parent, form.object, form.client_src, form.object_src))
+        rm_export_imported(call->fd, form.client, form.parent, form.object, call->next);
+    return result;
+}
+
+static int do_other(const struct rm_call *call)
+{
+    int result = rm_call_pass(call);
+    if (result == 0 && load_relaxed(&active))
+        rm_unknown_call(call->fd, call->number, call->next);
     return result;
 }
 
 int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_function *next)
 {
-    unsigned number = RM_REQUEST_NR(request);
+    struct rm_call call;
+    struct rm_allocation allocation;
+    struct rm_release release;
     /* A forked child inherits descriptors and a copy of this state; entering clears it. */
     if (load_acquire(&any_client))
         container_enter();
-    if (number == RM_NR_ALLOC && argument)
-        return do_alloc(fd, request, argument, next);
-    if (!load_acquire(&any_client) || !argument)
+    if (!rm_call_open(&call, fd, request, argument, next))
         return next(fd, request, argument);
-    if (number == RM_NR_FREE && RM_REQUEST_SIZE(request) == sizeof(struct rm_free))
-        return do_free(fd, request, argument, next);
-    if (number == RM_NR_DUP_OBJECT && RM_REQUEST_SIZE(request) == sizeof(struct rm_dup))
-        return do_duplicate(fd, request, argument, next);
-    if (number == RM_NR_CONTROL && RM_REQUEST_SIZE(request) == sizeof(struct rm_control))
-        return rm_export_control(fd, request, argument, next);
-    if (number == RM_NR_SHARE)
-        return rm_export_share(fd, request, argument, next);
-    return next(fd, request, argument);
+    if (rm_call_allocation(&call, &allocation))
+        return do_alloc(&call, &allocation);
+    if (!load_acquire(&any_client))
+        return rm_call_pass(&call);
+    if (rm_call_release(&call, &release))
+        return do_free(&call, &release);
+    switch (call.number) {
+    case RM_NR_DUP_OBJECT:
+        return do_duplicate(&call);
+    case RM_NR_CONTROL:
+        return rm_export_control(&call);
+    case RM_NR_SHARE:
+        return rm_export_share(&call);
+    default:
+        return do_other(&call);
+    }
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory as the resource manager's ioctls show it: charges each allocation before it goes to
- * the kernel, refuses what would pass the limit, gives back what was freed, and audits the sum
- * against the resource manager's own figure for this process (the one that NVML reports).
- * ABI: facts of NVIDIA's open kernel modules 580.95.05; seen on an H200 with driver 580.159.04. */
+/* Device memory as the resource manager's ioctls show it: charges each allocation, whichever form
+ * the call has (limit/rm_call.h), before it goes to the kernel, refuses what would pass the limit,
+ * gives back what was freed, and audits the sum against the resource manager's own figure for this
+ * process (the one that NVML reports). ABI: facts of NVIDIA's open kernel modules 580.95.05; seen
+ * on an H200 with driver 580.159.04. */
 #ifndef VGPU_LIMIT_RM_MEMORY_H
 #define VGPU_LIMIT_RM_MEMORY_H
 
@@ -30,6 +31,16 @@ bool rm_memory_has_client(void);
 
 /* Whether device memory was seen to be allocated through the door: the ledger can be relied on. */
 bool rm_memory_is_active(void);
+
+/* Why the ledger cannot be relied on, as words for a log line; NULL where it can. To be asked when
+ * a context was made. */
+const char *rm_memory_blindness(void);
+
+/* Whether the driver gives a figure for this process to compare with. */
+bool rm_memory_has_figure(void);
+
+/* Whether ioctl is ours for those that look it up by its name; set by the door. */
+extern bool (*rm_memory_door_is_first)(void);
 
 /* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
  * is the one that counts). */
