@@ -22,6 +22,11 @@ static int system_ioctl(int fd, unsigned long request, void *argument)
     return (int)syscall(SYS_ioctl, fd, request, argument);
 }
 
+static bool is_first(void)
+{
+    return elf_next_function("ioctl", NULL) == (void *)door_ioctl;
+}
+
 /* At load, while the process has one thread: later the loader's lock might be held by whoever
  * calls. Other libraries' constructors may come first; they get the system call. */
 __attribute__((constructor)) static void find_next_ioctl(void)
@@ -29,6 +34,7 @@ __attribute__((constructor)) static void find_next_ioctl(void)
     rm_ioctl_function *found =
         (rm_ioctl_function *)elf_next_function("ioctl", (const void *)find_next_ioctl);
     store_release(&next_ioctl, found);
+    rm_memory_door_is_first = is_first;
 }
 
 int door_ioctl(int fd, unsigned long request, void *argument)

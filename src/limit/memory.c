@@ -18,6 +18,7 @@
 #define SMALL_BYTES (1ull << 20)  /* below, allocations share a block */
 
 enum memory_ledger memory_ledger_in_use;
+static bool ledger_told;
 size_t memory_record_count;
 
 static struct {
@@ -38,27 +39,42 @@ void memory_reset(void)
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
         memory.small_bytes[i] = memory.small_charged[i] = memory.imports[i] = 0;
     rm_memory_reset();
+    ledger_told = false;
     memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
                            : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
                                                                      : MEMORY_LEDGER_UNDECIDED;
     rm_memory_set_charging(memory_ledger_in_use != MEMORY_LEDGER_API);
 }
 
+/* Once a process. A ledger that was fallen back on is told to all, the others to those who ask. */
+static void tell_ledger(enum memory_ledger chosen, bool asked_for)
+{
+    if (exchange_acq_rel(&ledger_told, true))
+        return;
+    if (chosen == MEMORY_LEDGER_RM)
+        log_info("memory is counted by the RM ledger: the driver's allocations pass ioctl; %s",
+            rm_memory_has_figure() ? "they are compared with the driver's own figure"
+                                   : "the driver has no figure of this process to compare with");
+    else if (asked_for)
+        log_info("memory is counted by the API ledger: VGPU_LEDGER asks for it");
+    else
+        log_message("memory is counted by the API ledger: %s", rm_memory_blindness());
+}
+
 void memory_choose_ledger(bool made)
 {
     enum memory_ledger chosen = memory_ledger();
+    bool asked_for = chosen == MEMORY_LEDGER_API;
     bool sees = made ? rm_memory_is_active() : rm_memory_has_client();
-    if (!made && (sees || chosen == MEMORY_LEDGER_API))
+    if (!made && (sees || asked_for))
         return;
     if (chosen == MEMORY_LEDGER_UNDECIDED || (chosen == MEMORY_LEDGER_RM && !sees)) {
         chosen = sees ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
         store_relaxed(&memory_ledger_in_use, chosen);
-        if (chosen == MEMORY_LEDGER_API) {
+        if (chosen == MEMORY_LEDGER_API)
             rm_memory_set_charging(false);
-            log_message("the driver's allocations do not pass ioctl: memory is counted by the "
-                        "API ledger");
-        }
     }
+    tell_ledger(chosen, asked_for);
     account_set_ledger(chosen == MEMORY_LEDGER_RM ? 1 : 2);
 }
 
