@@ -20,6 +20,7 @@
 enum memory_ledger memory_ledger_in_use;
 static bool ledger_told;
 size_t memory_record_count;
+uint64_t (*memory_current_context)(void);
 
 static struct {
     struct lock lock;
@@ -65,7 +66,7 @@ void memory_choose_ledger(bool made)
 {
     enum memory_ledger chosen = memory_ledger();
     bool asked_for = chosen == MEMORY_LEDGER_API;
-    bool sees = made ? rm_memory_is_active() : rm_memory_has_client();
+    bool sees = made ? rm_memory_is_active() : rm_memory_may_see();
     if (!made && (sees || asked_for))
         return;
     if (chosen == MEMORY_LEDGER_UNDECIDED || (chosen == MEMORY_LEDGER_RM && !sees)) {
@@ -180,8 +181,17 @@ static int begin_ahead(const struct memory_request *request)
     return error;
 }
 
+/* The context was made in a way that is not hooked: a newer function, a private table. */
+static void choose_late(enum account_kind kind)
+{
+    if (kind != ACCOUNT_CONTEXT && memory_current_context && memory_current_context())
+        memory_choose_ledger(true);
+}
+
 int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
 {
+    if (memory_ledger() == MEMORY_LEDGER_UNDECIDED)
+        choose_late(kind);
     *request = (struct memory_request){.device = device, .bytes = bytes, .kind = kind};
     if (device == CONTAINER_DEVICE_CLOSED)
         return -ENOMEM;
@@ -220,8 +230,6 @@ static void give_back(const struct memory_record *record)
         account_release(device, record->bytes, record->kind);
     }
 }
-
-uint64_t (*memory_current_context)(void);
 
 /* Pools, physical handles and contexts themselves do not go with the current context. */
 static uint64_t owner_of(enum memory_handle type)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define AUDIT_PERIOD_NS 1000000000ull
+#define IMPORT_BYTES (1ull << 50) /* where its size is not told: more than any card has */
 
 static struct {
     uint64_t last_ns[VGPU_REGION_DEVICES];
@@ -31,7 +32,9 @@ void rm_memory_last_audit(struct rm_audit *ret_audit)
     *ret_audit = audit.result;
 }
 
-/* Returns the control's status, or RM_ERR_INVALID_ARGUMENT where the ioctl itself failed. */
+#define IOCTL_FAILED UINT32_MAX
+
+/* Returns the control's status, or IOCTL_FAILED. */
 static uint32_t control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
     uint32_t params_size, rm_ioctl_function *next)
 {
@@ -40,11 +43,11 @@ static uint32_t control(int fd, uint32_t client, uint32_t object, uint32_t comma
         .cmd = command,
         .params = (uintptr_t)params,
         .params_size = params_size,
-        .status = RM_ERR_INVALID_ARGUMENT};
+        .status = IOCTL_FAILED};
     int errno_kept = errno;
     int result = next(fd, RM_IOCTL_CONTROL, &call);
     errno = errno_kept;
-    return result == 0 ? call.status : RM_ERR_INVALID_ARGUMENT;
+    return result == 0 ? call.status : IOCTL_FAILED;
 }
 
 static int device_index_ask(
@@ -57,6 +60,13 @@ static int device_index_ask(
         return RM_DEVICE_UNKNOWN;
     gid.data[sizeof(gid.data) - 1] = '\0';
     return container_device((const char *)gid.data);
+}
+
+bool rm_device_may_be_asked(int fd, uint32_t client, uint32_t subdevice, rm_ioctl_function *next)
+{
+    struct rm_gid_info gid = {.flags = RM_GID_FLAGS_ASCII};
+    return control(fd, client, subdevice, RM_CTRL_GPU_GET_GID_INFO, &gid, sizeof(gid), next) !=
+           IOCTL_FAILED;
 }
 
 int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next)
@@ -98,8 +108,13 @@ static void compare(unsigned device, const struct rm_pid_info *info, uint64_t le
     settle(device, ledger_bytes, manager_bytes);
 }
 
+bool rm_audit_has_figure(void)
+{
+    return load_relaxed(&audit.result.count) != 0;
+}
+
 /* The driver's figure for this process; false where it gives none. 0 means that it knows the
- * process under another pid. */
+ * process under another pid, unless it knew it before. */
 static bool read_figure(int fd, uint32_t client, uint32_t subdevice, struct rm_pid_info *ret_info,
     rm_ioctl_function *next)
 {
@@ -113,12 +128,8 @@ static bool read_figure(int fd, uint32_t client, uint32_t subdevice, struct rm_p
         list.list[0].result != RM_OK)
         return false;
     *ret_info = list.list[0];
-    return list.list[0].private_bytes + list.list[0].shared_owned_bytes != 0;
-}
-
-bool rm_audit_has_figure(void)
-{
-    return load_relaxed(&audit.result.count) != 0;
+    return rm_audit_has_figure() ||
+           list.list[0].private_bytes + list.list[0].shared_owned_bytes != 0;
 }
 
 enum rm_audited rm_audit(
@@ -138,8 +149,10 @@ enum rm_audited rm_audit(
     bool quiet = !rm_memory_in_flight();
     uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
     struct rm_pid_info info;
-    if (!read_figure(fd, client, subdevice, &info, next))
+    if (!read_figure(fd, client, subdevice, &info, next)) {
+        account_set_imported(device, rm_ledger_imports() ? IMPORT_BYTES : 0);
         return RM_AUDIT_BLIND;
+    }
     /* Another thread's allocation in between would look like a difference. */
     (void)rm_ledger_bytes(device, &version_after);
     if (!quiet || rm_memory_in_flight() || version != version_after)

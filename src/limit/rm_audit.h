@@ -10,6 +10,9 @@
  * it cannot be told. */
 int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next);
 
+/* Whether it can be asked which GPU a subdevice is on: a sandbox may refuse the ioctl. */
+bool rm_device_may_be_asked(int fd, uint32_t client, uint32_t subdevice, rm_ioctl_function *next);
+
 enum rm_audited {
     RM_AUDIT_NOT_DONE, /* not due, or another thread's allocation was on its way */
     RM_AUDIT_BLIND,    /* the driver gives no figure of this process */

@@ -13,8 +13,8 @@
 
 #include <stddef.h>
 
-static bool active;           /* device memory passed the door */
-static bool any_unidentified; /* such memory, on a GPU that cannot be told */
+static bool active;                      /* device memory passed the door */
+static bool asked_gpu, any_unidentified; /* whether GPUs can be told was tried; and they cannot */
 static bool charging = true;
 static unsigned
     in_flight; /* calls whose change the kernel and the ledger may see at different times */
@@ -34,7 +34,7 @@ unsigned rm_memory_thread_refusals(void)
 void rm_memory_reset(void)
 {
     active = false;
-    any_unidentified = false;
+    asked_gpu = any_unidentified = false;
     charging = true;
     any_client = false;
     in_flight = 0;
@@ -49,9 +49,9 @@ bool rm_memory_in_flight(void)
     return load_seq_cst(&in_flight) != 0;
 }
 
-bool rm_memory_has_client(void)
+bool rm_memory_may_see(void)
 {
-    return load_acquire(&any_client);
+    return load_acquire(&any_client) && !load_relaxed(&any_unidentified);
 }
 
 bool rm_memory_is_active(void)
@@ -119,6 +119,14 @@ static int alloc_client(const struct rm_call *call, struct rm_allocation *alloca
     return result;
 }
 
+/* Once, before the first memory: with a context it would be too late to refuse one. */
+static void try_gpu(const struct rm_call *call, const struct rm_allocation *subdevice)
+{
+    if (!exchange_acq_rel(&asked_gpu, true) &&
+        !rm_device_may_be_asked(call->fd, subdevice->client, subdevice->object, call->next))
+        store_relaxed(&any_unidentified, true);
+}
+
 static int alloc_object(const struct rm_call *call, struct rm_allocation *allocation)
 {
     int result = rm_call_pass(call);
@@ -128,6 +136,8 @@ static int alloc_object(const struct rm_call *call, struct rm_allocation *alloca
         /* Without memory for the node a free of this object is not seen; it holds no bytes. */
         (void)!rm_ledger_add(client, allocation->parent, allocation->object, allocation->class_id,
             0, 0, ACCOUNT_BUFFER);
+        if (allocation->class_id == RM_CLASS_SUBDEVICE)
+            try_gpu(call, allocation);
         uint32_t device_handle =
             load_relaxed(&active) ? rm_ledger_device_handle(client, allocation->parent) : 0;
         if (device_handle)

@@ -26,8 +26,9 @@ void rm_memory_reset(void);
  */
 bool rm_memory_in_flight(void);
 
-/* Whether a client of this process was seen to be allocated through the door. */
-bool rm_memory_has_client(void);
+/* Whether a client of this process was seen to be allocated through the door, on GPUs that can be
+ * told: its memory may be seen, too. */
+bool rm_memory_may_see(void);
 
 /* Whether device memory was seen to be allocated through the door: the ledger can be relied on. */
 bool rm_memory_is_active(void);

@@ -87,7 +87,7 @@ static void judge(
 {
     unsigned *verdict = verdict_of(key);
     unsigned known = verdict ? load_relaxed(verdict) : VERDICT_HARMLESS;
-    int device = rm_ledger_device_index(client, device_handle);
+    int device = rm_device_index(fd, client, device_handle, next);
     if (device < 0)
         return;
     uint64_t before = account_own_bytes((unsigned)device, ACCOUNT_UNEXPLAINED);
