@@ -5,7 +5,9 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "sim/cuda_future.h"
 #include "sim/cuda_sim.h"
+#include "sim/exports.h"
 
 #define CUDA_VERSION_NEWEST 13000
 
@@ -19,10 +21,15 @@ struct version {
     struct cuda_entry *entry;
 };
 
+static struct cuda_entry mem_alloc_v3 = {.own = (void (*)(void))cuMemAlloc_v3};
+static struct cuda_entry ctx_create_v5 = {.own = (void (*)(void))cuCtxCreate_v5};
+
 static struct version versions[] = {
 #define ENTRY(symbol, name, since, variant) {#symbol, name, since, variant, NULL},
 #include "abi/cuda_versions.def"
 #undef ENTRY
+    {"cuMemAlloc_v3", "cuMemAlloc", SIM_CUDA_FUTURE, LEGACY, &mem_alloc_v3},
+    {"cuCtxCreate_v5", "cuCtxCreate", SIM_CUDA_FUTURE, LEGACY, &ctx_create_v5},
 };
 
 #define VERSION_COUNT (sizeof versions / sizeof *versions)
@@ -56,13 +63,29 @@ static bool hidden_by_description(const char *name, const struct sim_description
     return false;
 }
 
+/* What came after the version that the process describes. */
+static bool is_absent(const char *symbol)
+{
+    for (size_t i = 0; i < VERSION_COUNT; i++) {
+        if (strcmp(versions[i].symbol, symbol) == 0)
+            return versions[i].since > (int)sim_description()->cuda_version;
+    }
+    return false;
+}
+
+__attribute__((constructor)) static void hide(void)
+{
+    sim_exports_hide(is_absent);
+}
+
 static void load(void)
 {
     attach_error = sim_attach();
     for (size_t i = 0; i < VERSION_COUNT; i++) {
         struct version *version = &versions[i];
 
-        version->entry = cuda_entry_find(version->symbol);
+        if (!version->entry)
+            version->entry = cuda_entry_find(version->symbol);
         if (hidden_by_description(version->symbol, sim_description()))
             version->since = INT_MAX;
         if (version->entry)
@@ -94,7 +117,8 @@ static void *pointer_of(const struct cuda_entry *entry)
 #else
     size_t step = 4;
 #endif
-    return (char *)(uintptr_t)entry->own - (sim_description()->other_pointers ? step : 0);
+    bool shifted = sim_description()->other_pointers && entry->body;
+    return (char *)(uintptr_t)entry->own - (shifted ? step : 0);
 }
 
 /* Best match among the rows with that name and variant; *ret_known if any row has the name. */

@@ -11,8 +11,7 @@
 
 #include "abi/rm.h"
 #include "sim/cuda_sim.h"
-
-#define RM_IOCTL_SHARE RM_REQUEST(RM_NR_SHARE, sizeof(struct rm_share))
+#include "sim/rm.h"
 
 /* Ours; what the driver writes beside an exported object was not looked into. */
 #define METADATA_MAGIC 0x31434d5650475655ull
@@ -56,23 +55,56 @@ static CUresult rm_result(int rc, uint32_t status)
     }
 }
 
-/* The kernel picks the handle and takes the size of the class' parameters for a size of 0: so does
- * libcuda (seen on H200, driver 580.159.04). */
-static CUresult rm_alloc(uint32_t parent, uint32_t class_id, void *params, uint32_t *ret_object)
+/* A call as the described driver makes it: wrapped, or not. */
+static int rm_call(unsigned nr, void *form, size_t size)
 {
-    struct rm_alloc64 call = {.client = client,
+    struct rm_xfer wrapper = {.nr = nr, .size = (uint32_t)size, .ptr = (uint64_t)(uintptr_t)form};
+
+    return sim_description()->xfer ? sim_rm_ioctl(descriptor, RM_IOCTL_XFER, &wrapper)
+                                   : sim_rm_ioctl(descriptor, RM_REQUEST(nr, size), form);
+}
+
+/* More than any class' parameters have today. */
+#define LONG_PARAMS_BYTES 256
+
+/* size 0: that of the class' parameters, which the kernel takes for 0, and libcuda does so (seen on
+ * H200, driver 580.159.04). The kernel picks the handle. */
+static CUresult rm_alloc_sized(
+    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
+{
+    const struct sim_description *described = sim_description();
+    struct sim_rm_alloc_long form = {.call = {.client = client,
+                                         .parent = parent,
+                                         .class_id = class_id,
+                                         .params = (uint64_t)(uintptr_t)params,
+                                         .params_size = size}};
+    struct rm_alloc21 older = {.client = client,
         .parent = parent,
         .class_id = class_id,
-        .params = (uint64_t)(uintptr_t)params};
-    struct rm_alloc21 older = {
-        .client = client, .parent = parent, .class_id = class_id, .params = call.params};
-    bool is_older = sim_description()->nvos21;
-    int rc = is_older ? sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC21, &older)
-                      : sim_rm_ioctl(descriptor, RM_IOCTL_ALLOC64, &call);
-    CUresult r = rm_result(rc, is_older ? older.status : call.status);
+        .params = form.call.params,
+        .params_size = size};
+    bool is_older = described->nvos21 && !described->long_calls;
+    int rc = is_older ? rm_call(RM_NR_ALLOC, &older, sizeof older)
+                      : rm_call(RM_NR_ALLOC, &form,
+                            described->long_calls ? sizeof form : sizeof form.call);
+    CUresult r = rm_result(rc, is_older ? older.status : form.call.status);
 
     if (r == CUDA_SUCCESS)
-        *ret_object = is_older ? older.object : call.object;
+        *ret_object = is_older ? older.object : form.call.object;
+    return r;
+}
+
+static CUresult rm_alloc(
+    uint32_t parent, uint32_t class_id, void *params, size_t params_bytes, uint32_t *ret_object)
+{
+    unsigned char longer[LONG_PARAMS_BYTES] = {0};
+    CUresult r;
+
+    if (!sim_description()->long_params)
+        return rm_alloc_sized(parent, class_id, params, 0, ret_object);
+    memcpy(longer, params, params_bytes);
+    r = rm_alloc_sized(parent, class_id, longer, sizeof longer, ret_object);
+    memcpy(params, longer, params_bytes);
     return r;
 }
 
@@ -80,7 +112,7 @@ void rm_free(uint32_t parent, uint32_t handle)
 {
     struct rm_free call = {.client = client, .parent = parent, .object = handle};
 
-    if (handle && sim_rm_ioctl(descriptor, RM_IOCTL_FREE, &call) != 0)
+    if (handle && rm_call(RM_NR_FREE, &call, sizeof call) != 0)
         fprintf(stderr, "sim cuda: the RM device does not take a free: errno %d\n", errno);
 }
 
@@ -91,7 +123,7 @@ static CUresult rm_control(uint32_t object, uint32_t cmd, void *params, uint32_t
         .cmd = cmd,
         .params = (uint64_t)(uintptr_t)params,
         .params_size = size};
-    int rc = sim_rm_ioctl(descriptor, RM_IOCTL_CONTROL, &call);
+    int rc = rm_call(RM_NR_CONTROL, &call, sizeof call);
 
     return rm_result(rc, call.status);
 }
@@ -107,7 +139,7 @@ CUresult rm_open(void)
         return CUDA_ERROR_NO_DEVICE;
     }
     client = 0;
-    r = rm_alloc(0, RM_CLASS_CLIENT, &params, &client);
+    r = rm_alloc(0, RM_CLASS_CLIENT, &params, sizeof params, &client);
     if (r != CUDA_SUCCESS) {
         fprintf(
             stderr, "sim cuda: the RM device gives no client (is libvgpu-sim-rm.so preloaded?)\n");
@@ -126,6 +158,16 @@ void rm_close(void)
     client = 0;
 }
 
+/* What a driver to come has that nobody knows: an object, and a call. */
+static void rm_new_objects(struct device *device)
+{
+    uint64_t params[4] = {0};
+    uint32_t object;
+
+    (void)!rm_alloc(device->rm_device, SIM_RM_CLASS_NEW_THING, params, sizeof params, &object);
+    (void)!rm_call(SIM_RM_NR_NEW, params, sizeof params);
+}
+
 CUresult rm_device_open(struct device *device)
 {
     struct rm_device_params params = {.device_id = device->index};
@@ -134,37 +176,92 @@ CUresult rm_device_open(struct device *device)
 
     if (device->rm_device)
         return CUDA_SUCCESS;
-    r = rm_alloc(client, RM_CLASS_DEVICE, &params, &device->rm_device);
+    r = rm_alloc(client, RM_CLASS_DEVICE, &params, sizeof params, &device->rm_device);
     if (r != CUDA_SUCCESS)
         return r;
-    r = rm_alloc(device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, &device->rm_subdevice);
+    r = rm_alloc(
+        device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, sizeof subdevice, &device->rm_subdevice);
     if (r != CUDA_SUCCESS) {
         rm_free(client, device->rm_device);
         device->rm_device = 0;
     }
+    if (r == CUDA_SUCCESS && sim_description()->new_objects)
+        rm_new_objects(device);
     return r;
 }
 
-CUresult rm_memory_create_unmapped(
-    struct device *device, uint64_t bytes, struct rm_object *ret_object)
+static CUresult rm_alloc_by_alloc(
+    struct device *device, uint32_t class_id, uint64_t *bytes, uint32_t *ret_handle)
 {
-    struct rm_memory_params params = {.alignment = MEMORY_PAGE_BYTES};
+    struct rm_memory_params params = {.size = *bytes, .alignment = MEMORY_PAGE_BYTES};
+    CUresult r = rm_alloc(device->rm_device, class_id, &params, sizeof params, ret_handle);
+
+    *bytes = params.size;
+    return r;
+}
+
+static CUresult rm_alloc_by_alloc_memory(
+    struct device *device, uint64_t *bytes, uint32_t *ret_handle)
+{
+    struct rm_alloc_memory_fd form = {.call = {.client = client,
+                                          .parent = device->rm_device,
+                                          .class_id = RM_CLASS_MEMORY_LOCAL,
+                                          .limit = *bytes - 1},
+        .fd = -1};
+    int rc = rm_call(RM_NR_ALLOC_MEMORY, &form, sizeof form);
+
+    *bytes = form.call.limit + 1;
+    *ret_handle = form.call.object;
+    return rm_result(rc, form.call.status);
+}
+
+static CUresult rm_alloc_by_vid_heap(struct device *device, uint64_t *bytes, uint32_t *ret_handle)
+{
+    struct rm_vid_heap form = {.client = client,
+        .parent = device->rm_device,
+        .function = RM_VID_HEAP_ALLOC_SIZE,
+        .data.memory = {.owner = client, .size = *bytes, .alignment = MEMORY_PAGE_BYTES}};
+    int rc = rm_call(RM_NR_VID_HEAP_CONTROL, &form, sizeof form);
+
+    *bytes = form.data.memory.size;
+    *ret_handle = form.data.memory.object;
+    return rm_result(rc, form.status);
+}
+
+static CUresult rm_memory_new(
+    struct device *device, uint32_t class_id, uint64_t bytes, struct rm_object *ret_object)
+{
+    enum sim_rm_form form = class_id ? SIM_RM_FORM_ALLOC : sim_description()->memory_form;
     uint32_t handle = 0;
     CUresult r;
 
     /* Sizes near 2^64 would wrap to nothing; no card has a quarter of that. */
     if (bytes == 0 || bytes > UINT64_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    params.size = round_up(bytes, MEMORY_PAGE_BYTES);
-    r = rm_alloc(device->rm_device, RM_CLASS_MEMORY_LOCAL, &params, &handle);
+    bytes = round_up(bytes, MEMORY_PAGE_BYTES);
+    if (form == SIM_RM_FORM_VID_HEAP)
+        r = rm_alloc_by_vid_heap(device, &bytes, &handle);
+    else if (form == SIM_RM_FORM_ALLOC_MEMORY)
+        r = rm_alloc_by_alloc_memory(device, &bytes, &handle);
+    else
+        r = rm_alloc_by_alloc(device, class_id ? class_id : RM_CLASS_MEMORY_LOCAL, &bytes, &handle);
     if (r == CUDA_SUCCESS)
-        *ret_object = (struct rm_object){.handle = handle, .bytes = params.size};
+        *ret_object = (struct rm_object){.handle = handle, .bytes = bytes};
     return r;
+}
+
+CUresult rm_memory_create_unmapped(
+    struct device *device, uint64_t bytes, struct rm_object *ret_object)
+{
+    const struct sim_description *described = sim_description();
+
+    return rm_memory_new(device,
+        described->vmm_class ? described->vmm_class : described->memory_class, bytes, ret_object);
 }
 
 CUresult rm_memory_create(struct device *device, uint64_t bytes, struct rm_object *ret_object)
 {
-    CUresult r = rm_memory_create_unmapped(device, bytes, ret_object);
+    CUresult r = rm_memory_new(device, sim_description()->memory_class, bytes, ret_object);
 
     if (r == CUDA_SUCCESS)
         rm_memory_map(ret_object, true);
@@ -220,7 +317,7 @@ CUresult rm_memory_share(const struct rm_object *object)
 {
     /* What the driver writes into the policy was not recorded. */
     struct rm_share call = {.client = client, .object = object->handle};
-    int rc = sim_rm_ioctl(descriptor, RM_IOCTL_SHARE, &call);
+    int rc = rm_call(RM_NR_SHARE, &call, sizeof call);
 
     return rm_result(rc, call.status);
 }
@@ -232,7 +329,7 @@ CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t hand
         .parent = device->rm_device,
         .client_src = client_src,
         .object_src = handle};
-    int rc = sim_rm_ioctl(descriptor, RM_IOCTL_DUP_OBJECT, &call);
+    int rc = rm_call(RM_NR_DUP_OBJECT, &call, sizeof call);
     CUresult r = rm_result(rc, call.status);
 
     if (r == CUDA_SUCCESS) {
@@ -290,16 +387,27 @@ CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes)
     return r;
 }
 
+/* An MPS client has none: handle 0, which nobody frees. */
 CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group)
 {
     struct rm_channel_group_params params = {.engine_type = engine};
+    bool is_new = sim_description()->new_objects;
 
-    return rm_alloc(device->rm_device, RM_CLASS_CHANNEL_GROUP, &params, ret_group);
+    *ret_group = 0;
+    return sim_description()->mps ? CUDA_SUCCESS
+                                  : rm_alloc(device->rm_device,
+                                        is_new ? SIM_RM_CLASS_NEW_GROUP : RM_CLASS_CHANNEL_GROUP,
+                                        &params, sizeof params, ret_group);
 }
 
 CUresult rm_channel_create(uint32_t group, uint32_t *ret_channel)
 {
     struct rm_channel_params params = {.gpfifo_entries = 1024};
+    bool is_new = sim_description()->new_objects;
 
-    return rm_alloc(group, RM_CLASS_CHANNEL_HOPPER, &params, ret_channel);
+    *ret_channel = 0;
+    return sim_description()->mps
+               ? CUDA_SUCCESS
+               : rm_alloc(group, is_new ? SIM_RM_CLASS_NEW_CHANNEL : RM_CLASS_CHANNEL_HOPPER,
+                     &params, sizeof params, ret_channel);
 }

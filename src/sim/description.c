@@ -56,14 +56,40 @@ static const struct {
 static const char accepted[] =
     "h200, a100, NxMODEL, devices=N, memory=SIZE, sms=N, driver=A.B.C, cuda=NNNNN, context=SIZE, "
     "machine=FILE, no-rm, "
-    "nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
+    "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
+    "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
+    "mps, "
+    "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
     "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], fail=FUNCTION[:NTH[:CODE]]";
+
+/*
+ * Drivers by their short names. Versions and what they brought are NVIDIA's published release notes
+ * and cuda.h; the forms of RM calls before 580 are assumed (docs/simulator.md). "future" is made
+ * up.
+ */
+static const struct profile {
+    const char *word;
+    const char *version;
+    uint32_t cuda_version;
+    bool nvos21;
+    enum sim_rm_form memory_form;
+    bool is_future;
+} profiles[] = {
+    {"440", "440.118.02", 10020, true, SIM_RM_FORM_VID_HEAP, false},
+    {"470", "470.82.01", 11040, true, SIM_RM_FORM_VID_HEAP, false},
+    {"535", "535.183.01", 12020, false, SIM_RM_FORM_VID_HEAP, false},
+    {"580", "580.159.04", 13000, false, SIM_RM_FORM_ALLOC, false},
+    {"future", "640.12.01", 14000, false, SIM_RM_FORM_ALLOC, true},
+};
+#define FUTURE_VMM_CLASS 0xD041u
 
 struct parse {
     struct sim_description description;
     uint32_t devices_wanted; /* devices=N, or 0 */
     uint64_t memory_bytes;   /* memory=, or 0 */
     uint32_t multiprocessors;
+    const struct profile *profile; /* driver= by a short name, or NULL */
+    bool form_given;               /* rm-memory= */
     char *error;
     size_t error_size;
 };
@@ -161,9 +187,23 @@ static int set_multiprocessors(struct parse *parse, const char *word, const char
     return 0;
 }
 
+static const struct profile *profile_find(const char *word)
+{
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
+        if (strcmp(word, profiles[i].word) == 0)
+            return &profiles[i];
+    }
+    return NULL;
+}
+
 static int set_driver(struct parse *parse, const char *word, const char *value)
 {
     size_t length = strlen(value);
+    parse->profile = profile_find(value);
+    if (parse->profile) {
+        value = parse->profile->version;
+        length = strlen(value);
+    }
     if (!isdigit((unsigned char)value[0]) || strspn(value, "0123456789.") != length ||
         length >= sizeof parse->description.driver_version)
         return fail_value(parse, word, "a driver version such as 470.82.01");
@@ -194,6 +234,61 @@ static int set_machine(struct parse *parse, const char *word, const char *value)
         return fail_value(parse, word, "the path of a file");
     memcpy(parse->description.machine_path, value, length + 1);
     return 0;
+}
+
+static int set_memory_form(struct parse *parse, const char *word, const char *value)
+{
+    enum sim_rm_form *form = &parse->description.memory_form;
+    parse->form_given = true;
+    if (strcmp(value, "alloc") == 0)
+        *form = SIM_RM_FORM_ALLOC;
+    else if (strcmp(value, "alloc-memory") == 0)
+        *form = SIM_RM_FORM_ALLOC_MEMORY;
+    else if (strcmp(value, "vid-heap") == 0)
+        *form = SIM_RM_FORM_VID_HEAP;
+    else
+        return fail_value(parse, word, "alloc, alloc-memory or vid-heap");
+    return 0;
+}
+
+static int set_memory_class(struct parse *parse, const char *word, const char *value)
+{
+    if (!read_number(value, 1, UINT32_MAX, &parse->description.memory_class))
+        return fail_value(parse, word, "the number of a class, such as 0xd040");
+    return 0;
+}
+
+static int set_vmm_class(struct parse *parse, const char *word, const char *value)
+{
+    if (!read_number(value, 1, UINT32_MAX, &parse->description.vmm_class))
+        return fail_value(parse, word, "the number of a class, such as 0xd041");
+    return 0;
+}
+
+static int read_errno(struct parse *parse, const char *word, const char *value, int *ret_errno)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } known[] = {{"EPERM", EPERM}, {"EINVAL", EINVAL}, {"ENOSYS", ENOSYS}, {"EACCES", EACCES}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(value, known[i].name) == 0) {
+            *ret_errno = known[i].number;
+            return 0;
+        }
+    }
+    return fail_value(parse, word, "EPERM, EINVAL, ENOSYS or EACCES");
+}
+
+static int set_sandbox(struct parse *parse, const char *word, const char *value)
+{
+    parse->description.no_rm = true;
+    return read_errno(parse, word, value, &parse->description.sandbox_errno);
+}
+
+static int set_filter(struct parse *parse, const char *word, const char *value)
+{
+    return read_errno(parse, word, value, &parse->description.filter_errno);
 }
 
 static int set_nvml_pid(struct parse *parse, const char *word, const char *value)
@@ -284,6 +379,11 @@ static const struct {
     {"cuda", set_cuda},
     {"context", set_context},
     {"machine", set_machine},
+    {"rm-memory", set_memory_form},
+    {"memory-class", set_memory_class},
+    {"vmm-class", set_vmm_class},
+    {"sandbox", set_sandbox},
+    {"filter", set_filter},
     {"nvml-pid", set_nvml_pid},
     {"rm-status", set_rm_status},
     {"fail", set_fail},
@@ -295,6 +395,12 @@ static const struct {
 } behaviours[] = {
     {"no-rm", offsetof(struct sim_description, no_rm)},
     {"nvos21", offsetof(struct sim_description, nvos21)},
+    {"xfer", offsetof(struct sim_description, xfer)},
+    {"long-params", offsetof(struct sim_description, long_params)},
+    {"long-calls", offsetof(struct sim_description, long_calls)},
+    {"new-objects", offsetof(struct sim_description, new_objects)},
+    {"mps", offsetof(struct sim_description, mps)},
+    {"vgpu-guest", offsetof(struct sim_description, vgpu_guest)},
     {"no-procaddress", offsetof(struct sim_description, no_procaddress)},
     {"no-async", offsetof(struct sim_description, no_async)},
     {"no-vmm", offsetof(struct sim_description, no_vmm)},
@@ -342,6 +448,10 @@ static int parse_word(struct parse *parse, const char *word)
             return 0;
         }
     }
+    if (strcmp(word, "sandbox") == 0)
+        return set_sandbox(parse, word, "EPERM");
+    if (strcmp(word, "filter") == 0)
+        return set_filter(parse, word, "EINVAL");
     bool known = false;
     int error = parse_model(parse, word, &known);
     if (error == 0 && !known)
@@ -375,11 +485,28 @@ static int apply_to_devices(struct parse *parse)
     return 0;
 }
 
+/* What the profile says of words that were not given, whatever its place in the text. */
+static void apply_profile(struct parse *parse)
+{
+    struct sim_description *description = &parse->description;
+    const struct profile *profile = parse->profile ? parse->profile : profile_find("580");
+    if (description->cuda_version == 0)
+        description->cuda_version = profile->cuda_version;
+    if (!parse->form_given)
+        description->memory_form = profile->memory_form;
+    description->nvos21 |= profile->nvos21;
+    if (!profile->is_future)
+        return;
+    description->long_params = true;
+    description->new_objects = true;
+    if (description->vmm_class == 0)
+        description->vmm_class = FUTURE_VMM_CLASS;
+}
+
 int sim_description_parse(
     const char *text, struct sim_description *ret_description, char *error, size_t error_size)
 {
     struct parse parse = {.error = error, .error_size = error_size};
-    parse.description.cuda_version = 13000;
     parse.description.context_bytes = 518 * MIB; /* 518 to 522 seen on H200, driver 580.159.04 */
     memcpy(parse.description.driver_version, "580.159.04", sizeof "580.159.04");
 
@@ -403,6 +530,7 @@ int sim_description_parse(
         if (result != 0)
             return result;
     }
+    apply_profile(&parse);
     int result = apply_to_devices(&parse);
     if (result == 0)
         *ret_description = parse.description;

@@ -36,6 +36,13 @@ enum sim_nvml_pid {
 };
 #define SIM_NVML_PID_HOST_SHIFT 1000000u
 
+/* How libcuda asks for device memory. */
+enum sim_rm_form {
+    SIM_RM_FORM_ALLOC,        /* RM_ALLOC */
+    SIM_RM_FORM_ALLOC_MEMORY, /* RM_ALLOC_MEMORY */
+    SIM_RM_FORM_VID_HEAP,     /* RM_VID_HEAP_CONTROL */
+};
+
 enum sim_rule_kind {
     SIM_RULE_FUNCTION,  /* fail=FUNCTION: a driver API or NVML function, by exported name */
     SIM_RULE_RM_NUMBER, /* rm-status=…@NUMBER: an RM class (RM_ALLOC) or command (RM_CONTROL) */
@@ -63,12 +70,23 @@ struct sim_description {
     uint64_t context_bytes; /* device memory that a context takes by itself */
     char machine_path[512]; /* empty: not named */
 
-    bool no_rm;          /* the RM device answers nothing; libcuda takes memory without ioctls */
-    bool nvos21;         /* libcuda uses the older, 32-byte RM_ALLOC */
-    bool no_procaddress; /* no cuGetProcAddress in libcuda */
-    bool no_async;       /* no stream-ordered allocator */
-    bool no_vmm;         /* no virtual memory management API */
-    bool other_pointers; /* cuGetProcAddress answers with other pointers than dlsym */
+    bool no_rm;        /* the RM device answers nothing; libcuda takes memory without ioctls */
+    int sandbox_errno; /* with no_rm: what ioctl answers, libcuda having tried it first; or 0 */
+    int filter_errno;  /* what the RM answers to controls that libcuda does not need; or 0 */
+    bool nvos21;       /* libcuda uses the older, 32-byte RM_ALLOC */
+    bool xfer;         /* … wraps its RM calls */
+    bool long_params;  /* … gives parameters of RM_ALLOC that are longer than known */
+    bool long_calls;   /* … gives RM_ALLOC itself so */
+    bool new_objects;  /* … makes objects and calls of numbers that nobody knows yet */
+    bool mps;          /* … has no channels of its own: they are the MPS server's */
+    bool vgpu_guest;   /* neither RM nor NVML tell what a process holds */
+    enum sim_rm_form memory_form;
+    uint32_t memory_class; /* that device memory is allocated as; 0: the known one */
+    uint32_t vmm_class;    /* … that of cuMemCreate */
+    bool no_procaddress;   /* no cuGetProcAddress in libcuda */
+    bool no_async;         /* no stream-ordered allocator */
+    bool no_vmm;           /* no virtual memory management API */
+    bool other_pointers;   /* cuGetProcAddress answers with other pointers than dlsym */
     enum sim_nvml_pid nvml_pid;
 
     struct sim_rule rules[SIM_RULES_MAX];

@@ -76,9 +76,9 @@ bool sim_rm_is_descriptor(int fd);
 
 /*
  * What the simulated libcuda and NVML use for every RM call: ioctl(2) by its symbol, so that
- * interposers see it; with no-rm, or where libvgpu-sim-rm.so is not loaded (ENOTTY), the call is
- * executed without any ioctl. Returns 0 with the result in the structure's status, or -1 with
- * errno.
+ * interposers see it; with no-rm (after a try with sandbox=), or where libvgpu-sim-rm.so is not
+ * loaded (ENOTTY), the call is executed without any ioctl. Returns 0 with the result in the
+ * structure's status, or -1 with errno.
  */
 int sim_rm_ioctl(int fd, unsigned long request, void *arg) SIM_WARN_UNUSED;
 

@@ -245,7 +245,8 @@ nvmlReturn_t nvmlDeviceGetVirtualizationMode(
 {
     nvmlReturn_t result = nvml_enter_device(__func__, device, pVirtualMode);
     if (result == NVML_SUCCESS)
-        *pVirtualMode = NVML_GPU_VIRTUALIZATION_MODE_NONE;
+        *pVirtualMode = sim_description()->vgpu_guest ? NVML_GPU_VIRTUALIZATION_MODE_VGPU
+                                                      : NVML_GPU_VIRTUALIZATION_MODE_NONE;
     return result;
 }
 

@@ -62,9 +62,12 @@ static struct process_list *list_processes(nvmlDevice_t device)
     return list;
 }
 
-/* The figure that equals the resource manager's ledger of the process. */
+/* The figure that equals the resource manager's ledger of the process; a vGPU guest has none
+ * (assumed). */
 static unsigned long long used_bytes(const struct sim_process *process)
 {
+    if (sim_description()->vgpu_guest)
+        return (unsigned long long)NVML_VALUE_NOT_AVAILABLE;
     return process->private_bytes + process->shared_owned_bytes;
 }
 

@@ -21,16 +21,6 @@
 #define TIMESLICE_COMPUTE_US 2048
 #define TIMESLICE_COPY_US 1024
 
-/* Either form of RM_ALLOC. */
-struct alloc_call {
-    uint32_t client;
-    uint32_t parent;
-    uint32_t object;
-    uint32_t class_id;
-    void *params;
-    uint32_t params_size;
-};
-
 static void *pointer(uint64_t address)
 {
     return (void *)(uintptr_t)
@@ -68,7 +58,7 @@ uint32_t sim_rm_handle_free_locked(uint32_t client, uint32_t handle)
     return used ? RM_ERR_DUPLICATE_NAME : RM_OK;
 }
 
-static uint32_t alloc_client_locked(uint32_t slot, struct alloc_call *call)
+static uint32_t alloc_client_locked(uint32_t slot, struct sim_rm_alloc *call)
 {
     if (call->object != 0 && sim_client_find_locked(call->object) != SIM_NONE)
         return RM_ERR_DUPLICATE_NAME;
@@ -109,7 +99,7 @@ static bool is_device_memory(const struct rm_memory_params *params)
 
 /* What the class adds to the request; params stay the caller's, and are written only by
  * finish_params(). */
-static uint32_t fill_request(const struct alloc_call *call, struct sim_object_request *request)
+static uint32_t fill_request(const struct sim_rm_alloc *call, struct sim_object_request *request)
 {
     if (call->class_id == RM_CLASS_DEVICE) {
         uint32_t index = 0; /* no parameters: the first device */
@@ -142,14 +132,14 @@ static uint32_t fill_request(const struct alloc_call *call, struct sim_object_re
     return RM_OK;
 }
 
-static void finish_params(const struct alloc_call *call, uint64_t bytes)
+static void finish_params(const struct sim_rm_alloc *call, uint64_t bytes)
 {
     if (call->class_id == RM_CLASS_MEMORY_LOCAL && bytes > 0 && call->params != NULL)
         memcpy(
             (char *)call->params + offsetof(struct rm_memory_params, size), &bytes, sizeof bytes);
 }
 
-static uint32_t alloc_object_locked(uint32_t slot, struct alloc_call *call)
+static uint32_t alloc_object_locked(uint32_t slot, struct sim_rm_alloc *call)
 {
     for (bool reaped = false;; reaped = true) {
         struct sim_object_request request = {.handle = call->object,
@@ -211,67 +201,40 @@ static uint32_t class_params_size(uint32_t class_id)
     }
 }
 
-static uint32_t execute_alloc(uint32_t slot, struct alloc_call *call)
+/* The classes of a driver to come stand for those that it had before. */
+static uint32_t class_meant(uint32_t class_id)
+{
+    const struct sim_description *own = sim_description();
+    if (class_id != 0 && (class_id == own->memory_class || class_id == own->vmm_class))
+        return RM_CLASS_MEMORY_LOCAL;
+    if (own->new_objects && class_id == SIM_RM_CLASS_NEW_GROUP)
+        return RM_CLASS_CHANNEL_GROUP;
+    if (own->new_objects && class_id == SIM_RM_CLASS_NEW_CHANNEL)
+        return RM_CLASS_CHANNEL_HOPPER;
+    return class_id;
+}
+
+uint32_t sim_rm_alloc_locked(uint32_t slot, struct sim_rm_alloc *call)
 {
     const struct sim_rule *rule;
-    if (call->params != NULL && call->params_size == 0)
-        call->params_size = class_params_size(call->class_id);
     if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->class_id, &rule))
         return rule->code;
+    call->class_id = class_meant(call->class_id);
+    if (call->params != NULL && call->params_size == 0)
+        call->params_size = class_params_size(call->class_id);
     bool is_client = call->class_id == RM_CLASS_CLIENT || call->class_id == RM_CLASS_CLIENT_0;
     return is_client ? alloc_client_locked(slot, call) : alloc_object_locked(slot, call);
 }
 
-static int call_alloc(uint32_t slot, void *arg, size_t size)
-{
-    /* Both forms begin alike. */
-    struct rm_alloc21 *form = arg;
-    struct rm_alloc64 *form64 = arg;
-    bool is64 = size == sizeof(struct rm_alloc64);
-    if (!is64 && size != sizeof(struct rm_alloc21))
-        return EINVAL;
-    struct alloc_call call = {.client = form->client,
-        .parent = form->parent,
-        .object = form->object,
-        .class_id = form->class_id,
-        .params = pointer(form->params),
-        .params_size = is64 ? form64->params_size : form->params_size};
-    uint32_t status = execute_alloc(slot, &call);
-    form->object = call.object;
-    *(is64 ? &form64->status : &form->status) = status;
-    return 0;
-}
-
-static int call_alloc_memory(uint32_t slot, void *arg, size_t size)
-{
-    if (size < sizeof(struct rm_alloc_memory))
-        return EINVAL;
-    struct rm_alloc_memory *form = arg;
-    bool is_local = form->class_id == RM_CLASS_MEMORY_LOCAL ||
-                    form->class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED;
-    struct rm_memory_params params = {.size = form->limit + 1};
-    struct alloc_call call = {.client = form->client,
-        .parent = form->parent,
-        .object = form->object,
-        .class_id = is_local ? RM_CLASS_MEMORY_LOCAL : form->class_id,
-        .params = is_local ? &params : NULL,
-        .params_size = is_local ? sizeof params : 0};
-    form->status = execute_alloc(slot, &call);
-    form->object = call.object;
-    if (is_local && form->status == RM_OK)
-        form->limit = params.size - 1;
-    return 0;
-}
-
-static uint32_t execute_free(uint32_t slot, const struct rm_free *form)
+uint32_t sim_rm_free_locked(uint32_t slot, uint32_t client_handle, uint32_t handle)
 {
     const struct sim_rule *rule;
     uint32_t client, object;
     if (sim_rule_hits(SIM_RULE_RM_FREE, NULL, 0, &rule))
         return rule->code;
-    uint32_t status = sim_rm_client_locked(slot, form->client, &client);
+    uint32_t status = sim_rm_client_locked(slot, client_handle, &client);
     if (status == RM_OK)
-        status = sim_rm_object_locked(client, form->object, &object);
+        status = sim_rm_object_locked(client, handle, &object);
     if (status != RM_OK)
         return status;
     if (object == SIM_NONE)
@@ -356,6 +319,8 @@ static void count_call(unsigned nr, const void *arg)
         sim_count("RM_DUP_OBJECT");
     else if (nr == RM_NR_SHARE)
         sim_count("RM_SHARE");
+    else if (nr == RM_NR_VID_HEAP_CONTROL)
+        sim_count("RM_VID_HEAP_CONTROL");
 }
 
 /* Returns 0 or an errno. */
@@ -363,14 +328,16 @@ static int dispatch_locked(uint32_t slot, unsigned nr, void *arg, size_t size)
 {
     switch (nr) {
     case RM_NR_ALLOC:
-        return call_alloc(slot, arg, size);
+        return sim_rm_call_alloc(slot, arg, size);
     case RM_NR_ALLOC_MEMORY:
-        return call_alloc_memory(slot, arg, size);
+        return sim_rm_call_alloc_memory(slot, arg, size);
+    case RM_NR_VID_HEAP_CONTROL:
+        return sim_rm_call_vid_heap(slot, arg, size);
     case RM_NR_FREE: {
         struct rm_free *form = arg;
         if (size != sizeof *form)
             return EINVAL;
-        form->status = execute_free(slot, form);
+        form->status = sim_rm_free_locked(slot, form->client, form->object);
         return 0;
     }
     case RM_NR_DUP_OBJECT: {
@@ -395,8 +362,14 @@ static int dispatch_locked(uint32_t slot, unsigned nr, void *arg, size_t size)
         return 0;
     }
     default:
-        return EINVAL;
+        return nr == SIM_RM_NR_NEW && sim_description()->new_objects ? 0 : EINVAL;
     }
+}
+
+/* A sandbox that passes on what it knows CUDA programs to need. */
+static bool is_filtered(const struct rm_control *form)
+{
+    return sim_description()->filter_errno != 0 && form->object != form->client;
 }
 
 int sim_rm_execute(int fd, unsigned long request, void *arg)
@@ -419,6 +392,10 @@ int sim_rm_execute(int fd, unsigned long request, void *arg)
         return -1;
     }
     int saved = errno;
+    if (nr == RM_NR_CONTROL && size == sizeof(struct rm_control) && is_filtered(arg)) {
+        errno = sim_description()->filter_errno;
+        return -1;
+    }
     count_call(nr, arg);
     sim_lock();
     uint32_t slot = sim_slot_of_locked(fd);
@@ -430,10 +407,11 @@ int sim_rm_execute(int fd, unsigned long request, void *arg)
 
 int sim_rm_ioctl(int fd, unsigned long request, void *arg)
 {
-    if (!sim_description()->no_rm) {
+    const struct sim_description *own = sim_description();
+    if (!own->no_rm || own->sandbox_errno != 0) {
         int saved = errno;
         int result = ioctl(fd, request, arg);
-        if (result == 0 || errno != ENOTTY)
+        if (result == 0 || (errno != ENOTTY && errno != own->sandbox_errno))
             return result;
         errno = saved;
     }

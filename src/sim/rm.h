@@ -6,6 +6,7 @@
 
 #include "abi/rm.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Statuses that the library never names. */
@@ -24,6 +25,35 @@ uint32_t sim_rm_client_locked(uint32_t slot, uint32_t handle, uint32_t *ret_clie
 
 /* Index of the object, or SIM_NONE with RM_OK where the handle is the client's own. */
 uint32_t sim_rm_object_locked(uint32_t client, uint32_t handle, uint32_t *ret_object);
+
+/* An allocation, whichever form it came in. */
+struct sim_rm_alloc {
+    uint32_t client;
+    uint32_t parent;
+    uint32_t object; /* in and out */
+    uint32_t class_id;
+    void *params;
+    uint32_t params_size;
+};
+
+/* Carries it out; returns the status. */
+uint32_t sim_rm_alloc_locked(uint32_t slot, struct sim_rm_alloc *call);
+uint32_t sim_rm_free_locked(uint32_t slot, uint32_t client_handle, uint32_t handle);
+
+/* The calls of every form that allocate, each with its structure and size: 0 or an errno. */
+int sim_rm_call_alloc(uint32_t slot, void *arg, size_t size);
+int sim_rm_call_alloc_memory(uint32_t slot, void *arg, size_t size);
+int sim_rm_call_vid_heap(uint32_t slot, void *arg, size_t size);
+
+/* RM_ALLOC of a driver to come, and a number that nobody knows (new-objects, long-calls). */
+struct sim_rm_alloc_long {
+    struct rm_alloc64 call;
+    uint64_t more;
+};
+#define SIM_RM_NR_NEW 0x61u
+#define SIM_RM_CLASS_NEW_GROUP 0xD06Cu
+#define SIM_RM_CLASS_NEW_CHANNEL 0xD170u
+#define SIM_RM_CLASS_NEW_THING 0xD1F0u
 
 /* A control: its object (SIM_NONE: the client itself) and its parameters, size as the table in
  * rm_control.c says. */

@@ -46,6 +46,8 @@ static uint32_t get_pid_info(const struct sim_rm_control *control)
 {
     struct rm_pid_info_list *params = control->params;
     uint32_t device = control_object(control)->device;
+    if (sim_description()->vgpu_guest)
+        return RM_ERR_NOT_SUPPORTED;
     if (params->count > RM_PID_INFO_MAX)
         return RM_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {

@@ -40,7 +40,7 @@ EXPORTED int ioctl(int fd, unsigned long request, ...)
         _IOC_DIR(request) != (_IOC_READ | _IOC_WRITE) || !sim_rm_is_descriptor(fd))
         return pass_on(fd, request, arg);
     if (sim_description()->no_rm) {
-        errno = EINVAL;
+        errno = sim_description()->sandbox_errno ? sim_description()->sandbox_errno : EINVAL;
         return -1;
     }
     return sim_rm_execute(fd, request, arg);

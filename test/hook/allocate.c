@@ -4,6 +4,8 @@
 
 #include "bed.h"
 
+#include <dlfcn.h>
+
 static CUresult make_linear(uint64_t bytes, uint64_t *ret_handle)
 {
     CUdeviceptr pointer = 0;
@@ -137,6 +139,12 @@ const struct allocation_kind allocation_kinds[] = {
     {"cuMemCreate", "cuMemRelease", make_vmm, drop_vmm},
 };
 const unsigned allocation_kind_count = sizeof(allocation_kinds) / sizeof(allocation_kinds[0]);
+
+bool allocation_kind_exists(const struct allocation_kind *kind)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    return library && dlsym(library, kind->function);
+}
 
 uint64_t allocation_charged(void)
 {

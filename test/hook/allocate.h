@@ -5,6 +5,7 @@
 
 #include "abi/cuda.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ struct allocation_kind {
 
 extern const struct allocation_kind allocation_kinds[];
 extern const unsigned allocation_kind_count;
+
+/* Whether the driver has the function. */
+bool allocation_kind_exists(const struct allocation_kind *kind);
 
 /* Device memory of the ordinal that can be exported by descriptor. */
 CUmemAllocationProp allocation_property(int ordinal);

@@ -22,13 +22,14 @@ struct bed {
     const char *sim;    /* the machine's description; NULL: one H200 */
     const char *before; /* preloaded before libvgpu.so, by its path in the build directory */
     const char *behind; /* and behind it */
-    const char *driver; /* searched for libcuda before src/sim, in the build directory */
     bool native;        /* without libvgpu.so */
     const char *environment[BED_ENVIRONMENT_MAX]; /* "NAME=VALUE"; "NAME": taken out */
 };
 
 /* BED_TEST("a refusal is an error code", .limit = "1GiB") { ... }
- * VGPU_TEST_LEDGER=rm, api or no-rm chooses the ledger. */
+ * VGPU_TEST_LEDGER=rm, api or no-rm chooses the ledger. VGPU_TEST_DRIVER adds words to each test's
+ * machine, under which the ledger VGPU_TEST_EXPECT is to count; a test that needs a function that
+ * the driver lacks is then skipped. */
 #define BED_TEST(sentence, ...) BED_TEST_AT(sentence, __LINE__, __VA_ARGS__)
 #define BED_TEST_AT(sentence, line, ...) BED_TEST_NAMED(sentence, line, __VA_ARGS__)
 #define BED_TEST_NAMED(sentence, line, ...)                                                        \
@@ -86,11 +87,23 @@ bool bed_ended_well(pid_t pid);
 
 void bed_sleep_ms(unsigned milliseconds);
 
-/* A driver function by its exported name, as a program gets it: dlopen, dlsym. */
+/* A driver function by its exported name, as a program gets it: dlopen, dlsym. NULL only where
+ * VGPU_TEST_DRIVER names a driver that lacks it. */
 void *bed_cuda(const char *name);
 void *bed_nvml(const char *name);
-#define CU(name) ((__typeof__(name) *)bed_cuda(#name))
-#define ML(name) ((__typeof__(name) *)bed_nvml(#name))
+
+static inline void *bed_needed(void *function, const char *name)
+{
+    char reason[128];
+    snprintf(reason, sizeof(reason), "the driver has no %s", name);
+    if (!function && check_shared)
+        SKIP(reason);
+    if (!function)
+        _exit(CHECK_EXIT_SKIPPED);
+    return function;
+}
+#define CU(name) ((__typeof__(name) *)bed_needed(bed_cuda(#name), #name))
+#define ML(name) ((__typeof__(name) *)bed_needed(bed_nvml(#name), #name))
 
 /* cuInit and the primary context of the ordinal, current. */
 void bed_context(int ordinal);
