@@ -67,10 +67,27 @@ static bool pointers_are_exported(void)
     return answer == 1;
 }
 
+/* Whether the driver answers with a version of the function that came after our list: no hook of
+ * ours has its prototype. */
+static bool is_newer(const void *pointer, const char *name, int version, cuuint64_t flags)
+{
+    int newest = 0;
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+        newest = versions[i].since > newest ? versions[i].since : newest;
+    if (version <= newest)
+        return false;
+    void *known = NULL;
+    CUresult result = cuda_exported.cuGetProcAddress_v2
+                          ? cuda.cuGetProcAddress_v2(name, &known, newest, flags, NULL)
+                          : cuda.cuGetProcAddress(name, &known, newest, flags);
+    return result != CUDA_SUCCESS || known != pointer;
+}
+
 static void *exchange(void *pointer, const char *name, int version, cuuint64_t flags)
 {
     void *hook = hook_for_cuda(pointer);
-    if (hook != pointer || !name || pointers_are_exported())
+    if (hook != pointer || !name || pointers_are_exported() ||
+        is_newer(pointer, name, version, flags))
         return hook;
     const char *entry = entry_asked(name, version, flags);
     void *real;

@@ -190,6 +190,19 @@ BED_TEST("versions of functions that nobody knows are the driver's own, and thei
     CHECK_EQ(allocation_charged(), before);
 }
 
+BED_TEST("also where the driver returns other pointers than it exports", .limit = LIMIT,
+    .sim = "driver=future,other-pointers")
+{
+    void *newest = NULL, *known = NULL;
+    __typeof__(cuGetProcAddress_v2) *get = CU(cuGetProcAddress_v2);
+    CHECK_EQ(get("cuMemAlloc", &newest, CUDA_FUTURE, 0, NULL), CUDA_SUCCESS);
+    CHECK(newest == bed_cuda("cuMemAlloc_v3"));
+    CHECK_EQ(get("cuMemAlloc", &known, 13000, 0, NULL), CUDA_SUCCESS);
+    CHECK(known == bed_cuda("cuMemAlloc_v2"));
+    CHECK_EQ(get("cuMemFree", &known, CUDA_FUTURE, 0, NULL), CUDA_SUCCESS);
+    CHECK(known == bed_cuda("cuMemFree_v2"));
+}
+
 BED_TEST("a sandbox is found out where a function that nobody knows made the context",
     .limit = LIMIT, .sim = "driver=future,sandbox")
 {
