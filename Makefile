@@ -4,9 +4,10 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
+SECONDS ?= 60
 export CC
 
-.PHONY: all tools test test-aarch64 demo lint install build-in-docker clean
+.PHONY: all tools test test-aarch64 fuzz demo lint install build-in-docker clean
 
 all: tools
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
@@ -23,6 +24,9 @@ test: all
 test-aarch64:
 	@scripts/install-tools aarch64
 	@scripts/test-aarch64 $(BUILD)-aarch64
+
+fuzz: tools
+	@scripts/fuzz $(SECONDS)
 
 demo: all
 	@scripts/demo $(BUILD)

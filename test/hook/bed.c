@@ -47,6 +47,8 @@ static void set_preloads(const struct bed *bed)
     if (bed->behind)
         append(preload, bed->behind);
     append(preload, "src/sim/libvgpu-sim-rm.so");
+    if (bed->driver)
+        append(libraries, bed->driver);
     append(libraries, "src/sim");
     setenv("LD_PRELOAD", preload, 1);
     setenv("LD_LIBRARY_PATH", libraries, 1);

@@ -22,6 +22,7 @@ struct bed {
     const char *sim;    /* the machine's description; NULL: one H200 */
     const char *before; /* preloaded before libvgpu.so, by its path in the build directory */
     const char *behind; /* and behind it */
+    const char *driver; /* searched for libcuda before src/sim, in the build directory */
     bool native;        /* without libvgpu.so */
     const char *environment[BED_ENVIRONMENT_MAX]; /* "NAME=VALUE"; "NAME": taken out */
 };
