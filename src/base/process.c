@@ -57,12 +57,15 @@ static int read_status(int pid, struct process_status *ret_status)
     if (!fields || fields[1] != ' ')
         return -ENOTSUP;
     fields += 2;
-    const char *start = field_at(fields, 22), *stack = field_at(fields, 28);
-    if (!start || !stack)
+    const char *threads = field_at(fields, 20), *start = field_at(fields, 22),
+               *stack = field_at(fields, 28);
+    if (!threads || !start || !stack)
         return -ENOTSUP;
+    /* The state is the first thread's. Descriptors stay open until the last thread has ended. */
+    bool is_last = parse_digits(threads) <= 1;
     *ret_status = (struct process_status){.start_time = parse_digits(start),
         .stack_start = parse_digits(stack),
-        .ended = *fields == 'Z' || *fields == 'X' || *fields == 'x'};
+        .ended = is_last && (*fields == 'Z' || *fields == 'X' || *fields == 'x')};
     return 0;
 }
 

@@ -10,7 +10,7 @@
 struct process_status {
     uint64_t start_time;  /* clock ticks after boot (field 22 of /proc/<pid>/stat) */
     uint64_t stack_start; /* changes with exec (field 28); 0 where we may not see it */
-    bool ended;           /* but not waited for */
+    bool ended;           /* all its threads, but not waited for */
 };
 
 /* pid 0 is the calling process. Returns 0, -ESRCH where there is no such process, or -ENOTSUP where

@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include <pthread.h>
 #include <sys/prctl.h>
 
 static void sleep_ms(long ms)
@@ -65,6 +66,53 @@ TEST("a process that has ended but was not waited for is said to have ended")
     CHECK(status.ended);
     waitpid(pid, NULL, 0);
     CHECK_EQ(process_status((int)pid, &status), -ESRCH);
+}
+
+static void *wait_for_close(void *pipe_end)
+{
+    char byte;
+    return read(*(int *)pipe_end, &byte, 1) == 0 ? NULL : pipe_end;
+}
+
+/* The letter in /proc/<pid>/stat, which is the first thread's. */
+static char first_thread_state(pid_t pid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    const char *end = file && fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
+    if (file)
+        fclose(file);
+    return end ? end[2] : '?';
+}
+
+/* So it is for a moment of each killed process with threads: the last of them takes the descriptors
+ * down, and the driver's memory with them. */
+TEST("a process whose first thread has ended has not, while another thread lives")
+{
+    struct process_status status = {.ended = true};
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        close(ends[1]);
+        if (pthread_create(&thread, NULL, wait_for_close, &ends[0]) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    for (int i = 0; i < 5000 && first_thread_state(pid) != 'Z'; i++)
+        sleep_ms(2);
+    CHECK_EQ(first_thread_state(pid), 'Z');
+    CHECK_EQ(process_status((int)pid, &status), 0);
+    CHECK(!status.ended);
+    close(ends[1]);
+    for (int i = 0; i < 5000 && !status.ended; i++) {
+        CHECK_EQ(process_status((int)pid, &status), 0);
+        sleep_ms(2);
+    }
+    CHECK(status.ended);
+    waitpid(pid, NULL, 0);
 }
 
 TEST("a later process has a later start time")
