@@ -11,9 +11,11 @@
 #include "limit/memory.h"
 #include "region/account.h"
 #include "region/region.h"
+#include "region/region_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 static struct {
@@ -24,6 +26,21 @@ static struct {
 
 void (*container_reset_hooks)(void);
 
+static char *find_nothing(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+/* A program that runs with more rights than its caller (set-user-ID) does not listen to the caller's
+ * environment, and makes no file: only a pinned region holds it. */
+static void read_environment(bool secure)
+{
+    config_read(&container.config, secure ? find_nothing : getenv);
+    if (!secure)
+        config_check_names(&container.config, environ);
+}
+
 /* What a forked child inherited is let go without closing the descriptor: the parent's slot stays
  * locked through it as long as the child also holds the driver's descriptors. */
 void container_reset(void)
@@ -31,14 +48,14 @@ void container_reset(void)
     lock_reset(&container.lock);
     guard_reset();
     region_abandon(&container.region);
-    config_read(&container.config, getenv);
-    config_check_names(&container.config, environ);
+    bool secure = getauxval(AT_SECURE) != 0, pinned = region_file_is_pinned();
+    read_environment(secure);
     device_list_reset();
     memory_reset();
     if (container_reset_hooks)
         container_reset_hooks();
-    int error = region_attach(&container.region, &container.config);
-    bool limited = config_limits_memory(&container.config);
+    int error = secure && !pinned ? -EPERM : region_attach(&container.region, &container.config);
+    bool limited = pinned || config_limits_memory(&container.config);
     account_start(error ? NULL : &container.region, error && limited ? -ENOMEM : 0);
 }
 

@@ -111,7 +111,8 @@ static int first_attach(struct region *region, int error, enum region_file_make 
         error = attach_path(region, make);
     if (!error)
         return 0;
-    bool limited = region->config && config_limits_memory(region->config);
+    bool limited = region->config && (config_limits_memory(region->config) ||
+                                         !strcmp(region->path, REGION_PINNED_PATH));
     if (region->config)
         log_at(limited ? LOG_ERROR : LOG_WARNING, "cannot use the shared region %.256s: %s%s",
             region->path, explain(error),

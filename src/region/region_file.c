@@ -24,10 +24,11 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == offsetof(struct vgpu_region, device_count), "as laid out");
 
-static bool is_roots_file(const char *path)
+bool region_file_is_pinned(void)
 {
     struct stat status;
-    return file_status_at(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == 0;
+    return file_status_at(REGION_PINNED_PATH, &status) == 0 && S_ISREG(status.st_mode) &&
+           status.st_uid == 0;
 }
 
 /* What another user put under a name that all share is not trusted; root's is, where it is meant
@@ -52,7 +53,7 @@ static int path_by_default(const struct config *config, char *ret_path, size_t p
 
 int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
 {
-    bool pinned = is_roots_file(REGION_PINNED_PATH);
+    bool pinned = region_file_is_pinned();
     snprintf(ret_path, path_bytes, "%s", pinned ? REGION_PINNED_PATH : config->region_path);
     if (pinned)
         return 0;

@@ -13,6 +13,8 @@
 /* Where an administrator puts the region that a container's environment cannot replace. */
 #define REGION_PINNED_PATH "/etc/vgpu/region"
 
+bool region_file_is_pinned(void);
+
 /* The path of the region that the configuration means:
  * - REGION_PINNED_PATH where root's file lies there;
  * - the path that was named;
