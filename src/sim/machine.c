@@ -15,7 +15,10 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOCK_LOOK_NS 20000000
 
 struct sim_machine *sim_machine;
 
@@ -319,9 +322,29 @@ bool sim_file_is(int fd)
     return is;
 }
 
+/*
+ * A wake-up may be lost: a process is killed after it has let go and before it has woken the next,
+ * and another takes the lock meanwhile, which is not told of any waiter. So waiters look again.
+ */
+static int lock_looking_again(void)
+{
+    struct timespec until;
+    int error;
+    do {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOCK_LOOK_NS;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        error = pthread_mutex_timedlock(&sim_machine->lock, &until);
+    } while (error == ETIMEDOUT);
+    return error;
+}
+
 void sim_lock(void)
 {
-    if (pthread_mutex_lock(&sim_machine->lock) == EOWNERDEAD) {
+    if (lock_looking_again() == EOWNERDEAD) {
         sim_objects_recover_locked();
         pthread_mutex_consistent(&sim_machine->lock);
     }
