@@ -96,7 +96,7 @@ done""")
 shell("a program that is not there, and one that cannot be run",
       "sh -c /nonexistent/program; sh -c /etc/passwd; exec /nonexistent/program")
 shell("setsid, env, nice, timeout, flock, nohup", r"""
-setsid -w sh -c 'echo session'; env -i /bin/echo empty; nice -n 3 nice; timeout 0.05 sleep 5; echo $?
+setsid -w sh -c 'echo session'; env -i /bin/echo empty; nice -n 3 nice; timeout 60 sh -c 'exit 7'; echo $?
 flock -x lock sh -c 'echo locked'; nohup echo nohup""", wants=["flock", "setsid"])
 
 # Text and files.
@@ -203,8 +203,9 @@ GIT_AUTHOR_DATE=@0 GIT_COMMITTER_DATE=@0 git commit -q -m first; git log --forma
 git status --short; git diff HEAD; git grep -c x; rm -rf .git""", wants=["git"])
 shell("gdb running a program", r"""
 gdb -nx --batch -ex 'set startup-with-shell off' -ex 'break exit' -ex run -ex 'info threads' \
-    -ex continue /bin/true 2>&1 |
-    sed 's/0x[0-9a-f]*/X/g; s/process [0-9]*/process N/; s/LWP [0-9]*/LWP N/'""",
+    -ex continue /bin/true 2>errors |
+    sed 's/0x[0-9a-f]*/X/g; s/process [0-9]*/process N/; s/LWP [0-9]*/LWP N/'
+cat errors; rm errors""",
       wants=["gdb"], watched=False)
 program("strace of a program", "strace", "-qq", "-e", "trace=write,umask,rt_sigaction,clone,ioctl",
         "echo", "traced", watched=False)

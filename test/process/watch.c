@@ -121,12 +121,12 @@ static void append_descriptors(char *line, pid_t thread)
  * set-user-ID program takes away. */
 static void append_environment(char *line, pid_t thread)
 {
-    FILE *environ = open_proc(thread, "environ");
+    FILE *variables = open_proc(thread, "environ");
     char *entry = NULL, text[64];
     size_t size = 0;
     uint64_t hash = 14695981039346656037ull;
     unsigned count = 0;
-    while (environ && getdelim(&entry, &size, '\0', environ) > 0) {
+    while (variables && getdelim(&entry, &size, '\0', variables) > 0) {
         if (!strncmp(entry, "LD_PRELOAD=", 11))
             continue;
         count++;
@@ -134,8 +134,8 @@ static void append_environment(char *line, pid_t thread)
             hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
     }
     free(entry);
-    if (environ)
-        fclose(environ);
+    if (variables)
+        fclose(variables);
     snprintf(text, sizeof(text), " environment=%u:%llx", count, (unsigned long long)hash);
     append(line, text);
 }
