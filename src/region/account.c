@@ -146,6 +146,11 @@ static uint64_t at_most(uint64_t value, uint64_t bound)
     return value < bound ? value : bound;
 }
 
+static uint64_t at_least(uint64_t value, uint64_t bound)
+{
+    return value > bound ? value : bound;
+}
+
 struct sum {
     uint64_t bytes;          /* all live slots, lingering included */
     uint64_t imported;       /* held on memory of others */
@@ -168,12 +173,15 @@ static struct sum sum_slots(unsigned device) REQUIRES(self.lock)
         if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)
             continue;
         struct vgpu_usage *usage = &slot->usage[entry];
+        /* Read on both sides of the bytes: what was still pending when they were read may have
+         * been taken back before it is read once more. */
+        uint64_t pending = load_acquire(&usage->pending);
         uint64_t bytes = load_seq_cst(&usage->bytes);
         sum.bytes += bytes;
         lingering += load_relaxed(&usage->lingering);
         imported += load_relaxed(&usage->imported);
         if ((int)i != region->slot)
-            sum.others_pending += at_most(load_relaxed(&usage->pending), bytes);
+            sum.others_pending += at_most(at_least(load_relaxed(&usage->pending), pending), bytes);
     }
     /* Where nobody holds an import, what was exported once is gone. */
     if (left && !imported)
@@ -183,10 +191,12 @@ static struct sum sum_slots(unsigned device) REQUIRES(self.lock)
     return sum;
 }
 
-static bool reap_locked(unsigned device) REQUIRES(self.lock)
+/* Before a refusal, which then looks again: somebody else may have reaped them a moment ago. */
+static void reap_locked(unsigned device) REQUIRES(self.lock)
 {
     int entry = self.region->devices[device].entry;
-    return entry >= 0 && slot_reap_dead(self.region, self.region->slot, (unsigned)entry) != 0;
+    if (entry >= 0)
+        slot_reap_dead(self.region, self.region->slot, (unsigned)entry);
 }
 
 struct limits {
@@ -260,11 +270,10 @@ static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
     struct sum sum = sum_slots(device);
     if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
         return 0;
-    if (reap_locked(device)) {
-        sum = sum_slots(device);
-        if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
-            return 0;
-    }
+    reap_locked(device);
+    sum = sum_slots(device);
+    if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
+        return 0;
     return refuse_locked(device, bytes);
 }
 
@@ -380,8 +389,10 @@ static enum attempt try_reserve_locked(
             break;
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
-        if ((result == FULL || result == WAIT) && reap && reap_locked(device))
+        if (result == FULL || (result == WAIT && reap)) {
+            reap_locked(device);
             result = try_locked(device, bytes, kind);
+        }
         bool there = look_end(&window);
         if (there && result != EMPTIED)
             return result;
@@ -565,7 +576,7 @@ static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES
             break;
         struct limits limits = limits_locked(device);
         (void)usage_locked(device); /* what we hold must be in the sum */
-        (void)reap_locked(device);
+        reap_locked(device);
         *ret_view = (struct account_view){.limit_bytes = limits.bytes,
             .used_bytes = sum_slots(device).bytes,
             .closed = limits.closed};
@@ -613,7 +624,7 @@ unsigned account_processes(
     lock_take(&self.lock);
     if (region_keep(self.region) == 0 && look_begin(&window)) {
         bool present = usage_locked(device) != NULL;
-        (void)reap_locked(device);
+        reap_locked(device);
         if (present)
             count = processes_locked((unsigned)self.region->devices[device].entry, ret_processes);
         if (!look_end(&window))

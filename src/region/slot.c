@@ -126,21 +126,23 @@ static void raise_high(struct vgpu_region *shared, unsigned count)
     } while (high < count && !swap_seq_cst(&shared->slot_high, high, count));
 }
 
-/* `locked`: the caller holds the slot's lock, so that no other living process is claiming it. */
-static bool take_slot(struct region *region, unsigned index, bool locked, uint64_t *ret_word)
+/* Free or abandoned; `abandoned` says whether a slot may be taken whose claimer seems to be gone.
+ */
+static bool may_take(unsigned state, bool abandoned)
+{
+    return state == VGPU_SLOT_FREE || (state == VGPU_SLOT_CLAIMING && abandoned);
+}
+
+static bool take_slot(struct region *region, unsigned index, bool abandoned, uint64_t *ret_word)
 {
     struct vgpu_slot *slot = &region->shared->slots[index];
     uint64_t old = load_acquire(&slot->state);
-    unsigned state = slot_word_state(old);
-    if ((state == VGPU_SLOT_CLAIMING && !locked) ||
-        (state == VGPU_SLOT_LIVE && !is_dead(slot, old, locked)))
+    if (!may_take(slot_word_state(old), abandoned))
         return false;
     int pid = (int)getpid();
     uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
     if (!swap_seq_cst(&slot->state, old, claiming))
         return false;
-    if (state == VGPU_SLOT_LIVE)
-        orphan_exports(region, slot);
     memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
     struct process_status status;
     if (process_status(0, &status) == 0) {
@@ -157,20 +159,38 @@ static bool take_slot(struct region *region, unsigned index, bool locked, uint64
     return true;
 }
 
+/* A live slot's lock is tried by nobody but its owner: peers that judge it would take it for alive.
+ * Returns 1 where the slot is ours now, 0 where it is not to be had. */
+static int claim_one(
+    struct region *region, unsigned index, bool lockable, bool abandoned, uint64_t *ret_word)
+{
+    uint64_t word = load_acquire(&region->shared->slots[index].state);
+    bool live = slot_word_state(word) == VGPU_SLOT_LIVE;
+    if (live ? !reap_if_dead(region, lockable, index, word)
+             : !may_take(slot_word_state(word), abandoned))
+        return 0;
+    int error = lockable ? file_lock_take(region->fd, slot_offset(index)) : -EINVAL;
+    if (error && error != -EINVAL)
+        return 0;
+    int no_room = reserve_storage(region, index);
+    if (!no_room && take_slot(region, index, abandoned && !error, ret_word))
+        return 1;
+    if (!error)
+        file_lock_drop(region->fd, slot_offset(index));
+    return no_room;
+}
+
+/* A slot that is being claimed is the last choice, and only under its lock: should its claimer live
+ * after all, without its descriptors, its zeroes would wipe out what we write there. */
 static int claim_any(struct region *region, uint64_t *ret_word)
 {
     bool lockable = region_fd_is_ours(region);
-    for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
-        int error = lockable ? file_lock_take(region->fd, slot_offset(i)) : -EINVAL;
-        if (error && error != -EINVAL)
-            continue;
-        int no_room = reserve_storage(region, i);
-        if (!no_room && take_slot(region, i, !error, ret_word))
-            return (int)i;
-        if (!error)
-            file_lock_drop(region->fd, slot_offset(i));
-        if (no_room)
-            return no_room;
+    for (int abandoned = 0; abandoned < 2; abandoned++) {
+        for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
+            int claimed = claim_one(region, i, lockable, abandoned, ret_word);
+            if (claimed)
+                return claimed < 0 ? claimed : (int)i;
+        }
     }
     return -ENOSPC;
 }

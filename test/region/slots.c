@@ -260,7 +260,7 @@ TEST("who closed all descriptors takes no live process of another PID namespace 
     CHECK_EQ(peers_slot_of(&peers_region, pid), slot);
 }
 
-TEST("a process killed while it claimed a slot leaves it to the next")
+TEST("a process killed while it claimed a slot leaves it to who finds no free one")
 {
     peers_begin();
     pid_t pid = peers_fork(hold);
@@ -271,6 +271,11 @@ TEST("a process killed while it claimed a slot leaves it to the next")
     store_release(state, (*state & ~3ull) | VGPU_SLOT_CLAIMING);
     CHECK_EQ(peers_used(device), 0);
     uint64_t word;
+    int claimed = slot_claim(&peers_region, &word);
+    CHECK(claimed > 0);
+    slot_unlock(&peers_region, (unsigned)claimed);
+    for (unsigned i = 1; i < VGPU_REGION_SLOTS; i++)
+        store_release(&peers_region.shared->slots[i].state, VGPU_SLOT_CLAIMING);
     CHECK_EQ(slot_claim(&peers_region, &word), 0);
     CHECK_EQ(peers_used(device), 0);
 }
