@@ -60,7 +60,8 @@ static const char accepted[] =
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
     "mps, "
     "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
-    "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], fail=FUNCTION[:NTH[:CODE]]";
+    "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], rm-status=STATUS@#NTH, "
+    "fail=FUNCTION[:NTH[:CODE]], fail=cu#NTH[:CODE], fail=nvml#NTH[:CODE]";
 
 /*
  * Drivers by their short names. Versions and what they brought are NVIDIA's published release notes
@@ -326,7 +327,7 @@ static char *cut(char *text, char separator)
 static int set_rm_status(struct parse *parse, const char *word, const char *value)
 {
     static const char expected[] =
-        "STATUS@CLASS_OR_CMD[:NTH], such as 0x51@0x40:3, or STATUS@free, STATUS@dup";
+        "STATUS@CLASS_OR_CMD[:NTH], such as 0x51@0x40:3, or STATUS@free, STATUS@dup, STATUS@#NTH";
     char text[128];
     struct sim_rule rule = {.kind = SIM_RULE_RM_NUMBER, .has_code = true};
     if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
@@ -334,10 +335,13 @@ static int set_rm_status(struct parse *parse, const char *word, const char *valu
     char *target = cut(text, '@');
     if (target == NULL || !read_number(text, 1, UINT32_MAX, &rule.code))
         return fail_value(parse, word, expected);
-    char *nth = cut(target, ':');
+    bool any = target[0] == '#';
+    char *nth = any ? target + 1 : cut(target, ':');
     if (nth != NULL && !read_number(nth, 1, UINT32_MAX, &rule.nth))
         return fail_value(parse, word, expected);
-    if (strcmp(target, "free") == 0)
+    if (any)
+        rule.kind = SIM_RULE_RM;
+    else if (strcmp(target, "free") == 0)
         rule.kind = SIM_RULE_RM_FREE;
     else if (strcmp(target, "dup") == 0)
         rule.kind = SIM_RULE_RM_DUP;
@@ -348,19 +352,26 @@ static int set_rm_status(struct parse *parse, const char *word, const char *valu
 
 static int set_fail(struct parse *parse, const char *word, const char *value)
 {
-    static const char expected[] = "FUNCTION[:NTH[:CODE]], such as cuMemAlloc_v2:3:2";
+    static const char expected[] =
+        "FUNCTION[:NTH[:CODE]], such as cuMemAlloc_v2:3:2, or cu#NTH[:CODE], nvml#NTH[:CODE]";
     char text[128];
-    struct sim_rule rule = {.kind = SIM_RULE_FUNCTION};
+    struct sim_rule rule = {0};
     if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
         return fail_value(parse, word, expected);
-    char *nth = cut(text, ':');
+    char *nth = cut(text, '#');
+    bool any = nth != NULL;
+    if (any && strcmp(text, "cu") != 0 && strcmp(text, "nvml") != 0)
+        return fail_value(parse, word, expected);
+    if (!any)
+        nth = cut(text, ':');
     char *code = nth == NULL ? NULL : cut(nth, ':');
     size_t length = strlen(text);
     if (length >= sizeof rule.function ||
         (strncmp(text, "cu", 2) != 0 && strncmp(text, "nvml", 4) != 0))
         return fail_value(parse, word, expected);
     memcpy(rule.function, text, length + 1);
-    if (nth != NULL && !read_number(nth, 0, UINT32_MAX, &rule.nth))
+    rule.kind = any ? SIM_RULE_API : SIM_RULE_FUNCTION;
+    if (nth != NULL && !read_number(nth, any, UINT32_MAX, &rule.nth))
         return fail_value(parse, word, expected);
     if (code != NULL && !read_number(code, 1, UINT32_MAX, &rule.code))
         return fail_value(parse, word, expected);

@@ -48,12 +48,14 @@ enum sim_rule_kind {
     SIM_RULE_RM_NUMBER, /* rm-status=…@NUMBER: an RM class (RM_ALLOC) or command (RM_CONTROL) */
     SIM_RULE_RM_FREE,   /* rm-status=…@free */
     SIM_RULE_RM_DUP,    /* rm-status=…@dup */
+    SIM_RULE_API,       /* fail=cu#NTH, fail=nvml#NTH: whichever function of the API */
+    SIM_RULE_RM,        /* rm-status=…@#NTH: whichever RM call */
 };
 
 /* A failure on demand. nth counts from 1 within a process; 0 means every call. */
 struct sim_rule {
     enum sim_rule_kind kind;
-    char function[64];
+    char function[64]; /* of SIM_RULE_API: how the names of its functions begin */
     uint32_t number;
     uint32_t nth;
     uint32_t code;

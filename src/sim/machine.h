@@ -144,4 +144,11 @@ bool sim_fail(const char *function, uint32_t *ret_code) SIM_WARN_UNUSED;
 void sim_count(const char *function); /* counts only, no rule */
 uint64_t sim_calls(const char *function);
 
+/* Calls failed on demand are counted as SIM_FAILED and SIM_FAILED " cuMemAlloc_v2" besides. */
+#define SIM_FAILED "failed"
+void sim_count_failed(const char *function);
+
+/* The calls of all functions whose names begin so: "cu", "nvml", "RM_". */
+uint64_t sim_calls_all(const char *prefix);
+
 #endif

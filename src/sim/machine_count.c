@@ -57,6 +57,45 @@ uint64_t sim_calls(const char *function)
     return counter == NULL ? 0 : atomic_load_explicit(&counter->calls, memory_order_relaxed);
 }
 
+uint64_t sim_calls_all(const char *prefix)
+{
+    uint64_t calls = 0;
+    if (sim_attach() != 0)
+        return 0;
+    for (uint32_t i = 0; i < SIM_COUNTERS_MAX; i++) {
+        struct sim_counter *counter = &sim_machine->counters[i];
+        if (atomic_load_explicit(&counter->live, memory_order_acquire) &&
+            strncmp(counter->name, prefix, strlen(prefix)) == 0)
+            calls += atomic_load_explicit(&counter->calls, memory_order_relaxed);
+    }
+    return calls;
+}
+
+void sim_count_failed(const char *function)
+{
+    char name[80];
+    snprintf(name, sizeof name, SIM_FAILED " %s", function);
+    sim_count(SIM_FAILED);
+    sim_count(name);
+}
+
+static bool rule_counts(
+    const struct sim_rule *rule, enum sim_rule_kind kind, const char *function, uint32_t number)
+{
+    if (rule->kind != kind)
+        return false;
+    switch (kind) {
+    case SIM_RULE_FUNCTION:
+        return strcmp(rule->function, function) == 0;
+    case SIM_RULE_API:
+        return strncmp(rule->function, function, strlen(rule->function)) == 0;
+    case SIM_RULE_RM_NUMBER:
+        return rule->number == number;
+    default:
+        return true;
+    }
+}
+
 bool sim_rule_hits(enum sim_rule_kind kind, const char *function, uint32_t number,
     const struct sim_rule **ret_rule)
 {
@@ -64,9 +103,7 @@ bool sim_rule_hits(enum sim_rule_kind kind, const char *function, uint32_t numbe
     bool hit = false;
     for (uint32_t i = 0; i < own->rule_count; i++) {
         const struct sim_rule *rule = &own->rules[i];
-        if (rule->kind != kind ||
-            (kind == SIM_RULE_FUNCTION && strcmp(rule->function, function) != 0) ||
-            (kind == SIM_RULE_RM_NUMBER && rule->number != number))
+        if (!rule_counts(rule, kind, function, number))
             continue;
         uint32_t call = atomic_fetch_add_explicit(&rule_calls[i], 1, memory_order_relaxed) + 1;
         if (!hit && (rule->nth == 0 || rule->nth == call)) {
@@ -81,8 +118,11 @@ bool sim_fail(const char *function, uint32_t *ret_code)
 {
     const struct sim_rule *rule;
     sim_count(function);
-    if (!sim_rule_hits(SIM_RULE_FUNCTION, function, 0, &rule))
+    /* A call counts for both, whichever of them hits. */
+    bool hit_api = sim_rule_hits(SIM_RULE_API, function, 0, &rule);
+    if (!sim_rule_hits(SIM_RULE_FUNCTION, function, 0, &rule) && !hit_api)
         return false;
+    sim_count_failed(function);
     uint32_t standard = strncmp(function, "nvml", 4) == 0
                             ? 999
                             : 2; /* NVML_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY */

@@ -171,13 +171,6 @@ static uint32_t alloc_object_locked(uint32_t slot, struct sim_rm_alloc *call)
     }
 }
 
-static void count_number(const char *what, uint32_t number)
-{
-    char name[40];
-    snprintf(name, sizeof name, "%s 0x%x", what, number);
-    sim_count(name);
-}
-
 /* libcuda gives no size for the classes that the kernel knows (seen on H200, driver 580.159.04). */
 static uint32_t class_params_size(uint32_t class_id)
 {
@@ -305,22 +298,68 @@ void sim_memory_map(int fd, uint32_t client_handle, uint32_t handle, bool mapped
     sim_unlock();
 }
 
-static void count_call(unsigned nr, const void *arg)
+#define CALL_NAME_BYTES 40
+
+/* How the call is counted; empty: it is not. */
+static void name_call(unsigned nr, const void *arg, char ret_name[CALL_NAME_BYTES])
 {
+    const char *name = "";
+    uint32_t number = 0;
     if (nr == RM_NR_ALLOC)
-        count_number("RM_ALLOC", ((const struct rm_alloc21 *)arg)->class_id);
+        name = "RM_ALLOC", number = ((const struct rm_alloc21 *)arg)->class_id;
     else if (nr == RM_NR_ALLOC_MEMORY)
-        count_number("RM_ALLOC_MEMORY", ((const struct rm_alloc_memory *)arg)->class_id);
+        name = "RM_ALLOC_MEMORY", number = ((const struct rm_alloc_memory *)arg)->class_id;
     else if (nr == RM_NR_CONTROL)
-        count_number("RM_CONTROL", ((const struct rm_control *)arg)->cmd);
+        name = "RM_CONTROL", number = ((const struct rm_control *)arg)->cmd;
     else if (nr == RM_NR_FREE)
-        sim_count("RM_FREE");
+        name = "RM_FREE";
     else if (nr == RM_NR_DUP_OBJECT)
-        sim_count("RM_DUP_OBJECT");
+        name = "RM_DUP_OBJECT";
     else if (nr == RM_NR_SHARE)
-        sim_count("RM_SHARE");
+        name = "RM_SHARE";
     else if (nr == RM_NR_VID_HEAP_CONTROL)
-        sim_count("RM_VID_HEAP_CONTROL");
+        name = "RM_VID_HEAP_CONTROL";
+    bool has_number = nr == RM_NR_ALLOC || nr == RM_NR_ALLOC_MEMORY || nr == RM_NR_CONTROL;
+    snprintf(ret_name, CALL_NAME_BYTES, has_number ? "%s 0x%x" : "%s", name, number);
+}
+
+/* Where the call's answer goes; NULL for what has none or another form. */
+static uint32_t *status_of(unsigned nr, void *arg, size_t size)
+{
+    if (nr == RM_NR_ALLOC && size == sizeof(struct rm_alloc64))
+        return &((struct rm_alloc64 *)arg)->status;
+    if (nr == RM_NR_ALLOC && size == sizeof(struct rm_alloc21))
+        return &((struct rm_alloc21 *)arg)->status;
+    if (nr == RM_NR_ALLOC_MEMORY && size >= sizeof(struct rm_alloc_memory))
+        return &((struct rm_alloc_memory *)arg)->status;
+    if (nr == RM_NR_FREE && size == sizeof(struct rm_free))
+        return &((struct rm_free *)arg)->status;
+    if (nr == RM_NR_DUP_OBJECT && size == sizeof(struct rm_dup))
+        return &((struct rm_dup *)arg)->status;
+    if (nr == RM_NR_SHARE && size == sizeof(struct rm_share))
+        return &((struct rm_share *)arg)->status;
+    if (nr == RM_NR_VID_HEAP_CONTROL && size == sizeof(struct rm_vid_heap))
+        return &((struct rm_vid_heap *)arg)->status;
+    if (nr == RM_NR_CONTROL && size == sizeof(struct rm_control))
+        return &((struct rm_control *)arg)->status;
+    return NULL;
+}
+
+/* Counts the call; true where a rule for whichever call has answered it. */
+static bool count_call(unsigned nr, void *arg, size_t size)
+{
+    const struct sim_rule *rule;
+    char name[CALL_NAME_BYTES];
+    uint32_t *status = status_of(nr, arg, size);
+    name_call(nr, arg, name);
+    if (!name[0])
+        return false;
+    sim_count(name);
+    if (status == NULL || !sim_rule_hits(SIM_RULE_RM, NULL, 0, &rule))
+        return false;
+    sim_count_failed(name);
+    *status = rule->code;
+    return true;
 }
 
 /* Returns 0 or an errno. */
@@ -396,7 +435,10 @@ int sim_rm_execute(int fd, unsigned long request, void *arg)
         errno = sim_description()->filter_errno;
         return -1;
     }
-    count_call(nr, arg);
+    if (count_call(nr, arg, size)) {
+        errno = saved;
+        return 0;
+    }
     sim_lock();
     uint32_t slot = sim_slot_of_locked(fd);
     error = slot == SIM_NONE ? EINVAL : dispatch_locked(slot, nr, arg, size);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Failures on demand, as a description asks for them: what is understood, and which call is hit. */
+#include "sim/machine_layout.h"
+
+#include "check.h"
+
+static const struct sim_rule *only_rule(const char *text)
+{
+    static struct sim_description description;
+    char error[512] = "";
+    if (!CHECK_EQ(sim_description_parse(text, &description, error, sizeof(error)), 0))
+        dprintf(STDOUT_FILENO, "# %s\n", error);
+    REQUIRE(description.rule_count == 1);
+    return &description.rules[0];
+}
+
+TEST("a rule may name the nth call of an API, whichever function it is")
+{
+    const struct sim_rule *rule = only_rule("fail=cu#12:719");
+    CHECK_EQ(rule->kind, SIM_RULE_API);
+    CHECK_STR(rule->function, "cu");
+    CHECK_EQ(rule->nth, 12);
+    CHECK_EQ(rule->code, 719);
+    rule = only_rule("fail=nvml#3");
+    CHECK_EQ(rule->kind, SIM_RULE_API);
+    CHECK_STR(rule->function, "nvml");
+    CHECK_EQ(rule->nth, 3);
+    CHECK(!rule->has_code);
+}
+
+TEST("a rule may name the nth RM call, whichever it is")
+{
+    const struct sim_rule *rule = only_rule("rm-status=0x51@#7");
+    CHECK_EQ(rule->kind, SIM_RULE_RM);
+    CHECK_EQ(rule->nth, 7);
+    CHECK_EQ(rule->code, 0x51);
+}
+
+TEST("a rule for whichever call needs a number from 1 and a known API")
+{
+    static const char *const wrong[] = {"fail=cu#", "fail=cu#0", "fail=cu#x", "fail=cuInit#2",
+        "fail=x#2", "fail=#2", "fail=cu#2:0", "rm-status=0x51@#", "rm-status=0x51@#0",
+        "rm-status=0x51@#2:3", "rm-status=0@#2"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct sim_description description;
+        char error[512] = "";
+        if (!CHECK_EQ(sim_description_parse(wrong[i], &description, error, sizeof(error)), -EINVAL))
+            dprintf(STDOUT_FILENO, "# %s\n", wrong[i]);
+        CHECK(strstr(error, wrong[i]) && strstr(error, "NTH"));
+    }
+}
+
+static void begin(const char *rules)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/vgpu-test-rules-%d", (int)getpid());
+    setenv("VGPU_SIM", rules, 1);
+    setenv("VGPU_SIM_MACHINE", path, 1);
+    REQUIRE(sim_attach() == 0);
+    unlink(path);
+}
+
+TEST("the nth call of an API fails, and no other")
+{
+    uint32_t code = 0;
+    begin("fail=cu#3:719,fail=nvml#1");
+    CHECK(!sim_fail("cuInit", &code));
+    CHECK(sim_fail("nvmlInit_v2", &code));
+    CHECK_EQ(code, 999);
+    CHECK(!sim_fail("cuDeviceGet", &code));
+    CHECK(sim_fail("cuMemAlloc_v2", &code));
+    CHECK_EQ(code, 719);
+    CHECK(!sim_fail("cuMemAlloc_v2", &code));
+    CHECK(!sim_fail("nvmlShutdown", &code));
+}
+
+TEST("rules of both kinds count the same call")
+{
+    uint32_t code = 0;
+    begin("fail=cu#2:719,fail=cuMemAlloc_v2:2:999");
+    CHECK(!sim_fail("cuMemAlloc_v2", &code));
+    CHECK(sim_fail("cuMemAlloc_v2", &code));
+    CHECK(!sim_fail("cuMemAlloc_v2", &code));
+}
+
+TEST("what failed on demand is counted by its name")
+{
+    uint32_t code = 0;
+    begin("fail=cu#2");
+    (void)!sim_fail("cuInit", &code);
+    (void)!sim_fail("cuDeviceGet", &code);
+    (void)!sim_fail("nvmlInit_v2", &code);
+    CHECK_EQ(sim_calls(SIM_FAILED), 1);
+    CHECK_EQ(sim_calls(SIM_FAILED " cuDeviceGet"), 1);
+    CHECK_EQ(sim_calls(SIM_FAILED " cuInit"), 0);
+    CHECK_EQ(sim_calls_all("cu"), 2);
+    CHECK_EQ(sim_calls_all("nvml"), 1);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
