@@ -117,10 +117,13 @@ static bool read_number(const char *text, uint64_t low, uint64_t high, uint32_t 
     if (!isdigit((unsigned char)text[0]))
         return false;
     char *end;
+    int errno_kept = errno; /* read within whichever call of the program's comes first */
     errno = 0;
     bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
     unsigned long long number = strtoull(text, &end, is_hex ? 16 : 10);
-    if (errno != 0 || *end != '\0' || number < low || number > high)
+    bool overflows = errno != 0;
+    errno = errno_kept;
+    if (overflows || *end != '\0' || number < low || number > high)
         return false;
     *ret_number = (uint32_t)number;
     return true;

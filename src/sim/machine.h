@@ -150,5 +150,7 @@ void sim_count_failed(const char *function);
 
 /* The calls of all functions whose names begin so: "cu", "nvml", "RM_". */
 uint64_t sim_calls_all(const char *prefix);
+/* One of them, as it is counted; NULL where there is none. */
+const char *sim_called(const char *prefix);
 
 #endif

@@ -57,6 +57,12 @@ uint64_t sim_calls(const char *function)
     return counter == NULL ? 0 : atomic_load_explicit(&counter->calls, memory_order_relaxed);
 }
 
+static bool counter_begins(struct sim_counter *counter, const char *prefix)
+{
+    return atomic_load_explicit(&counter->live, memory_order_acquire) &&
+           strncmp(counter->name, prefix, strlen(prefix)) == 0;
+}
+
 uint64_t sim_calls_all(const char *prefix)
 {
     uint64_t calls = 0;
@@ -64,11 +70,21 @@ uint64_t sim_calls_all(const char *prefix)
         return 0;
     for (uint32_t i = 0; i < SIM_COUNTERS_MAX; i++) {
         struct sim_counter *counter = &sim_machine->counters[i];
-        if (atomic_load_explicit(&counter->live, memory_order_acquire) &&
-            strncmp(counter->name, prefix, strlen(prefix)) == 0)
+        if (counter_begins(counter, prefix))
             calls += atomic_load_explicit(&counter->calls, memory_order_relaxed);
     }
     return calls;
+}
+
+const char *sim_called(const char *prefix)
+{
+    if (sim_attach() != 0)
+        return NULL;
+    for (uint32_t i = 0; i < SIM_COUNTERS_MAX; i++) {
+        if (counter_begins(&sim_machine->counters[i], prefix))
+            return sim_machine->counters[i].name;
+    }
+    return NULL;
 }
 
 void sim_count_failed(const char *function)
