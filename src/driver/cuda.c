@@ -5,7 +5,6 @@
 #include "base/atomic.h"
 #include "driver/library.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 static CUresult answer_not_initialized(void)
@@ -53,17 +52,15 @@ bool cuda_load_slow(bool open)
     return true;
 }
 
-int cuda_device_uuid(CUdevice device, char ret_uuid[48])
+CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48])
 {
     CUuuid uuid;
     CUresult result = cuda.cuDeviceGetUuid(&uuid, device);
-    if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
-        return -ENODEV;
     if (result != CUDA_SUCCESS)
-        return -ENOTSUP;
+        return result;
     const unsigned char *b = (const unsigned char *)uuid.bytes;
     snprintf(ret_uuid, 48,
         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
         b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-    return 0;
+    return CUDA_SUCCESS;
 }

@@ -34,8 +34,8 @@ static inline bool cuda_load(bool open)
     return __builtin_expect(load_acquire(&cuda_loaded), true) || cuda_load_slow(open);
 }
 
-/* The UUID of a device by its ordinal, as "GPU-...". Returns 0,
- * -ENODEV for an ordinal that is none, or -ENOTSUP where the driver does not tell. */
-int cuda_device_uuid(CUdevice device, char ret_uuid[48]) __attribute__((warn_unused_result));
+/* The UUID of a device by its ordinal, as "GPU-..."; the driver's own code where it does not tell.
+ */
+CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48]) __attribute__((warn_unused_result));
 
 #endif

@@ -12,15 +12,17 @@
 #define DEFAULT_MALLOC_BYTES (8u << 20)
 #define DEFAULT_PRINTF_BYTES (1u << 20)
 
-static uint64_t threads_of(CUdevice ordinal)
+static CUresult ask_threads(CUdevice ordinal, uint64_t *ret_threads)
 {
     int processors = 0, threads = 0;
-    if (cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) !=
-            CUDA_SUCCESS ||
-        cuda.cuDeviceGetAttribute(
-            &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal) != CUDA_SUCCESS)
-        return 0;
-    return (uint64_t)processors * (uint64_t)threads;
+    CUresult result =
+        cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuDeviceGetAttribute(
+            &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
+    if (result == CUDA_SUCCESS)
+        *ret_threads = (uint64_t)processors * (uint64_t)threads;
+    return result;
 }
 
 static uint64_t beyond(uint64_t value, uint64_t included)
@@ -28,17 +30,25 @@ static uint64_t beyond(uint64_t value, uint64_t included)
     return value > included ? value - included : 0;
 }
 
-static uint64_t limit_bytes(CUlimit limit, uint64_t value, CUdevice ordinal)
+static CUresult ask_limit_bytes(
+    CUlimit limit, uint64_t value, CUdevice ordinal, uint64_t *ret_bytes)
 {
+    uint64_t threads = 0;
+    CUresult result = CUDA_SUCCESS;
     switch (limit) {
     case CU_LIMIT_STACK_SIZE:
-        return saturating_product(beyond(value, DEFAULT_STACK_BYTES), threads_of(ordinal));
+        result = ask_threads(ordinal, &threads);
+        *ret_bytes = saturating_product(beyond(value, DEFAULT_STACK_BYTES), threads);
+        return result;
     case CU_LIMIT_MALLOC_HEAP_SIZE:
-        return beyond(value, DEFAULT_MALLOC_BYTES);
+        *ret_bytes = beyond(value, DEFAULT_MALLOC_BYTES);
+        return result;
     case CU_LIMIT_PRINTF_FIFO_SIZE:
-        return beyond(value, DEFAULT_PRINTF_BYTES);
+        *ret_bytes = beyond(value, DEFAULT_PRINTF_BYTES);
+        return result;
     default:
-        return 0;
+        *ret_bytes = 0;
+        return result;
     }
 }
 
@@ -55,23 +65,45 @@ static uint64_t charged_bytes(uint64_t handle)
     return held.device < 0 ? 0 : held.bytes;
 }
 
+/* A growth that cannot be told is refused where a limit is set. */
+static bool untold(struct context_growth *growth, CUresult result)
+{
+    growth->refusal = result;
+    return container_unidentified_device() != CONTAINER_DEVICE_CLOSED;
+}
+
+/* What the growth is judged by; where a question fails, the driver's code. */
+static CUresult ask_growth(CUlimit limit, size_t value, struct context_growth *growth, int *device)
+{
+    CUresult result = cuda.cuCtxGetDevice(&growth->ordinal);
+    if (result == CUDA_SUCCESS)
+        result = hook_identify(growth->ordinal, device);
+    if (result == CUDA_SUCCESS && memory_current_context(&growth->context) != 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = ask_limit_bytes(limit, value, growth->ordinal, &growth->bytes);
+    return result;
+}
+
 bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growth *ret_growth)
 {
-    CUdevice ordinal;
-    *ret_growth = (struct context_growth){.limit = limit};
-    if (memory_ledger() != MEMORY_LEDGER_API || cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+    int device;
+    *ret_growth = (struct context_growth){.limit = limit, .refusal = CUDA_ERROR_OUT_OF_MEMORY};
+    if (memory_ledger() != MEMORY_LEDGER_API)
         return true;
-    uint64_t context = memory_current_context(), handle = handle_of(context, limit);
-    uint64_t wanted = limit_bytes(limit, value, ordinal), has = charged_bytes(handle);
+    CUresult result = ask_growth(limit, value, ret_growth, &device);
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_INVALID_CONTEXT || untold(ret_growth, result);
+    uint64_t handle = handle_of(ret_growth->context, limit);
+    uint64_t wanted = ret_growth->bytes, has = charged_bytes(handle);
     if (wanted <= has)
         return true;
     struct memory_request request;
-    if (memory_begin(&request, hook_device(ordinal), wanted - has, ACCOUNT_CONTEXT) != 0)
+    if (memory_begin(&request, device, wanted - has, ACCOUNT_CONTEXT) != 0)
         return false;
-    memory_set(MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT);
+    memory_set_owned(
+        MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT, ret_growth->context);
     memory_end(&request, false, MEMORY_CONTEXT_LIMIT, handle);
-    ret_growth->ordinal = ordinal;
-    ret_growth->context = context;
     ret_growth->former_bytes = has;
     ret_growth->charged = true;
     return true;
@@ -81,9 +113,11 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
 {
     int bytes = 0;
     *ret_growth = (struct context_growth){.limit = CU_LIMIT_STACK_SIZE};
-    if (cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) !=
-            CUDA_SUCCESS ||
-        bytes <= (int)DEFAULT_STACK_BYTES)
+    CUresult result = cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
+    /* A CUkernel may be launched, but is no function to ask about. */
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_INVALID_HANDLE || untold(ret_growth, result);
+    if (bytes <= (int)DEFAULT_STACK_BYTES)
         return true;
     return context_memory_fits_limit(CU_LIMIT_STACK_SIZE, (size_t)bytes, ret_growth);
 }
@@ -91,6 +125,6 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
 void context_memory_settle(const struct context_growth *growth, bool grown)
 {
     if (growth->charged && !grown)
-        memory_set(MEMORY_CONTEXT_LIMIT, handle_of(growth->context, growth->limit),
-            hook_device(growth->ordinal), growth->former_bytes, ACCOUNT_CONTEXT);
+        memory_set_owned(MEMORY_CONTEXT_LIMIT, handle_of(growth->context, growth->limit),
+            hook_device(growth->ordinal), growth->former_bytes, ACCOUNT_CONTEXT, growth->context);
 }

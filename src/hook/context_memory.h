@@ -16,8 +16,9 @@ struct context_growth {
     CUdevice ordinal;
     uint64_t context;
     CUlimit limit;
-    uint64_t former_bytes;
+    uint64_t bytes, former_bytes;
     bool charged;
+    CUresult refusal; /* what the program is told where it does not fit */
 };
 
 /* Charges the growth that a limit of the current context means; true where it fits. */

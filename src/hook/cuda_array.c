@@ -57,9 +57,11 @@ static uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int leve
 CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -79,9 +81,11 @@ CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pA
 CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -101,9 +105,11 @@ CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pA
 CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -119,9 +125,11 @@ CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
 CUresult hook_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -143,9 +151,11 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -17,8 +17,13 @@ struct context_request {
     unsigned refusals;
 };
 
-static CUresult begin_context(struct context_request *request, int device)
+static CUresult begin_context(struct context_request *request, CUdevice dev)
 {
+    int device;
+    CUresult result = hook_identify(dev, &device);
+    /* With a device that is there but not told, memory_begin refuses where any limit is set. */
+    if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
+        return result;
     memory_choose_ledger(false);
     uint64_t bytes = memory_ledger() == MEMORY_LEDGER_API ? CONTEXT_BYTES : 0;
     request->refusals = rm_memory_thread_refusals();
@@ -65,7 +70,7 @@ CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
     CUresult result;
     do {
         struct context_request request;
-        result = begin_context(&request, hook_device(dev));
+        result = begin_context(&request, dev);
         if (result == CUDA_SUCCESS) {
             result = cuda.cuCtxCreate(pctx, flags, dev);
             result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
@@ -81,7 +86,7 @@ CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     CUresult result;
     do {
         struct context_request request;
-        result = begin_context(&request, hook_device(dev));
+        result = begin_context(&request, dev);
         if (result == CUDA_SUCCESS) {
             result = cuda.cuCtxCreate_v2(pctx, flags, dev);
             result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
@@ -98,7 +103,7 @@ CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, 
     CUresult result;
     do {
         struct context_request request;
-        result = begin_context(&request, hook_device(dev));
+        result = begin_context(&request, dev);
         if (result == CUDA_SUCCESS) {
             result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
             result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
@@ -115,7 +120,7 @@ CUresult hook_cuCtxCreate_v4(
     CUresult result;
     do {
         struct context_request request;
-        result = begin_context(&request, hook_device(dev));
+        result = begin_context(&request, dev);
         if (result == CUDA_SUCCESS) {
             result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
             result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
@@ -166,7 +171,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     CUresult result;
     do {
         struct context_request request;
-        result = begin_context(&request, hook_device(dev));
+        result = begin_context(&request, dev);
         if (result == CUDA_SUCCESS) {
             result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
             result = end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
@@ -229,7 +234,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
     hook_enter();
     struct context_growth growth;
     if (!context_memory_fits_limit(limit, value, &growth))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return growth.refusal;
     CUresult result = cuda.cuCtxSetLimit(limit, value);
     context_memory_settle(&growth, result == CUDA_SUCCESS);
     return result;

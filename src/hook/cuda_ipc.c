@@ -8,32 +8,48 @@
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     hook_enter();
-    CUresult result = cuda.cuIpcGetMemHandle(pHandle, dptr);
     CUdeviceptr base = dptr;
-    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API) {
-        (void)cuda.cuMemGetAddressRange_v2(&base, NULL, dptr);
+    bool counted = memory_ledger() == MEMORY_LEDGER_API;
+    CUresult result = counted ? cuda.cuMemGetAddressRange_v2(&base, NULL, dptr) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuIpcGetMemHandle(pHandle, dptr);
+    if (result == CUDA_SUCCESS && counted)
         memory_mark_exported(MEMORY_POINTER, base, -1);
-    }
     return result;
 }
 
-static CUresult opened(CUresult result, const CUdeviceptr *pointer)
+/* Asked before the memory is opened, so that none is held without being noted. */
+static CUresult begin_open(int *ret_device)
+{
+    *ret_device = CONTAINER_DEVICE_UNKNOWN;
+    return memory_ledger() == MEMORY_LEDGER_API ? hook_identify_current(ret_device) : CUDA_SUCCESS;
+}
+
+static CUresult opened(CUresult result, const CUdeviceptr *pointer, int device)
 {
     if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
-        memory_add_import(MEMORY_POINTER, *pointer, hook_current_device());
+        memory_add_import(MEMORY_POINTER, *pointer, device);
     return result;
 }
 
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     hook_enter();
-    return opened(cuda.cuIpcOpenMemHandle(pdptr, handle, Flags), pdptr);
+    int device;
+    CUresult result = begin_open(&device);
+    return result == CUDA_SUCCESS
+               ? opened(cuda.cuIpcOpenMemHandle(pdptr, handle, Flags), pdptr, device)
+               : result;
 }
 
 CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     hook_enter();
-    return opened(cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags), pdptr);
+    int device;
+    CUresult result = begin_open(&device);
+    return result == CUDA_SUCCESS
+               ? opened(cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags), pdptr, device)
+               : result;
 }
 
 CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)

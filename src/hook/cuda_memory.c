@@ -9,9 +9,11 @@
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -26,9 +28,11 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -45,9 +49,11 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     size_t Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -64,9 +70,11 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
     unsigned int Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -83,9 +91,11 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     hook_enter();
-    int device = hook_current_device();
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -15,10 +15,14 @@ static uint64_t counted_bytes(const void *image)
 CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuModuleLoad(module, fname);
+    result = cuda.cuModuleLoad(module, fname);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
     return result;
 }
@@ -26,10 +30,14 @@ CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
 CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), counted_bytes(image), ACCOUNT_MODULE) != 0)
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuModuleLoadData(module, image);
+    result = cuda.cuModuleLoadData(module, image);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
     return result;
 }
@@ -38,10 +46,14 @@ CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned i
     CUjit_option *options, void **optionValues)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), counted_bytes(image), ACCOUNT_MODULE) != 0)
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+    result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
     return result;
 }
@@ -49,10 +61,14 @@ CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned i
 CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuModuleLoadFatBinary(module, fatCubin);
+    result = cuda.cuModuleLoadFatBinary(module, fatCubin);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
     return result;
 }
@@ -66,16 +82,27 @@ CUresult hook_cuModuleUnload(CUmodule hmod)
     return result;
 }
 
+/* A library needs no context: its memory is taken where a context first uses it. */
+static CUresult identify_loading(int *ret_device)
+{
+    CUresult result = hook_identify_current(ret_device);
+    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
+}
+
 CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
     void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
     void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), counted_bytes(code), ACCOUNT_MODULE) != 0)
+    CUresult result = identify_loading(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, counted_bytes(code), ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues,
-        numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+    result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
+        libraryOptions, libraryOptionValues, numLibraryOptions);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
     return result;
 }
@@ -85,10 +112,14 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     hook_enter();
+    int device;
     struct memory_request request;
-    if (memory_begin(&request, hook_current_device(), 0, ACCOUNT_MODULE) != 0)
+    CUresult result = identify_loading(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cuda.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
+    result = cuda.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
         numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
     return result;

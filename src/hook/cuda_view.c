@@ -12,15 +12,19 @@ static unsigned int narrow(uint64_t bytes)
 }
 
 /* The slice's share of the card's figures, which the driver has just told. */
-static void view_current(size_t *free, size_t *total)
+static CUresult view_current(size_t *free, size_t *total)
 {
     uint64_t shown_total, shown_used, shown_free;
-    int device = hook_current_device();
+    int device;
+    CUresult result = hook_identify_current(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     pools_refresh_current();
     if (container_memory_view(device, *total, *free, &shown_total, &shown_used, &shown_free)) {
         *total = (size_t)shown_total;
         *free = (size_t)shown_free;
     }
+    return CUDA_SUCCESS;
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -31,9 +35,10 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
     CUresult result = cuda.cuMemGetInfo_v2(free ? &card_free : NULL, total ? &card_total : NULL);
     if (result == CUDA_SUCCESS && (!free || !total))
         result = cuda.cuMemGetInfo_v2(&card_free, &card_total);
+    if (result == CUDA_SUCCESS)
+        result = view_current(&card_free, &card_total);
     if (result != CUDA_SUCCESS)
         return result;
-    view_current(&card_free, &card_total);
     if (free)
         *free = card_free;
     if (total)
@@ -46,9 +51,12 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
     hook_enter();
     CUresult result = cuda.cuMemGetInfo(free, total);
     size_t card_free, card_total;
-    if (result != CUDA_SUCCESS || cuda.cuMemGetInfo_v2(&card_free, &card_total) != CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuMemGetInfo_v2(&card_free, &card_total);
+    if (result == CUDA_SUCCESS)
+        result = view_current(&card_free, &card_total);
+    if (result != CUDA_SUCCESS)
         return result;
-    view_current(&card_free, &card_total);
     if (free)
         *free = narrow(card_free);
     if (total)
@@ -56,29 +64,41 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
     return CUDA_SUCCESS;
 }
 
-static uint64_t view_total(CUdevice dev, uint64_t card_total)
+static CUresult view_total(CUdevice dev, uint64_t card_total, uint64_t *ret_total)
 {
     uint64_t total, used, free;
-    return container_memory_view(hook_device(dev), card_total, card_total, &total, &used, &free)
-               ? total
-               : card_total;
+    int device;
+    CUresult result = hook_identify(dev, &device);
+    if (result == CUDA_SUCCESS)
+        *ret_total = container_memory_view(device, card_total, card_total, &total, &used, &free)
+                         ? total
+                         : card_total;
+    return result;
 }
 
 CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     hook_enter();
+    uint64_t shown;
     CUresult result = cuda.cuDeviceTotalMem_v2(bytes, dev);
     if (result == CUDA_SUCCESS)
-        *bytes = (size_t)view_total(dev, *bytes);
+        result = view_total(dev, *bytes, &shown);
+    if (result == CUDA_SUCCESS)
+        *bytes = (size_t)shown;
     return result;
 }
 
 CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
     hook_enter();
-    CUresult result = cuda.cuDeviceTotalMem(bytes, dev);
+    uint64_t shown;
     size_t card_total;
-    if (result == CUDA_SUCCESS && cuda.cuDeviceTotalMem_v2(&card_total, dev) == CUDA_SUCCESS)
-        *bytes = narrow(view_total(dev, card_total));
+    CUresult result = cuda.cuDeviceTotalMem(bytes, dev);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuDeviceTotalMem_v2(&card_total, dev);
+    if (result == CUDA_SUCCESS)
+        result = view_total(dev, card_total, &shown);
+    if (result == CUDA_SUCCESS)
+        *bytes = narrow(shown);
     return result;
 }

@@ -29,20 +29,23 @@ void vmm_reset(void)
 }
 
 /* Memory of the host, and of other devices than the current one, goes by its property. */
-static int property_device(const CUmemAllocationProp *prop)
+static CUresult identify_property(const CUmemAllocationProp *prop, int *ret_device)
 {
+    *ret_device = CONTAINER_DEVICE_UNKNOWN;
     if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CONTAINER_DEVICE_UNKNOWN;
-    return hook_device(prop->location.id);
+        return CUDA_SUCCESS;
+    return hook_identify(prop->location.id, ret_device);
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     const CUmemAllocationProp *prop, unsigned long long flags)
 {
     hook_enter();
-    int device = property_device(prop);
+    int device;
     unsigned attempts = 0;
-    CUresult result;
+    CUresult result = identify_property(prop, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
     do {
         struct memory_request request;
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -79,9 +82,13 @@ CUresult hook_cuMemImportFromShareableHandle(
     CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 {
     hook_enter();
-    CUresult result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
-        memory_add_import(MEMORY_VMM, *handle, hook_current_device());
+    int device = CONTAINER_DEVICE_UNKNOWN;
+    bool counted = memory_ledger() == MEMORY_LEDGER_API;
+    CUresult result = counted ? hook_identify_current(&device) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (result == CUDA_SUCCESS && counted)
+        memory_add_import(MEMORY_VMM, *handle, device);
     return result;
 }
 

@@ -5,48 +5,71 @@
 
 #include "base/atomic.h"
 
-#include <errno.h>
 #include <stddef.h>
 
 #define ORDINALS_MAX 64
 
-int hook_device(CUdevice ordinal)
+/* Without a limit nothing is in the way: the driver judges the program's own call. */
+static bool any_limit(void)
+{
+    return container_unidentified_device() == CONTAINER_DEVICE_CLOSED;
+}
+
+CUresult hook_identify(CUdevice ordinal, int *ret_device)
 {
     /* The UUID of an ordinal holds for the life of the process, also in a forked child; the
      * region's index is looked up anew. */
     static char uuids[ORDINALS_MAX][48];
     static int known[ORDINALS_MAX];
+    *ret_device = CONTAINER_DEVICE_UNKNOWN;
     if (ordinal < 0 || ordinal >= ORDINALS_MAX)
-        return CONTAINER_DEVICE_UNKNOWN;
+        return CUDA_SUCCESS; /* for the driver to refuse */
     if (!load_acquire(&known[ordinal])) {
         char uuid[48];
-        int error = cuda_device_uuid(ordinal, uuid);
-        if (error)
-            return error == -ENODEV ? CONTAINER_DEVICE_UNKNOWN : container_unidentified_device();
+        CUresult result = cuda_device_uuid(ordinal, uuid);
+        if (result != CUDA_SUCCESS && !any_limit())
+            return CUDA_SUCCESS;
+        if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
+            return result;
+        *ret_device = CONTAINER_DEVICE_CLOSED;
+        if (result != CUDA_SUCCESS)
+            return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
         container_confirm_device(uuid);
         for (size_t i = 0; i < sizeof(uuid); i++)
             store_relaxed(&uuids[ordinal][i], uuid[i]);
         store_release(&known[ordinal], 1);
     }
-    return container_device(uuids[ordinal]);
+    *ret_device = container_device(uuids[ordinal]);
+    return CUDA_SUCCESS;
 }
 
-int hook_current_device(void)
+CUresult hook_identify_current(int *ret_device)
 {
     CUdevice ordinal;
-    if (cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
-        return CONTAINER_DEVICE_UNKNOWN;
-    return hook_device(ordinal);
+    CUresult result = cuda.cuCtxGetDevice(&ordinal);
+    *ret_device = CONTAINER_DEVICE_UNKNOWN;
+    if (result != CUDA_SUCCESS)
+        return any_limit() ? result : CUDA_SUCCESS;
+    return hook_identify(ordinal, ret_device);
 }
 
-int hook_nvml_device(nvmlDevice_t handle)
+int hook_device(CUdevice ordinal)
+{
+    int device;
+    (void)!hook_identify(ordinal, &device);
+    return device;
+}
+
+nvmlReturn_t hook_identify_nvml(nvmlDevice_t handle, int *ret_device)
 {
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
     nvmlReturn_t result = nvml.nvmlDeviceGetUUID(handle, uuid, sizeof(uuid));
-    if (result == NVML_ERROR_INVALID_ARGUMENT || result == NVML_ERROR_UNINITIALIZED)
-        return CONTAINER_DEVICE_UNKNOWN;
+    *ret_device = container_unidentified_device();
+    if (result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_FUNCTION_NOT_FOUND)
+        return NVML_SUCCESS;
     if (result != NVML_SUCCESS)
-        return container_unidentified_device();
+        return any_limit() ? result : NVML_SUCCESS;
     container_confirm_device(uuid);
-    return container_device(uuid);
+    *ret_device = container_device(uuid);
+    return NVML_SUCCESS;
 }

@@ -45,11 +45,18 @@ static inline void hook_nvml_enter(void)
     container_prepare_devices();
 }
 
-/* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle;
- * CONTAINER_DEVICE_UNKNOWN where there is none. Any thread. */
+/* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle
+ * (CONTAINER_DEVICE_...). Where the driver does not tell and a limit is set, its code: the
+ * program's own call would get the same, and nothing may be taken on a device that is not known.
+ * Where it is too old for the question, success, and the device is closed. Any thread. */
+CUresult hook_identify(CUdevice ordinal, int *ret_device) __attribute__((warn_unused_result));
+CUresult hook_identify_current(int *ret_device) __attribute__((warn_unused_result));
+nvmlReturn_t hook_identify_nvml(nvmlDevice_t handle, int *ret_device)
+    __attribute__((warn_unused_result));
+
+/* For what exists already: CONTAINER_DEVICE_UNKNOWN where there is no such device, closed where it
+ * is not told and any limit is set. */
 int hook_device(CUdevice ordinal);
-int hook_current_device(void);
-int hook_nvml_device(nvmlDevice_t handle);
 
 /* Answers a dlsym or cuGetProcAddress: the hook that stands for the driver's function `real`, or
  * `real` itself where we do not replace it. */

@@ -26,10 +26,28 @@ static void fill(
     }
 }
 
+/* The one question of all lists: whether the device is limited, so that its processes are the
+ * container's. A closed device (CONTAINER_DEVICE_CLOSED) is, and has none. */
+static nvmlReturn_t identify_limited(nvmlDevice_t handle, int *ret_device, bool *ret_limited)
+{
+    uint64_t total, used, free;
+    nvmlReturn_t result = hook_identify_nvml(handle, ret_device);
+    if (result == NVML_SUCCESS)
+        *ret_limited =
+            container_memory_view(*ret_device, UINT64_MAX, UINT64_MAX, &total, &used, &free);
+    return result;
+}
+
+static unsigned own_processes(
+    int device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
+{
+    return device >= 0 ? account_processes((unsigned)device, ret_processes) : 0;
+}
+
 static nvmlReturn_t list_own(int device, unsigned *info_count, void *infos, size_t stride)
 {
     struct account_process processes[ACCOUNT_PROCESSES_MAX];
-    unsigned count = account_processes((unsigned)device, processes);
+    unsigned count = own_processes(device, processes);
     unsigned room = *info_count;
     *info_count = count;
     if (count > room || (count && !infos))
@@ -46,20 +64,20 @@ static nvmlReturn_t list(
     nvmlDevice_t device, unsigned *info_count, void *infos, size_t stride, void *real, bool compute)
 {
     list_function *ask = (list_function *)real;
-    uint64_t total, used, free;
     unsigned none = 0;
     if (!info_count)
         return ask(device, NULL, infos);
     nvmlReturn_t result = ask(device, &none, NULL);
     if (result != NVML_SUCCESS && result != NVML_ERROR_INSUFFICIENT_SIZE)
         return result;
-    int own = hook_nvml_device(device);
-    if (!container_memory_view(own, UINT64_MAX, UINT64_MAX, &total, &used, &free))
+    int own;
+    bool limited;
+    result = identify_limited(device, &own, &limited);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!limited)
         return ask(device, info_count, infos);
-    if (compute && own >= 0)
-        return list_own(own, info_count, infos, stride);
-    *info_count = 0;
-    return NVML_SUCCESS;
+    return list_own(compute ? own : CONTAINER_DEVICE_CLOSED, info_count, infos, stride);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses(
@@ -134,29 +152,26 @@ nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses_v3(
         (void *)nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, false);
 }
 
-/* The region's index where the device is limited, below 0 where the driver's own answer holds. */
-static int limited_device(nvmlDevice_t device)
-{
-    uint64_t total, used, free;
-    int own = hook_nvml_device(device);
-    bool limited = container_memory_view(own, UINT64_MAX, UINT64_MAX, &total, &used, &free);
-    return limited && own >= 0 ? own : CONTAINER_DEVICE_UNKNOWN;
-}
-
 nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
     nvmlDevice_t device, nvmlProcessDetailList_t *plist)
 {
     hook_nvml_enter();
-    int own = limited_device(device);
-    if (own < 0 || !plist)
+    if (!plist)
         return nvml.nvmlDeviceGetRunningProcessDetailList(device, plist);
     nvmlProcessDetailList_t question = {.version = plist->version, .mode = plist->mode};
     nvmlReturn_t result = nvml.nvmlDeviceGetRunningProcessDetailList(device, &question);
     if (result != NVML_SUCCESS && result != NVML_ERROR_INSUFFICIENT_SIZE)
         return result;
+    int own;
+    bool limited;
+    result = identify_limited(device, &own, &limited);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!limited)
+        return nvml.nvmlDeviceGetRunningProcessDetailList(device, plist);
     struct account_process processes[ACCOUNT_PROCESSES_MAX];
     bool compute = plist->mode == 0;
-    unsigned count = compute ? account_processes((unsigned)own, processes) : 0;
+    unsigned count = own_processes(compute ? own : CONTAINER_DEVICE_CLOSED, processes);
     unsigned room = plist->numProcArrayEntries;
     plist->numProcArrayEntries = count;
     if (count > room || (count && !plist->procArray))
@@ -169,12 +184,12 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
     return NVML_SUCCESS;
 }
 
-struct own_processes {
+struct process_list {
     struct account_process list[ACCOUNT_PROCESSES_MAX];
     unsigned count;
 };
 
-static bool is_own(const struct own_processes *own, unsigned pid)
+static bool is_own(const struct process_list *own, unsigned pid)
 {
     for (unsigned i = 0; i < own->count; i++) {
         if ((unsigned)own->list[i].pid == pid)
@@ -196,11 +211,14 @@ nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     hook_nvml_enter();
     nvmlReturn_t result = nvml.nvmlDeviceGetProcessUtilization(
         device, utilization, processSamplesCount, lastSeenTimeStamp);
-    int device_index = limited_device(device);
-    if (result != NVML_SUCCESS || !utilization || device_index < 0)
+    int own_device;
+    bool limited = false;
+    if (result == NVML_SUCCESS && utilization)
+        result = identify_limited(device, &own_device, &limited);
+    if (result != NVML_SUCCESS || !limited)
         return result;
-    struct own_processes own;
-    own.count = account_processes((unsigned)device_index, own.list);
+    struct process_list own;
+    own.count = own_processes(own_device, own.list);
     unsigned kept = 0;
     for (unsigned i = 0; i < *processSamplesCount; i++) {
         if (is_own(&own, utilization[i].pid))
@@ -215,11 +233,14 @@ nvmlReturn_t hook_nvmlDeviceGetProcessesUtilizationInfo(
 {
     hook_nvml_enter();
     nvmlReturn_t result = nvml.nvmlDeviceGetProcessesUtilizationInfo(device, procesesUtilInfo);
-    int device_index = limited_device(device);
-    if (result != NVML_SUCCESS || !procesesUtilInfo->procUtilArray || device_index < 0)
+    int own_device;
+    bool limited = false;
+    if (result == NVML_SUCCESS && procesesUtilInfo->procUtilArray)
+        result = identify_limited(device, &own_device, &limited);
+    if (result != NVML_SUCCESS || !limited)
         return result;
-    struct own_processes own;
-    own.count = account_processes((unsigned)device_index, own.list);
+    struct process_list own;
+    own.count = own_processes(own_device, own.list);
     unsigned kept = 0;
     for (unsigned i = 0; i < procesesUtilInfo->processSamplesCount; i++) {
         if (is_own(&own, procesesUtilInfo->procUtilArray[i].pid))

@@ -2,31 +2,43 @@
 /* What NVML's users, nvidia-smi among them, are told of a device's memory: the slice. */
 #include "hook/hook.h"
 
+/* The slice's share of the card's figures, which NVML has just told; ret_is_slice false: they hold.
+ */
+static nvmlReturn_t view(nvmlDevice_t handle, nvmlMemory_t *card, bool *ret_is_slice)
+{
+    int device;
+    uint64_t total, used, free;
+    nvmlReturn_t result = hook_identify_nvml(handle, &device);
+    if (result != NVML_SUCCESS)
+        return result;
+    *ret_is_slice = container_memory_view(device, card->total, card->free, &total, &used, &free);
+    if (*ret_is_slice)
+        *card = (nvmlMemory_t){.total = total, .used = used, .free = free};
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     hook_nvml_enter();
+    bool is_slice;
     nvmlReturn_t result = nvml.nvmlDeviceGetMemoryInfo(device, memory);
-    uint64_t total, used, free;
-    if (result == NVML_SUCCESS && container_memory_view(hook_nvml_device(device), memory->total,
-                                      memory->free, &total, &used, &free)) {
-        memory->total = total;
-        memory->used = used;
-        memory->free = free;
-    }
-    return result;
+    return result == NVML_SUCCESS ? view(device, memory, &is_slice) : result;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     hook_nvml_enter();
+    bool is_slice;
     nvmlReturn_t result = nvml.nvmlDeviceGetMemoryInfo_v2(device, memory);
-    uint64_t total, used, free;
-    if (result == NVML_SUCCESS && container_memory_view(hook_nvml_device(device), memory->total,
-                                      memory->free, &total, &used, &free)) {
-        memory->total = total;
+    if (result != NVML_SUCCESS)
+        return result;
+    nvmlMemory_t shown = {.total = memory->total, .free = memory->free, .used = memory->used};
+    result = view(device, &shown, &is_slice);
+    if (result == NVML_SUCCESS && is_slice) {
+        memory->total = shown.total;
         memory->reserved = 0;
-        memory->used = used;
-        memory->free = free;
+        memory->used = shown.used;
+        memory->free = shown.free;
     }
     return result;
 }

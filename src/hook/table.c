@@ -7,6 +7,7 @@
 #include "hook/pools.h"
 #include "hook/vmm.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -80,10 +81,13 @@ static void reset(void)
     vmm_reset();
 }
 
-static uint64_t current_context(void)
+static int current_context(uint64_t *ret_context)
 {
     CUcontext context = NULL;
-    return cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? (uintptr_t)context : 0;
+    if (cuda.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return -EIO;
+    *ret_context = (uintptr_t)context;
+    return 0;
 }
 
 /* What the layers below want of this one. */

@@ -20,7 +20,7 @@
 enum memory_ledger memory_ledger_in_use;
 static bool ledger_told;
 size_t memory_record_count;
-uint64_t (*memory_current_context)(void);
+int (*memory_current_context)(uint64_t *ret_context);
 
 static struct {
     struct lock lock;
@@ -184,7 +184,9 @@ static int begin_ahead(const struct memory_request *request)
 /* The context was made in a way that is not hooked: a newer function, a private table. */
 static void choose_late(enum account_kind kind)
 {
-    if (kind != ACCOUNT_CONTEXT && memory_current_context && memory_current_context())
+    uint64_t context = 0;
+    if (kind != ACCOUNT_CONTEXT && memory_current_context &&
+        memory_current_context(&context) == 0 && context)
         memory_choose_ledger(true);
 }
 
@@ -196,7 +198,12 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
     if (device == CONTAINER_DEVICE_CLOSED)
         return -ENOMEM;
     if (device != CONTAINER_DEVICE_UNKNOWN) {
-        int error = is_counted_here(kind) ? begin_counted(request) : begin_ahead(request);
+        bool counted = is_counted_here(kind);
+        /* Asked before: memory whose context is not known would never be given back with it. */
+        if (counted && memory_current_context && memory_current_context(&request->context) != 0 &&
+            container_unidentified_device() == CONTAINER_DEVICE_CLOSED)
+            return -ENOMEM;
+        int error = counted ? begin_counted(request) : begin_ahead(request);
         if (error)
             return error;
     }
@@ -232,11 +239,10 @@ static void give_back(const struct memory_record *record)
 }
 
 /* Pools, physical handles and contexts themselves do not go with the current context. */
-static uint64_t owner_of(enum memory_handle type)
+static bool goes_with_context(enum memory_handle type)
 {
-    bool goes = type == MEMORY_POINTER || type == MEMORY_ARRAY || type == MEMORY_MIPMAP ||
-                type == MEMORY_MODULE || type == MEMORY_CONTEXT_LIMIT;
-    return goes && memory_current_context ? memory_current_context() : 0;
+    return type == MEMORY_POINTER || type == MEMORY_ARRAY || type == MEMORY_MIPMAP ||
+           type == MEMORY_MODULE;
 }
 
 /* The next record of the context's, so that it is given back without the lock. Removal moves later
@@ -302,7 +308,7 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         .references = 1,
         .shares_block = request->shares_block,
         .fd = -1,
-        .owner = made ? owner_of(type) : 0};
+        .owner = goes_with_context(type) ? request->context : 0};
     if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
     if (made)
@@ -392,6 +398,12 @@ void memory_add_import(enum memory_handle type, uint64_t handle, int device)
 void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind)
 {
+    memory_set_owned(type, handle, device, bytes, kind, 0);
+}
+
+void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint64_t bytes,
+    enum account_kind kind, uint64_t context)
+{
     if (device < 0 || memory_ledger() != MEMORY_LEDGER_API)
         return;
     struct memory_record record = memory_take(type, handle);
@@ -407,5 +419,5 @@ void memory_set(
                 .kind = kind,
                 .references = 1,
                 .fd = -1,
-                .owner = owner_of(type)});
+                .owner = context});
 }

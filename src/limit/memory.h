@@ -37,14 +37,15 @@ struct memory_request {
     enum account_kind kind;
     bool reserved; /* charged here, to be settled by memory_end */
     bool shares_block;
+    uint64_t context; /* current when it was begun, if it is counted here */
     enum account_kind former_kind;
 };
 
 void memory_reset(void);
 
-/* The calling thread's current context, 0 where there is none: asked when memory is recorded. Set
- * by the layer that may call the driver. */
-extern uint64_t (*memory_current_context)(void);
+/* The calling thread's current context, 0 where there is none; returns 0, or -errno where it is not
+ * told. Set by the layer that may call the driver. */
+extern int (*memory_current_context)(uint64_t *ret_context);
 
 /* The context is gone: gives back all that is recorded as its own. */
 void memory_context_gone(uint64_t context);
@@ -110,8 +111,11 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd);
  * told: while any such handle is held, all that lingers on the device counts. */
 void memory_add_import(enum memory_handle type, uint64_t handle, int device);
 
-/* API ledger: makes what is recorded for the handle equal to `bytes`, whatever the limit says. */
+/* API ledger: makes what is recorded for the handle equal to `bytes`, whatever the limit says.
+ * `context` as in memory_record's owner. */
 void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind);
+void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint64_t bytes,
+    enum account_kind kind, uint64_t context);
 
 #endif

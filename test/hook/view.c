@@ -288,6 +288,23 @@ BED_TEST("the detailed list and the utilisation name no others either", .limit =
     end_holder(other);
 }
 
+BED_TEST("every list of a device whose limit cannot be kept is empty", .limit = LIMIT,
+    .environment = {"CUDA_DEVICE_MEMORY_SHARED_CACHE=/proc/self/nowhere/region"})
+{
+    nvmlProcessInfo_t plain[ROOM];
+    nvmlProcessDetail_v1_t details[ROOM];
+    nvmlProcessDetailList_t list = {
+        .version = nvmlProcessDetailList_v1, .numProcArrayEntries = ROOM, .procArray = details};
+    unsigned count = ROOM;
+    pid_t other = start_holder(&(struct stranger){.bytes = GIB, .limit = "none"});
+    CHECK_EQ(
+        ML(nvmlDeviceGetComputeRunningProcesses_v3)(nvml_device(0), &count, plain), NVML_SUCCESS);
+    CHECK_EQ(count, 0);
+    CHECK_EQ(ML(nvmlDeviceGetRunningProcessDetailList)(nvml_device(0), &list), NVML_SUCCESS);
+    CHECK_EQ(list.numProcArrayEntries, 0);
+    end_holder(other);
+}
+
 BED_TEST("too small a list is told how many there are", .limit = "8GiB")
 {
     nvmlProcessInfo_t list[ROOM];
