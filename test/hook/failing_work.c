@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The workloads: between them they pass every function that we replace. */
+#include "failing_each.h"
+
+#include "allocate.h"
+
+#include <fcntl.h>
+
+#define SIZE EACH_BYTES
+#define PER_THREAD CU_STREAM_PER_THREAD
+
+void each_checks_go_to(struct check_shared *shared)
+{
+    check_shared = shared;
+}
+
+/* ---- The way in ---- */
+
+static void starting(void)
+{
+    size_t total;
+    int count;
+    CUcontext context;
+    CUdeviceptr pointer;
+    DO(cuInit, 0);
+    DO(cuDeviceGetCount, &count);
+    DO(cuDeviceTotalMem_v2, &total, 0);
+    CHECK_EQ(total, EACH_LIMIT_BYTES);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuMemFree_v2, pointer);
+    DO(cuDevicePrimaryCtxRelease_v2, 0);
+}
+const struct each_work each_starting = {"starting", starting, .bare = true};
+
+static void contexts(void)
+{
+    CUcontext context;
+    CUdeviceptr pointer;
+    DO(cuInit, 0);
+    DO(cuCtxCreate, &context, 0, 0);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuCtxDestroy, context);
+    DO(cuCtxCreate_v2, &context, 0, 0);
+    DO(cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 4096);
+    DO(cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 1024);
+    DO(cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 2048);
+    DO(cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, SIZE);
+    DO(cuCtxDestroy_v2, context);
+    DO(cuCtxCreate_v3, &context, NULL, 0, 0, 0);
+    DO(cuCtxDestroy_v2, context);
+    DO(cuCtxCreate_v4, &context, NULL, 0, 0);
+    DO(cuMemAllocManaged, &pointer, SIZE, CU_MEM_ATTACH_GLOBAL);
+    DO(cuCtxDestroy_v2, context);
+}
+const struct each_work each_contexts = {"contexts", contexts, .bare = true};
+
+static void primary(void)
+{
+    CUcontext context;
+    CUdeviceptr pointer;
+    DO(cuInit, 0);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuDevicePrimaryCtxReset_v2, 0);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuMemAllocManaged, &pointer, SIZE, CU_MEM_ATTACH_GLOBAL);
+    DO(cuDevicePrimaryCtxReset, 0);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuDevicePrimaryCtxRelease, 0);
+    DO(cuDevicePrimaryCtxReset_v2, 0);
+}
+const struct each_work each_primary = {"primary", primary, .bare = true};
+
+/* ---- Memory ---- */
+
+static void linear(void)
+{
+    CUdeviceptr one, two, three, small;
+    size_t pitch;
+    void *host;
+    DO(cuMemAlloc_v2, &one, SIZE);
+    DO(cuMemAlloc_v2, &small, 1000);
+    DO(cuMemAllocPitch_v2, &two, &pitch, 4000, SIZE / 4096, 4);
+    DO(cuMemAllocManaged, &three, SIZE, CU_MEM_ATTACH_GLOBAL);
+    DO(cuMemHostAlloc, &host, MIB, 0);
+    DO(cuMemFreeHost, host);
+    DO(cuMemFree_v2, two);
+    DO(cuMemFree_v2, small);
+    DO(cuMemFree_v2, three);
+    DO(cuMemFree_v2, one);
+    ANSWERS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2, &one, 2 * EACH_LIMIT_BYTES);
+}
+const struct each_work each_linear = {"linear", linear, .bare = false};
+
+static void arrays(void)
+{
+    CUarray flat, deep;
+    CUmipmappedArray mipmap;
+    CUDA_ARRAY_DESCRIPTOR two = {
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    CUDA_ARRAY3D_DESCRIPTOR three = {
+        .Width = 256, .Height = 256, .Depth = 16, .Format = CU_AD_FORMAT_HALF, .NumChannels = 4};
+    DO(cuArrayCreate_v2, &flat, &two);
+    DO(cuArray3DCreate_v2, &deep, &three);
+    DO(cuMipmappedArrayCreate, &mipmap, &three, 3);
+    DO(cuMipmappedArrayDestroy, mipmap);
+    DO(cuArrayDestroy, deep);
+    DO(cuArrayDestroy, flat);
+}
+const struct each_work each_arrays = {"arrays", arrays, .bare = false};
+
+static void async(void)
+{
+    CUdeviceptr one, two;
+    CUmemoryPool pool;
+    CUevent event;
+    DO(cuDeviceGetDefaultMemPool, &pool, 0);
+    DO(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    DO(cuMemAllocAsync, &one, SIZE, NULL);
+    DO(cuMemAllocFromPoolAsync, &two, SIZE, pool, NULL);
+    DO(cuMemFreeAsync, one, NULL);
+    DO(cuEventRecord, event, NULL);
+    DO(cuEventSynchronize, event);
+    DO(cuMemFree_v2, two);
+    DO(cuStreamSynchronize, NULL);
+    DO(cuMemAllocAsync_ptsz, &one, SIZE, NULL);
+    DO(cuMemAllocFromPoolAsync_ptsz, &two, SIZE, pool, NULL);
+    DO(cuMemFreeAsync_ptsz, two, NULL);
+    DO(cuMemFreeAsync_ptsz, one, NULL);
+    DO(cuStreamSynchronize_ptsz, NULL);
+    DO(cuMemAlloc_v2, &one, SIZE);
+    DO(cuMemFreeAsync, one, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuEventDestroy_v2, event);
+    DO(cuMemPoolTrimTo, pool, 0);
+}
+const struct each_work each_async = {"async", async, .bare = false};
+
+/* A pool that keeps what it has, and gives way to what needs the room. */
+static void pools(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr pointer;
+    cuuint64_t all = UINT64_MAX;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    DO(cuMemPoolCreate, &pool, &props);
+    DO(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+    DO(cuMemAllocFromPoolAsync, &pointer, GIB, pool, NULL);
+    DO(cuMemFreeAsync, pointer, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuMemAlloc_v2, &pointer, GIB);
+    DO(cuMemFree_v2, pointer);
+    DO(cuMemAllocFromPoolAsync, &pointer, SIZE, pool, NULL);
+    DO(cuMemFreeAsync, pointer, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuMemPoolTrimTo, pool, 0);
+    DO(cuMemPoolDestroy, pool);
+}
+const struct each_work each_pools = {"pools", pools, .bare = false};
+
+static void mapping(void)
+{
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle handle, again;
+    CUmemAccessDesc access = {
+        .location = property.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address;
+    DO(cuMemCreate, &handle, SIZE, &property, 0);
+    DO(cuMemAddressReserve, &address, 2 * SIZE, 0, 0, 0);
+    DO(cuMemMap, address, SIZE, 0, handle, 0);
+    DO(cuMemMap, address + SIZE, SIZE, 0, handle, 0);
+    DO(cuMemSetAccess, address, SIZE, &access, 1);
+    DO(cuMemRetainAllocationHandle, &again, (void *)(uintptr_t)address);
+    DO(cuMemRelease, handle);
+    DO(cuMemUnmap, address, 2 * SIZE);
+    DO(cuMemRelease, again);
+    DO(cuMemAddressFree, address, 2 * SIZE);
+}
+const struct each_work each_mapping = {"mapping", mapping, .bare = false};
+
+static void sharing(void)
+{
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle handle, imported;
+    int fd;
+    DO(cuMemCreate, &handle, SIZE, &property, 0);
+    DO(cuMemExportToShareableHandle, &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    DO(cuMemImportFromShareableHandle, &imported, (void *)(intptr_t)fd,
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(fd);
+    DO(cuMemRelease, imported);
+    DO(cuMemRelease, handle);
+    /* What was kept for the descriptor is given back when it is looked for: by a refusal at the
+     * latest. */
+    ANSWERS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 2 * EACH_LIMIT_BYTES, &property, 0);
+}
+const struct each_work each_sharing = {"sharing", sharing, .bare = false};
+
+/* ---- Code ---- */
+
+/* A kernel with 4 KiB of local memory a thread; and 4 MiB of variables, which the API ledger does
+ * not see in files and fat binaries. */
+#define VERSION ".version 6.4\n.target sm_70\n.address_size 64\n"
+static const char table[] = VERSION ".visible .global .align 4 .b8 table[4194304];\n";
+static const char ptx[] =
+    VERSION ".visible .entry big(.param .u64 cell)\n{\n.local .align 4 .b8 frame[4096];\nret;\n}\n";
+
+/* A fat binary with the text, uncompressed. */
+static const void *fat_binary(void)
+{
+    static struct {
+        uint32_t magic;
+        uint16_t version, header_bytes;
+        uint64_t bytes;
+        uint16_t kind, entry_version;
+        uint32_t entry_header_bytes;
+        uint64_t entry_bytes, no_compression[5];
+        uint64_t raw_bytes;
+        char text[sizeof(ptx) + 8];
+    } image = {.magic = 0xba55ed50,
+        .version = 1,
+        .header_bytes = 16,
+        .kind = 1,
+        .entry_version = 1,
+        .entry_header_bytes = 64};
+    memcpy(image.text, ptx, sizeof(ptx));
+    image.entry_bytes = sizeof(image.text);
+    image.bytes = 64 + image.entry_bytes;
+    return &image;
+}
+
+static const char *ptx_file(void)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/code-%d.ptx", bed_directory(), (int)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    REQUIRE(fd >= 0 && write(fd, ptx, sizeof(ptx) - 1) == sizeof(ptx) - 1);
+    close(fd);
+    return path;
+}
+
+static void modules(void)
+{
+    CUmodule module;
+    CUlibrary library;
+    const char *path = ptx_file();
+    DO(cuModuleLoadData, &module, table);
+    DO(cuModuleUnload, module);
+    DO(cuModuleLoadDataEx, &module, table, 0, NULL, NULL);
+    DO(cuModuleUnload, module);
+    DO(cuModuleLoadFatBinary, &module, fat_binary());
+    DO(cuModuleUnload, module);
+    DO(cuModuleLoad, &module, path);
+    DO(cuModuleUnload, module);
+    DO(cuLibraryLoadData, &library, table, NULL, NULL, 0, NULL, NULL, 0);
+    DO(cuLibraryUnload, library);
+    DO(cuLibraryLoadFromFile, &library, path, NULL, NULL, 0, NULL, NULL, 0);
+    DO(cuLibraryUnload, library);
+    unlink(path);
+}
+const struct each_work each_modules = {"modules", modules, .bare = false};
+
+static void launches(void)
+{
+    CUmodule module;
+    CUfunction big;
+    CUdeviceptr cell = 0;
+    void *params[] = {&cell};
+    CUlaunchConfig config = {.gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 32,
+        .blockDimY = 1,
+        .blockDimZ = 1};
+    DO(cuModuleLoadData, &module, ptx);
+    DO(cuModuleGetFunction, &big, module, "big");
+    DO(cuLaunchKernel, big, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+    DO(cuLaunchKernel_ptsz, big, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+    DO(cuLaunchKernelEx, &config, big, params, NULL);
+    DO(cuLaunchKernelEx_ptsz, &config, big, params, NULL);
+    DO(cuLaunchCooperativeKernel, big, 1, 1, 1, 32, 1, 1, 0, NULL, params);
+    DO(cuLaunchCooperativeKernel_ptsz, big, 1, 1, 1, 32, 1, 1, 0, NULL, params);
+    DO(cuCtxSynchronize, );
+    DO(cuModuleUnload, module);
+}
+const struct each_work each_launches = {"launches", launches, .bare = false};
+
+static CUgraph graph_with_memory(void)
+{
+    CUgraph graph;
+    CUgraphNode node, last;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = SIZE};
+    DO(cuGraphCreate, &graph, 0);
+    DO(cuGraphAddMemAllocNode, &node, graph, NULL, 0, &params);
+    DO(cuGraphAddMemFreeNode, &last, graph, &node, 1, params.dptr);
+    return graph;
+}
+
+static void graphs(void)
+{
+    CUgraphExec exec;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    CUgraphExecUpdateResultInfo info;
+    CUgraph graph = graph_with_memory(), empty;
+    DO(cuGraphInstantiate, &exec, graph, NULL, NULL, 0);
+    DO(cuGraphExecDestroy, exec);
+    DO(cuGraphInstantiate_v2, &exec, graph, NULL, NULL, 0);
+    DO(cuGraphExecDestroy, exec);
+    DO(cuGraphInstantiateWithParams, &exec, graph, &params);
+    DO(cuGraphExecDestroy, exec);
+    DO(cuGraphInstantiateWithParams_ptsz, &exec, graph, &params);
+    DO(cuGraphUpload, exec, NULL);
+    DO(cuGraphLaunch, exec, NULL);
+    DO(cuGraphLaunch_ptsz, exec, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuGraphExecDestroy, exec);
+    DO(cuGraphDestroy, graph);
+    DO(cuGraphCreate, &empty, 0);
+    DO(cuGraphInstantiateWithFlags, &exec, empty, 0);
+    DO(cuGraphExecUpdate_v2, exec, empty, &info);
+    DO(cuGraphLaunch, exec, NULL);
+    DO(cuGraphExecDestroy, exec);
+    DO(cuGraphDestroy, empty);
+    DO(cuDeviceGraphMemTrim, 0);
+}
+const struct each_work each_graphs = {"graphs", graphs, .bare = false};
+
+/* ---- What is told ---- */
+
+static void cuda_views(uint64_t used)
+{
+    size_t free, total;
+    unsigned narrow_free, narrow_total;
+    DO(cuMemGetInfo_v2, &free, &total);
+    CHECK_EQ(total, EACH_LIMIT_BYTES);
+    CHECK_EQ(free, EACH_LIMIT_BYTES - used);
+    DO(cuMemGetInfo_v2, NULL, &total);
+    CHECK_EQ(total, EACH_LIMIT_BYTES);
+    ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemGetInfo, &narrow_free, &narrow_total);
+    DO(cuDeviceTotalMem_v2, &total, 0);
+    CHECK_EQ(total, EACH_LIMIT_BYTES);
+    DO(cuDeviceTotalMem, &narrow_total, 0);
+    CHECK_EQ(narrow_total, EACH_LIMIT_BYTES);
+}
+
+static void memory_views(nvmlDevice_t device, uint64_t used)
+{
+    nvmlMemory_t first;
+    nvmlMemory_v2_t second = {.version = nvmlMemory_v2};
+    DO_NVML(nvmlDeviceGetMemoryInfo, device, &first);
+    CHECK_EQ(first.total, EACH_LIMIT_BYTES);
+    CHECK_EQ(first.used, used);
+    DO_NVML(nvmlDeviceGetMemoryInfo_v2, device, &second);
+    CHECK_EQ(second.total, EACH_LIMIT_BYTES);
+    CHECK_EQ(second.used, used);
+}
+
+#define ROOM 128
+
+/* One list of processes in each of its forms. */
+#define LISTS(kind, expected)                                                                      \
+    do {                                                                                           \
+        nvmlProcessInfo_v1_t first[ROOM];                                                          \
+        nvmlProcessInfo_v2_t second[ROOM];                                                         \
+        nvmlProcessInfo_t third[ROOM];                                                             \
+        unsigned listed = ROOM;                                                                    \
+        DO_NVML(nvmlDeviceGet##kind##RunningProcesses, device, &listed, first);                    \
+        CHECK_EQ(listed, expected);                                                                \
+        listed = ROOM;                                                                             \
+        DO_NVML(nvmlDeviceGet##kind##RunningProcesses_v2, device, &listed, second);                \
+        CHECK_EQ(listed, expected);                                                                \
+        listed = ROOM;                                                                             \
+        DO_NVML(nvmlDeviceGet##kind##RunningProcesses_v3, device, &listed, third);                 \
+        CHECK_EQ(listed, expected);                                                                \
+    } while (0)
+
+static void process_views(nvmlDevice_t device)
+{
+    nvmlProcessDetail_v1_t details[ROOM];
+    nvmlProcessDetailList_t list = {
+        .version = nvmlProcessDetailList_v1, .numProcArrayEntries = ROOM, .procArray = details};
+    nvmlProcessUtilizationSample_t samples[ROOM];
+    nvmlProcessesUtilizationInfo_t infos = {.version = nvmlProcessesUtilizationInfo_v1};
+    unsigned count = ROOM;
+    LISTS(Compute, 1);
+    LISTS(Graphics, 0);
+    LISTS(MPSCompute, 0);
+    DO_NVML(nvmlDeviceGetRunningProcessDetailList, device, &list);
+    CHECK_EQ(list.numProcArrayEntries, 1);
+    CHECK_EQ(details[0].pid, getpid());
+    ANSWERS_NVML(
+        NVML_ERROR_NOT_FOUND, nvmlDeviceGetProcessUtilization, device, samples, &count, 0ull);
+    ANSWERS_NVML(NVML_ERROR_NOT_FOUND, nvmlDeviceGetProcessesUtilizationInfo, device, &infos);
+}
+
+static void views(void)
+{
+    nvmlDevice_t device;
+    uint64_t used = allocation_charged();
+    cuda_views(used);
+    DO_NVML(nvmlInit_v2, );
+    DO_NVML(nvmlDeviceGetHandleByIndex_v2, 0u, &device);
+    memory_views(device, used);
+    process_views(device);
+    DO_NVML(nvmlShutdown, );
+}
+const struct each_work each_views = {"views", views, .bare = false};
+
+/* The hook is what is found, or nothing: never the driver's own. */
+static void lookups(void)
+{
+    void *function = NULL;
+    CUdriverProcAddressQueryResult status;
+    DO(cuGetProcAddress, "cuMemAlloc", &function, 12000, 0);
+    CHECK(function == bed_cuda("cuMemAlloc_v2"));
+    DO(cuGetProcAddress_v2, "cuMemFree", &function, 12000, 0, &status);
+    CHECK(function == bed_cuda("cuMemFree_v2"));
+    DO(cuGetProcAddress_v2, "cuStreamCreate", &function, 12000, 0, &status);
+    CHECK(function == bed_cuda("cuStreamCreate"));
+}
+const struct each_work each_lookups = {"lookups", lookups, .bare = false};
+
+/* ---- Between processes ---- */
+
+struct peer {
+    int to, from; /* pipes: a byte ends it; the handle */
+    pid_t pid;
+};
+
+static void hold_shared(int ends, int handles)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr pointer;
+    char end;
+    bed_context(0);
+    REQUIRE(CU(cuMemAlloc_v2)(&pointer, SIZE) == CUDA_SUCCESS);
+    REQUIRE(CU(cuIpcGetMemHandle)(&handle, pointer) == CUDA_SUCCESS);
+    REQUIRE(write(handles, &handle, sizeof(handle)) == sizeof(handle));
+    (void)!read(ends, &end, 1);
+    _exit(0);
+}
+
+/* Forked before this process has used the driver, and untouched by its rule. */
+static struct peer peer_start(CUipcMemHandle *ret_handle)
+{
+    int ends[2], handles[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0 && pipe2(handles, O_CLOEXEC) == 0);
+    struct peer peer = {.to = ends[1], .from = handles[0], .pid = fork()};
+    if (peer.pid == 0) {
+        close(ends[1]);
+        setenv("VGPU_SIM", getenv("VGPU_TEST_PEER_SIM"), 1);
+        dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+        hold_shared(ends[0], handles[1]);
+    }
+    close(handles[1]);
+    REQUIRE(read(handles[0], ret_handle, sizeof(*ret_handle)) == sizeof(*ret_handle));
+    return peer;
+}
+
+static void ipc(void)
+{
+    CUcontext context;
+    CUipcMemHandle theirs, ours;
+    CUdeviceptr pointer;
+    size_t free, total;
+    struct peer peer = peer_start(&theirs);
+    each_foreign_here();
+    DO(cuInit, 0);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuIpcGetMemHandle, &ours, pointer);
+    DO(cuMemFree_v2, pointer);
+    DO(cuIpcOpenMemHandle, &pointer, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    DO(cuIpcCloseMemHandle, pointer);
+    DO(cuIpcOpenMemHandle_v2, &pointer, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    DO(cuIpcCloseMemHandle, pointer);
+    close(peer.to);
+    CHECK(bed_ended_well(peer.pid));
+    DO(cuMemGetInfo_v2, &free, &total); /* whoever looks retires the dead */
+    each_foreign_gone();
+    DO(cuDevicePrimaryCtxRelease_v2, 0);
+}
+const struct each_work each_ipc = {"ipc", ipc, .bare = true};
