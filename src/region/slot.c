@@ -51,15 +51,35 @@ static bool is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked)
     return verdict == DEAD || (verdict == UNKNOWN && unlocked);
 }
 
-/* What the dead exported lives on with whoever imported it. */
-static void orphan_exports(struct region *region, const struct vgpu_slot *slot)
+/* Another may have set the word to 0 meanwhile. */
+static void take_from(uint64_t *word, uint64_t bytes)
 {
+    uint64_t old;
+    do {
+        old = load_seq_cst(word);
+    } while (!swap_seq_cst(word, old, old > bytes ? old - bytes : (uint64_t)0));
+}
+
+/* Ends the dead one's claim on the slot: false where somebody else did so before. What the dead
+ * exported lives on with whoever imported it, and is added before the slot ceases to count: who is
+ * killed in between leaves it counted twice until nobody holds an import; the other way round it
+ * would not be counted at all. */
+static bool retire(struct region *region, struct vgpu_slot *slot, uint64_t word, uint64_t next)
+{
+    uint64_t bytes[VGPU_REGION_DEVICES];
+    struct vgpu_device *devices = region->shared->devices;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        uint64_t bytes =
-            load_relaxed(&slot->usage[d].exported) + load_relaxed(&slot->usage[d].lingering);
-        if (bytes)
-            add_seq_cst(&region->shared->devices[d].orphaned, bytes);
+        bytes[d] = load_relaxed(&slot->usage[d].exported) + load_relaxed(&slot->usage[d].lingering);
+        if (bytes[d])
+            add_seq_cst(&devices[d].orphaned, bytes[d]);
     }
+    if (swap_seq_cst(&slot->state, word, next))
+        return true;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (bytes[d])
+            take_from(&devices[d].orphaned, bytes[d]);
+    }
+    return false;
 }
 
 /* `lockable`: region->fd was seen to be ours a moment ago. */
@@ -72,8 +92,7 @@ static bool reap_if_dead(struct region *region, bool lockable, unsigned index, u
     if (held > 0 || !is_dead(slot, word, held == 0))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
-    if (swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE)))
-        orphan_exports(region, slot);
+    (void)retire(region, slot, word, word_make(word, 0, VGPU_SLOT_FREE));
     return true;
 }
 
@@ -141,7 +160,9 @@ static bool take_slot(struct region *region, unsigned index, bool abandoned, uin
         return false;
     int pid = (int)getpid();
     uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
-    if (!swap_seq_cst(&slot->state, old, claiming))
+    bool taken = state == VGPU_SLOT_LIVE ? retire(region, slot, old, claiming)
+                                         : swap_seq_cst(&slot->state, old, claiming);
+    if (!taken)
         return false;
     memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
     struct process_status status;

@@ -7,6 +7,8 @@
 
 #include <dlfcn.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
 #define LIMIT "4GiB" /* contexts take 520 MiB by the API ledger */
 #define LIMIT_BYTES (4 * GIB)
@@ -22,13 +24,46 @@ struct scene {
     void (*act)(void);
     void (*before)(void); /* in the parent, before each */
     unsigned every;       /* of the instructions outside of src/region */
+    char order;           /* what the witness checks afterwards; 0: the container */
     bool own_region;      /* made by the process itself; its peers come afterwards */
 };
 
 static struct stepper_trace *trace;
 static unsigned short seen[1 << 20]; /* how often an instruction has come so far */
 static int to_witness[2], from_witness[2];
+static int passage[2]; /* descriptors to the witness */
+static pid_t exporter;
 static CUdeviceptr pointer;
+static CUmemGenericAllocationHandle imported;
+
+static bool descriptor_send(int socket, int fd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof(control)};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    *rights = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(rights), &fd, sizeof(int));
+    return sendmsg(socket, &header, 0) == 1;
+}
+
+static bool descriptor_receive(int socket, int *ret_fd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof(control)};
+    if (recvmsg(socket, &header, 0) != 1 || !CMSG_FIRSTHDR(&header))
+        return false;
+    memcpy(ret_fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(int));
+    return true;
+}
 
 /* Exactly what is left can be had, and no more; the dead hold nothing. */
 static void check_container(void)
@@ -49,6 +84,26 @@ static void check_container(void)
     CHECK(bed_region()->slot_high <= 4); /* the dead one's slot is claimed by the next */
 }
 
+/* Of memory that a dead peer exported and this process imported: the card holds it, so it counts,
+ * whoever was killed while he retired the dead. */
+static void check_import(void)
+{
+    size_t free, total;
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+    CHECK(bed_card_bytes(0) > SIZE);
+    CHECK(total - free >= bed_card_bytes(0));
+    CHECK_EQ(CU(cuMemRelease)(imported), CUDA_SUCCESS);
+}
+
+static void import(void)
+{
+    int fd = -1;
+    REQUIRE(descriptor_receive(passage[1], &fd));
+    REQUIRE(CU(cuMemImportFromShareableHandle)(&imported, (void *)(intptr_t)fd,
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS);
+    close(fd);
+}
+
 static void witness(void *argument)
 {
     char order;
@@ -57,6 +112,10 @@ static void witness(void *argument)
     while (read(to_witness[0], &order, 1) == 1) {
         if (order == 'c')
             check_container();
+        else if (order == 'i')
+            import();
+        else if (order == 'v')
+            check_import();
         REQUIRE(write(from_witness[1], &order, 1) == 1);
     }
 }
@@ -107,13 +166,16 @@ static int run_once(const struct scene *scene, uintptr_t step, unsigned occurren
         _exit(0);
     }
     waitpid(pid, &status, 0);
+    if (exporter)
+        waitpid(exporter, NULL, 0);
+    exporter = 0;
     return status;
 }
 
 static void check_after(const struct scene *scene)
 {
     if (!scene->own_region) {
-        ask_witness('c');
+        ask_witness(scene->order ? scene->order : 'c');
         return;
     }
     CHECK(bed_ended_well(bed_fork(enter_alone, own_path())));
@@ -143,6 +205,7 @@ static void play(const struct scene *scene)
         SKIP(reason);
     trace = mmap(NULL, sizeof(*trace), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(trace != MAP_FAILED && pipe(to_witness) == 0 && pipe(from_witness) == 0);
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, passage) == 0);
     pid_t peer = scene->own_region ? 0 : bed_fork(witness, NULL);
     if (peer)
         ask_witness('h');
@@ -269,6 +332,63 @@ BED_TEST("killed at each instruction of an allocation in a dead peer's place", .
 {
     play(&(struct scene){
         .prepare = have_context, .act = allocate_much, .before = leave_a_dead_peer, .every = 5});
+}
+
+static void export_and_wait(void *argument)
+{
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle handle;
+    int fd;
+    (void)argument;
+    bed_context(0);
+    REQUIRE(CU(cuMemCreate)(&handle, SIZE, &property, 0) == CUDA_SUCCESS);
+    REQUIRE(CU(cuMemExportToShareableHandle)(
+                &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS);
+    REQUIRE(descriptor_send(passage[0], fd));
+    for (;;)
+        pause();
+}
+
+static void start_exporter(void)
+{
+    exporter = bed_fork(export_and_wait, NULL);
+    ask_witness('i');
+}
+
+static void leave_a_dead_exporter(void)
+{
+    siginfo_t info;
+    start_exporter();
+    REQUIRE(kill(exporter, SIGKILL) == 0);
+    REQUIRE(waitid(P_PID, (id_t)exporter, &info, WEXITED | WNOWAIT) == 0);
+}
+
+/* It dies after this process has a slot of its own, so that its slot is retired, not claimed. */
+static void see_it_die(void)
+{
+    bed_context(0);
+    struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, exporter, 0), .events = POLLIN};
+    REQUIRE(ended.fd >= 0 && kill(exporter, SIGKILL) == 0 && poll(&ended, 1, HANG_MS) == 1);
+}
+
+static void look(void)
+{
+    size_t free, total;
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+}
+
+BED_TEST("killed at each instruction while it retires a peer whose memory others imported",
+    .limit = LIMIT, .sim = "context=2MiB")
+{
+    play(&(struct scene){
+        .prepare = see_it_die, .act = look, .before = start_exporter, .every = 3, .order = 'v'});
+}
+
+BED_TEST("killed at each instruction while it takes the slot of such a peer", .limit = LIMIT,
+    .sim = "context=2MiB")
+{
+    play(
+        &(struct scene){.act = enter, .before = leave_a_dead_exporter, .every = 499, .order = 'v'});
 }
 
 int main(int argc, char **argv)
