@@ -35,7 +35,8 @@ struct check_shared {
 
 static struct check_test check_tests[CHECK_TESTS_MAX];
 static int check_count;
-static struct check_shared *check_shared;
+/* One for all files of a test. */
+__attribute__((weak)) struct check_shared *check_shared;
 
 /* TEST("a size with a fraction is taken") { ... } */
 #define TEST(sentence) CHECK_TEST_AT(sentence, __LINE__)

@@ -37,6 +37,11 @@ static struct {
     struct range ranges[GUARD_RANGES_MAX];
 } guard;
 
+static _Thread_local struct {
+    unsigned depth;   /* windows within each other */
+    bool was_blocked; /* the thread had SIGBUS blocked: then a fault would kill it unasked */
+} thread __attribute__((tls_model("initial-exec")));
+
 #ifdef __x86_64__
 /* Return from a signal; debuggers and unwinders know it by these very bytes. */
 void guard_restorer(void) __attribute__((visibility("hidden")));
@@ -141,21 +146,25 @@ static uint64_t change_mask(int how)
     return former & bus;
 }
 
-void guard_enter(struct guard_window *window)
+void guard_enter(void)
 {
     static const struct kernel_action ours = {.handler = on_bus_error,
         .flags = SA_SIGINFO | SA_ONSTACK | RESTORER_FLAG,
         .restorer = RESTORER};
+    if (thread.depth++)
+        return;
     lock_take(&guard.lock);
     if (guard.users++ == 0)
         set_action(&ours, &guard.previous);
     lock_release(&guard.lock);
-    window->was_blocked = change_mask(SIG_UNBLOCK) != 0;
+    thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
 }
 
-void guard_leave(const struct guard_window *window)
+void guard_leave(void)
 {
-    if (window->was_blocked)
+    if (--thread.depth)
+        return;
+    if (thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
     lock_take(&guard.lock);
     if (--guard.users == 0)
@@ -166,6 +175,9 @@ void guard_leave(const struct guard_window *window)
 void guard_reset(void)
 {
     lock_reset(&guard.lock);
+    if (thread.depth && thread.was_blocked)
+        (void)change_mask(SIG_BLOCK);
+    thread.depth = 0;
     if (guard.users)
         give_back();
     guard.users = 0;

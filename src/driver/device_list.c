@@ -138,10 +138,10 @@ static int find_known(const char *uuid)
 void device_list_confirm(const char *uuid)
 {
     static bool asked_nvml;
-    if (!load_acquire(&prepared) || load_relaxed(&asked_nvml) || find_known(uuid) >= 0)
+    if (!load_acquire(&prepared) || load_relaxed(&asked_nvml))
         return;
     lock_take(&prepare_lock);
-    if (!asked_nvml) {
+    if (!asked_nvml && find_known(uuid) < 0) {
         known_count = 0;
         learn_from_nvml();
         store_relaxed(&asked_nvml, true);

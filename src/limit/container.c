@@ -32,8 +32,8 @@ static char *find_nothing(const char *name)
     return NULL;
 }
 
-/* A program that runs with more rights than its caller (set-user-ID) does not listen to the caller's
- * environment, and makes no file: only a pinned region holds it. */
+/* A program that runs with more rights than its caller (set-user-ID) does not listen to the
+ * caller's environment, and makes no file: only a pinned region holds it. */
 static void read_environment(bool secure)
 {
     config_read(&container.config, secure ? find_nothing : getenv);

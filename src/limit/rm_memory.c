@@ -4,6 +4,7 @@
 
 #include "abi/rm.h"
 #include "base/atomic.h"
+#include "base/guard.h"
 #include "limit/container.h"
 #include "limit/rm_audit.h"
 #include "limit/rm_call.h"
@@ -194,6 +195,23 @@ static int settle(const struct rm_call *call, struct rm_allocation *allocation, 
     return result;
 }
 
+/* Charged, asked for, settled: under one guard window, of which each step would open its own. */
+static int alloc_charged(
+    const struct rm_call *call, struct rm_allocation *allocation, unsigned device)
+{
+    guard_enter();
+    int result;
+    if (reserve(device, allocation->bytes, rm_memory_thread_kind) != 0) {
+        result = refuse(allocation);
+    } else {
+        uint64_t reserved = allocation->bytes;
+        add_seq_cst(&in_flight, 1u);
+        result = settle(call, allocation, device, reserved, true, rm_call_pass(call));
+    }
+    guard_leave();
+    return result;
+}
+
 static int alloc_memory(const struct rm_call *call, struct rm_allocation *allocation)
 {
     uint32_t device_handle = rm_ledger_device_handle(allocation->client, allocation->parent);
@@ -208,14 +226,12 @@ static int alloc_memory(const struct rm_call *call, struct rm_allocation *alloca
                    ? refuse(allocation)
                    : alloc_object(call, allocation);
     }
-    uint64_t bytes = allocation->bytes;
-    bool charge = load_acquire(&charging);
     store_release(&active, true);
     rm_unknown_note_device((unsigned)device, call->fd, allocation->client, device_handle);
-    if (charge && reserve((unsigned)device, bytes, rm_memory_thread_kind) != 0)
-        return refuse(allocation);
+    if (load_acquire(&charging))
+        return alloc_charged(call, allocation, (unsigned)device);
     add_seq_cst(&in_flight, 1u);
-    return settle(call, allocation, (unsigned)device, bytes, charge, rm_call_pass(call));
+    return settle(call, allocation, (unsigned)device, 0, false, rm_call_pass(call));
 }
 
 static int do_alloc(const struct rm_call *call, struct rm_allocation *allocation)

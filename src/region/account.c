@@ -47,18 +47,18 @@ void account_start(struct region *region, int without)
 
 /* A look at the region's words: its file is there, as far as can be told, and may go away while one
  * looks. */
-static bool look_begin(struct guard_window *window) REQUIRES(self.lock)
+static bool look_begin(void) REQUIRES(self.lock)
 {
     if (load_acquire(&self.region->lost))
         return false;
-    guard_enter(window);
+    guard_enter();
     return true;
 }
 
 /* False where the file went away meanwhile: what was read means nothing. */
-static bool look_end(const struct guard_window *window) REQUIRES(self.lock)
+static bool look_end(void) REQUIRES(self.lock)
 {
-    guard_leave(window);
+    guard_leave();
     return !load_acquire(&self.region->lost);
 }
 
@@ -279,14 +279,13 @@ static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
 
 int account_check(unsigned device, uint64_t bytes)
 {
-    struct guard_window window;
     int error = 0;
     if (!self.region)
         return self.without;
     lock_take(&self.lock);
-    if (look_begin(&window)) {
+    if (look_begin()) {
         error = check_locked(device, bytes);
-        if (!look_end(&window))
+        if (!look_end())
             error = 0; /* the charge itself will tell */
     }
     lock_release(&self.lock);
@@ -383,9 +382,8 @@ static enum attempt try_alone_locked(unsigned device, uint64_t bytes, enum accou
 static enum attempt try_reserve_locked(
     unsigned device, uint64_t bytes, enum account_kind kind, bool reap) REQUIRES(self.lock)
 {
-    struct guard_window window;
     for (int i = 0; i < LOST_TRIES; i++) {
-        if (region_keep(self.region) != 0 || !look_begin(&window))
+        if (region_keep(self.region) != 0 || !look_begin())
             break;
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
@@ -393,7 +391,7 @@ static enum attempt try_reserve_locked(
             reap_locked(device);
             result = try_locked(device, bytes, kind);
         }
-        bool there = look_end(&window);
+        bool there = look_end();
         if (there && result != EMPTIED)
             return result;
         if (result == FITS || result == EMPTIED)
@@ -431,11 +429,10 @@ static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum accoun
 
 static int refuse(unsigned device, uint64_t bytes)
 {
-    struct guard_window window;
     lock_take(&self.lock);
-    if (look_begin(&window)) {
+    if (look_begin()) {
         (void)refuse_locked(device, bytes);
-        (void)look_end(&window);
+        (void)look_end();
     } else {
         closed_log(device);
     }
@@ -456,7 +453,6 @@ int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 /* A change of what this process holds. Without a place in the region it is remembered all the
  * same, and written where the process finds a place again. */
 struct change {
-    struct guard_window window;
     bool looking;
     struct vgpu_usage *usage; /* NULL: no place */
 };
@@ -464,7 +460,7 @@ struct change {
 static struct change change_begin(unsigned device) REQUIRES(self.lock)
 {
     struct change change;
-    change.looking = look_begin(&change.window);
+    change.looking = look_begin();
     change.usage = change.looking ? usage_locked(device) : NULL;
     return change;
 }
@@ -472,7 +468,7 @@ static struct change change_begin(unsigned device) REQUIRES(self.lock)
 static void change_end(const struct change *change) REQUIRES(self.lock)
 {
     if (change->looking)
-        (void)look_end(&change->window);
+        (void)look_end();
 }
 
 void account_commit(unsigned device, uint64_t bytes)
@@ -570,9 +566,8 @@ static void view_alone_locked(unsigned device, struct account_view *ret_view) RE
 
 static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES(self.lock)
 {
-    struct guard_window window;
     for (int i = 0; i < LOST_TRIES; i++) {
-        if (region_keep(self.region) != 0 || !look_begin(&window))
+        if (region_keep(self.region) != 0 || !look_begin())
             break;
         struct limits limits = limits_locked(device);
         (void)usage_locked(device); /* what we hold must be in the sum */
@@ -580,7 +575,7 @@ static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES
         *ret_view = (struct account_view){.limit_bytes = limits.bytes,
             .used_bytes = sum_slots(device).bytes,
             .closed = limits.closed};
-        if (look_end(&window))
+        if (look_end())
             return;
     }
     view_alone_locked(device, ret_view);
@@ -617,17 +612,16 @@ static unsigned processes_locked(unsigned entry, struct account_process *ret_pro
 unsigned account_processes(
     unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
 {
-    struct guard_window window;
     unsigned count = 0;
     if (!self.region)
         return 0;
     lock_take(&self.lock);
-    if (region_keep(self.region) == 0 && look_begin(&window)) {
+    if (region_keep(self.region) == 0 && look_begin()) {
         bool present = usage_locked(device) != NULL;
         reap_locked(device);
         if (present)
             count = processes_locked((unsigned)self.region->devices[device].entry, ret_processes);
-        if (!look_end(&window))
+        if (!look_end())
             count = 0;
     }
     lock_release(&self.lock);
@@ -636,16 +630,15 @@ unsigned account_processes(
 
 int account_device(const char *uuid, int index)
 {
-    struct guard_window window;
     int number = -ENODEV;
     if (!self.region)
         return -ENODEV;
     lock_take(&self.lock);
     for (int i = 0; i < LOST_TRIES; i++) {
-        if (region_keep(self.region) != 0 || !look_begin(&window))
+        if (region_keep(self.region) != 0 || !look_begin())
             break;
         number = region_device(self.region, uuid, index);
-        if (look_end(&window))
+        if (look_end())
             break;
     }
     lock_release(&self.lock);
@@ -654,16 +647,15 @@ int account_device(const char *uuid, int index)
 
 void account_set_ledger(unsigned ledger)
 {
-    struct guard_window window;
     if (!self.region)
         return;
     lock_take(&self.lock);
     self.ledger = ledger;
-    if (look_begin(&window)) {
+    if (look_begin()) {
         struct vgpu_slot *slot = slot_locked();
         if (slot)
             store_relaxed(&slot->ledger, (uint64_t)ledger);
-        (void)look_end(&window);
+        (void)look_end();
     }
     lock_release(&self.lock);
 }

@@ -57,15 +57,14 @@ static int replace_descriptor(int former, int fd)
 
 static void join(struct region *region, bool fresh)
 {
-    struct guard_window window;
-    guard_enter(&window);
+    guard_enter();
     if (region->slot >= 0) /* a file that was shortened may still have it */
         slot_leave(region, (unsigned)region->slot, region->word);
     region_settings_take(region, fresh);
     region_devices_again(region);
     region->slot = slot_claim(region, &region->word);
     region->slot_is_empty = true;
-    guard_leave(&window);
+    guard_leave();
 }
 
 /* Under the initialiser's lock. Keeps `fd`, maybe under another number, where it succeeds. */
@@ -148,11 +147,10 @@ void region_abandon(struct region *region)
 
 void region_detach(struct region *region)
 {
-    struct guard_window window;
     if (region->shared && region->slot >= 0) {
-        guard_enter(&window);
+        guard_enter();
         slot_leave(region, (unsigned)region->slot, region->word);
-        guard_leave(&window);
+        guard_leave();
     }
     if (region->fd >= 0 && region_fd_is_ours(region))
         close(region->fd);
@@ -200,12 +198,11 @@ static int open_again(struct region *region)
         return -ENOENT;
     }
     region->fd = fd;
-    struct guard_window window;
-    guard_enter(&window);
+    guard_enter();
     if (region->slot >= 0 &&
         load_acquire(&region->shared->slots[region->slot].state) == region->word)
         slot_lock_again(region, (unsigned)region->slot);
-    guard_leave(&window);
+    guard_leave();
     return 0;
 }
 

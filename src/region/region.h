@@ -79,8 +79,9 @@ bool region_fd_is_ours(const struct region *region);
 /* slot_high, made safe to use as a bound. Within a window. */
 unsigned region_slot_bound(const struct region *region);
 
-#define REGION_INDEX_AS_MET (-2) /* the position in the list cannot be told: devices count as met  \
-                                  */
+#define REGION_INDEX_AS_MET                                                                        \
+    (-2) /* the position in the list cannot be told: devices count as met                          \
+          */
 
 /* Within a window: enters the device `uuid`, with the configuration's limits for the container's
  * index-th device (-1: not in its list) where the file has none for it yet. Returns the device's

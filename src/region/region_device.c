@@ -94,12 +94,28 @@ static int entry_find(const struct region *region, const char *uuid)
     return -ENOENT;
 }
 
+/* Whoever reads in between sees the device closed rather than without a limit: see limits_read. */
+static void limits_write(struct vgpu_device *device, uint64_t memory_limit, bool closed)
+{
+    if (closed)
+        store_release(&device->memory_closed, (uint64_t)1);
+    store_release(&device->memory_limit, memory_limit);
+    if (!closed)
+        store_release(&device->memory_closed, (uint64_t)0);
+}
+
+static void limits_read(const struct vgpu_device *device, struct vgpu_device *ret_limits)
+{
+    uint64_t closed = load_acquire(&device->memory_closed);
+    ret_limits->memory_limit = load_acquire(&device->memory_limit);
+    ret_limits->memory_closed = closed | load_acquire(&device->memory_closed);
+}
+
 /* Root's region has the last word also on devices that root's programs have not met. */
 static void set_limits_pinned(const struct vgpu_region *shared, struct vgpu_device *device)
 {
     uint64_t memory = load_relaxed(&shared->default_memory_limit);
-    store_relaxed(&device->memory_limit, memory);
-    store_relaxed(&device->memory_closed, memory ? 0u : 1u);
+    limits_write(device, memory, !memory);
     store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
 }
 
@@ -114,8 +130,8 @@ static void set_limits(struct region *region, struct vgpu_device *device, int in
     if (region->pinned && held && !ours) {
         set_limits_pinned(region->shared, device);
     } else {
-        store_relaxed(&device->memory_limit, memory.state == VALUE_SET ? memory.value : 0);
-        store_relaxed(&device->memory_closed, memory.state == VALUE_INVALID ? 1u : 0u);
+        limits_write(
+            device, memory.state == VALUE_SET ? memory.value : 0, memory.state == VALUE_INVALID);
         store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
     }
     store_release(&device->settings_hash, ours ? held : 0);
@@ -157,6 +173,7 @@ static void remember(
     struct vgpu_device seen;
     uint64_t held = load_relaxed(&region->shared->settings_hash);
     memcpy(&seen, entry, sizeof(seen));
+    limits_read(entry, &seen);
     if (load_acquire(&region->lost) || strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)))
         return;
     region->known_settings_hash = held;

@@ -60,11 +60,11 @@ static void take_from(uint64_t *word, uint64_t bytes)
     } while (!swap_seq_cst(word, old, old > bytes ? old - bytes : (uint64_t)0));
 }
 
-/* Ends the dead one's claim on the slot: false where somebody else did so before. What the dead
+/* Ends the dead one's claim on the slot, unless somebody else did so before. What the dead
  * exported lives on with whoever imported it, and is added before the slot ceases to count: who is
  * killed in between leaves it counted twice until nobody holds an import; the other way round it
  * would not be counted at all. */
-static bool retire(struct region *region, struct vgpu_slot *slot, uint64_t word, uint64_t next)
+static void retire(struct region *region, struct vgpu_slot *slot, uint64_t word)
 {
     uint64_t bytes[VGPU_REGION_DEVICES];
     struct vgpu_device *devices = region->shared->devices;
@@ -73,13 +73,12 @@ static bool retire(struct region *region, struct vgpu_slot *slot, uint64_t word,
         if (bytes[d])
             add_seq_cst(&devices[d].orphaned, bytes[d]);
     }
-    if (swap_seq_cst(&slot->state, word, next))
-        return true;
+    if (swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE)))
+        return;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         if (bytes[d])
             take_from(&devices[d].orphaned, bytes[d]);
     }
-    return false;
 }
 
 /* `lockable`: region->fd was seen to be ours a moment ago. */
@@ -92,7 +91,7 @@ static bool reap_if_dead(struct region *region, bool lockable, unsigned index, u
     if (held > 0 || !is_dead(slot, word, held == 0))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
-    (void)retire(region, slot, word, word_make(word, 0, VGPU_SLOT_FREE));
+    retire(region, slot, word);
     return true;
 }
 
@@ -160,9 +159,7 @@ static bool take_slot(struct region *region, unsigned index, bool abandoned, uin
         return false;
     int pid = (int)getpid();
     uint64_t claiming = word_make(old, pid, VGPU_SLOT_CLAIMING);
-    bool taken = state == VGPU_SLOT_LIVE ? retire(region, slot, old, claiming)
-                                         : swap_seq_cst(&slot->state, old, claiming);
-    if (!taken)
+    if (!swap_seq_cst(&slot->state, old, claiming))
         return false;
     memset((char *)slot + sizeof(slot->state), 0, sizeof(*slot) - sizeof(slot->state));
     struct process_status status;

@@ -182,12 +182,11 @@ static int set_preloads(const struct run_options *options)
 static bool region_in_use(const char *path)
 {
     struct region region;
-    struct guard_window window;
     if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
         return false;
-    guard_enter(&window);
+    guard_enter();
     bool live = slot_any_live(&region);
-    guard_leave(&window);
+    guard_leave();
     region_detach(&region);
     return live;
 }

@@ -104,11 +104,10 @@ static void look(unsigned device)
 
 static bool any_live(struct region *region)
 {
-    struct guard_window window;
-    guard_enter(&window);
+    guard_enter();
     bool live = slot_any_live(region);
     FUZZ_CHECK(region_slot_bound(region) <= VGPU_REGION_SLOTS);
-    guard_leave(&window);
+    guard_leave();
     return live;
 }
 

@@ -35,16 +35,15 @@ static void (*disposition(void))(int)
 
 TEST("a page that goes away within a window reads as zeros, and so do all of the range")
 {
-    struct guard_window window;
     char *map = map_guarded();
-    guard_enter(&window);
+    guard_enter();
     CHECK_EQ(map[9000], 'x');
     REQUIRE(ftruncate(file, 4096) == 0);
     CHECK_EQ(map[9000], 0);
     CHECK_EQ(map[0], 0);
     map[9000] = 'y';
     CHECK_EQ(map[9000], 'y');
-    guard_leave(&window);
+    guard_leave();
     CHECK(lost);
     CHECK_EQ((uintptr_t)disposition(), (uintptr_t)SIG_DFL);
 }
@@ -59,41 +58,49 @@ static void count(int number)
 
 TEST("the program's own handler is back after the window, and meets its own signals within it")
 {
-    struct guard_window window;
     map_guarded();
     signal(SIGBUS, count);
-    guard_enter(&window);
+    guard_enter();
     CHECK((uintptr_t)disposition() != (uintptr_t)count);
     raise(SIGBUS);
     CHECK_EQ(programs_own, 1);
-    guard_leave(&window);
+    guard_leave();
     CHECK_EQ((uintptr_t)disposition(), (uintptr_t)count);
     raise(SIGBUS);
     CHECK_EQ(programs_own, 2);
     CHECK(!lost);
 }
 
+TEST("a window within a window ends with the outer one")
+{
+    map_guarded();
+    guard_enter();
+    guard_enter();
+    guard_leave();
+    CHECK((uintptr_t)disposition() != (uintptr_t)SIG_DFL);
+    guard_leave();
+    CHECK_EQ((uintptr_t)disposition(), (uintptr_t)SIG_DFL);
+}
+
 TEST("a handler that the program sets within a window stays")
 {
-    struct guard_window window;
     map_guarded();
-    guard_enter(&window);
+    guard_enter();
     signal(SIGBUS, count);
-    guard_leave(&window);
+    guard_leave();
     CHECK_EQ((uintptr_t)disposition(), (uintptr_t)count);
 }
 
 static void die_by_fault_of_its_own(void)
 {
-    struct guard_window window;
     map_guarded();
     int other = (int)memfd_create("other", MFD_CLOEXEC);
     REQUIRE(ftruncate(other, 4096) == 0);
     char *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, other, 0);
     REQUIRE(map != MAP_FAILED && ftruncate(other, 0) == 0);
-    guard_enter(&window);
+    guard_enter();
     (void)*(volatile char *)map;
-    guard_leave(&window);
+    guard_leave();
 }
 
 TEST("a fault of the program's own ends it as it would without us")
@@ -110,16 +117,15 @@ TEST("a fault of the program's own ends it as it would without us")
 
 TEST("a thread that has SIGBUS blocked survives too, and has it blocked afterwards")
 {
-    struct guard_window window;
     sigset_t set, now;
     char *map = map_guarded();
     sigemptyset(&set);
     sigaddset(&set, SIGBUS);
     REQUIRE(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
-    guard_enter(&window);
+    guard_enter();
     REQUIRE(ftruncate(file, 0) == 0);
     CHECK_EQ(map[1], 0);
-    guard_leave(&window);
+    guard_leave();
     CHECK(lost);
     REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &now) == 0);
     CHECK_EQ(sigismember(&now, SIGBUS), 1);
@@ -129,11 +135,10 @@ static int threads_stop;
 
 static void *touch_again_and_again(void *map)
 {
-    struct guard_window window;
     while (!load_acquire(&threads_stop)) {
-        guard_enter(&window);
+        guard_enter();
         (void)load_relaxed((char *)map + 5000);
-        guard_leave(&window);
+        guard_leave();
     }
     return NULL;
 }
@@ -158,16 +163,15 @@ TEST("windows of several threads overlap")
 
 TEST("a child that is forked while a thread has a window open gets the program's disposition back")
 {
-    struct guard_window window;
     int status;
     map_guarded();
-    guard_enter(&window);
+    guard_enter();
     pid_t pid = fork();
     if (pid == 0) {
         guard_reset();
         _exit((uintptr_t)disposition() == (uintptr_t)SIG_DFL ? 0 : 1);
     }
-    guard_leave(&window);
+    guard_leave();
     REQUIRE(waitpid(pid, &status, 0) == pid);
     CHECK_EQ(status, 0);
 }
