@@ -66,8 +66,11 @@ static void must(CUresult result, const char *call)
 
 static void virtual_give_back(CUdeviceptr pointer, size_t bytes, bool mapped)
 {
-    if (mapped)
+    /* Unlike cuMemFree, unmapping does not wait for who still writes there. */
+    if (mapped) {
+        must(driver.cuCtxSynchronize(), "cuCtxSynchronize");
         must(driver.cuMemUnmap(pointer, bytes), "cuMemUnmap");
+    }
     must(driver.cuMemAddressFree(pointer, bytes), "cuMemAddressFree");
 }
 
