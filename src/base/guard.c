@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SIGNAL_SET_BYTES 8 /* the kernel's, for 64 signals */
+#define MASK_LOOKS 64      /* windows of a thread for one look at its signal mask, which rarely changes */
 
 /* The kernel's structure. By system call, because programs that interpose sigaction (a JVM's
  * libjsig, sanitizers) must not see this one. */
@@ -39,6 +40,7 @@ static struct {
 
 static _Thread_local struct {
     unsigned depth;   /* windows within each other */
+    unsigned windows; /* so far */
     bool was_blocked; /* the thread had SIGBUS blocked: then a fault would kill it unasked */
 } thread __attribute__((tls_model("initial-exec")));
 
@@ -157,7 +159,8 @@ void guard_enter(void)
     if (guard.users++ == 0)
         set_action(&ours, &guard.previous);
     lock_release(&guard.lock);
-    thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
+    if (thread.was_blocked || thread.windows++ % MASK_LOOKS == 0)
+        thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
 }
 
 void guard_leave(void)

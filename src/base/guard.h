@@ -24,7 +24,7 @@ int guard_add(void *start, size_t bytes, bool *lost) __attribute__((warn_unused_
 void guard_remove(void *start);
 
 /* Any thread. Windows of several threads may overlap, and those of one may lie within each other:
- * only the outermost costs anything, three system calls, about 0.4 us. A call of the driver may lie
+ * only the outermost costs anything, two system calls, 0.3 to 0.8 us. A call of the driver may lie
  * within. Keep errno. */
 void guard_enter(void);
 void guard_leave(void);

@@ -173,7 +173,8 @@ static int begin_counted(struct memory_request *request)
 /* What cannot fit is refused here; what might is judged by the ledger below. */
 static int begin_ahead(const struct memory_request *request)
 {
-    if (request->bytes < BLOCK_BYTES)
+    if (request->bytes < BLOCK_BYTES ||
+        account_seems_free((unsigned)request->device, request->bytes))
         return 0;
     int error = account_check((unsigned)request->device, request->bytes);
     if (error && rm_export_sweep())

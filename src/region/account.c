@@ -32,6 +32,7 @@ static struct {
     uint64_t refusal_logged_ns;
     bool full_logged;
     struct holdings holdings[VGPU_REGION_DEVICES];
+    uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
 } self;
 
 void account_start(struct region *region, int without)
@@ -43,6 +44,7 @@ void account_start(struct region *region, int without)
     self.refusal_logged_ns = 0;
     self.full_logged = false;
     memset(self.holdings, 0, sizeof(self.holdings));
+    memset(self.seen_free_bytes, 0, sizeof(self.seen_free_bytes));
 }
 
 /* A look at the region's words: its file is there, as far as can be told, and may go away while one
@@ -188,6 +190,8 @@ static struct sum sum_slots(unsigned device) REQUIRES(self.lock)
         (void)swap_seq_cst(orphaned, left, (uint64_t)0);
     sum.imported = imported;
     sum.bytes += at_most(lingering + left, imported);
+    uint64_t limit = region->devices[device].known.memory_limit;
+    store_relaxed(&self.seen_free_bytes[device], limit > sum.bytes ? limit - sum.bytes : 0);
     return sum;
 }
 
@@ -254,6 +258,7 @@ static int refuse_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
         closed_log(device);
     else
         refusal_log(device, sum_slots(device).bytes, limits.bytes, bytes);
+    store_relaxed(&self.seen_free_bytes[device], 0);
     return -ENOMEM;
 }
 
@@ -275,6 +280,11 @@ static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
     if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
         return 0;
     return refuse_locked(device, bytes);
+}
+
+bool account_seems_free(unsigned device, uint64_t bytes)
+{
+    return bytes < load_relaxed(&self.seen_free_bytes[device]) / 2;
 }
 
 int account_check(unsigned device, uint64_t bytes)

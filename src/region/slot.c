@@ -177,6 +177,14 @@ static bool take_slot(struct region *region, unsigned index, bool abandoned, uin
     return true;
 }
 
+/* As far as this PID namespace tells: the claimer's own is not in the slot yet. */
+static bool claimer_is_gone(uint64_t word)
+{
+    struct process_status status;
+    int error = process_status(slot_word_pid(word), &status);
+    return error ? error == -ESRCH : status.ended;
+}
+
 /* A live slot's lock is tried by nobody but its owner: peers that judge it would take it for alive.
  * Returns 1 where the slot is ours now, 0 where it is not to be had. */
 static int claim_one(
@@ -184,6 +192,8 @@ static int claim_one(
 {
     uint64_t word = load_acquire(&region->shared->slots[index].state);
     bool live = slot_word_state(word) == VGPU_SLOT_LIVE;
+    if (slot_word_state(word) == VGPU_SLOT_CLAIMING)
+        abandoned = abandoned || claimer_is_gone(word);
     if (live ? !reap_if_dead(region, lockable, index, word)
              : !may_take(slot_word_state(word), abandoned))
         return 0;
@@ -198,8 +208,8 @@ static int claim_one(
     return no_room;
 }
 
-/* A slot that is being claimed is the last choice, and only under its lock: should its claimer live
- * after all, without its descriptors, its zeroes would wipe out what we write there. */
+/* A slot that is being claimed by a process that seems to live is the last choice, and only under
+ * its lock: should it live, without its descriptors, its zeroes would wipe out what we write there. */
 static int claim_any(struct region *region, uint64_t *ret_word)
 {
     bool lockable = region_fd_is_ours(region);
