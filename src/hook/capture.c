@@ -27,6 +27,7 @@ struct capture_relaxed capture_relax(void)
 
 void capture_restore(struct capture_relaxed *former)
 {
-    if (former->relaxed)
+    /* Asked once more: a thread that stays relaxed would record what its program must not. */
+    if (former->relaxed && cuda.cuThreadExchangeStreamCaptureMode(&former->mode) != CUDA_SUCCESS)
         (void)cuda.cuThreadExchangeStreamCaptureMode(&former->mode);
 }
