@@ -260,7 +260,7 @@ TEST("who closed all descriptors takes no live process of another PID namespace 
     CHECK_EQ(peers_slot_of(&peers_region, pid), slot);
 }
 
-TEST("a process killed while it claimed a slot leaves it to who finds no free one")
+TEST("a process killed while it claimed a slot leaves it to the next")
 {
     peers_begin();
     pid_t pid = peers_fork(hold);
@@ -271,13 +271,22 @@ TEST("a process killed while it claimed a slot leaves it to who finds no free on
     store_release(state, (*state & ~3ull) | VGPU_SLOT_CLAIMING);
     CHECK_EQ(peers_used(device), 0);
     uint64_t word;
-    int claimed = slot_claim(&peers_region, &word);
-    CHECK(claimed > 0);
-    slot_unlock(&peers_region, (unsigned)claimed);
-    for (unsigned i = 1; i < VGPU_REGION_SLOTS; i++)
-        store_release(&peers_region.shared->slots[i].state, VGPU_SLOT_CLAIMING);
     CHECK_EQ(slot_claim(&peers_region, &word), 0);
     CHECK_EQ(peers_used(device), 0);
+}
+
+TEST("a slot whose claimer seems to live without its lock is left to who finds no other")
+{
+    peers_begin();
+    device = peers_join("1g");
+    uint64_t word, claiming = 5ull << 32 | (uint64_t)getppid() << 2 | VGPU_SLOT_CLAIMING;
+    store_release(&peers_region.shared->slots[1].state, claiming);
+    int claimed = slot_claim(&peers_region, &word);
+    CHECK(claimed > 1);
+    slot_unlock(&peers_region, (unsigned)claimed);
+    for (unsigned i = 2; i < VGPU_REGION_SLOTS; i++)
+        store_release(&peers_region.shared->slots[i].state, claiming);
+    CHECK(slot_claim(&peers_region, &word) > 0);
 }
 
 /* What a process does that has become another program by exec. */
