@@ -61,7 +61,7 @@
 #define CLOSES 0 /* the first that many processes may lose their descriptor at any step */
 #endif
 #ifndef OVERTAKE
-#define OVERTAKE false /* broken: a slot that is being claimed is taken before a free one */
+#define OVERTAKE false /* broken: a slot is taken from a claimer that may live */
 #endif
 #ifndef ENDLESS
 #define ENDLESS false /* broken: who waits, waits for ever */
@@ -281,6 +281,8 @@ inline free_if_unchanged()
     fi
 }
 
+#define MAY_OVERTAKE(word) (SEEN_GONE(word) || abandoned || OVERTAKE)
+
 /* slot_claim, take_slot and fill_slot_locked. Leaves mine == NONE where no slot was to be had. */
 inline claim()
 {
@@ -295,7 +297,7 @@ inline claim()
             w = slot[i].word;
             if
             :: STATE(w) == FREE -> goto claim_lock
-            :: STATE(w) == CLAIMING && (abandoned || OVERTAKE) -> goto claim_lock
+            :: STATE(w) == CLAIMING && MAY_OVERTAKE(w) -> goto claim_lock
             :: STATE(w) == LIVE
             :: else -> goto claim_next
             fi
@@ -321,7 +323,7 @@ claim_lock:
         atomic {
             w = slot[i].word;
             if
-            :: STATE(w) == FREE || (STATE(w) == CLAIMING && locked && (abandoned || OVERTAKE))
+            :: STATE(w) == FREE || (STATE(w) == CLAIMING && locked && MAY_OVERTAKE(w))
 #ifdef LOCK_LIVE
             :: STATE(w) == LIVE && !CANNOT_BE_SEEN && SEEN_GONE(w)
 #endif
