@@ -62,6 +62,19 @@ int region_file_path(const struct config *config, char *ret_path, size_t path_by
     return config->region_named ? 0 : path_by_default(config, ret_path, path_bytes);
 }
 
+/* By descriptor: in a directory that is not sticky, others may exchange what was just made for a
+ * link to something else of ours. */
+static void open_to_all(const char *directory)
+{
+    struct stat status;
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (file_status(fd, &status) == 0 && status.st_uid == geteuid())
+        (void)!fchmod(fd, 01777);
+    close(fd);
+}
+
 /* mkdir -p of the path's directory; every error shows up again at open. */
 static void create_directories(const char *path)
 {
@@ -70,7 +83,7 @@ static void create_directories(const char *path)
     for (char *slash = strchr(directory + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(directory, 0777) == 0)
-            (void)!chmod(directory, 01777);
+            open_to_all(directory);
         *slash = '/';
     }
 }
