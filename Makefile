@@ -7,7 +7,7 @@ DESTDIR ?=
 SECONDS ?= 60
 export CC
 
-.PHONY: all tools test test-aarch64 fuzz demo lint install build-in-docker clean
+.PHONY: all tools test test-aarch64 fuzz demo lint security install build-in-docker clean
 
 all: tools
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
@@ -33,6 +33,9 @@ demo: all
 
 lint: all
 	@scripts/lint $(BUILD)
+
+security: all
+	@scripts/security $(BUILD)
 
 install: all
 	@meson setup --reconfigure $(BUILD) -Dlibdir=lib --prefix $(abspath $(PREFIX)) >/dev/null

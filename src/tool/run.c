@@ -333,7 +333,7 @@ static int set_files(const struct run_options *options, char *directory)
         return TOOL_FAILED;
     }
     /* Held until this process ends, however it does. */
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         (void)flock(fd, LOCK_EX | LOCK_NB);
     return 0;
