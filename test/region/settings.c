@@ -5,6 +5,7 @@
 #include "check.h"
 #include "region/region_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -275,7 +276,8 @@ static void find_pinned_as_nobody(void)
     CHECK_STR(peers_region.path, REGION_PINNED_PATH);
 }
 
-TEST("root's region at the pinned path is the region, whatever path the environment names")
+/* A directory /etc of the test's own, and in it root's region with 1 GiB. */
+static void pin(void)
 {
     char named[sizeof(peers_path)];
     peers_begin();
@@ -288,8 +290,48 @@ TEST("root's region at the pinned path is the region, whatever path the environm
     CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
     strcpy(peers_path, named);
     chmod(peers_directory, 01777);
+}
+
+TEST("root's region at the pinned path is the region, whatever path the environment names")
+{
+    pin();
     CHECK_EQ(peers_reap(peers_fork(find_pinned_as_nobody)), 0);
     CHECK(access(peers_path, F_OK) != 0);
+}
+
+static void find_own_as_nobody(void)
+{
+    become_nobody();
+    CHECK_EQ(limit_seen(peers_join("8g")), 8192 * PEERS_MIB);
+    CHECK_STR(peers_region.path, peers_path);
+}
+
+TEST("a file at the pinned path that is not root's, or a link to root's, pins nothing")
+{
+    pin();
+    REQUIRE(chown(REGION_PINNED_PATH, NOBODY, NOBODY) == 0);
+    CHECK(!region_file_is_pinned());
+    CHECK_EQ(peers_reap(peers_fork(find_own_as_nobody)), 0);
+    REQUIRE(chown(REGION_PINNED_PATH, 0, 0) == 0);
+    CHECK(region_file_is_pinned());
+    REQUIRE(rename(REGION_PINNED_PATH, "/etc/vgpu/other") == 0);
+    REQUIRE(symlink("/etc/vgpu/other", REGION_PINNED_PATH) == 0);
+    CHECK(!region_file_is_pinned());
+    CHECK_EQ(peers_reap(peers_fork(find_own_as_nobody)), 0);
+}
+
+static void fail_as_nobody(void)
+{
+    become_nobody();
+    CHECK_EQ(region_attach(&peers_region, peers_config("8g")), -EACCES);
+    CHECK(access(peers_path, F_OK) != 0);
+}
+
+TEST("a pinned region that a user may not write is an error, not a way to another region")
+{
+    pin();
+    REQUIRE(chmod(REGION_PINNED_PATH, 0644) == 0);
+    CHECK_EQ(peers_reap(peers_fork(fail_as_nobody)), 0);
 }
 
 int main(int argc, char **argv)
