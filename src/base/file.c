@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fstat and lstat by system call. */
+/* Files, by descriptor and by path. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -23,4 +23,22 @@ int file_status_at(const char *path, struct stat *ret_status)
         syscall(SYS_newfstatat, AT_FDCWD, path, ret_status, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -errno;
     errno = errno_kept;
     return error;
+}
+
+int file_reserve(int fd, off_t offset, off_t bytes)
+{
+    int result;
+    do {
+        result = fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, bytes);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? 0 : -errno;
+}
+
+int file_set_size(int fd, off_t bytes)
+{
+    int result;
+    do {
+        result = ftruncate(fd, bytes);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? 0 : -errno;
 }

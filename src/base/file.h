@@ -9,6 +9,11 @@
 /* As fstat(2), but returns 0 or -errno and keeps errno. */
 int file_status(int fd, struct stat *ret_status) __attribute__((warn_unused_result));
 
+/* Gives `bytes` from `offset` their storage without changing the file's size; sets the size. Tried
+ * again where a signal interrupts: tmpfs answers so. Return 0 or -errno. */
+int file_reserve(int fd, off_t offset, off_t bytes) __attribute__((warn_unused_result));
+int file_set_size(int fd, off_t bytes) __attribute__((warn_unused_result));
+
 /* As lstat(2), likewise. */
 int file_status_at(const char *path, struct stat *ret_status) __attribute__((warn_unused_result));
 

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #define SIGNAL_SET_BYTES 8 /* the kernel's, for 64 signals */
-#define MASK_LOOKS 64      /* windows of a thread for one look at its signal mask, which rarely changes */
+#define MASK_LOOKS                                                                                 \
+    64 /* windows of a thread for one look at its signal mask, which rarely changes */
 
 /* The kernel's structure. By system call, because programs that interpose sigaction (a JVM's
  * libjsig, sanitizers) must not see this one. */
@@ -33,8 +34,9 @@ struct range {
 
 static struct {
     struct lock lock;
-    unsigned users;                /* windows that are open */
-    struct kernel_action previous; /* the program's */
+    unsigned users;                 /* windows that are open */
+    struct kernel_action previous;  /* the program's */
+    struct kernel_action displaced; /* what it had before it set another within a window */
     struct range ranges[GUARD_RANGES_MAX];
 } guard;
 
@@ -98,7 +100,9 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     bool raised = info->si_code <= 0; /* by kill or the like, not by an access */
     struct range *range = raised ? NULL : range_of(info->si_addr);
     if (!range || !replace(range)) {
-        set_action(&guard.previous, NULL);
+        /* A program that put ours back itself, having met it within a window, gets its own. */
+        bool open = load_relaxed(&guard.users) != 0;
+        set_action(open ? &guard.previous : &guard.displaced, NULL);
         if (raised)
             (void)syscall(SYS_rt_tgsigqueueinfo, getpid(), (int)syscall(SYS_gettid), number, info);
     }
@@ -137,8 +141,18 @@ static void give_back(void)
 {
     struct kernel_action current;
     set_action(&guard.previous, &current);
-    if (current.handler != on_bus_error)
-        set_action(&current, NULL);
+    if (current.handler == on_bus_error)
+        return;
+    guard.displaced = guard.previous;
+    set_action(&current, NULL);
+}
+
+/* What a program reads within a window and later restores is ours: it means what it had then. */
+static void take_over(const struct kernel_action *ours)
+{
+    struct kernel_action former;
+    set_action(ours, &former);
+    guard.previous = former.handler == on_bus_error ? guard.displaced : former;
 }
 
 static uint64_t change_mask(int how)
@@ -157,7 +171,7 @@ void guard_enter(void)
         return;
     lock_take(&guard.lock);
     if (guard.users++ == 0)
-        set_action(&ours, &guard.previous);
+        take_over(&ours);
     lock_release(&guard.lock);
     if (thread.was_blocked || thread.windows++ % MASK_LOOKS == 0)
         thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
@@ -181,7 +195,9 @@ void guard_reset(void)
     if (thread.depth && thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
     thread.depth = 0;
-    if (guard.users)
+    struct kernel_action current;
+    set_action(NULL, &current);
+    if (current.handler == on_bus_error)
         give_back();
     guard.users = 0;
 }

@@ -22,6 +22,7 @@ static struct {
     struct lock lock; /* attaching devices; held over file locks, never over driver calls */
     struct config config;
     struct region region;
+    bool limited; /* somebody meant to limit memory: what cannot be told or kept is closed */
 } container = {.region = {.fd = -1, .slot = -1}};
 
 void (*container_reset_hooks)(void);
@@ -55,8 +56,8 @@ void container_reset(void)
     if (container_reset_hooks)
         container_reset_hooks();
     int error = secure && !pinned ? -EPERM : region_attach(&container.region, &container.config);
-    bool limited = pinned || config_limits_memory(&container.config);
-    account_start(error ? NULL : &container.region, error && limited ? -ENOMEM : 0);
+    container.limited = pinned || config_limits_memory(&container.config);
+    account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
 }
 
 void container_prepare_devices(void)
@@ -96,8 +97,7 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
 
 int container_unidentified_device(void)
 {
-    return config_limits_memory(&container.config) ? CONTAINER_DEVICE_CLOSED
-                                                   : CONTAINER_DEVICE_UNKNOWN;
+    return container.limited ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
 }
 
 static int enter_device(const char *uuid)

@@ -30,7 +30,7 @@ static bool copy(long number, uint64_t address, void *local, size_t bytes, bool 
     struct iovec there = {.iov_base = pointer(address), .iov_len = bytes};
     int errno_kept = errno;
     long done = syscall(number, getpid(), &here, 1ul, &there, 1ul, 0ul);
-    *ret_refused = done < 0 && (errno == ENOSYS || errno == EPERM);
+    *ret_refused = done < 0 && errno != EFAULT;
     errno = errno_kept;
     return done == (long)bytes;
 }
@@ -39,7 +39,7 @@ static bool copy(long number, uint64_t address, void *local, size_t bytes, bool 
 static bool is_on_stack(uint64_t address, size_t bytes)
 {
     uint64_t here = (uintptr_t)__builtin_frame_address(0);
-    return address > here && address - here < STACK_NEAR_BYTES - bytes;
+    return bytes < STACK_NEAR_BYTES && address > here && address - here < STACK_NEAR_BYTES - bytes;
 }
 
 bool rm_copy_in(void *to, uint64_t address, size_t bytes)

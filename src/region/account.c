@@ -650,6 +650,7 @@ int account_device(const char *uuid, int index)
         number = region_device(self.region, uuid, index);
         if (look_end())
             break;
+        number = -EAGAIN;
     }
     lock_release(&self.lock);
     return number;

@@ -27,8 +27,15 @@ static int map_file(struct region *region, int fd, const struct stat *status)
     int flags = MAP_SHARED | (region->shared ? MAP_FIXED : 0);
     void *map = mmap(region->shared, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE, flags, fd,
         VGPU_REGION_OFFSET);
-    if (map == MAP_FAILED)
-        return -errno;
+    if (map == MAP_FAILED) {
+        int error = errno;
+        if (region->shared) { /* which may be unmapped by now */
+            (void)!mmap(region->shared, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            store_release(&region->lost, true);
+        }
+        return -error;
+    }
     /* Without this the first touch reads ahead through the sparse file: 2 ms on ext4. */
     (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM);
     store_release(&region->lost, false);
@@ -49,10 +56,11 @@ static int map_file(struct region *region, int fd, const struct stat *status)
 /* At the number that it had, so that no thread meets a closed one in between. */
 static int replace_descriptor(int former, int fd)
 {
-    if (former < 0 || dup3(fd, former, O_CLOEXEC) < 0)
+    if (former < 0)
         return fd;
-    close(fd);
-    return former;
+    bool replaced = dup3(fd, former, O_CLOEXEC) >= 0;
+    close(replaced ? fd : former);
+    return replaced ? former : fd;
 }
 
 static void join(struct region *region, bool fresh)
@@ -86,10 +94,15 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
 
 static int attach_path(struct region *region, enum region_file_make make)
 {
+    struct stat status;
     int fd = region_file_open(region->path, make != REGION_FILE_KEEP);
     if (fd < 0)
         return fd;
-    int error = file_lock_wait(fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+    int error = file_status(fd, &status);
+    if (!error && region->own_only && !region_file_is_trusted(&status))
+        error = -EPERM;
+    if (!error)
+        error = file_lock_wait(fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
     if (!error) {
         error = attach_locked(region, fd, make);
         file_lock_drop(error ? fd : region->fd, VGPU_REGION_OFFSET);
@@ -125,6 +138,7 @@ int region_attach(struct region *region, const struct config *config)
 {
     *region = (struct region){.fd = -1, .slot = -1, .config = config};
     int error = region_file_path(config, region->path, sizeof(region->path));
+    region->own_only = !config->region_named && strcmp(region->path, REGION_PINNED_PATH) != 0;
     return first_attach(region, error, REGION_FILE_MAKE);
 }
 
@@ -235,15 +249,29 @@ static int come_back(struct region *region, enum file_state state)
     }
     int error = attach_path(region, state == FILE_SHORT ? REGION_FILE_MEND : REGION_FILE_MAKE);
     if (error)
-        return stay(region, state, error, now);
+        return stay(region, state, error, clock_now_ns());
     region->failed_ns = 0;
     region->failure_said = false;
     return 0;
 }
 
+/* A file that was renamed away lives on under its other name, while newcomers make another. */
+static bool is_displaced(struct region *region)
+{
+    struct stat status;
+    uint64_t now = clock_now_ns();
+    if (now - region->path_seen_ns < RETRY_NS)
+        return false;
+    region->path_seen_ns = now;
+    return file_status_at(region->path, &status) == 0 && S_ISREG(status.st_mode) &&
+           (status.st_dev != region->device || status.st_ino != region->inode);
+}
+
 int region_keep(struct region *region)
 {
     enum file_state state = file_state(region);
+    if (state == FILE_WHOLE && is_displaced(region))
+        state = FILE_DELETED;
     if (state == FILE_WHOLE && !load_acquire(&region->lost))
         return 0;
     int errno_kept = errno;

@@ -3,14 +3,18 @@
 #include "region/region.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "region/file_lock.h"
+#include "region/region_file.h"
 #include "region/slot.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define INITIALISER_WAIT_NS 2000000000ull
+#define MEND_WAIT_NS 100000000ull
+#define MEND_RETRY_NS 1000000000ull
 
 /* FNV-1a over the limits that the environment sets; 0 where it sets none, which leaves the region
  * as it is: a shell that lost the variables must not lift its container's limits. */
@@ -41,6 +45,13 @@ static void store_default(struct vgpu_region *shared, const struct config *confi
         &shared->default_core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
 }
 
+/* What lies at the pinned path holds nobody's limits but root's: without any it is closed. */
+static bool is_unset_pin(const struct region *region)
+{
+    return !load_relaxed(&region->shared->settings_hash) &&
+           !strcmp(region->path, REGION_PINNED_PATH) && (region->pinned || !region->settings_hash);
+}
+
 /* Limits hold for as long as somebody lives under them; only a region that never had any takes
  * some while others live, and then their devices take them too (region_device_entry). */
 static void take_environment(struct region *region)
@@ -50,6 +61,8 @@ static void take_environment(struct region *region)
     if (!hash || held == hash)
         return;
     bool live = slot_any_live(region);
+    if (!held && is_unset_pin(region))
+        return;
     if (held && (live || region->pinned)) {
         if (live)
             log_info("the container's programs run under other limits than this environment asks "
@@ -88,7 +101,7 @@ static int entry_find(const struct region *region, const char *uuid)
     if (count > VGPU_REGION_DEVICES)
         count = VGPU_REGION_DEVICES;
     for (unsigned i = 0; i < count; i++) {
-        if (!strncmp(shared->devices[i].uuid, uuid, sizeof(shared->devices[i].uuid)))
+        if (strncmp(shared->devices[i].uuid, uuid, sizeof(shared->devices[i].uuid)) == 0)
             return (int)i;
     }
     return -ENOENT;
@@ -127,7 +140,7 @@ static void set_limits(struct region *region, struct vgpu_device *device, int in
     uint64_t held = load_relaxed(&region->shared->settings_hash);
     /* Who runs under other limits than the region's says nothing about its devices. */
     bool ours = region->settings_hash == held;
-    if (region->pinned && held && !ours) {
+    if (is_unset_pin(region) || (region->pinned && held && !ours)) {
         set_limits_pinned(region->shared, device);
     } else {
         limits_write(
@@ -174,7 +187,8 @@ static void remember(
     uint64_t held = load_relaxed(&region->shared->settings_hash);
     memcpy(&seen, entry, sizeof(seen));
     limits_read(entry, &seen);
-    if (load_acquire(&region->lost) || strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)))
+    if (load_acquire(&region->lost) ||
+        strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)) != 0)
         return;
     region->known_settings_hash = held;
     memcpy((char *)&device->known + sizeof(seen.uuid), (char *)&seen + sizeof(seen.uuid),
@@ -240,6 +254,8 @@ int region_device(struct region *region, const char *uuid, int index)
         .index = index == REGION_INDEX_AS_MET ? entry : index, .entry = entry};
     memcpy(device->known.uuid, uuid, strlen(uuid));
     remember(region, device, &region->shared->devices[entry]);
+    if (load_acquire(&region->lost))
+        return -EAGAIN;
     store_release(&region->device_count, count + 1);
     return (int)count;
 }
@@ -247,14 +263,19 @@ int region_device(struct region *region, const char *uuid, int index)
 static bool is_in_place(const struct region *region, const struct region_device *device)
 {
     const struct vgpu_device *entry = &region->shared->devices[device->entry];
-    return !strncmp(entry->uuid, device->known.uuid, sizeof(entry->uuid));
+    return strncmp(entry->uuid, device->known.uuid, sizeof(entry->uuid)) == 0;
 }
 
 static void mend_entry(struct region *region, struct region_device *device)
 {
-    if (!region_fd_is_ours(region) ||
-        file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS) != 0)
+    uint64_t now = clock_now_ns();
+    if (region->mend_failed_ns && now - region->mend_failed_ns < MEND_RETRY_NS)
         return;
+    region->mend_failed_ns = now;
+    if (!region_fd_is_ours(region) ||
+        file_lock_wait(region->fd, VGPU_REGION_OFFSET, MEND_WAIT_NS) != 0)
+        return;
+    region->mend_failed_ns = 0;
     if (device->entry < 0 || !is_in_place(region, device))
         enter_again_locked(region, device);
     if (device->entry >= 0 && !is_settled(region, &region->shared->devices[device->entry]))

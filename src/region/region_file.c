@@ -27,19 +27,22 @@ _Static_assert(sizeof(struct head) == offsetof(struct vgpu_region, device_count)
 bool region_file_is_pinned(void)
 {
     struct stat status;
-    return file_status_at(REGION_PINNED_PATH, &status) == 0 && S_ISREG(status.st_mode) &&
-           status.st_uid == 0;
+    int error = file_status_at(REGION_PINNED_PATH, &status);
+    if (error) /* what may not be looked at may be there */
+        return error != -ENOENT && error != -ENOTDIR;
+    return S_ISREG(status.st_mode) && status.st_uid == 0;
 }
 
-/* What another user put under a name that all share is not trusted; root's is, where it is meant
- * for us too. */
+bool region_file_is_trusted(const struct stat *status)
+{
+    return S_ISREG(status->st_mode) &&
+           (status->st_uid == geteuid() || (status->st_uid == 0 && (status->st_mode & 06) == 06));
+}
+
 static bool is_somebody_elses(const char *path)
 {
     struct stat status;
-    if (file_status_at(path, &status) != 0)
-        return false;
-    bool ours = status.st_uid == geteuid() || (status.st_uid == 0 && (status.st_mode & 06) == 06);
-    return !S_ISREG(status.st_mode) || !ours;
+    return file_status_at(path, &status) == 0 && !region_file_is_trusted(&status);
 }
 
 static int path_by_default(const struct config *config, char *ret_path, size_t path_bytes)
@@ -111,13 +114,14 @@ static int raise_descriptor(int fd)
     return high;
 }
 
-static int check_kind(const struct stat *status)
+/* A second name that somebody gives root's pinned file must not take it away from all others. */
+static int check_kind(const struct stat *status, bool may_have_names)
 {
     if (S_ISLNK(status->st_mode))
         return -ELOOP;
     if (S_ISDIR(status->st_mode))
         return -EISDIR;
-    return S_ISREG(status->st_mode) && status->st_nlink <= 1 ? 0 : -EPROTO;
+    return S_ISREG(status->st_mode) && (status->st_nlink <= 1 || may_have_names) ? 0 : -EPROTO;
 }
 
 /* Looked at before it is opened, because opening a device or a pipe can do things by itself, and
@@ -127,10 +131,11 @@ static int check_kind(const struct stat *status)
 static int open_once(const char *path, bool create)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    const bool pinned = !strcmp(path, REGION_PINNED_PATH);
     struct stat status;
     int error = file_status_at(path, &status);
     if (!error)
-        error = check_kind(&status);
+        error = check_kind(&status, pinned);
     if (error && (error != -ENOENT || !create))
         return error;
     int fd = error ? make_file(path, flags) : open(path, flags);
@@ -138,7 +143,7 @@ static int open_once(const char *path, bool create)
         return -errno;
     error = file_status(fd, &status);
     if (!error)
-        error = check_kind(&status);
+        error = check_kind(&status, pinned);
     if (error) {
         close(fd);
         return error;
@@ -167,10 +172,8 @@ static bool may_grow(void)
  * through a mapping would kill the program. */
 static int reserve_storage(int fd)
 {
-    if (fallocate(
-            fd, FALLOC_FL_KEEP_SIZE, VGPU_REGION_OFFSET, offsetof(struct vgpu_region, slots)) == 0)
-        return 0;
-    return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+    int error = file_reserve(fd, VGPU_REGION_OFFSET, offsetof(struct vgpu_region, slots));
+    return error == -EOPNOTSUPP || error == -ENOSYS ? 0 : error;
 }
 
 static bool is_ours(const struct head *head)
@@ -230,8 +233,10 @@ int region_file_prepare(int fd, enum region_file_make make)
         return -EPROTO;
     if (!may_grow())
         return -EFBIG;
-    if (!whole && ftruncate(fd, (off_t)VGPU_REGION_FILE_BYTES) != 0)
-        return -errno;
+    if (!whole)
+        error = file_set_size(fd, (off_t)VGPU_REGION_FILE_BYTES);
+    if (error)
+        return error;
     error = reserve_storage(fd);
     if (error)
         return error;

@@ -15,6 +15,10 @@
 
 bool region_file_is_pinned(void);
 
+/* Whether a file under a name that all users share may be used: another user's is not trusted, but
+ * root's is, where it is meant for us too. */
+bool region_file_is_trusted(const struct stat *status);
+
 /* The path of the region that the configuration means:
  * - REGION_PINNED_PATH where root's file lies there;
  * - the path that was named;

@@ -3,6 +3,7 @@
 #include "region/slot.h"
 
 #include "base/atomic.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "region/file_lock.h"
 
@@ -130,10 +131,10 @@ bool slot_any_live(struct region *region)
 /* The storage must exist before it is written through the mapping. */
 static int reserve_storage(struct region *region, unsigned slot)
 {
-    if (!region_fd_is_ours(region) || fallocate(region->fd, FALLOC_FL_KEEP_SIZE, slot_offset(slot),
-                                          sizeof(struct vgpu_slot)) == 0)
+    if (!region_fd_is_ours(region))
         return 0;
-    return errno == ENOSPC || errno == EDQUOT ? -errno : 0;
+    int error = file_reserve(region->fd, slot_offset(slot), sizeof(struct vgpu_slot));
+    return error == -ENOSPC || error == -EDQUOT ? error : 0;
 }
 
 static void raise_high(struct vgpu_region *shared, unsigned count)
@@ -209,7 +210,8 @@ static int claim_one(
 }
 
 /* A slot that is being claimed by a process that seems to live is the last choice, and only under
- * its lock: should it live, without its descriptors, its zeroes would wipe out what we write there. */
+ * its lock: should it live, without its descriptors, its zeroes would wipe out what we write there.
+ */
 static int claim_any(struct region *region, uint64_t *ret_word)
 {
     bool lockable = region_fd_is_ours(region);

@@ -150,7 +150,8 @@ static void step(struct region *region, struct fuzz_input *input, int fd)
         (void)any_live(region);
         break;
     case 11:
-        if (ftruncate(fd, (off_t)(op & 128 ? fuzz_number(input, 4) % VGPU_REGION_FILE_BYTES : 0)) != 0)
+        if (ftruncate(fd, (off_t)(op & 128 ? fuzz_number(input, 4) % VGPU_REGION_FILE_BYTES : 0)) !=
+            0)
             abort();
         break;
     case 12:

@@ -435,6 +435,51 @@ TEST("a region that a newcomer made in the place of a deleted one is joined")
     check_shared_again(device);
 }
 
+TEST("a region that was renamed away is left for the one that newcomers made")
+{
+    unsigned device = join_and_hold();
+    char aside[sizeof(peers_path) + 8];
+    snprintf(aside, sizeof(aside), "%s.aside", peers_path);
+    REQUIRE(rename(peers_path, aside) == 0);
+    pid_t pid = peers_fork(join_and_charge);
+    while (load_acquire(&peers->number[0]) < 1)
+        sched_yield();
+    peers_sleep_ms(20); /* the path is looked at every 10 ms */
+    CHECK_EQ(account_reserve(device, 424 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(account_reserve(device, 423 * PEERS_MIB, ACCOUNT_BUFFER), 0);
+    peers_step(1);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
+static void stay_out_of_anothers_file(void)
+{
+    become_nobody();
+    REQUIRE(region_attach(&peers_region, config_default()) == 0);
+    account_start(&peers_region, 0);
+    int device = account_device(PEERS_UUID, 0);
+    REQUIRE(device >= 0);
+    ino_t inode = peers_region.inode;
+    peers_step(1);
+    peers_wait(2);
+    CHECK_EQ(account_reserve((unsigned)device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(peers_region.inode, inode);
+}
+
+TEST("under the default path another user's file is not joined later either")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    chmod(peers_directory, 0777);
+    pid_t pid = peers_fork(stay_out_of_anothers_file);
+    peers_wait(1);
+    unlink(peers_path);
+    write_file(peers_path, 0, "");
+    REQUIRE(chown(peers_path, 1002, 1002) == 0 && chmod(peers_path, 0666) == 0);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
 TEST("a region that is shortened under a process, to whatever size, is mended")
 {
     static const off_t sizes[] = {0, 1, 4096, 2008952, VGPU_REGION_OFFSET, VGPU_REGION_OFFSET + 64,

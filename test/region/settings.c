@@ -334,6 +334,31 @@ TEST("a pinned region that a user may not write is an error, not a way to anothe
     CHECK_EQ(peers_reap(peers_fork(fail_as_nobody)), 0);
 }
 
+static void find_closed_as_nobody(void)
+{
+    struct account_view view;
+    become_nobody();
+    account_view(peers_join("8g"), &view);
+    CHECK(view.closed);
+    region_detach(&peers_region);
+    account_view(peers_join(NULL), &view);
+    CHECK(view.closed);
+}
+
+TEST("an empty file of root's at the pinned path closes the device, whatever the environment says")
+{
+    peers_begin();
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/etc", "tmpfs", 0, "size=1m") != 0)
+        SKIP("mounting is not allowed here");
+    REQUIRE(mkdir("/etc/vgpu", 0755) == 0);
+    int fd = open(REGION_PINNED_PATH, O_RDWR | O_CREAT, 0666);
+    REQUIRE(fd >= 0 && fchmod(fd, 0666) == 0);
+    close(fd);
+    CHECK_EQ(peers_reap(peers_fork(find_closed_as_nobody)), 0);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);

@@ -103,6 +103,35 @@ static void die_by_fault_of_its_own(void)
     guard_leave();
 }
 
+static void restore_what_was_found(void)
+{
+    struct sigaction found;
+    map_guarded();
+    guard_enter();
+    REQUIRE(sigaction(SIGBUS, &(struct sigaction){.sa_handler = count}, &found) == 0);
+    guard_leave();
+    REQUIRE(sigaction(SIGBUS, &found, NULL) == 0);
+}
+
+TEST("a program that restores what it found within a window still ends by a SIGBUS")
+{
+    for (int again = 0; again < 2; again++) {
+        int status;
+        pid_t pid = fork();
+        if (pid == 0) {
+            restore_what_was_found();
+            for (int i = 0; i < again; i++) {
+                guard_enter();
+                guard_leave();
+            }
+            raise(SIGBUS);
+            _exit(0);
+        }
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    }
+}
+
 TEST("a fault of the program's own ends it as it would without us")
 {
     int status;
