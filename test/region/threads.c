@@ -15,8 +15,13 @@
 #define LIMIT "1000m"
 #define THREADS 8
 #define ROUNDS 300
+#ifdef __SANITIZE_THREAD__ /* each process has a thread of the sanitizer's, and starts slowly */
+#define HOLDERS 15
+#define STEPS 40
+#else
 #define HOLDERS 150
 #define STEPS 400 /* two for each death */
+#endif
 
 static unsigned device;
 static int stop, wrongly_refused, served;
