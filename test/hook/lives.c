@@ -312,6 +312,13 @@ BED_TEST(
 {
     if (!may(CLONE_NEWNS))
         SKIP("no new mount namespace is permitted");
+    int status;
+    pid_t probe = fork();
+    if (probe == 0)
+        _exit(hide_proc() ? 0 : 1);
+    REQUIRE(waitpid(probe, &status, 0) == probe);
+    if (status)
+        SKIP("/proc cannot be hidden here");
     pid_t pid = begin(live_without_proc);
     REQUIRE(hide_proc());
     observe(pid, 2);
