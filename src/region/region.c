@@ -21,6 +21,11 @@
 #define INITIALISER_WAIT_NS 2000000000ull
 #define RETRY_NS 10000000ull
 
+static bool is_mapped(const struct region *region, const struct stat *status)
+{
+    return status->st_dev == region->device && status->st_ino == region->inode;
+}
+
 /* Maps the file where it was mapped before: other threads may be looking. */
 static int map_file(struct region *region, int fd, const struct stat *status)
 {
@@ -181,8 +186,7 @@ enum file_state {
 static enum file_state file_state(const struct region *region)
 {
     struct stat status;
-    if (region->fd < 0 || file_status(region->fd, &status) != 0 ||
-        status.st_dev != region->device || status.st_ino != region->inode)
+    if (region->fd < 0 || file_status(region->fd, &status) != 0 || !is_mapped(region, &status))
         return FILE_CLOSED;
     if (status.st_nlink == 0)
         return FILE_DELETED;
@@ -194,7 +198,7 @@ static enum file_state state_by_path(const struct region *region)
     struct stat status;
     if (file_status_at(region->path, &status) != 0)
         return FILE_CLOSED;
-    if (status.st_dev != region->device || status.st_ino != region->inode)
+    if (!is_mapped(region, &status))
         return FILE_DELETED;
     return status.st_size < (off_t)VGPU_REGION_FILE_BYTES ? FILE_SHORT : FILE_WHOLE;
 }
@@ -206,8 +210,7 @@ static int open_again(struct region *region)
     int fd = region_file_open(region->path, false);
     if (fd < 0)
         return fd;
-    if (file_status(fd, &status) != 0 || status.st_dev != region->device ||
-        status.st_ino != region->inode) {
+    if (file_status(fd, &status) != 0 || !is_mapped(region, &status)) {
         close(fd);
         return -ENOENT;
     }
@@ -264,7 +267,7 @@ static bool is_displaced(struct region *region)
         return false;
     region->path_seen_ns = now;
     return file_status_at(region->path, &status) == 0 && S_ISREG(status.st_mode) &&
-           (status.st_dev != region->device || status.st_ino != region->inode);
+           !is_mapped(region, &status);
 }
 
 int region_keep(struct region *region)
@@ -283,8 +286,7 @@ int region_keep(struct region *region)
 bool region_fd_is_ours(const struct region *region)
 {
     struct stat status;
-    return region->fd >= 0 && file_status(region->fd, &status) == 0 &&
-           status.st_dev == region->device && status.st_ino == region->inode;
+    return region->fd >= 0 && file_status(region->fd, &status) == 0 && is_mapped(region, &status);
 }
 
 unsigned region_slot_bound(const struct region *region)
