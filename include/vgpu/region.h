@@ -24,10 +24,12 @@ extern "C" {
 
 #define VGPU_REGION_OFFSET 2011136u             /* 491 pages: HAMi's 2,008,952 bytes, rounded up */
 #define VGPU_REGION_MAGIC 0x3147455255504756ull /* "VGPUREG1" as bytes in the file */
-#define VGPU_REGION_VERSION 1u
+#define VGPU_REGION_VERSION 2u
 #define VGPU_REGION_BYTE_ORDER 0x01020304u
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
+#define VGPU_COMPUTE_SPANS 128u       /* spans of time in which busy time is united */
+#define VGPU_COMPUTE_SPAN_NS 1000000u /* the length of each */
 
 /* A process's use of one device. Written by its owner alone, read by all. */
 struct vgpu_usage {
@@ -80,6 +82,21 @@ struct vgpu_device {
     uint64_t reserved[4];     /* 96 */
 };
 
+/* The container's GPU time on one device, in nanoseconds; times are CLOCK_MONOTONIC. Written by all
+ * its processes, without a lock: a process that is killed between two writes leaves at most the few
+ * milliseconds wrong that it was about to add. */
+struct vgpu_compute {
+    uint64_t granted_ns;  /* 0: what the limit has given so far */
+    uint64_t charged_ns;  /* 8: what was taken of it: work on its way by estimate, work done by
+                             measure. The container may go on while granted - charged > 0 */
+    uint64_t refilled_ns; /* 16: the time up to which was granted; 0: never */
+    uint64_t busy_ns;     /* 24: measured: how long the container kept the device busy */
+    uint64_t reserved[12];
+    /* 128: span number << 24 | nanoseconds of it in which some process was busy; the span of time
+     * t has the number t / VGPU_COMPUTE_SPAN_NS and lies at number % VGPU_COMPUTE_SPANS. */
+    uint64_t spans[VGPU_COMPUTE_SPANS];
+};
+
 struct vgpu_region {
     uint64_t magic;          /* 0: a region without it is not initialised */
     uint32_t version;        /* 8 */
@@ -94,8 +111,9 @@ struct vgpu_region {
     uint32_t default_core_limit;   /* 56: percent, likewise */
     uint32_t reserved_word;        /* 60 */
     uint64_t reserved[24];         /* 64 */
-    struct vgpu_device devices[VGPU_REGION_DEVICES]; /* 256 */
-    struct vgpu_slot slots[VGPU_REGION_SLOTS];       /* 8448 */
+    struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
+    struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
+    struct vgpu_compute compute[VGPU_REGION_DEVICES]; /* 8528128: of devices[] */
 };
 
 #define VGPU_REGION_FILE_BYTES (VGPU_REGION_OFFSET + sizeof(struct vgpu_region))
@@ -113,6 +131,9 @@ _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
+_Static_assert(sizeof(struct vgpu_compute) == 1152, "frozen layout");
+_Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
 _Static_assert(VGPU_REGION_OFFSET % 4096 == 0, "our part is mapped by itself");
 #endif
 

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -22,6 +23,18 @@ static void futex_wake(uint32_t *word, int waiters)
     int errno_kept = errno;
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
     errno = errno_kept;
+}
+
+void word_wait(uint32_t *word, uint32_t value)
+{
+    int errno_kept = errno;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    errno = errno_kept;
+}
+
+void word_wake(uint32_t *word)
+{
+    futex_wake(word, INT_MAX);
 }
 
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS

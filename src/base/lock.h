@@ -23,6 +23,11 @@ void lock_release(struct lock *lock) RELEASE(*lock);
 /* Only for a forked child, in which no other thread exists. */
 void lock_reset(struct lock *lock);
 
+/* Sleeps while *word is `value`, until another thread changes it and calls word_wake; may return
+ * sooner. errno is kept. */
+void word_wait(uint32_t *word, uint32_t value);
+void word_wake(uint32_t *word);
+
 /* Sleeps about `ns` nanoseconds; errno is kept. */
 void sleep_ns(uint64_t ns);
 

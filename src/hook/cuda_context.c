@@ -3,6 +3,7 @@
  * counts as CONTEXT_BYTES, and what its limits take (hook/context_memory.h). */
 #include "base/atomic.h"
 #include "hook/hook.h"
+#include "hook/pace.h"
 #include "hook/pools.h"
 #include "hook/context_memory.h"
 #include "limit/rm_memory.h"
@@ -133,6 +134,7 @@ CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 {
     hook_enter();
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
+    pace_context_leaves(ctx);
     CUresult result = cuda.cuCtxDestroy_v2(ctx);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS)
@@ -144,6 +146,7 @@ CUresult hook_cuCtxDestroy(CUcontext ctx)
 {
     hook_enter();
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
+    pace_context_leaves(ctx);
     CUresult result = cuda.cuCtxDestroy(ctx);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS)
@@ -185,6 +188,13 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return result;
 }
 
+/* Events of ours on its streams die with it. */
+static void primary_leaves(CUdevice dev)
+{
+    if (dev >= 0 && dev < ORDINALS_MAX && load_relaxed(&primary_contexts[dev]))
+        pace_context_leaves((CUcontext)(uintptr_t)load_relaxed(&primary_contexts[dev]));
+}
+
 /* After a release or reset the primary context may be gone, and all that it held with it. A reset
  * leaves the handle valid and the context inactive. */
 static void settle_primary(CUdevice dev)
@@ -200,6 +210,7 @@ static void settle_primary(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     hook_enter();
+    primary_leaves(dev);
     CUresult result = cuda.cuDevicePrimaryCtxRelease(dev);
     settle_primary(dev);
     return result;
@@ -208,6 +219,7 @@ CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     hook_enter();
+    primary_leaves(dev);
     CUresult result = cuda.cuDevicePrimaryCtxRelease_v2(dev);
     settle_primary(dev);
     return result;
@@ -216,6 +228,7 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev)
 {
     hook_enter();
+    primary_leaves(dev);
     CUresult result = cuda.cuDevicePrimaryCtxReset(dev);
     settle_primary(dev);
     return result;
@@ -224,6 +237,7 @@ CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     hook_enter();
+    primary_leaves(dev);
     CUresult result = cuda.cuDevicePrimaryCtxReset_v2(dev);
     settle_primary(dev);
     return result;

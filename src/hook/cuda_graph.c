@@ -6,6 +6,7 @@
 #include "hook/context_memory.h"
 #include "hook/graph.h"
 #include "hook/hook.h"
+#include "hook/pace.h"
 #include "hook/pools.h"
 
 #include "base/lock.h"
@@ -166,14 +167,26 @@ __attribute__((noinline)) static CUresult run_slowly(
     return result;
 }
 
+static inline CUresult launch(
+    CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
+{
+    if (pace_passes())
+        return run_slowly(handle, stream, zero, run);
+    struct pace_launch paced;
+    pace_begin(&paced, stream, zero, duration_key((uintptr_t)handle, 0));
+    CUresult result = run_slowly(handle, stream, zero, run);
+    pace_end(&paced, result == CUDA_SUCCESS);
+    return result;
+}
+
 CUresult hook_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
-    return run_slowly(hGraphExec, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphLaunch);
+    return launch(hGraphExec, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphLaunch);
 }
 
 CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    return run_slowly(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphLaunch_ptsz);
+    return launch(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphLaunch_ptsz);
 }
 
 CUresult hook_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)

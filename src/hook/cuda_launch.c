@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches. With the resource manager's ledger they are one load and a jump; the API ledger looks
- * at what a kernel's local memory takes, in functions of their own so that the
- * usual path touches no argument. */
+/* Launches. With the resource manager's ledger and no compute limit they are two loads and a jump.
+ * The API ledger looks at what a kernel's local memory takes, the launch gate (hook/pace.h) at the
+ * container's GPU time, in functions of their own so that the usual path touches no argument. */
 #include "hook/capture.h"
 #include "hook/context_memory.h"
 #include "hook/hook.h"
+#include "hook/pace.h"
 
 /* The table is filled by then: whoever has a function to launch has entered before. */
 static inline bool counts_by_api(void)
@@ -20,53 +21,95 @@ static bool fits(
     return capture_records(stream, zero) || context_memory_fits_function(function, ret_growth);
 }
 
-static CUresult settled(const struct context_growth *growth, CUresult result)
+/* True where the launch may go on as it is. */
+static inline bool is_plain(void)
 {
-    context_memory_settle(growth, result == CUDA_SUCCESS);
+    return pace_passes() && !counts_by_api();
+}
+
+/* A launch that is not plain. */
+struct launch {
+    struct context_growth growth;
+    struct pace_launch pace;
+};
+
+static uint64_t launch_key(CUfunction function, uint64_t blocks, uint64_t threads)
+{
+    return duration_key((uintptr_t)function, blocks * 4099 + threads);
+}
+
+static uint64_t volume(unsigned int x, unsigned int y, unsigned int z)
+{
+    return x + ((uint64_t)y << 20) + ((uint64_t)z << 40);
+}
+
+static bool begin(struct launch *launch, CUfunction function, CUstream stream,
+    enum stream_zero zero, uint64_t key)
+{
+    *launch = (struct launch){.growth = {.charged = false}};
+    if (counts_by_api() && !fits(function, stream, zero, &launch->growth))
+        return false;
+    if (pace_free_launches < 0)
+        pace_begin(&launch->pace, stream, zero, key);
+    return true;
+}
+
+static CUresult end(struct launch *launch, CUresult result)
+{
+    pace_end(&launch->pace, result == CUDA_SUCCESS);
+    context_memory_settle(&launch->growth, result == CUDA_SUCCESS);
     return result;
 }
 
-__attribute__((noinline)) static CUresult counted_kernel(__typeof__(cuda.cuLaunchKernel) launch,
+__attribute__((noinline)) static CUresult looked_kernel(__typeof__(cuda.cuLaunchKernel) launch,
     enum stream_zero zero, CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    struct context_growth growth;
-    if (!fits(f, hStream, zero, &growth))
+    struct launch started;
+    uint64_t key = launch_key(
+        f, volume(gridDimX, gridDimY, gridDimZ), volume(blockDimX, blockDimY, blockDimZ));
+    if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                sharedMemBytes, hStream, kernelParams, extra));
+    return end(&started, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                             sharedMemBytes, hStream, kernelParams, extra));
 }
 
-__attribute__((noinline)) static CUresult counted_kernel_ex(
-    __typeof__(cuda.cuLaunchKernelEx) launch, enum stream_zero zero, const CUlaunchConfig *config,
-    CUfunction f, void **kernelParams, void **extra)
+__attribute__((noinline)) static CUresult looked_kernel_ex(__typeof__(cuda.cuLaunchKernelEx) launch,
+    enum stream_zero zero, const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+    void **extra)
 {
-    struct context_growth growth;
-    if (!fits(f, config ? config->hStream : NULL, zero, &growth))
+    struct launch started;
+    uint64_t key = config
+                       ? launch_key(f, volume(config->gridDimX, config->gridDimY, config->gridDimZ),
+                             volume(config->blockDimX, config->blockDimY, config->blockDimZ))
+                       : 0;
+    if (!begin(&started, f, config ? config->hStream : NULL, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, launch(config, f, kernelParams, extra));
+    return end(&started, launch(config, f, kernelParams, extra));
 }
 
-__attribute__((noinline)) static CUresult counted_cooperative(
+__attribute__((noinline)) static CUresult looked_cooperative(
     __typeof__(cuda.cuLaunchCooperativeKernel) launch, enum stream_zero zero, CUfunction f,
     unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
     void **kernelParams)
 {
-    struct context_growth growth;
-    if (!fits(f, hStream, zero, &growth))
+    struct launch started;
+    uint64_t key = launch_key(
+        f, volume(gridDimX, gridDimY, gridDimZ), volume(blockDimX, blockDimY, blockDimZ));
+    if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                sharedMemBytes, hStream, kernelParams));
+    return end(&started, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                             sharedMemBytes, hStream, kernelParams));
 }
 
 CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    if (counts_by_api())
-        return counted_kernel(cuda.cuLaunchKernel, STREAM_ZERO_LEGACY, f, gridDimX, gridDimY,
+    if (!is_plain())
+        return looked_kernel(cuda.cuLaunchKernel, STREAM_ZERO_LEGACY, f, gridDimX, gridDimY,
             gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams,
             extra);
     return cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
@@ -76,8 +119,8 @@ CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int g
 CUresult hook_cuLaunchKernelEx(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (counts_by_api())
-        return counted_kernel_ex(
+    if (!is_plain())
+        return looked_kernel_ex(
             cuda.cuLaunchKernelEx, STREAM_ZERO_LEGACY, config, f, kernelParams, extra);
     return cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
 }
@@ -86,8 +129,8 @@ CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, uns
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    if (counts_by_api())
-        return counted_cooperative(cuda.cuLaunchCooperativeKernel, STREAM_ZERO_LEGACY, f, gridDimX,
+    if (!is_plain())
+        return looked_cooperative(cuda.cuLaunchCooperativeKernel, STREAM_ZERO_LEGACY, f, gridDimX,
             gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
             kernelParams);
     return cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
@@ -98,8 +141,8 @@ CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned 
     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
     unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    if (counts_by_api())
-        return counted_kernel(cuda.cuLaunchKernel_ptsz, STREAM_ZERO_PER_THREAD, f, gridDimX,
+    if (!is_plain())
+        return looked_kernel(cuda.cuLaunchKernel_ptsz, STREAM_ZERO_PER_THREAD, f, gridDimX,
             gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
             kernelParams, extra);
     return cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
@@ -109,8 +152,8 @@ CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned 
 CUresult hook_cuLaunchKernelEx_ptsz(
     const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (counts_by_api())
-        return counted_kernel_ex(
+    if (!is_plain())
+        return looked_kernel_ex(
             cuda.cuLaunchKernelEx_ptsz, STREAM_ZERO_PER_THREAD, config, f, kernelParams, extra);
     return cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
 }
@@ -119,8 +162,8 @@ CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX
     unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    if (counts_by_api())
-        return counted_cooperative(cuda.cuLaunchCooperativeKernel_ptsz, STREAM_ZERO_PER_THREAD, f,
+    if (!is_plain())
+        return looked_cooperative(cuda.cuLaunchCooperativeKernel_ptsz, STREAM_ZERO_PER_THREAD, f,
             gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
             kernelParams);
     return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
@@ -130,64 +173,78 @@ CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX
 /* The launches of CUDA before 4.0. */
 CUresult hook_cuLaunch(CUfunction f)
 {
-    struct context_growth growth;
-    if (!counts_by_api())
+    struct launch started;
+    if (is_plain())
         return cuda.cuLaunch(f);
-    if (!fits(f, NULL, STREAM_ZERO_LEGACY, &growth))
+    if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, launch_key(f, 1, 0)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, cuda.cuLaunch(f));
+    return end(&started, cuda.cuLaunch(f));
 }
 
 CUresult hook_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
-    struct context_growth growth;
-    if (!counts_by_api())
+    struct launch started;
+    uint64_t key = launch_key(f, volume((unsigned)grid_width, (unsigned)grid_height, 1), 0);
+    if (is_plain())
         return cuda.cuLaunchGrid(f, grid_width, grid_height);
-    if (!fits(f, NULL, STREAM_ZERO_LEGACY, &growth))
+    if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, cuda.cuLaunchGrid(f, grid_width, grid_height));
+    return end(&started, cuda.cuLaunchGrid(f, grid_width, grid_height));
 }
 
 CUresult hook_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-    struct context_growth growth;
-    if (!counts_by_api())
+    struct launch started;
+    uint64_t key = launch_key(f, volume((unsigned)grid_width, (unsigned)grid_height, 1), 0);
+    if (is_plain())
         return cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream);
-    if (!fits(f, hStream, STREAM_ZERO_LEGACY, &growth))
+    if (!begin(&started, f, hStream, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream));
+    return end(&started, cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream));
 }
 
-/* The launch of one device, in its stream's context. */
-static bool fits_there(const CUDA_LAUNCH_PARAMS *launch, struct context_growth *ret_growth)
+/* Makes the context of the device's stream the current one. */
+static bool enter_stream(const CUDA_LAUNCH_PARAMS *launch)
 {
     CUcontext context;
-    if (cuda.cuStreamGetCtx(launch->hStream, &context) != CUDA_SUCCESS ||
-        cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
-        *ret_growth = (struct context_growth){.charged = false};
-        return true;
-    }
-    bool fit = fits(launch->function, launch->hStream, STREAM_ZERO_LEGACY, ret_growth);
-    (void)cuda.cuCtxPopCurrent_v2(&context);
-    return fit;
+    return cuda.cuStreamGetCtx(launch->hStream, &context) == CUDA_SUCCESS &&
+           cuda.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+}
+
+static void leave_stream(bool entered)
+{
+    CUcontext context;
+    if (entered)
+        (void)cuda.cuCtxPopCurrent_v2(&context);
 }
 
 /* From the launch of device `at` on; no deeper than a machine has devices. */
-static CUresult counted_multi_device(
+static CUresult looked_multi_device(
     CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags, unsigned int at)
 {
-    struct context_growth growth;
+    struct launch started = {.growth = {.charged = false}};
     if (!list || at >= count || at >= VGPU_REGION_DEVICES)
         return cuda.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
-    if (!fits_there(&list[at], &growth))
+    uint64_t key = launch_key(list[at].function,
+        volume(list[at].gridDimX, list[at].gridDimY, list[at].gridDimZ),
+        volume(list[at].blockDimX, list[at].blockDimY, list[at].blockDimZ));
+    bool entered = enter_stream(&list[at]);
+    bool fit =
+        !entered || begin(&started, list[at].function, list[at].hStream, STREAM_ZERO_LEGACY, key);
+    leave_stream(entered);
+    if (!fit)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return settled(&growth, counted_multi_device(list, count, flags, at + 1));
+    CUresult result = looked_multi_device(list, count, flags, at + 1);
+    entered = enter_stream(&list[at]);
+    (void)end(&started, result);
+    leave_stream(entered);
+    return result;
 }
 
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(
     CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 {
-    if (counts_by_api())
-        return counted_multi_device(launchParamsList, numDevices, flags, 0);
+    if (!is_plain())
+        return looked_multi_device(launchParamsList, numDevices, flags, 0);
     return cuda.cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
 }

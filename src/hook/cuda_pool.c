@@ -3,6 +3,7 @@
  * below the API, or by the pool's own figure under the API ledger. */
 #include "hook/capture.h"
 #include "hook/hook.h"
+#include "hook/pace.h"
 #include "hook/pools.h"
 #include "limit/rm_memory.h"
 
@@ -205,6 +206,7 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 /* A pool gives memory back at synchronisation (its release threshold says how much). */
 static inline CUresult synchronised(CUresult result)
 {
+    pace_note_wait();
     if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
         pools_refresh_current();
     return result;

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "hook/graph.h"
+#include "hook/pace.h"
 #include "hook/pools.h"
 #include "hook/vmm.h"
 
@@ -77,6 +78,7 @@ void *hook_for_cuda(void *real)
 static void reset(void)
 {
     graph_reset();
+    pace_reset();
     pools_reset();
     vmm_reset();
 }

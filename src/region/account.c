@@ -656,6 +656,52 @@ int account_device(const char *uuid, int index)
     return number;
 }
 
+static unsigned core_limit_locked(unsigned device) REQUIRES(self.lock)
+{
+    const struct vgpu_device *entry = region_device_entry(self.region, device);
+    uint32_t percent =
+        entry ? load_relaxed(&entry->core_limit) : self.region->devices[device].known.core_limit;
+    return percent < 100 ? percent : 0;
+}
+
+bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES])
+{
+    bool any = false;
+    memset(ret_percent, 0, VGPU_REGION_DEVICES);
+    lock_take(&self.lock);
+    if (self.region) {
+        (void)!region_keep(self.region);
+        guard_enter();
+        for (unsigned d = 0; d < self.region->device_count; d++) {
+            ret_percent[d] = (unsigned char)core_limit_locked(d);
+            any |= ret_percent[d] != 0;
+        }
+        guard_leave();
+    }
+    lock_release(&self.lock);
+    return any;
+}
+
+bool account_visit_compute(unsigned device,
+    void (*visit)(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument),
+    void *argument)
+{
+    bool visited = false;
+    lock_take(&self.lock);
+    if (self.region && look_begin()) {
+        struct vgpu_usage *usage = usage_locked(device);
+        int entry = self.region->devices[device].entry;
+        if (entry >= 0) {
+            visit(
+                &self.region->shared->compute[entry], usage ? &usage->gpu_time_ns : NULL, argument);
+            visited = true;
+        }
+        (void)look_end();
+    }
+    lock_release(&self.lock);
+    return visited;
+}
+
 void account_set_ledger(unsigned ledger)
 {
     if (!self.region)

@@ -92,6 +92,17 @@ struct account_process {
 unsigned account_processes(
     unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX]);
 
+/* The compute limits that the region has now, in percent by device number, 0 for none; false where
+ * no device has one. Looks after the file as a charge does. */
+bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES]);
+
+/* Calls `visit` on the words in which the container's GPU time on the device is counted, and on
+ * this process's own count (NULL where it has no slot). `visit` is to be short: no driver call, no
+ * lock. False, and not called, where there is no region. */
+bool account_visit_compute(unsigned device,
+    void (*visit)(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument),
+    void *argument);
+
 /* Names the ledger in use, for tools: 1 resource manager, 2 API. */
 void account_set_ledger(unsigned ledger);
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launch gate: each launch passes pace_begin, which lets it go on at once or holds it back
+ * until the container has GPU time left, and pace_end. What was launched is measured by events of
+ * ours on the program's own streams (hook/pace_marks.h).
+ *
+ * Without a compute limit a launch costs the inline test alone, and a look at the region every few
+ * milliseconds. With a limit most launches add an estimate to a sum of their thread; about once a
+ * millisecond of GPU time one looks closer. Never while a stream captures. Any thread. */
+#ifndef VGPU_HOOK_PACE_H
+#define VGPU_HOOK_PACE_H
+
+#include "hook/capture.h"
+#include "limit/durations.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lane_record;
+
+struct pace_launch {
+    struct lane_record *lane; /* NULL: nothing is to be done after the launch */
+    uint32_t epoch;
+    uint64_t key;
+    uint64_t work_ns;    /* what was taken from the budget for it */
+    uint64_t started_ns; /* where the stream was idle: when its mark was recorded */
+};
+
+/* How many launches of this thread may pass before one looks again; 0 under a limit. */
+extern _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
+
+/* True where the launch is nobody's business. */
+static inline bool pace_passes(void)
+{
+    return __builtin_expect(--pace_free_launches >= 0, 1);
+}
+
+/* Where pace_passes said no. Blocks while the container has no GPU time left. `key`: duration_key.
+ * Keeps errno. */
+void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key);
+
+/* After the driver's call; `launched`: it succeeded. */
+void pace_end(struct pace_launch *launch, bool launched);
+
+/* Something that may take long without keeping the GPU busy goes onto the stream: a wait, a host
+ * function, a large copy. One load without a limit. */
+void pace_note_other_slow(CUstream stream, enum stream_zero zero);
+extern bool pace_limited; /* some device of the container has a compute limit */
+
+static inline void pace_note_other(CUstream stream, enum stream_zero zero)
+{
+    if (__builtin_expect(load_relaxed(&pace_limited), 0))
+        pace_note_other_slow(stream, zero);
+}
+
+/* The thread waited for the GPU: a good moment to see whether a limit was set meanwhile. */
+static inline void pace_note_wait(void)
+{
+    if (pace_free_launches > 0)
+        pace_free_launches = 0;
+}
+
+/* The calling thread's current context is another one. */
+void pace_context_changed(void);
+
+/* Before a stream or a context goes, and all events on it. NULL: all contexts. */
+void pace_stream_leaves(CUstream stream);
+void pace_context_leaves(CUcontext context);
+
+/* In a forked child. */
+void pace_reset(void);
+
+#endif

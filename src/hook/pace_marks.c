@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts, their streams' lanes and the events on them. */
+#include "hook/pace_marks.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/slab.h"
+#include "hook/capture.h"
+#include "hook/hook.h"
+#include "limit/budget.h"
+#include "region/account.h"
+
+#include <stddef.h>
+
+#define SPARE_EVENTS 64
+/* The driver tells the time between two events in single precision: good to 60 ns over a second. */
+#define REBASE_NS 1000000000ull
+#define CHARGES 64
+
+/* GPU time as the events of a context tell it, put onto the processor's clock: a mark is reached
+ * after it was recorded and before it is seen to be. */
+struct pace_context {
+    struct pace_context *next;
+    CUcontext handle;
+    int device;
+    struct lane_record *lanes;
+    CUevent base;
+    uint64_t base_ns;
+    unsigned spare_count;
+    CUevent spares[SPARE_EVENTS];
+};
+
+struct lock marks_lock = LOCK_INIT;
+uint32_t marks_epoch = 1;
+
+static struct {
+    struct pace_context *contexts;
+    struct slab context_slab, lane_slab;
+    struct map lanes; /* by stream_key */
+} marks = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
+    .lane_slab = {.object_bytes = sizeof(struct lane_record)}};
+
+static uint64_t stream_key(const struct pace_context *context, CUstream stream, const void *thread)
+{
+    uint64_t key = (uintptr_t)context * 0x9e3779b97f4a7c15ull;
+    key = (key ^ (uintptr_t)stream) * 0xff51afd7ed558ccdull;
+    key = (key ^ (uintptr_t)thread) * 0xc4ceb9fe1a85ec53ull;
+    return key | 1;
+}
+
+/* ---- contexts and lanes ---- */
+
+static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
+{
+    int device;
+    if (hook_identify_current(&device) != CUDA_SUCCESS || device < 0)
+        return NULL;
+    struct pace_context *context = slab_take(&marks.context_slab);
+    if (!context)
+        return NULL;
+    context->handle = handle;
+    context->device = device;
+    context->next = marks.contexts;
+    marks.contexts = context;
+    return context;
+}
+
+static struct pace_context *context_current(void) REQUIRES(marks_lock)
+{
+    CUcontext handle = NULL;
+    if (cuda.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+        return NULL;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->handle == handle)
+            return context;
+    }
+    return context_make(handle);
+}
+
+struct lane_record *marks_lane(CUstream stream)
+{
+    static _Thread_local char identity __attribute__((tls_model("initial-exec")));
+    struct pace_context *context = context_current();
+    if (!context)
+        return NULL;
+    const void *thread = stream == CU_STREAM_PER_THREAD ? &identity : NULL;
+    uint64_t key = stream_key(context, stream, thread);
+    struct lane_record *record = map_get(&marks.lanes, key);
+    if (record)
+        return record;
+    record = slab_take(&marks.lane_slab);
+    if (!record)
+        return NULL;
+    record->context = context;
+    record->stream = stream;
+    record->thread = thread;
+    record->device = context->device;
+    if (map_put(&marks.lanes, key, record) != 0) {
+        slab_give(&marks.lane_slab, record);
+        return NULL;
+    }
+    record->next = context->lanes;
+    context->lanes = record;
+    return record;
+}
+
+static void epoch_end(void) REQUIRES(marks_lock)
+{
+    store_release(&marks_epoch, marks_epoch + 1);
+}
+
+/* ---- events ---- */
+
+static CUevent spare_take(struct pace_context *context) REQUIRES(marks_lock)
+{
+    return context->spare_count ? context->spares[--context->spare_count] : NULL;
+}
+
+static void spare_give(struct pace_context *context, CUevent event) REQUIRES(marks_lock)
+{
+    if (context->spare_count < SPARE_EVENTS)
+        context->spares[context->spare_count++] = event;
+    else
+        (void)cuda.cuEventDestroy_v2(event);
+}
+
+static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
+{
+    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
+        if (other != record && other->lane.count)
+            return true;
+    }
+    return false;
+}
+
+/* The record is used again only where the epoch says that it still is the same. */
+void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run run)
+{
+    lock_take(&marks_lock);
+    bool wanted = epoch == marks_epoch && !lane_is_full(&record->lane);
+    CUevent event = wanted ? spare_take(record->context) : NULL;
+    CUstream stream = record->stream;
+    lock_release(&marks_lock);
+    if (!wanted || (!event && cuda.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS))
+        return;
+    bool recorded = cuda.cuEventRecord(event, stream) == CUDA_SUCCESS;
+    uint64_t now = clock_now_ns();
+    lock_take(&marks_lock);
+    bool kept = epoch == marks_epoch;
+    if (kept && recorded && !lane_is_full(&record->lane)) {
+        run.shared = is_shared(record);
+        lane_mark(&record->lane, event, now, &run);
+    } else if (kept) {
+        spare_give(record->context, event);
+    }
+    lock_release(&marks_lock);
+    if (!kept)
+        (void)cuda.cuEventDestroy_v2(event);
+}
+
+/* ---- harvest ---- */
+
+struct harvest {
+    int device;
+    unsigned count;
+    struct lane_charge charges[CHARGES];
+};
+
+static void charge_all(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument)
+{
+    struct harvest *harvest = argument;
+    int64_t balance = 0;
+    uint64_t busy = 0;
+    for (unsigned i = 0; i < harvest->count; i++) {
+        const struct lane_charge *charge = &harvest->charges[i];
+        uint64_t new = budget_occupy(words, charge->from_ns, charge->to_ns, charge->busy_ns);
+        balance += (int64_t) new - (int64_t)charge->work_ns;
+        busy += new;
+    }
+    budget_charge(words, balance);
+    if (own_time_ns)
+        add_relaxed(own_time_ns, busy);
+}
+
+static void settle(struct harvest *harvest)
+{
+    if (harvest->count)
+        (void)account_visit_compute((unsigned)harvest->device, charge_all, harvest);
+    harvest->count = 0;
+}
+
+static struct lane_charge *charge_slot(struct harvest *harvest)
+{
+    if (harvest->count == CHARGES)
+        settle(harvest);
+    return &harvest->charges[harvest->count];
+}
+
+/* When the mark was reached, on the processor's clock. The first one of a context tells no time but
+ * that it was recorded before. */
+static uint64_t reached_ns(struct pace_context *context, const struct lane_mark *mark,
+    uint64_t now_ns) REQUIRES(marks_lock)
+{
+    float milliseconds = 0;
+    if (!context->base ||
+        cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event) != CUDA_SUCCESS)
+        return mark->recorded_ns;
+    uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
+    uint64_t sure = at < mark->recorded_ns ? mark->recorded_ns : at > now_ns ? now_ns : at;
+    context->base_ns += sure - at;
+    return sure;
+}
+
+/* A mark that was reached is the base of those to come when the former one is too long ago. */
+static void event_done(struct pace_context *context, CUevent event, uint64_t at_ns)
+    REQUIRES(marks_lock)
+{
+    if (context->base && at_ns - context->base_ns < REBASE_NS) {
+        spare_give(context, event);
+        return;
+    }
+    if (context->base)
+        spare_give(context, context->base);
+    context->base = event;
+    context->base_ns = at_ns;
+}
+
+static void harvest_lane(struct harvest *harvest, struct lane_record *record, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    struct lane *lane = &record->lane;
+    for (struct lane_mark *mark; (mark = lane_front(lane)) != NULL;) {
+        CUresult result = cuda.cuEventQuery(mark->event);
+        if (result == CUDA_ERROR_NOT_READY)
+            break;
+        /* After a fault on the device every question is answered with it, and nothing runs. */
+        if (result != CUDA_SUCCESS) {
+            (void)cuda.cuEventDestroy_v2(lane_forget(lane));
+            continue;
+        }
+        uint64_t at = reached_ns(record->context, mark, now_ns);
+        CUevent event = lane_pass(lane, at, charge_slot(harvest));
+        harvest->count++;
+        event_done(record->context, event, at);
+    }
+    if (lane_run_on(lane, now_ns, charge_slot(harvest)))
+        harvest->count++;
+}
+
+static void lane_drop(struct lane_record **link) REQUIRES(marks_lock)
+{
+    struct lane_record *record = *link;
+    *link = record->next;
+    slab_give(&marks.lane_slab, record);
+}
+
+static unsigned harvest_context(struct pace_context *context) REQUIRES(marks_lock)
+{
+    struct harvest harvest = {.device = context->device};
+    uint64_t now = clock_now_ns();
+    unsigned outstanding = 0;
+    for (struct lane_record **link = &context->lanes; *link;) {
+        struct lane_record *record = *link;
+        if (record->lane.count)
+            harvest_lane(&harvest, record, now);
+        outstanding += record->lane.count;
+        if (record->orphan && !record->lane.count)
+            lane_drop(link);
+        else
+            link = &record->next;
+    }
+    settle(&harvest);
+    return outstanding;
+}
+
+/* Asking for an event is what another thread's capture would be spoilt by. */
+static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
+{
+    struct capture_relaxed former = capture_relax();
+    unsigned outstanding = 0;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (device < 0 || context->device == device)
+            outstanding += harvest_context(context);
+    }
+    capture_restore(&former);
+    return outstanding;
+}
+
+unsigned marks_harvest(int device)
+{
+    return harvest_contexts(device);
+}
+
+unsigned marks_harvest_all(void)
+{
+    return harvest_contexts(-1);
+}
+
+/* ---- ends ---- */
+
+static void lane_unlink(struct lane_record *record) REQUIRES(marks_lock)
+{
+    (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
+}
+
+void marks_stream_leaves(CUstream stream)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->stream != stream || record->orphan)
+                continue;
+            lane_unlink(record);
+            record->orphan = true;
+            epoch_end();
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
+{
+    struct pace_context *context = *link;
+    while (context->lanes) {
+        while (lane_front(&context->lanes->lane))
+            (void)cuda.cuEventDestroy_v2(lane_forget(&context->lanes->lane));
+        if (!context->lanes->orphan)
+            lane_unlink(context->lanes);
+        lane_drop(&context->lanes);
+    }
+    while (context->spare_count)
+        (void)cuda.cuEventDestroy_v2(spare_take(context));
+    if (context->base)
+        (void)cuda.cuEventDestroy_v2(context->base);
+    *link = context->next;
+    slab_give(&marks.context_slab, context);
+    epoch_end();
+}
+
+void marks_context_leaves(CUcontext handle)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context **link = &marks.contexts; *link;) {
+        if (!handle || (*link)->handle == handle)
+            context_drop(link);
+        else
+            link = &(*link)->next;
+    }
+    lock_release(&marks_lock);
+}
+
+void marks_reset(void)
+{
+    lock_reset(&marks_lock);
+    marks.contexts = NULL;
+    slab_finish(&marks.context_slab);
+    slab_finish(&marks.lane_slab);
+    map_finish(&marks.lanes);
+    epoch_end();
+}

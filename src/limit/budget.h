@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy of GPU time: a container's budget on one device, in the words that its processes share
+ * (struct vgpu_compute). Refilled at the limit's rate, charged by estimate when work is let go and
+ * set right when it is measured; what is overdrawn is carried.
+ *
+ * Pure functions of those words, the time and the figures given: no call of a driver, no clock, no
+ * lock; any number of threads and processes at once. Times are nanoseconds of CLOCK_MONOTONIC, GPU
+ * time is nanoseconds in which the device was busy, `percent` is 1 to 99 (others: no limit). */
+#ifndef VGPU_LIMIT_BUDGET_H
+#define VGPU_LIMIT_BUDGET_H
+
+#include "vgpu/region.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What may be saved up while the container is idle: the limit's share of this time. A burst of so
+ * long runs at full speed. */
+#define BUDGET_BURST_NS 100000000ull
+
+/* A closed gate opens again when so much GPU time is there: a wake costs 10 to 25 us of a core (H200,
+ * a virtual machine), and the shorter the waits, the more of them. */
+#define BUDGET_OPEN_NS 2000000
+
+static inline bool budget_is_limited(unsigned percent)
+{
+    return percent > 0 && percent < 100;
+}
+
+/* Grants what the limit gives up to `now`; returns the balance. At most BUDGET_BURST_NS's share is
+ * saved, also where the limit was lowered meanwhile. A clock that went back grants nothing. */
+int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now_ns);
+
+int64_t budget_balance(const struct vgpu_compute *words);
+
+/* Takes `gpu_ns` from the balance; below 0 gives back. */
+void budget_charge(struct vgpu_compute *words, int64_t gpu_ns);
+
+/* How long until a container with this balance may go on: 0 where it may at once. */
+uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent);
+
+/* Enters `busy_ns` of GPU time between two moments, and returns how much of it is new: two
+ * processes that were busy at the same moment kept the device busy once. Exact to the length of a
+ * span (VGPU_COMPUTE_SPAN_NS); what is older than all spans kept is new as a whole. */
+uint64_t budget_occupy(
+    struct vgpu_compute *words, uint64_t from_ns, uint64_t to_ns, uint64_t busy_ns);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of learnt durations: two places for each key. */
+#include "limit/durations.h"
+
+#include <string.h>
+
+/* The weight of a new measurement; the first ones count by their number. */
+#define LEARNING_SHARE 8
+
+uint64_t durations_table[DURATIONS_ENTRIES];
+
+static uint64_t *entry_for(uint64_t key)
+{
+    uint64_t *first = &durations_table[key % DURATIONS_ENTRIES];
+    uint64_t *second = &durations_table[(key ^ 1) % DURATIONS_ENTRIES];
+    uint64_t in_first = load_relaxed(first), in_second = load_relaxed(second);
+    if (in_first && (in_first ^ key) >> DURATION_BITS == 0)
+        return first;
+    if (in_second && (in_second ^ key) >> DURATION_BITS == 0)
+        return second;
+    if (!in_first || in_second)
+        return first;
+    return second;
+}
+
+void duration_learn(uint64_t key, uint64_t measured_ns)
+{
+    uint64_t *entry = entry_for(key);
+    uint64_t mean = duration_of(key);
+    if (measured_ns < 1)
+        measured_ns = 1;
+    if (measured_ns > DURATION_MAX_NS)
+        measured_ns = DURATION_MAX_NS;
+    if (mean)
+        mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / LEARNING_SHARE);
+    else
+        mean = measured_ns;
+    store_relaxed(entry, key >> DURATION_BITS << DURATION_BITS | (mean ? mean : 1));
+}
+
+void durations_reset(void)
+{
+    memset(durations_table, 0, sizeof(durations_table));
+}

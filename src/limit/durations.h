@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long each of the program's kernels takes, learnt from those that were measured: the estimate
+ * by which launches are let go. A table of the process, read by each launch under a limit in a few
+ * nanoseconds; writers and readers need no lock. A kernel's key is made of its handle and the shape
+ * of its launch. */
+#ifndef VGPU_LIMIT_DURATIONS_H
+#define VGPU_LIMIT_DURATIONS_H
+
+#include "base/atomic.h"
+
+#include <stdint.h>
+
+#define DURATIONS_ENTRIES 4096u
+#define DURATION_BITS 40 /* up to 18 minutes */
+#define DURATION_MAX_NS ((1ull << DURATION_BITS) - 1)
+
+/* Key's upper bits << DURATION_BITS | mean in nanoseconds; 0: unknown. */
+extern uint64_t durations_table[DURATIONS_ENTRIES];
+
+static inline uint64_t duration_key(uint64_t handle, uint64_t shape)
+{
+    uint64_t key = (handle ^ shape * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+    return key ^ key >> 29;
+}
+
+/* The mean, or 0 where the kernel was never measured, or another took its place. */
+static inline uint64_t duration_of(uint64_t key)
+{
+    for (unsigned probe = 0; probe < 2; probe++) {
+        uint64_t entry = load_relaxed(&durations_table[(key ^ probe) % DURATIONS_ENTRIES]);
+        if ((entry ^ key) >> DURATION_BITS == 0)
+            return entry & DURATION_MAX_NS;
+    }
+    return 0;
+}
+
+/* Takes a measured duration into the kernel's mean. */
+void duration_learn(uint64_t key, uint64_t measured_ns);
+
+/* Forgets all: for a forked child. */
+void durations_reset(void);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks, stretches and what they cost. */
+#include "limit/lane.h"
+
+#include "limit/durations.h"
+
+#include <stddef.h>
+
+/* What runs this much longer than was thought is charged as it goes. */
+#define RUN_ON_NS 2000000ull
+
+void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run)
+{
+    struct lane_mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
+    *mark = (struct lane_mark){event, recorded_ns, lane->open};
+    mark->before.continuous = run->continuous;
+    mark->before.measured = run->measured;
+    mark->before.shared = run->shared;
+    mark->before.gap_ns = run->gap_ns;
+    lane->count++;
+    lane->open = (struct lane_stretch){0};
+}
+
+struct lane_mark *lane_front(struct lane *lane)
+{
+    return lane->count ? &lane->marks[lane->first] : NULL;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t bound)
+{
+    return value < bound ? value : bound;
+}
+
+static uint64_t above(uint64_t value, uint64_t floor)
+{
+    return value > floor ? value - floor : 0;
+}
+
+/* The stretch of `mark` began at `from_ns` and was over at `to_ns`. */
+static uint64_t busy_of(const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
+{
+    const struct lane_stretch *stretch = &mark->before;
+    uint64_t wall = to_ns - from_ns;
+    if (!stretch->launches)
+        return 0;
+    if (stretch->other)
+        return at_most(stretch->work_ns, wall);
+    if (stretch->continuous)
+        return wall;
+    if (stretch->measured)
+        return above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
+    /* After the last launch it ran through. */
+    uint64_t sure = above(to_ns, mark->recorded_ns);
+    return at_most(stretch->work_ns > sure ? stretch->work_ns : sure, wall);
+}
+
+/* From one launch alone. Where it may have waited for other streams' work, a duration is only known
+ * not to be longer. */
+static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
+{
+    if (stretch->launches != 1 || stretch->other || !(stretch->measured || stretch->continuous))
+        return;
+    if (stretch->continuous)
+        busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
+    uint64_t known = duration_of(stretch->key);
+    if (!stretch->shared || !known || busy_ns < known)
+        duration_learn(stretch->key, busy_ns);
+}
+
+void *lane_forget(struct lane *lane)
+{
+    void *event = lane->marks[lane->first].event;
+    lane->occupied_to_ns = lane->occupied_ns = 0;
+    lane->first = (lane->first + 1) % LANE_MARKS;
+    lane->count--;
+    return event;
+}
+
+/* Where the stream may have run dry, nothing ran before the first launch. */
+static uint64_t begin_of(const struct lane_stretch *stretch, uint64_t from_ns, uint64_t to_ns)
+{
+    if (stretch->continuous || stretch->measured || stretch->first_ns < from_ns)
+        return from_ns;
+    return at_most(stretch->first_ns, to_ns);
+}
+
+void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge)
+{
+    struct lane_mark *mark = &lane->marks[lane->first];
+    const struct lane_stretch *stretch = &mark->before;
+    uint64_t from = lane->started ? lane->reached_ns : at_ns;
+    if (at_ns < from)
+        at_ns = from;
+    from = begin_of(stretch, from, at_ns);
+    uint64_t busy = busy_of(mark, from, at_ns);
+    if (lane->started)
+        learn(stretch, busy);
+    *ret_charge = (struct lane_charge){
+        .from_ns = from, .to_ns = at_ns, .busy_ns = busy, .work_ns = stretch->work_ns};
+    if (lane->occupied_to_ns) {
+        if (lane->occupied_to_ns > from)
+            ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
+        ret_charge->busy_ns = above(busy, lane->occupied_ns);
+    }
+    lane->started = true;
+    lane->reached_ns = at_ns;
+    return lane_forget(lane);
+}
+
+bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_charge)
+{
+    const struct lane_mark *mark = lane_front(lane);
+    if (!mark || !lane->started || !mark->before.launches || mark->before.other)
+        return false;
+    const struct lane_stretch *stretch = &mark->before;
+    if (!stretch->continuous && !stretch->measured)
+        return false;
+    uint64_t from =
+        lane->occupied_to_ns > lane->reached_ns ? lane->occupied_to_ns : lane->reached_ns;
+    if (now_ns < lane->reached_ns + stretch->work_ns + RUN_ON_NS || now_ns < from + RUN_ON_NS)
+        return false;
+    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = now_ns - from};
+    lane->occupied_to_ns = now_ns;
+    lane->occupied_ns += now_ns - from;
+    return true;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream as the meter sees it: a row of marks, and between two marks a stretch of launches. A
+ * mark is an event that the driver puts its time on; what a stretch kept the GPU busy for follows
+ * from the times of the marks at its ends:
+ *
+ * - launches alone, and the stream never ran dry: from end to end;
+ * - one launch alone, put onto an idle stream: from end to end, less what passed between the first
+ *   mark and the launch on the processor;
+ * - otherwise (the stream ran dry, or waited, or copied): the sum of the launches' learnt
+ * durations, at most from end to end.
+ *
+ * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
+ * CLOCK_MONOTONIC. */
+#ifndef VGPU_LIMIT_LANE_H
+#define VGPU_LIMIT_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LANE_MARKS 256u
+
+struct lane_stretch {
+    uint64_t work_ns;  /* the launches' learnt durations, as they were charged */
+    uint64_t gap_ns;   /* from the mark before to the launch, where the stream was idle */
+    uint64_t key;      /* of its last launch (limit/durations.h) */
+    uint64_t first_ns; /* when its first launch was made, by the processor's clock */
+    uint32_t launches;
+    bool other;      /* something else than a kernel is in it, which may take long */
+    bool continuous; /* the mark before it was outstanding when its own was recorded */
+    bool measured;   /* one launch, right behind the mark before it */
+    bool shared;     /* other streams had work on their way: it may have waited for theirs */
+};
+
+struct lane_mark {
+    void *event;
+    uint64_t recorded_ns;
+    struct lane_stretch before; /* the stretch that ends here */
+};
+
+struct lane {
+    struct lane_mark marks[LANE_MARKS]; /* outstanding, a ring */
+    uint32_t first, count;
+    struct lane_stretch open; /* since the last mark */
+    bool started;             /* the time of a mark is known */
+    uint64_t reached_ns;      /* of the last mark that was reached */
+    uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
+    uint64_t occupied_ns;     /* by how much of it */
+    uint64_t occupied_new_ns; /* and how much of that was new to the container */
+};
+
+/* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
+ * that its launches were charged with when they were let go. */
+struct lane_charge {
+    uint64_t from_ns, to_ns;
+    uint64_t busy_ns;
+    uint64_t work_ns;
+};
+
+/* What two events around one kernel add to its duration as it is in a row of kernels: on a stream
+ * with a backlog, and on an idle one beside the processor's own gap. H200, driver 580.159.04,
+ * kernels of 2 us to 1 ms: 2.0 to 2.3 us and 0.35 to 0.55 us (docs/benchmarks). */
+#define LANE_PAIR_BACKLOG_NS 2100u
+#define LANE_PAIR_IDLE_NS 400u
+
+/* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
+static inline void lane_note(
+    struct lane *lane, uint32_t launches, uint64_t work_ns, uint64_t key, uint64_t first_ns)
+{
+    if (!lane->open.launches || first_ns < lane->open.first_ns)
+        lane->open.first_ns = first_ns;
+    lane->open.launches += launches;
+    lane->open.work_ns += work_ns;
+    lane->open.key = key;
+}
+
+static inline bool lane_is_full(const struct lane *lane)
+{
+    return lane->count == LANE_MARKS;
+}
+
+/* How the stretch that a mark ends ran, as far as it was known when the mark was recorded. */
+struct lane_run {
+    uint64_t gap_ns;
+    bool continuous; /* the mark before it was still outstanding then */
+    bool measured;
+    bool shared;
+};
+
+/* A mark was recorded behind what was noted. Not with a full lane. */
+void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run);
+
+/* The first mark outstanding, NULL where there is none. */
+struct lane_mark *lane_front(struct lane *lane);
+
+/* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
+ * duration of a launch that was alone. Returns the mark's event. */
+void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge);
+
+/* Takes the front mark out without a word on what its stretch took; returns its event. */
+void *lane_forget(struct lane *lane);
+
+/* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
+ * before its end is known. False where nothing is. */
+bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_charge);
+
+#endif
