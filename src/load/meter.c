@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counting by the time at which the end of work was seen. */
+#include "load/meter.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define SAMPLE_MS 100
+/* NVML's first figures are of the time before. */
+#define SAMPLES_SKIPPED 3
+
+volatile sig_atomic_t load_stop;
+
+static void note_stop(int number)
+{
+    (void)number;
+    load_stop = 1;
+}
+
+void load_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = note_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void *sample(void *argument)
+{
+    struct load_meter *meter = argument;
+    nvmlDevice_t device;
+    char bus[32];
+    unsigned seen = 0;
+    if (load_cuda.cuDeviceGetPCIBusId(bus, sizeof(bus), meter->device) != CUDA_SUCCESS ||
+        load_nvml.nvmlDeviceGetHandleByPciBusId_v2(bus, &device) != NVML_SUCCESS)
+        return NULL;
+    while (!atomic_load(&meter->sampler_ends)) {
+        nvmlUtilization_t utilization;
+        nanosleep(&(struct timespec){0, SAMPLE_MS * 1000000}, NULL);
+        if (!atomic_load(&meter->measuring) ||
+            load_nvml.nvmlDeviceGetUtilizationRates(device, &utilization) != NVML_SUCCESS)
+            continue;
+        atomic_store(&meter->sampled_percent, utilization.gpu);
+        if (++seen <= SAMPLES_SKIPPED)
+            continue;
+        meter->sampled_sum += utilization.gpu;
+        meter->sampled_count++;
+    }
+    return NULL;
+}
+
+void load_meter_start_sampler(struct load_meter *meter, CUdevice device)
+{
+    sigset_t all, former;
+    meter->device = device;
+    atomic_store(&meter->sampled_percent, UINT32_MAX);
+    if (!load_nvml_open())
+        return;
+    /* The signals are for the thread that works. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &former);
+    meter->sampling = pthread_create(&meter->sampler, NULL, sample, meter) == 0;
+    pthread_sigmask(SIG_SETMASK, &former, NULL);
+}
+
+void load_meter_start(struct load_meter *meter, const struct load_options *options,
+    double kernel_us, uint64_t start_ns)
+{
+    meter->options = options;
+    meter->kernel_s = kernel_us / 1e6;
+    meter->begin_ns = start_ns + (uint64_t)(options->warmup_s * 1e9);
+    meter->reported_ns = meter->begin_ns;
+    meter->end_ns = options->seconds > 0 ? meter->begin_ns + (uint64_t)(options->seconds * 1e9) : 0;
+    if (!meter->label)
+        meter->label = "";
+    meter->latencies_us = calloc(LOAD_LATENCIES_MAX, sizeof(*meter->latencies_us));
+    if (!meter->latencies_us)
+        load_fail("out of memory");
+}
+
+static void report(struct load_meter *meter, uint64_t now_ns)
+{
+    double seconds = (double)(now_ns - meter->reported_ns) / 1e9;
+    double kernels = (double)(meter->kernels - meter->reported_kernels);
+    unsigned percent = atomic_load(&meter->sampled_percent);
+    char utilization[32] = "";
+    if (meter->sampling && percent <= 100)
+        snprintf(utilization, sizeof(utilization), "  NVML %3u %%", percent);
+    printf("%s%6.1f s  work %.3f  %.0f kernels/s%s\n", meter->label,
+        (double)(now_ns - meter->begin_ns) / 1e9, kernels * meter->kernel_s / seconds,
+        kernels / seconds, utilization);
+    fflush(stdout);
+    meter->reported_ns = now_ns;
+    meter->reported_kernels = meter->kernels;
+}
+
+bool load_meter_goes_on(struct load_meter *meter)
+{
+    uint64_t now = clock_now_ns();
+    if (!meter->measuring && now >= meter->begin_ns) {
+        meter->cpu_s = cpu_seconds();
+        meter->measuring = true;
+    }
+    if (!meter->options->json && meter->measuring &&
+        now >= meter->reported_ns + meter->options->report_ms * 1000000)
+        report(meter, now);
+    return !load_stop && (!meter->end_ns || now < meter->end_ns);
+}
+
+static void count_window(struct load_meter *meter, uint64_t now_ns, unsigned kernels)
+{
+    size_t window = (now_ns - meter->begin_ns) / LOAD_WINDOW_NS;
+    if (window >= meter->window_room) {
+        size_t room = 2 * window + 64;
+        uint32_t *windows = realloc(meter->windows, room * sizeof(*windows));
+        if (!windows)
+            load_fail("out of memory");
+        memset(windows + meter->window_room, 0, (room - meter->window_room) * sizeof(*windows));
+        meter->windows = windows;
+        meter->window_room = room;
+    }
+    meter->windows[window] += kernels;
+}
+
+void load_meter_count(struct load_meter *meter, unsigned kernels)
+{
+    uint64_t now = clock_now_ns();
+    if (!meter->measuring || !kernels || (meter->end_ns && now >= meter->end_ns))
+        return;
+    meter->kernels += kernels;
+    count_window(meter, now, kernels);
+}
+
+void load_meter_launch(struct load_meter *meter, unsigned calls)
+{
+    if (meter->measuring)
+        meter->launches += calls;
+}
+
+void load_meter_copy(struct load_meter *meter)
+{
+    if (meter->measuring)
+        meter->copies++;
+}
+
+void load_meter_latency(struct load_meter *meter, uint64_t ns)
+{
+    if (!meter->measuring)
+        return;
+    /* One that does not fit takes a random other's place, so that all are as likely to stay. */
+    uint64_t place = meter->latency_count++;
+    if (place >= LOAD_LATENCIES_MAX)
+        place = (uint64_t)random() % meter->latency_count;
+    if (place < LOAD_LATENCIES_MAX)
+        meter->latencies_us[place] = (double)ns / 1000;
+}
+
+void load_meter_finish(struct load_meter *meter)
+{
+    uint64_t now = clock_now_ns();
+    meter->stopped = load_stop;
+    if (!meter->end_ns || now < meter->end_ns)
+        meter->end_ns = now > meter->begin_ns ? now : meter->begin_ns;
+    meter->cpu_s = meter->measuring ? cpu_seconds() - meter->cpu_s : 0;
+    meter->measuring = false;
+    if (!meter->options->json &&
+        meter->end_ns >= meter->reported_ns + meter->options->report_ms * 900000)
+        report(meter, meter->end_ns);
+    if (meter->sampling) {
+        atomic_store(&meter->sampler_ends, true);
+        pthread_join(meter->sampler, NULL);
+    }
+    size_t whole = (meter->end_ns - meter->begin_ns) / LOAD_WINDOW_NS;
+    if (whole)
+        count_window(meter, meter->begin_ns + (whole - 1) * (uint64_t)LOAD_WINDOW_NS, 0);
+    meter->window_count = whole;
+}
+
+double load_meter_seconds(const struct load_meter *meter)
+{
+    return (double)(meter->end_ns - meter->begin_ns) / 1e9;
+}
+
+double load_meter_work_per_second(const struct load_meter *meter)
+{
+    double seconds = load_meter_seconds(meter);
+    return seconds > 0 ? (double)meter->kernels * meter->kernel_s / seconds : 0;
+}
+
+double load_meter_utilization(const struct load_meter *meter)
+{
+    return meter->sampled_count ? meter->sampled_sum / meter->sampled_count : -1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double load_meter_latency_us(struct load_meter *meter, double quantile)
+{
+    size_t count =
+        meter->latency_count < LOAD_LATENCIES_MAX ? meter->latency_count : LOAD_LATENCIES_MAX;
+    if (!count)
+        return 0;
+    qsort(meter->latencies_us, count, sizeof(double), ascending);
+    return meter->latencies_us[(size_t)(quantile * (double)(count - 1) + 0.5)];
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was done in the time measured: kernels in windows of half a second, latencies, the device's
+ * utilisation as NVML tells it, the process's own CPU time. */
+#ifndef VGPU_LOAD_METER_H
+#define VGPU_LOAD_METER_H
+
+#include "load/driver.h"
+#include "load/options.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define LOAD_WINDOW_NS 500000000u
+#define LOAD_LATENCIES_MAX (1u << 17)
+
+struct load_meter {
+    const struct load_options *options;
+    double kernel_s;           /* a kernel's native duration */
+    const char *label;         /* before each line of text */
+    uint64_t begin_ns, end_ns; /* of the time measured; end 0: not known yet */
+    uint64_t reported_ns, reported_kernels;
+    uint64_t kernels, launches, copies;
+    double cpu_s;
+    uint32_t *windows; /* kernels that ended in each */
+    size_t window_count, window_room;
+    double *latencies_us; /* a fair sample of all */
+    uint64_t latency_count;
+    atomic_bool measuring;
+    bool stopped;
+    CUdevice device; /* whose utilisation is sampled */
+    pthread_t sampler;
+    bool sampling;
+    atomic_bool sampler_ends;
+    atomic_uint sampled_percent; /* the last */
+    double sampled_sum;
+    unsigned sampled_count;
+};
+
+/* Set by SIGINT and SIGTERM, which load_catch_signals catches. */
+extern volatile sig_atomic_t load_stop;
+void load_catch_signals(void);
+
+/* From `start_ns` on the load runs, its warm-up first. */
+void load_meter_start(struct load_meter *meter, const struct load_options *options,
+    double kernel_us, uint64_t start_ns);
+void load_meter_start_sampler(struct load_meter *meter, CUdevice device);
+
+/* Called often by the loop of each shape: begins to measure when the warm-up is over, prints the
+ * lines that are due. False where the loop is to end. */
+bool load_meter_goes_on(struct load_meter *meter);
+
+/* So many kernels ended now; were launched, by so many calls. */
+void load_meter_count(struct load_meter *meter, unsigned kernels);
+void load_meter_launch(struct load_meter *meter, unsigned calls);
+void load_meter_copy(struct load_meter *meter);
+void load_meter_latency(struct load_meter *meter, uint64_t ns);
+
+/* Ends the time measured. */
+void load_meter_finish(struct load_meter *meter);
+
+double load_meter_seconds(const struct load_meter *meter);
+double load_meter_work_per_second(const struct load_meter *meter);
+/* -1 where NVML was not there. */
+double load_meter_utilization(const struct load_meter *meter);
+/* Sorts the latencies; 0 to 1. */
+double load_meter_latency_us(struct load_meter *meter, double quantile);
+
+#endif
