@@ -28,10 +28,11 @@ static int ascending(const void *a, const void *b)
 static double time_once(const struct load_device *device, const struct load_kernel *kernel,
     unsigned launches, CUevent events[2], CUstream stream)
 {
+    unsigned covering = launches * load_kernel_count(kernel) < 8 ? 1 : 8;
     struct load_kernel before = {.form = FORM_FULL, .steps = kernel->steps};
     float ms;
     /* Covers the time that it takes to launch the others. */
-    for (int i = 0; i < 8; i++)
+    for (unsigned i = 0; i < covering; i++)
         load_kernel_launch(device, &before, stream);
     LOAD_CALL(cuEventRecord, events[0], stream);
     for (unsigned i = 0; i < launches; i++)
@@ -75,10 +76,9 @@ void load_calibration_warm_up(const struct load_device *device, CUstream stream)
     }
 }
 
-void load_calibration_measure(struct load_calibration *calibration,
+static struct load_rate measure(
     const struct load_device *device, enum load_form form, CUstream stream)
 {
-    struct load_rate *rate = &calibration->rates[form];
     uint32_t steps = GUESS_STEPS;
     struct timing guess = time_steps(device, form, steps, 8, stream);
     for (int i = 0; guess.us < LONG_US / 4.0 && i < 8; i++) {
@@ -94,11 +94,21 @@ void load_calibration_measure(struct load_calibration *calibration,
     if (lasting.us <= brief.us)
         load_fail("calibration: %u steps took %.1f us and %u took %.1f us", few, brief.us, many,
             lasting.us);
-    rate->steps_per_us = (many - few) / (lasting.us - brief.us);
-    rate->overhead_us = brief.us - few / rate->steps_per_us;
-    rate->spread = brief.spread > lasting.spread ? brief.spread : lasting.spread;
-    if (rate->overhead_us < 0)
-        rate->overhead_us = 0;
+    struct load_rate rate = {.steps_per_us = (many - few) / (lasting.us - brief.us),
+        .spread = brief.spread > lasting.spread ? brief.spread : lasting.spread};
+    double overhead_us = brief.us - few / rate.steps_per_us;
+    rate.overhead_us = overhead_us > 0 ? overhead_us : 0;
+    return rate;
+}
+
+void load_calibration_measure(struct load_calibration *calibration, struct load_device *device,
+    enum load_form form, CUstream stream)
+{
+    load_kernel_set_brief(device, true);
+    calibration->rates[form] = measure(device, form, stream);
+    load_kernel_set_brief(device, false);
+    if (form == FORM_PERSISTENT)
+        calibration->rates[form].overhead_us = 0; /* of its launch: paid once */
     snprintf(calibration->device, sizeof(calibration->device), "%s", device->name);
 }
 

@@ -19,8 +19,8 @@ struct load_calibration {
 };
 
 /* Measures the form. `stream` is idle. */
-void load_calibration_measure(struct load_calibration *calibration,
-    const struct load_device *device, enum load_form form, CUstream stream);
+void load_calibration_measure(struct load_calibration *calibration, struct load_device *device,
+    enum load_form form, CUstream stream);
 
 /* Runs kernels until the clocks are those of a device that works. */
 void load_calibration_warm_up(const struct load_device *device, CUstream stream);

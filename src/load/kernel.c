@@ -87,7 +87,8 @@ static const char ptx_body[] =
 
 const char *load_form_name(enum load_form form)
 {
-    static const char *const names[FORMS] = {"full", "one-block", "graph", "cooperative"};
+    static const char *const names[FORMS] = {
+        "full", "one-block", "graph", "cooperative", "persistent"};
     return names[form];
 }
 
@@ -193,11 +194,32 @@ struct load_kernel load_kernel_make(
     return kernel;
 }
 
+void load_kernel_set_brief(struct load_device *device, bool brief)
+{
+    LOAD_CALL(cuCtxSynchronize);
+    LOAD_CALL(cuMemsetD32_v2, device->stop, brief, 1);
+    LOAD_CALL(cuCtxSynchronize);
+    device->words->count = 0;
+    device->words->stop = 0;
+}
+
+void load_kernel_launch_persistent(const struct load_device *device,
+    const struct load_kernel *kernel, uint64_t simulated_ns, CUstream stream)
+{
+    uint32_t steps = kernel->steps;
+    CUdeviceptr sink = device->sink, words = device->words_address, stop = device->stop;
+    void *params[] = {&simulated_ns, &steps, &sink, &words, &stop};
+    LOAD_CALL(cuLaunchKernel, device->persistent, device->persistent_blocks, 1, 1, BLOCK_THREADS, 1,
+        1, 0, stream, params, NULL);
+}
+
 void load_kernel_launch(
     const struct load_device *device, const struct load_kernel *kernel, CUstream stream)
 {
     if (kernel->form == FORM_GRAPH)
         LOAD_CALL(cuGraphLaunch, kernel->graph, stream);
+    else if (kernel->form == FORM_PERSISTENT)
+        load_kernel_launch_persistent(device, kernel, kernel->steps, stream);
     else
         launch_one(device, kernel, stream);
 }
@@ -205,13 +227,4 @@ void load_kernel_launch(
 unsigned load_kernel_count(const struct load_kernel *kernel)
 {
     return kernel->form == FORM_GRAPH ? LOAD_GRAPH_KERNELS : 1;
-}
-
-void load_kernel_launch_persistent(
-    struct load_device *device, uint32_t steps, uint64_t simulated_ns, CUstream stream)
-{
-    CUdeviceptr sink = device->sink, words = device->words_address, stop = device->stop;
-    void *params[] = {&simulated_ns, &steps, &sink, &words, &stop};
-    LOAD_CALL(cuLaunchKernel, device->persistent, device->persistent_blocks, 1, 1, BLOCK_THREADS, 1,
-        1, 0, stream, params, NULL);
 }

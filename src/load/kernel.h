@@ -11,7 +11,7 @@
 #define LOAD_GRAPH_KERNELS 20
 
 /* How a kernel is launched, as far as it matters for how long it takes. */
-enum load_form { FORM_FULL, FORM_ONE_BLOCK, FORM_GRAPH, FORM_COOPERATIVE, FORMS };
+enum load_form { FORM_FULL, FORM_ONE_BLOCK, FORM_GRAPH, FORM_COOPERATIVE, FORM_PERSISTENT, FORMS };
 
 /* Words of pinned host memory that a persistent kernel and we share, and a wait's value. */
 struct load_shared_words {
@@ -52,9 +52,12 @@ void load_kernel_launch(
 /* How many kernels one launch is. */
 unsigned load_kernel_count(const struct load_kernel *kernel);
 
-/* Runs until device->words->stop, counting chunks of so many steps in device->words->count. The
- * simulator runs it for simulated_ns. */
-void load_kernel_launch_persistent(
-    struct load_device *device, uint32_t steps, uint64_t simulated_ns, CUstream stream);
+/* Whether persistent kernels are to end after one chunk of steps, as they are timed. */
+void load_kernel_set_brief(struct load_device *device, bool brief);
+
+/* The persistent kernel as a load: runs until device->words->stop, counting chunks of steps in
+ * device->words->count. The simulator runs it for simulated_ns. */
+void load_kernel_launch_persistent(const struct load_device *device,
+    const struct load_kernel *kernel, uint64_t simulated_ns, CUstream stream);
 
 #endif

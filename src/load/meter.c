@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define SAMPLE_MS 100
+#define SAMPLE_NS 100000000
 /* NVML's first figures are of the time before. */
 #define SAMPLES_SKIPPED 3
 
@@ -48,7 +48,7 @@ static void *sample(void *argument)
         return NULL;
     while (!atomic_load(&meter->sampler_ends)) {
         nvmlUtilization_t utilization;
-        nanosleep(&(struct timespec){0, SAMPLE_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){0, SAMPLE_NS}, NULL);
         if (!atomic_load(&meter->measuring) ||
             load_nvml.nvmlDeviceGetUtilizationRates(device, &utilization) != NVML_SUCCESS)
             continue;
@@ -106,17 +106,35 @@ static void report(struct load_meter *meter, uint64_t now_ns)
     meter->reported_kernels = meter->kernels;
 }
 
+static void close_time(struct load_meter *meter, uint64_t now_ns)
+{
+    meter->closed = true;
+    meter->stopped = meter->end_ns == 0 || now_ns < meter->end_ns;
+    if (meter->stopped)
+        meter->end_ns = now_ns > meter->begin_ns ? now_ns : meter->begin_ns;
+    meter->cpu_s = meter->measuring ? cpu_seconds() - meter->cpu_s : 0;
+    meter->measuring = false;
+    if (!meter->options->json &&
+        meter->end_ns >= meter->reported_ns + meter->options->report_ms * 900000)
+        report(meter, meter->end_ns);
+}
+
 bool load_meter_goes_on(struct load_meter *meter)
 {
     uint64_t now = clock_now_ns();
+    if (meter->closed)
+        return false;
     if (!meter->measuring && now >= meter->begin_ns) {
         meter->cpu_s = cpu_seconds();
         meter->measuring = true;
     }
-    if (!meter->options->json && meter->measuring &&
-        now >= meter->reported_ns + meter->options->report_ms * 1000000)
+    bool goes_on = !load_stop && (!meter->end_ns || now < meter->end_ns);
+    if (!goes_on)
+        close_time(meter, now);
+    else if (!meter->options->json && meter->measuring &&
+             now >= meter->reported_ns + meter->options->report_ms * 1000000)
         report(meter, now);
-    return !load_stop && (!meter->end_ns || now < meter->end_ns);
+    return goes_on;
 }
 
 static void count_window(struct load_meter *meter, uint64_t now_ns, unsigned kernels)
@@ -157,7 +175,7 @@ void load_meter_copy(struct load_meter *meter)
 
 void load_meter_latency(struct load_meter *meter, uint64_t ns)
 {
-    if (!meter->measuring)
+    if (!meter->measuring && !meter->closed)
         return;
     /* One that does not fit takes a random other's place, so that all are as likely to stay. */
     uint64_t place = meter->latency_count++;
@@ -169,15 +187,6 @@ void load_meter_latency(struct load_meter *meter, uint64_t ns)
 
 void load_meter_finish(struct load_meter *meter)
 {
-    uint64_t now = clock_now_ns();
-    meter->stopped = load_stop;
-    if (!meter->end_ns || now < meter->end_ns)
-        meter->end_ns = now > meter->begin_ns ? now : meter->begin_ns;
-    meter->cpu_s = meter->measuring ? cpu_seconds() - meter->cpu_s : 0;
-    meter->measuring = false;
-    if (!meter->options->json &&
-        meter->end_ns >= meter->reported_ns + meter->options->report_ms * 900000)
-        report(meter, meter->end_ns);
     if (meter->sampling) {
         atomic_store(&meter->sampler_ends, true);
         pthread_join(meter->sampler, NULL);

@@ -28,8 +28,8 @@ struct load_meter {
     double *latencies_us; /* a fair sample of all */
     uint64_t latency_count;
     atomic_bool measuring;
-    bool stopped;
-    CUdevice device; /* whose utilisation is sampled */
+    bool closed, stopped; /* the time is over; before its end */
+    CUdevice device;      /* whose utilisation is sampled */
     pthread_t sampler;
     bool sampling;
     atomic_bool sampler_ends;
@@ -48,7 +48,8 @@ void load_meter_start(struct load_meter *meter, const struct load_options *optio
 void load_meter_start_sampler(struct load_meter *meter, CUdevice device);
 
 /* Called often by the loop of each shape: begins to measure when the warm-up is over, prints the
- * lines that are due. False where the loop is to end. */
+ * lines that are due. False where the loop is to end: the time measured ends with that, and what
+ * is counted later is left out, but for the latency of what had begun. */
 bool load_meter_goes_on(struct load_meter *meter);
 
 /* So many kernels ended now; were launched, by so many calls. */
@@ -57,7 +58,7 @@ void load_meter_launch(struct load_meter *meter, unsigned calls);
 void load_meter_copy(struct load_meter *meter);
 void load_meter_latency(struct load_meter *meter, uint64_t ns);
 
-/* Ends the time measured. */
+/* After the loop, which load_meter_goes_on has ended. */
 void load_meter_finish(struct load_meter *meter);
 
 double load_meter_seconds(const struct load_meter *meter);

@@ -124,13 +124,13 @@ static bool take_number(
 
 static bool take_shape(const char *text, struct load_options *options)
 {
-    char accepted[256] = "";
+    char accepted[256];
+    size_t length = 0;
     if (parse_shape(text, &options->shape))
         return true;
-    for (int i = 0; i < SHAPES; i++) {
-        strcat(accepted, i ? ", " : "");
-        strcat(accepted, shape_names[i]);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        length += (size_t)snprintf(
+            accepted + length, sizeof(accepted) - length, "%s%s", i ? ", " : "", shape_names[i]);
     return refuse("shape", text, accepted);
 }
 

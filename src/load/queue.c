@@ -23,7 +23,7 @@ void load_queue_init(
     /* Two, so that the next waits on the device when one ends. */
     queue->limit = clamp(OUTSTANDING_US / launch_us / queue->launches / share, 2, LOAD_BATCHES_MAX);
     if (queue->limit * queue->launches * share > LAUNCHES_MAX)
-        queue->limit = clamp(LAUNCHES_MAX / queue->launches / share, 2, LOAD_BATCHES_MAX);
+        queue->limit = clamp((double)LAUNCHES_MAX / queue->launches / share, 2, LOAD_BATCHES_MAX);
     for (unsigned i = 0; i < queue->limit; i++)
         LOAD_CALL(cuEventCreate, &queue->events[i], CU_EVENT_DISABLE_TIMING);
 }

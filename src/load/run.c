@@ -17,6 +17,8 @@ static enum load_form form_of(enum load_shape shape)
         return FORM_GRAPH;
     case SHAPE_COOPERATIVE:
         return FORM_COOPERATIVE;
+    case SHAPE_PERSISTENT:
+        return FORM_PERSISTENT;
     default:
         return FORM_FULL;
     }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #define REST_US 1000
+#define LONG_REST_US 10000
 #define BURST_LAUNCHES_MAX 1024
 
 static void wait_for_room(struct load_run *run, struct load_queue *queue)
@@ -65,7 +66,7 @@ static void rest_until(struct load_run *run, uint64_t until_ns)
     uint64_t now;
     while (load_meter_goes_on(&run->meter) && (now = clock_now_ns()) < until_ns) {
         uint64_t left_us = (until_ns - now) / 1000 + 1;
-        load_shape_rest_us(left_us < REST_US * 10 ? (unsigned)left_us : REST_US * 10);
+        load_shape_rest_us(left_us < LONG_REST_US ? (unsigned)left_us : LONG_REST_US);
     }
 }
 

@@ -172,7 +172,7 @@ void load_shape_persistent(struct load_run *run)
     CUevent ended;
     uint64_t counted = 0;
     LOAD_CALL(cuEventCreate, &ended, CU_EVENT_DISABLE_TIMING);
-    load_kernel_launch_persistent(&run->device, run->kernel.steps,
+    load_kernel_launch_persistent(&run->device, &run->kernel,
         options->seconds > 0 ? (uint64_t)(run_s * 1e9) : UINT64_MAX, stream);
     LOAD_CALL(cuEventRecord, ended, stream);
     while (load_meter_goes_on(&run->meter)) {
