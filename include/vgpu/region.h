@@ -28,8 +28,8 @@ extern "C" {
 #define VGPU_REGION_BYTE_ORDER 0x01020304u
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
-#define VGPU_COMPUTE_SPANS 128u       /* spans of time in which busy time is united */
-#define VGPU_COMPUTE_SPAN_NS 1000000u /* the length of each */
+#define VGPU_COMPUTE_SPANS 2048u     /* spans of time in which busy time is united: 67 ms */
+#define VGPU_COMPUTE_SPAN_NS 32768u /* the length of each */
 
 /* A process's use of one device. Written by its owner alone, read by all. */
 struct vgpu_usage {
@@ -92,9 +92,10 @@ struct vgpu_compute {
     uint64_t refilled_ns; /* 16: the time up to which was granted; 0: never */
     uint64_t busy_ns;     /* 24: measured: how long the container kept the device busy */
     uint64_t reserved[12];
-    /* 128: span number << 24 | nanoseconds of it in which some process was busy; the span of time
-     * t has the number t / VGPU_COMPUTE_SPAN_NS and lies at number % VGPU_COMPUTE_SPANS. */
-    uint64_t spans[VGPU_COMPUTE_SPANS];
+    /* 128: span number, its low 16 bits << 16 | nanoseconds of it in which some process was busy.
+     * The span of time t is t / VGPU_COMPUTE_SPAN_NS; its word lies at that % VGPU_COMPUTE_SPANS,
+     * its number is that / VGPU_COMPUTE_SPANS. */
+    uint32_t spans[VGPU_COMPUTE_SPANS];
 };
 
 struct vgpu_region {
@@ -131,7 +132,7 @@ _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
-_Static_assert(sizeof(struct vgpu_compute) == 1152, "frozen layout");
+_Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
 _Static_assert(VGPU_REGION_OFFSET % 4096 == 0, "our part is mapped by itself");

@@ -9,8 +9,7 @@
 /* Nobody looked for so long: what lies before is nobody's. */
 #define GRANT_MOST_NS 1000000000ull
 
-#define SPAN_FILL_BITS 24
-#define SPAN_FILL_MASK ((1ull << SPAN_FILL_BITS) - 1)
+#define SPAN_FILL_MASK 0xffffu
 
 int64_t budget_balance(const struct vgpu_compute *words)
 {
@@ -56,18 +55,20 @@ uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)
 }
 
 /* Fills the span up to its length; returns what went in. */
-static uint64_t fill_span(struct vgpu_compute *words, uint64_t number, uint64_t busy_ns)
+static uint64_t fill_span(struct vgpu_compute *words, uint64_t span, uint64_t busy_ns)
 {
-    uint64_t *word = &words->spans[number % VGPU_COMPUTE_SPANS];
+    uint32_t *word = &words->spans[span % VGPU_COMPUTE_SPANS];
+    uint16_t number = (uint16_t)(span / VGPU_COMPUTE_SPANS);
     for (;;) {
-        uint64_t held = load_relaxed(word), of = held >> SPAN_FILL_BITS;
-        uint64_t fill = of == (number & (UINT64_MAX >> SPAN_FILL_BITS)) ? held & SPAN_FILL_MASK : 0;
-        /* The word serves a later span by now, and not one of a clock before a restart. */
-        if (of > number && of - number <= VGPU_COMPUTE_SPANS)
+        uint32_t held = load_relaxed(word);
+        int16_t ahead = (int16_t)((uint16_t)(held >> 16) - number);
+        /* The word serves a later span by now; a number far ahead is one of long ago. */
+        if (ahead > 0 && ahead <= 2)
             return busy_ns;
+        uint64_t fill = ahead == 0 ? held & SPAN_FILL_MASK : 0;
         uint64_t room = fill < VGPU_COMPUTE_SPAN_NS ? VGPU_COMPUTE_SPAN_NS - fill : 0;
         uint64_t taken = busy_ns < room ? busy_ns : room;
-        if (!taken || swap_seq_cst(word, held, number << SPAN_FILL_BITS | (fill + taken)))
+        if (!taken || swap_seq_cst(word, held, (uint32_t)number << 16 | (uint32_t)(fill + taken)))
             return taken;
     }
 }
