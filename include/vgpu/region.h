@@ -28,7 +28,7 @@ extern "C" {
 #define VGPU_REGION_BYTE_ORDER 0x01020304u
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
-#define VGPU_COMPUTE_SPANS 2048u     /* spans of time in which busy time is united: 67 ms */
+#define VGPU_COMPUTE_SPANS 2048u    /* spans of time in which busy time is united: 67 ms */
 #define VGPU_COMPUTE_SPAN_NS 32768u /* the length of each */
 
 /* A process's use of one device. Written by its owner alone, read by all. */
@@ -44,7 +44,8 @@ struct vgpu_usage {
     uint64_t unexplained; /* 64: found by the audit, in no kind */
     uint64_t gpu_time_ns; /* 72: GPU time used, for compute limits */
     uint64_t exported;    /* 80: the part of `bytes` that other processes may have handles on */
-    uint64_t reserved[5];
+    uint64_t asked_ns;    /* 88: when it last asked for GPU time; CLOCK_MONOTONIC */
+    uint64_t reserved[4];
 };
 
 /* Slot states in the low two bits of vgpu_slot.state. */

@@ -28,6 +28,14 @@
 /* The longest sleep at the gate: limits may change meanwhile, others may give back. */
 #define WAIT_MAX_NS 20000000ull
 #define GOVERNOR_LOOK_NS 10000000ull
+/* Who asked for GPU time within this counts as working. */
+#define ACTIVE_NS 50000000ull
+/* Launches of unknown duration that may be on their way on a stream, and how long one waits for
+ * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
+/* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
+#define STALLED_NS 10000000000ull
+#define UNKNOWN_MAX 4
+#define UNKNOWN_WAIT_NS 100000000ull
 
 #define THREAD_STREAMS 8
 
@@ -39,7 +47,10 @@ static struct {
     uint64_t harvested_ns;
     unsigned char percent[VGPU_REGION_DEVICES];
     int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
-    bool over;                                 /* the process ends */
+    unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
+    struct lock share_lock;
+    struct budget_share shares[VGPU_REGION_DEVICES];
+    bool over; /* the process ends */
     bool exit_known;
 } pace;
 
@@ -79,8 +90,11 @@ static void look_again(uint64_t now_ns)
     unsigned char percent[VGPU_REGION_DEVICES];
     store_relaxed(&pace.looked_ns, now_ns);
     bool limited = account_core_limits(percent) && !load_relaxed(&pace.over);
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         store_relaxed(&pace.percent[d], percent[d]);
+        if (percent[d])
+            store_relaxed(&pace.active[d], account_asking(d, now_ns - ACTIVE_NS));
+    }
     store_relaxed(&pace_limited, limited);
 }
 
@@ -147,7 +161,7 @@ static void watch(void)
 /* ---- the gate ---- */
 
 struct admission {
-    unsigned percent;
+    unsigned device, percent;
     uint64_t now_ns;
     int64_t gone_ns;   /* let go since the last look */
     int64_t coming_ns; /* of the launch that asks */
@@ -155,15 +169,22 @@ struct admission {
     bool admitted;
 };
 
-static void admit(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument)
+static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct admission *admission = argument;
-    (void)own_time_ns;
+    struct budget_share *share = &pace.shares[admission->device];
+    unsigned active = load_relaxed(&pace.active[admission->device]);
+    if (own)
+        store_relaxed(&own->asked_ns, admission->now_ns);
     budget_charge(words, admission->gone_ns);
+    budget_share_refill(share, admission->percent, active, admission->now_ns);
+    share->balance_ns -= admission->gone_ns;
     admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
-    admission->admitted = admission->balance_ns > 0;
-    if (admission->admitted)
-        budget_charge(words, admission->coming_ns);
+    admission->admitted = budget_admits(admission->balance_ns, share, active);
+    if (!admission->admitted)
+        return;
+    budget_charge(words, admission->coming_ns);
+    share->balance_ns -= admission->coming_ns;
 }
 
 static unsigned harvest(const struct lane_record *record)
@@ -256,24 +277,65 @@ static void close_others(const struct lane_record *record)
     }
 }
 
+/* How long until the container may have GPU time; where it has some, until another process may
+ * have left some over. */
+static uint64_t wait_ns(const struct admission *admission)
+{
+    uint64_t wait = budget_wait_ns(admission->balance_ns, admission->percent);
+    if (!wait)
+        wait = BUDGET_SURPLUS_NS / 2;
+    return wait < WAIT_MAX_NS ? wait : WAIT_MAX_NS;
+}
+
+/* Kernels may wait for each other; one that never ends by itself must not hang its program here. */
+struct stall {
+    uint64_t reached, since_ns;
+};
+
+static bool is_stalled(struct stall *stall, unsigned outstanding)
+{
+    uint64_t now = clock_now_ns(), reached = load_relaxed(&marks_reached);
+    if (!outstanding || !stall->since_ns || stall->reached != reached)
+        *stall = (struct stall){reached, now};
+    return now - stall->since_ns > STALLED_NS;
+}
+
 /* Waits for the container's turn on the device; *ret_waited: it had to. Returns the balance. */
 static int64_t wait_turn(const struct lane_record *record, uint64_t coming_ns, bool *ret_waited)
 {
     unsigned device = (unsigned)record->device;
-    struct admission admission = {.coming_ns = (int64_t)coming_ns};
+    struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
+    struct stall stall = {.since_ns = 0};
     *ret_waited = false;
     for (;;) {
         admission.now_ns = clock_now_ns();
         admission.percent = look(admission.now_ns) ? percent_of(device) : 0;
         admission.gone_ns = exchange_acq_rel(&pace.uncharged_ns[device], (int64_t)0);
+        lock_take(&pace.share_lock);
         bool asked = account_visit_compute(device, admit, &admission);
+        lock_release(&pace.share_lock);
         if (!asked || admission.admitted || !admission.percent)
             return admission.balance_ns;
-        uint64_t wait = budget_wait_ns(admission.balance_ns, admission.percent);
         if (!*ret_waited)
             close_others(record);
         *ret_waited = true;
-        sleep_ns(wait < WAIT_MAX_NS ? wait : WAIT_MAX_NS);
+        sleep_ns(wait_ns(&admission));
+        if (is_stalled(&stall, harvest(record)))
+            return admission.balance_ns;
+    }
+}
+
+/* What nobody knows the duration of is not let go in numbers. */
+static void wait_until_known(const struct lane_record *record, uint64_t key)
+{
+    uint64_t start = clock_now_ns();
+    for (;;) {
+        lock_take(&marks_lock);
+        bool many = record->lane.unknown >= UNKNOWN_MAX;
+        lock_release(&marks_lock);
+        if (!many || duration_of(key) || clock_now_ns() - start > UNKNOWN_WAIT_NS)
+            return;
+        sleep_ns(UNKNOWN_WAIT_NS / 500);
         (void)harvest(record);
     }
 }
@@ -293,6 +355,7 @@ static void begin_slow(
     }
     watch();
     bool waited;
+    wait_until_known(found.record, launch->key);
     launch->work_ns = duration_of(launch->key);
     int64_t balance = wait_turn(found.record, launch->work_ns, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);

@@ -32,6 +32,7 @@ struct pace_context {
 
 struct lock marks_lock = LOCK_INIT;
 uint32_t marks_epoch = 1;
+uint64_t marks_reached;
 
 static struct {
     struct pace_context *contexts;
@@ -166,7 +167,7 @@ struct harvest {
     struct lane_charge charges[CHARGES];
 };
 
-static void charge_all(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument)
+static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct harvest *harvest = argument;
     int64_t balance = 0;
@@ -178,8 +179,8 @@ static void charge_all(struct vgpu_compute *words, uint64_t *own_time_ns, void *
         busy += new;
     }
     budget_charge(words, balance);
-    if (own_time_ns)
-        add_relaxed(own_time_ns, busy);
+    if (own)
+        add_relaxed(&own->gpu_time_ns, busy);
 }
 
 static void settle(struct harvest *harvest)
@@ -241,6 +242,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         uint64_t at = reached_ns(record->context, mark, now_ns);
         CUevent event = lane_pass(lane, at, charge_slot(harvest));
         harvest->count++;
+        store_relaxed(&marks_reached, marks_reached + 1);
         event_done(record->context, event, at);
     }
     if (lane_run_on(lane, now_ns, charge_slot(harvest)))

@@ -31,6 +31,9 @@ extern struct lock marks_lock;
 /* Changes when a lane goes: who kept a pointer to one asks for it anew. */
 extern uint32_t marks_epoch;
 
+/* How many marks were reached so far. */
+extern uint64_t marks_reached;
+
 /* The lane of the stream in the thread's current context; made where it is new. NULL where there is
  * no context, its device is not the container's, or there is no memory. */
 struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);

@@ -36,6 +36,8 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
     int64_t target = balance + (int64_t)(passed * percent / 100);
     if (target > burst_ns(percent))
         target = burst_ns(percent);
+    if (target < -BUDGET_DEBT_NS)
+        target = -BUDGET_DEBT_NS;
     (void)add_seq_cst(&words->granted_ns, (uint64_t)(target - balance));
     return target;
 }
@@ -44,6 +46,29 @@ void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
 {
     if (gpu_ns)
         (void)add_seq_cst(&words->charged_ns, (uint64_t)gpu_ns);
+}
+
+void budget_share_refill(
+    struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns)
+{
+    const int64_t most = burst_ns(percent) / 2;
+    uint64_t then = share->refilled_ns;
+    uint64_t passed = then && now_ns > then ? now_ns - then : 0;
+    if (passed > GRANT_MOST_NS)
+        passed = GRANT_MOST_NS;
+    share->refilled_ns = now_ns;
+    share->balance_ns += (int64_t)(passed * percent / 100 / (active ? active : 1));
+    if (share->balance_ns > most)
+        share->balance_ns = most;
+    if (share->balance_ns < -most)
+        share->balance_ns = -most;
+}
+
+bool budget_admits(int64_t balance_ns, const struct budget_share *share, unsigned active)
+{
+    if (active < 2)
+        return balance_ns > 0;
+    return balance_ns > (share->balance_ns > 0 ? 0 : BUDGET_SURPLUS_NS);
 }
 
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)

@@ -18,9 +18,16 @@
  * long runs at full speed. */
 #define BUDGET_BURST_NS 100000000ull
 
-/* A closed gate opens again when so much GPU time is there: a wake costs 10 to 25 us of a core (H200,
- * a virtual machine), and the shorter the waits, the more of them. */
+/* More than this is not owed: a kernel that a launch gate cannot stop does not close its container
+ * for ever. */
+#define BUDGET_DEBT_NS 5000000000ll
+
+/* A closed gate opens again when so much GPU time is there: a wake costs 10 to 25 us of a core
+ * (H200, a virtual machine), and the shorter the waits, the more of them. */
 #define BUDGET_OPEN_NS 2000000
+
+/* With so much of the container's GPU time left over, a process may take more than its part. */
+#define BUDGET_SURPLUS_NS 4000000
 
 static inline bool budget_is_limited(unsigned percent)
 {
@@ -35,6 +42,20 @@ int64_t budget_balance(const struct vgpu_compute *words);
 
 /* Takes `gpu_ns` from the balance; below 0 gives back. */
 void budget_charge(struct vgpu_compute *words, int64_t gpu_ns);
+
+/* A process's own part of its container's budget: who asks for more than an equal share waits until
+ * the others have left something over. Private to the process; its lock guards it. */
+struct budget_share {
+    int64_t balance_ns;
+    uint64_t refilled_ns;
+};
+
+/* Gives the process its part, `active` being the number of processes that ask for GPU time. */
+void budget_share_refill(
+    struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns);
+
+/* Whether work may go now, with this balance of the container. */
+bool budget_admits(int64_t balance_ns, const struct budget_share *share, unsigned active);
 
 /* How long until a container with this balance may go on: 0 where it may at once. */
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent);

@@ -9,6 +9,11 @@
 /* What runs this much longer than was thought is charged as it goes. */
 #define RUN_ON_NS 2000000ull
 
+static bool is_unknown(const struct lane_stretch *stretch)
+{
+    return stretch->launches && !stretch->work_ns;
+}
+
 void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run)
 {
     struct lane_mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
@@ -18,6 +23,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     mark->before.shared = run->shared;
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
+    lane->unknown += is_unknown(&mark->before);
     lane->open = (struct lane_stretch){0};
 }
 
@@ -70,6 +76,7 @@ static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
 void *lane_forget(struct lane *lane)
 {
     void *event = lane->marks[lane->first].event;
+    lane->unknown -= is_unknown(&lane->marks[lane->first].before);
     lane->occupied_to_ns = lane->occupied_ns = 0;
     lane->first = (lane->first + 1) % LANE_MARKS;
     lane->count--;

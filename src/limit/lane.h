@@ -40,6 +40,7 @@ struct lane_mark {
 struct lane {
     struct lane_mark marks[LANE_MARKS]; /* outstanding, a ring */
     uint32_t first, count;
+    uint32_t unknown;         /* of the marks: behind launches that nobody knows the duration of */
     struct lane_stretch open; /* since the last mark */
     bool started;             /* the time of a mark is known */
     uint64_t reached_ns;      /* of the last mark that was reached */

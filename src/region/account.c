@@ -683,23 +683,40 @@ bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES])
 }
 
 bool account_visit_compute(unsigned device,
-    void (*visit)(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument),
+    void (*visit)(struct vgpu_compute *words, struct vgpu_usage *own, void *argument),
     void *argument)
 {
     bool visited = false;
     lock_take(&self.lock);
     if (self.region && look_begin()) {
-        struct vgpu_usage *usage = usage_locked(device);
+        struct vgpu_usage *own = usage_locked(device);
         int entry = self.region->devices[device].entry;
         if (entry >= 0) {
-            visit(
-                &self.region->shared->compute[entry], usage ? &usage->gpu_time_ns : NULL, argument);
+            visit(&self.region->shared->compute[entry], own, argument);
             visited = true;
         }
         (void)look_end();
     }
     lock_release(&self.lock);
     return visited;
+}
+
+unsigned account_asking(unsigned device, uint64_t since_ns)
+{
+    unsigned asking = 0;
+    lock_take(&self.lock);
+    if (self.region && look_begin()) {
+        int entry = self.region->devices[device].entry;
+        unsigned bound = entry >= 0 ? region_slot_bound(self.region) : 0;
+        for (unsigned i = 0; i < bound; i++) {
+            const struct vgpu_slot *slot = &self.region->shared->slots[i];
+            if (slot_word_state(load_relaxed(&slot->state)) == VGPU_SLOT_LIVE)
+                asking += load_relaxed(&slot->usage[entry].asked_ns) > since_ns;
+        }
+        (void)look_end();
+    }
+    lock_release(&self.lock);
+    return asking;
 }
 
 void account_set_ledger(unsigned ledger)

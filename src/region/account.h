@@ -97,11 +97,15 @@ unsigned account_processes(
 bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES]);
 
 /* Calls `visit` on the words in which the container's GPU time on the device is counted, and on
- * this process's own count (NULL where it has no slot). `visit` is to be short: no driver call, no
+ * this process's own use (NULL where it has no slot). `visit` is to be short: no driver call, no
  * lock. False, and not called, where there is no region. */
 bool account_visit_compute(unsigned device,
-    void (*visit)(struct vgpu_compute *words, uint64_t *own_time_ns, void *argument),
+    void (*visit)(struct vgpu_compute *words, struct vgpu_usage *own, void *argument),
     void *argument);
+
+/* How many processes of the container asked for GPU time on the device since then
+ * (vgpu_usage.asked_ns). */
+unsigned account_asking(unsigned device, uint64_t since_ns);
 
 /* Names the ledger in use, for tools: 1 resource manager, 2 API. */
 void account_set_ledger(unsigned ledger);
