@@ -75,19 +75,28 @@ void load_meter_start_sampler(struct load_meter *meter, CUdevice device)
     pthread_sigmask(SIG_SETMASK, &former, NULL);
 }
 
-void load_meter_start(struct load_meter *meter, const struct load_options *options,
-    double kernel_us, uint64_t start_ns)
+void load_meter_init(struct load_meter *meter, const struct load_options *options, double kernel_us,
+    uint64_t start_ns)
 {
     meter->options = options;
     meter->kernel_s = kernel_us / 1e6;
-    meter->begin_ns = start_ns + (uint64_t)(options->warmup_s * 1e9);
-    meter->reported_ns = meter->begin_ns;
-    meter->end_ns = options->seconds > 0 ? meter->begin_ns + (uint64_t)(options->seconds * 1e9) : 0;
+    meter->start_ns = start_ns;
     if (!meter->label)
         meter->label = "";
     meter->latencies_us = calloc(LOAD_LATENCIES_MAX, sizeof(*meter->latencies_us));
     if (!meter->latencies_us)
         load_fail("out of memory");
+}
+
+void load_meter_begin(struct load_meter *meter)
+{
+    const struct load_options *options = meter->options;
+    uint64_t now;
+    while ((now = clock_now_ns()) < meter->start_ns && !load_stop)
+        nanosleep(&(struct timespec){0, (long)(meter->start_ns - now) % 1000000000}, NULL);
+    meter->begin_ns = now + (uint64_t)(options->warmup_s * 1e9);
+    meter->reported_ns = meter->begin_ns;
+    meter->end_ns = options->seconds > 0 ? meter->begin_ns + (uint64_t)(options->seconds * 1e9) : 0;
 }
 
 static void report(struct load_meter *meter, uint64_t now_ns)

@@ -17,8 +17,9 @@
 
 struct load_meter {
     const struct load_options *options;
-    double kernel_s;           /* a kernel's native duration */
-    const char *label;         /* before each line of text */
+    double kernel_s;   /* a kernel's native duration */
+    const char *label; /* before each line of text */
+    uint64_t start_ns;
     uint64_t begin_ns, end_ns; /* of the time measured; end 0: not known yet */
     uint64_t reported_ns, reported_kernels;
     uint64_t kernels, launches, copies;
@@ -42,9 +43,13 @@ struct load_meter {
 extern volatile sig_atomic_t load_stop;
 void load_catch_signals(void);
 
-/* From `start_ns` on the load runs, its warm-up first. */
-void load_meter_start(struct load_meter *meter, const struct load_options *options,
-    double kernel_us, uint64_t start_ns);
+/* A kernel's native duration, and the time before which the load does not begin. */
+void load_meter_init(struct load_meter *meter, const struct load_options *options, double kernel_us,
+    uint64_t start_ns);
+
+/* Called by each shape when it has what it needs: waits for the start, and begins the warm-up. */
+void load_meter_begin(struct load_meter *meter);
+
 void load_meter_start_sampler(struct load_meter *meter, CUdevice device);
 
 /* Called often by the loop of each shape: begins to measure when the warm-up is over, prints the

@@ -32,8 +32,8 @@ static int run_alone(const struct load_options *options)
     static struct load_run run;
     load_run_open(&run, options);
     load_run_calibrate(&run);
-    load_run_use_calibration(&run);
-    load_run_shape(&run, clock_now_ns());
+    load_run_prepare(&run);
+    load_run_shape(&run, 0);
     if (options->json) {
         load_run_write_json(&run, stdout);
         puts("");
@@ -74,10 +74,9 @@ static void run_child(
     if (!atomic_load(&shared->calibrated))
         exit(EXIT_SUCCESS);
     run.calibration = shared->calibration;
-    load_run_use_calibration(&run);
+    load_run_prepare(&run);
     wait_for_start(shared, options);
-    uint64_t start_ns = atomic_load(&shared->start_ns);
-    load_run_shape(&run, start_ns ? start_ns : clock_now_ns());
+    load_run_shape(&run, atomic_load(&shared->start_ns));
     shared->work_per_second[number] = load_meter_work_per_second(&run.meter);
     if (options->json)
         load_run_write_json(&run, report);

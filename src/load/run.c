@@ -2,11 +2,9 @@
 /* From the options to a load that is ready. */
 #include "load/run.h"
 
-#include "base/clock.h"
 #include "load/shapes.h"
 
 #include <string.h>
-#include <time.h>
 
 static enum load_form form_of(enum load_shape shape)
 {
@@ -65,21 +63,19 @@ void load_run_calibrate(struct load_run *run)
         load_calibration_save(&run->calibration, options->save_calibration);
 }
 
-void load_run_use_calibration(struct load_run *run)
+void load_run_prepare(struct load_run *run)
 {
     enum load_form form = form_of(run->options->shape);
     const struct load_rate *rate = &run->calibration.rates[form];
     uint32_t steps = load_calibration_steps(rate, (double)run->options->kernel_us);
     run->kernel_us = load_calibration_us(rate, steps);
     run->kernel = load_kernel_make(&run->device, form, steps);
+    load_meter_start_sampler(&run->meter, run->device.device);
 }
 
 void load_run_shape(struct load_run *run, uint64_t start_ns)
 {
-    load_meter_start_sampler(&run->meter, run->device.device);
-    for (uint64_t now; (now = clock_now_ns()) < start_ns;)
-        nanosleep(&(struct timespec){0, (long)(start_ns - now) % 1000000000}, NULL);
-    load_meter_start(&run->meter, run->options, run->kernel_us, start_ns);
+    load_meter_init(&run->meter, run->options, run->kernel_us, start_ns);
     load_shape_function(run->options->shape)(run);
     load_meter_finish(&run->meter);
 }

@@ -22,12 +22,13 @@ struct load_run {
 /* Opens the driver and the device. */
 void load_run_open(struct load_run *run, const struct load_options *options);
 
-/* Reads, measures and saves what the options say of the calibration, and fills in the kernel's
- * form, steps and duration. */
+/* Reads, measures and saves what the options say of the calibration. */
 void load_run_calibrate(struct load_run *run);
-void load_run_use_calibration(struct load_run *run);
 
-/* The load itself, from the time given on: returns when it has ended and was measured. */
+/* With a calibration, makes the kernel, and begins to ask NVML. */
+void load_run_prepare(struct load_run *run);
+
+/* The load itself, not before the time given: returns when it has ended and was measured. */
 void load_run_shape(struct load_run *run, uint64_t start_ns);
 
 /* The report, as lines for people or as one JSON object without a newline at the end. */

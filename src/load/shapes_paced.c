@@ -33,6 +33,7 @@ void load_shape_hostbound(struct load_run *run)
     struct load_queue queue;
     unsigned unmarked = 0;
     load_queue_init(&queue, load_shape_stream(), run->kernel_us, 1, 1);
+    load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
         load_kernel_launch(&run->device, &run->kernel, queue.stream);
         load_meter_launch(&run->meter, 1);
@@ -51,6 +52,7 @@ void load_shape_hostbound(struct load_run *run)
 void load_shape_sync(struct load_run *run)
 {
     CUstream stream = load_shape_stream();
+    load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
         uint64_t begin_ns = clock_now_ns();
         load_meter_launch(&run->meter, 1);
@@ -89,6 +91,7 @@ void load_shape_burst(struct load_run *run)
 {
     CUstream stream = load_shape_stream();
     double count = (double)run->options->burst_ms * 1000 / run->kernel_us + 0.5;
+    load_meter_begin(&run->meter);
     uint64_t next_ns = clock_now_ns();
     while (load_meter_goes_on(&run->meter)) {
         run_burst(run, stream, count < 1 ? 1 : (unsigned)count);
@@ -164,6 +167,7 @@ static void paused(struct load_run *run)
 {
     struct pause pause = {.run = run, .stream = load_shape_stream(), .other = load_shape_stream()};
     LOAD_CALL(cuEventCreate, &pause.event, CU_EVENT_DISABLE_TIMING);
+    load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
         uint64_t begin_ns = clock_now_ns();
         load_kernel_launch(&run->device, &run->kernel, pause.stream);
@@ -175,7 +179,7 @@ static void paused(struct load_run *run)
         run->device.words->value = pause.value;
         while (!is_idle(pause.stream) || !is_idle(pause.other)) {
             load_meter_goes_on(&run->meter);
-            load_shape_rest_us(REST_US / 10);
+            load_shape_rest_us(REST_US / 2);
         }
         load_meter_latency(&run->meter, clock_now_ns() - begin_ns);
         load_meter_count(&run->meter, 2);

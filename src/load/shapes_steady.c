@@ -63,6 +63,7 @@ static bool serve(struct load_run *run, struct load_queue *queue)
 
 static void steady(struct load_run *run, struct load_queue *queues, unsigned count)
 {
+    load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
         bool busy = false;
         for (unsigned i = 0; i < count; i++)
@@ -125,6 +126,7 @@ void load_shape_copies(struct load_run *run)
     struct copies copies;
     copies_init(&copies, run->options->copy_bytes);
     load_queue_init(&queue, load_shape_stream(), load_shape_launch_us(run), 1, 1);
+    load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
         copies_serve(&copies, &run->meter);
         if (!serve(run, &queue))
@@ -172,6 +174,7 @@ void load_shape_persistent(struct load_run *run)
     CUevent ended;
     uint64_t counted = 0;
     LOAD_CALL(cuEventCreate, &ended, CU_EVENT_DISABLE_TIMING);
+    load_meter_begin(&run->meter);
     load_kernel_launch_persistent(&run->device, &run->kernel,
         options->seconds > 0 ? (uint64_t)(run_s * 1e9) : UINT64_MAX, stream);
     LOAD_CALL(cuEventRecord, ended, stream);
@@ -183,6 +186,8 @@ void load_shape_persistent(struct load_run *run)
     /* The simulator's kernels count nothing, but have ended after their time. */
     if (has_ended && !run->device.words->count && options->seconds > 0) {
         run->meter.end_ns = clock_now_ns();
-        run->meter.kernels = (uint64_t)(options->seconds * 1e6 / run->kernel_us);
+        double measured_s = load_meter_seconds(&run->meter);
+        double share = measured_s / (measured_s + options->warmup_s);
+        run->meter.kernels = (uint64_t)(run_s * share * 1e6 / run->kernel_us);
     }
 }
