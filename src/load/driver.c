@@ -85,12 +85,14 @@ bool load_nvml_open(void)
 static void *find_per_thread(const char *name, const char *exported)
 {
     const cuuint64_t flags = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
     void *function = NULL;
     if (load_cuda.cuGetProcAddress_v2)
-        load_check(
-            load_cuda.cuGetProcAddress_v2(name, &function, VERSION_SECOND, flags, NULL), name);
+        result = load_cuda.cuGetProcAddress_v2(name, &function, VERSION_SECOND, flags, NULL);
     else if (load_cuda.cuGetProcAddress)
-        load_check(load_cuda.cuGetProcAddress(name, &function, VERSION_FIRST, flags), name);
+        result = load_cuda.cuGetProcAddress(name, &function, VERSION_FIRST, flags);
+    if (result != CUDA_SUCCESS)
+        function = NULL;
     if (!function)
         function = dlsym(cuda_library, exported);
     if (!function)

@@ -53,6 +53,7 @@
     ROW(cuGetProcAddress)                                                                          \
     ROW(cuGetProcAddress_v2)                                                                       \
     ROW(cuGraphInstantiateWithFlags)                                                               \
+    ROW(cuGraphInstantiate)                                                                        \
     ROW(cuGraphInstantiate_v2)                                                                     \
     ROW(cuStreamWaitValue32_v2)
 

@@ -178,8 +178,10 @@ static CUgraphExec make_graph(const struct load_device *device, const struct loa
         LOAD_CALL(cuGraphInstantiateWithFlags, &instance, graph, 0);
     else if (load_cuda.cuGraphInstantiate_v2)
         LOAD_CALL(cuGraphInstantiate_v2, &instance, graph, NULL, NULL, 0);
+    else if (load_cuda.cuGraphInstantiate)
+        LOAD_CALL(cuGraphInstantiate, &instance, graph, NULL, NULL, 0);
     else
-        load_fail("this driver has no cuGraphInstantiate_v2");
+        load_fail("this driver has no cuGraphInstantiate");
     return instance;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 /* NVML's first figures are of the time before. */
 #define SAMPLES_SKIPPED 3
 
-volatile sig_atomic_t load_stop;
+atomic_int load_stop;
 
 static void note_stop(int number)
 {
@@ -119,8 +120,7 @@ static void close_time(struct load_meter *meter, uint64_t now_ns)
 {
     meter->closed = true;
     meter->stopped = meter->end_ns == 0 || now_ns < meter->end_ns;
-    if (meter->stopped)
-        meter->end_ns = now_ns > meter->begin_ns ? now_ns : meter->begin_ns;
+    meter->end_ns = now_ns > meter->begin_ns ? now_ns : meter->begin_ns;
     meter->cpu_s = meter->measuring ? cpu_seconds() - meter->cpu_s : 0;
     meter->measuring = false;
     if (!meter->options->json &&
@@ -164,7 +164,7 @@ static void count_window(struct load_meter *meter, uint64_t now_ns, unsigned ker
 void load_meter_count(struct load_meter *meter, unsigned kernels)
 {
     uint64_t now = clock_now_ns();
-    if (!meter->measuring || !kernels || (meter->end_ns && now >= meter->end_ns))
+    if (!meter->measuring || !kernels)
         return;
     meter->kernels += kernels;
     count_window(meter, now, kernels);

@@ -8,7 +8,6 @@
 #include "load/options.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -40,7 +39,7 @@ struct load_meter {
 };
 
 /* Set by SIGINT and SIGTERM, which load_catch_signals catches. */
-extern volatile sig_atomic_t load_stop;
+extern atomic_int load_stop;
 void load_catch_signals(void);
 
 /* A kernel's native duration, and the time before which the load does not begin. */
@@ -53,8 +52,9 @@ void load_meter_begin(struct load_meter *meter);
 void load_meter_start_sampler(struct load_meter *meter, CUdevice device);
 
 /* Called often by the loop of each shape: begins to measure when the warm-up is over, prints the
- * lines that are due. False where the loop is to end: the time measured ends with that, and what
- * is counted later is left out, but for the latency of what had begun. */
+ * lines that are due. False where the loop is to end: the time measured ends with that, somewhat
+ * later than asked for where the loop was held up. What is counted later is left out, but for the
+ * latency of what had begun. */
 bool load_meter_goes_on(struct load_meter *meter);
 
 /* So many kernels ended now; were launched, by so many calls. */

@@ -63,13 +63,14 @@ static bool serve(struct load_run *run, struct load_queue *queue)
 
 static void steady(struct load_run *run, struct load_queue *queues, unsigned count)
 {
+    bool busy = true;
     load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
-        bool busy = false;
-        for (unsigned i = 0; i < count; i++)
-            busy = serve(run, &queues[i]) || busy;
         if (!busy)
             load_shape_rest_us(load_queue_rest_us(&queues[0], load_shape_launch_us(run)));
+        busy = false;
+        for (unsigned i = 0; i < count; i++)
+            busy = serve(run, &queues[i]) || busy;
     }
     for (unsigned i = 0; i < count; i++)
         LOAD_CALL(cuStreamSynchronize, queues[i].stream);
@@ -126,11 +127,13 @@ void load_shape_copies(struct load_run *run)
     struct copies copies;
     copies_init(&copies, run->options->copy_bytes);
     load_queue_init(&queue, load_shape_stream(), load_shape_launch_us(run), 1, 1);
+    bool busy = true;
     load_meter_begin(&run->meter);
     while (load_meter_goes_on(&run->meter)) {
-        copies_serve(&copies, &run->meter);
-        if (!serve(run, &queue))
+        if (!busy)
             load_shape_rest_us(load_queue_rest_us(&queue, load_shape_launch_us(run)));
+        copies_serve(&copies, &run->meter);
+        busy = serve(run, &queue);
     }
     LOAD_CALL(cuCtxSynchronize);
 }
