@@ -50,13 +50,26 @@ static uint32_t control(int fd, uint32_t client, uint32_t object, uint32_t comma
     return result == 0 ? call.status : IOCTL_FAILED;
 }
 
+/* Asked once more where it fails: memory on a GPU that is not told is not charged, and the audit
+ * that finds it is a second away. */
+static uint32_t ask_gid(int fd, uint32_t client, uint32_t subdevice, struct rm_gid_info *ret_gid,
+    rm_ioctl_function *next)
+{
+    uint32_t status = IOCTL_FAILED;
+    for (int tries = 0; tries < 2 && status != RM_OK; tries++) {
+        *ret_gid = (struct rm_gid_info){.flags = RM_GID_FLAGS_ASCII};
+        status = control(
+            fd, client, subdevice, RM_CTRL_GPU_GET_GID_INFO, ret_gid, sizeof(*ret_gid), next);
+    }
+    return status;
+}
+
 static int device_index_ask(
     int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next)
 {
     uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
-    struct rm_gid_info gid = {.flags = RM_GID_FLAGS_ASCII};
-    if (!subdevice ||
-        control(fd, client, subdevice, RM_CTRL_GPU_GET_GID_INFO, &gid, sizeof(gid), next) != RM_OK)
+    struct rm_gid_info gid;
+    if (!subdevice || ask_gid(fd, client, subdevice, &gid, next) != RM_OK)
         return RM_DEVICE_UNKNOWN;
     gid.data[sizeof(gid.data) - 1] = '\0';
     return container_device((const char *)gid.data);
@@ -64,9 +77,8 @@ static int device_index_ask(
 
 bool rm_device_may_be_asked(int fd, uint32_t client, uint32_t subdevice, rm_ioctl_function *next)
 {
-    struct rm_gid_info gid = {.flags = RM_GID_FLAGS_ASCII};
-    return control(fd, client, subdevice, RM_CTRL_GPU_GET_GID_INFO, &gid, sizeof(gid), next) !=
-           IOCTL_FAILED;
+    struct rm_gid_info gid;
+    return ask_gid(fd, client, subdevice, &gid, next) != IOCTL_FAILED;
 }
 
 int rm_device_index(int fd, uint32_t client, uint32_t device_handle, rm_ioctl_function *next)

@@ -32,11 +32,6 @@ static const struct codes rm_codes = {1, 4, {0x51, 0x1a, 0x56, 0x22}};
 static const struct {
     const char *ledger, *work, *function;
 } unsettled[] = {
-    /* A device's identity: what the audit then finds stays charged until the next audit. */
-    {"rm", "starting", "RM_CONTROL 0x2080014a"},
-    {"rm", "contexts", "RM_CONTROL 0x2080014a"},
-    {"rm", "primary", "RM_CONTROL 0x2080014a"},
-    {"rm", "ipc", "RM_CONTROL 0x2080014a"},
     /* The growth of a pool is not charged until its size is asked for again. */
     {"api", "async", "cuMemPoolGetAttribute"},
     {"api", "pools", "cuMemPoolGetAttribute"},
