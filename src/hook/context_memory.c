@@ -58,13 +58,6 @@ static uint64_t handle_of(uint64_t context, CUlimit limit)
     return context ^ (uint64_t)limit << 48;
 }
 
-static uint64_t charged_bytes(uint64_t handle)
-{
-    struct memory_record held = memory_take(MEMORY_CONTEXT_LIMIT, handle);
-    memory_taken(&held, false, MEMORY_CONTEXT_LIMIT, handle);
-    return held.device < 0 ? 0 : held.bytes;
-}
-
 /* A growth that cannot be told is refused where a limit is set. */
 static bool untold(struct context_growth *growth, CUresult result)
 {
@@ -95,7 +88,7 @@ bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growt
     if (result != CUDA_SUCCESS)
         return result == CUDA_ERROR_INVALID_CONTEXT || untold(ret_growth, result);
     uint64_t handle = handle_of(ret_growth->context, limit);
-    uint64_t wanted = ret_growth->bytes, has = charged_bytes(handle);
+    uint64_t wanted = ret_growth->bytes, has = memory_recorded_bytes(MEMORY_CONTEXT_LIMIT, handle);
     if (wanted <= has)
         return true;
     struct memory_request request;

@@ -99,6 +99,7 @@ static void forget_exec(CUgraphExec handle)
 /* ---- what a launch may take, reserved until the pools tell their size ---- */
 struct taking {
     struct memory_request requests[VGPU_REGION_DEVICES];
+    struct pool_growth foreseen[VGPU_REGION_DEVICES];
     CUdevice ordinals[VGPU_REGION_DEVICES];
     unsigned count;
     struct context_growth growth;
@@ -107,7 +108,7 @@ struct taking {
 static void end_taking(struct taking *taking, bool taken)
 {
     for (unsigned i = taking->count; i-- > 0;) {
-        pools_refresh(taking->ordinals[i]);
+        pools_charge_graphs(taking->ordinals[i], taking->requests[i].device, &taking->foreseen[i]);
         memory_end(&taking->requests[i], false, MEMORY_GRAPH_POOL, 0);
     }
     context_memory_settle(&taking->growth, taken);
@@ -127,10 +128,12 @@ static bool begin_taking(struct taking *taking, const struct exec *exec)
         if (!bytes)
             continue;
         uint64_t freed_first = exec->frees_itself && exec->launched ? bytes : 0;
-        fits = memory_begin(&taking->requests[taking->count], hook_device(ordinal),
-                   pools_graph_growth(ordinal, bytes, freed_first), ACCOUNT_BUFFER) == 0;
-        if (fits)
-            taking->ordinals[taking->count++] = ordinal;
+        unsigned i = taking->count;
+        taking->ordinals[i] = ordinal;
+        taking->foreseen[i] = pools_graph_growth(ordinal, bytes, freed_first);
+        fits = memory_begin(&taking->requests[i], hook_device(ordinal), taking->foreseen[i].bytes,
+                   ACCOUNT_BUFFER) == 0;
+        taking->count += fits;
     }
     capture_restore(&former);
     if (!fits)

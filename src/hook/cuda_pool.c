@@ -16,27 +16,40 @@ struct pooled {
     enum account_kind former_kind;
     CUdevice ordinal;
     CUmemoryPool pool;
-    uint64_t held_bytes; /* and reserved, before the driver was asked */
+    struct pool_growth growth;
     bool counted;
 };
 
-static int begin_counted(struct pooled *pooled, size_t bytes)
+/* As hook_identify, and the pool where none is named. */
+static CUresult identify_pool(struct pooled *pooled, int *ret_device)
 {
+    CUresult result = pools_ordinal(pooled->pool, &pooled->ordinal);
+    if (result == CUDA_SUCCESS && !pooled->pool)
+        result = cuda.cuDeviceGetMemPool(&pooled->pool, pooled->ordinal);
+    *ret_device = CONTAINER_DEVICE_UNKNOWN;
+    if (result != CUDA_SUCCESS)
+        return container_unidentified_device() == CONTAINER_DEVICE_CLOSED ? result : CUDA_SUCCESS;
+    return hook_identify(pooled->ordinal, ret_device);
+}
+
+static CUresult begin_counted(struct pooled *pooled, size_t bytes)
+{
+    int device;
     struct capture_relaxed former = capture_relax();
-    if (cuda.cuCtxGetDevice(&pooled->ordinal) != CUDA_SUCCESS)
-        pooled->ordinal = 0;
-    if (pooled->pool)
-        pooled->ordinal = pools_ordinal(pooled->pool, pooled->ordinal);
-    else
-        (void)cuda.cuDeviceGetMemPool(&pooled->pool, pooled->ordinal);
-    uint64_t growth = pools_growth(pooled->pool, bytes);
-    pooled->held_bytes = pools_reserved_bytes(pooled->pool) + growth;
+    pooled->ordinal = -1;
+    CUresult result = identify_pool(pooled, &device);
+    if (result == CUDA_SUCCESS)
+        pooled->growth = pools_growth(pooled->pool, bytes);
     capture_restore(&former);
-    return memory_begin(&pooled->request, hook_device(pooled->ordinal), growth, ACCOUNT_BUFFER);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return memory_begin(&pooled->request, device, pooled->growth.bytes, ACCOUNT_BUFFER) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* pool NULL: the current one of the current device. What a capture records takes nothing. */
-static int begin_pooled(
+static CUresult begin_pooled(
     struct pooled *pooled, size_t bytes, CUmemoryPool pool, CUstream stream, enum stream_zero zero)
 {
     pooled->pool = pool;
@@ -45,25 +58,20 @@ static int begin_pooled(
     if (pooled->counted)
         return begin_counted(pooled, bytes);
     pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
-    return 0;
-}
-
-/* What lies unused in a pool may be in pieces too small for the request: the pool has then grown by
- * more than was reserved. */
-static bool has_overgrown(const struct pooled *pooled)
-{
-    return pools_reserved_bytes(pooled->pool) > pooled->held_bytes && pooled->request.device >= 0 &&
-           account_check((unsigned)pooled->request.device, 0) != 0;
+    return CUDA_SUCCESS;
 }
 
 static CUresult end_counted(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
     CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
 {
-    pools_refresh(pooled->ordinal);
+    int device = pooled->request.device;
+    bool overgrown = result == CUDA_SUCCESS && pools_charge(pooled->pool, device, &pooled->growth);
     memory_end(&pooled->request, false, MEMORY_POOL, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!has_overgrown(pooled)) {
+    /* What lies unused in a pool may be in pieces too small for the request: the pool has then
+     * grown by more than was reserved. */
+    if (!overgrown || device < 0 || account_check((unsigned)device, 0) == 0) {
         pools_note_allocated(pooled->pool, *dptr);
         return result;
     }
@@ -91,8 +99,8 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, enum 
     CUresult result;
     do {
         struct pooled pooled;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytes, NULL, stream, zero) == 0)
+        result = begin_pooled(&pooled, bytes, NULL, stream, zero);
+        if (result == CUDA_SUCCESS)
             result = end_pooled(&pooled, real(dptr, bytes, stream), dptr, stream, undo);
     } while (pools_try_again(result, &attempts));
     return result;
@@ -106,8 +114,8 @@ static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool
     CUresult result;
     do {
         struct pooled pooled;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (begin_pooled(&pooled, bytes, pool, stream, zero) == 0)
+        result = begin_pooled(&pooled, bytes, pool, stream, zero);
+        if (result == CUDA_SUCCESS)
             result = end_pooled(&pooled, real(dptr, bytes, pool, stream), dptr, stream, undo);
     } while (pools_try_again(result, &attempts));
     return result;
@@ -187,11 +195,9 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     hook_enter();
     CUresult result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
-    CUdevice ordinal = pools_ordinal(pool, -1);
-    if (ordinal >= 0)
+    CUdevice ordinal;
+    if (memory_ledger() == MEMORY_LEDGER_API && pools_ordinal(pool, &ordinal) == CUDA_SUCCESS)
         pools_refresh(ordinal);
-    else
-        pools_refresh_current();
     return result;
 }
 

@@ -54,53 +54,116 @@ void pools_note(CUmemoryPool pool, CUdevice ordinal)
     lock_release(&pools.lock);
 }
 
-CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise)
+/* Finds a device's default pool; true where its device or a failure settled it. */
+static bool is_default_pool(CUmemoryPool pool, CUdevice *ret_ordinal, CUresult *ret_result)
 {
+    CUresult result = CUDA_SUCCESS;
+    for (CUdevice ordinal = 0;
+         ordinal < (CUdevice)VGPU_REGION_DEVICES && result != CUDA_ERROR_INVALID_DEVICE;
+         ordinal++) {
+        CUmemoryPool found = NULL;
+        result = cuda.cuDeviceGetDefaultMemPool(&found, ordinal);
+        bool passes_on = result == CUDA_SUCCESS ? found != pool
+                                                : result == CUDA_ERROR_NOT_SUPPORTED ||
+                                                      result == CUDA_ERROR_INVALID_DEVICE;
+        if (passes_on)
+            continue;
+        *ret_ordinal = ordinal;
+        *ret_result = result;
+        return true;
+    }
+    return false;
+}
+
+CUresult pools_ordinal(CUmemoryPool pool, CUdevice *ret_ordinal)
+{
+    CUresult result = CUDA_SUCCESS;
     lock_take(&pools.lock);
     const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
     if (own)
-        otherwise = own->ordinal;
+        *ret_ordinal = own->ordinal;
     lock_release(&pools.lock);
-    return otherwise;
+    if (own || (pool && is_default_pool(pool, ret_ordinal, &result)))
+        return result;
+    return cuda.cuCtxGetDevice(ret_ordinal);
 }
 
-static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute name)
+static struct pool_growth growth(uint64_t bytes, uint64_t reserved, uint64_t used)
 {
-    cuuint64_t value = 0;
-    return pool && cuda.cuMemPoolGetAttribute(pool, name, &value) == CUDA_SUCCESS ? value : 0;
-}
-
-static uint64_t graph_attribute(CUdevice ordinal, CUgraphMem_attribute name)
-{
-    cuuint64_t value = 0;
-    return cuda.cuDeviceGetGraphMemAttribute(ordinal, name, &value) == CUDA_SUCCESS ? value : 0;
-}
-
-static uint64_t growth(uint64_t bytes, uint64_t reserved, uint64_t used)
-{
+    struct pool_growth growth = {.held_bytes = reserved};
     uint64_t unused = reserved > used ? reserved - used : 0;
     if (bytes <= unused)
-        return 0;
+        return growth;
     uint64_t steps = (bytes - unused - 1) / POOL_STEP_BYTES + 1;
-    return steps > UINT64_MAX / POOL_STEP_BYTES ? bytes : steps * POOL_STEP_BYTES;
+    growth.bytes = steps > UINT64_MAX / POOL_STEP_BYTES ? bytes : steps * POOL_STEP_BYTES;
+    return growth;
 }
 
-uint64_t pools_reserved_bytes(CUmemoryPool pool)
+static bool tells_reserved(CUmemoryPool pool, cuuint64_t *ret_bytes)
 {
-    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    return pool && cuda.cuMemPoolGetAttribute(
+                       pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, ret_bytes) == CUDA_SUCCESS;
 }
 
-uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes)
+static bool tells_used(CUmemoryPool pool, cuuint64_t *ret_bytes)
 {
-    return growth(
-        bytes, pools_reserved_bytes(pool), attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    return pool && cuda.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, ret_bytes) ==
+                       CUDA_SUCCESS;
 }
 
-uint64_t pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back)
+static bool graphs_tell(CUdevice ordinal, CUgraphMem_attribute name, cuuint64_t *ret_bytes)
 {
-    uint64_t used = graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-    return growth(bytes, graph_attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT),
-        used > given_back ? used - given_back : 0);
+    return cuda.cuDeviceGetGraphMemAttribute(ordinal, name, ret_bytes) == CUDA_SUCCESS;
+}
+
+struct pool_growth pools_growth(CUmemoryPool pool, uint64_t bytes)
+{
+    cuuint64_t reserved, used;
+    if (!tells_reserved(pool, &reserved) || !tells_used(pool, &used))
+        reserved = used = memory_recorded_bytes(MEMORY_POOL, (uintptr_t)pool);
+    return growth(bytes, reserved, used);
+}
+
+struct pool_growth pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back)
+{
+    cuuint64_t reserved, used;
+    if (!graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
+        !graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used)) {
+        reserved = used = memory_recorded_bytes(MEMORY_GRAPH_POOL, (uint64_t)ordinal);
+        given_back = 0;
+    }
+    return growth(bytes, reserved, used > given_back ? used - given_back : 0);
+}
+
+static bool charge(enum memory_handle type, uint64_t handle, int device,
+    const struct pool_growth *foreseen, bool told, uint64_t reserved)
+{
+    if (!told) {
+        /* Another thread's request may have been served and charged meanwhile. */
+        uint64_t recorded = memory_recorded_bytes(type, handle);
+        reserved = recorded > foreseen->held_bytes ? recorded : foreseen->held_bytes;
+        reserved += foreseen->bytes;
+    }
+    memory_set(type, handle, device, reserved, ACCOUNT_BUFFER);
+    return told && reserved > foreseen->held_bytes + foreseen->bytes;
+}
+
+bool pools_charge(CUmemoryPool pool, int device, const struct pool_growth *foreseen)
+{
+    cuuint64_t reserved = 0;
+    struct capture_relaxed former = capture_relax();
+    bool told = tells_reserved(pool, &reserved);
+    capture_restore(&former);
+    return charge(MEMORY_POOL, (uintptr_t)pool, device, foreseen, told, reserved);
+}
+
+bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth *foreseen)
+{
+    cuuint64_t reserved = 0;
+    struct capture_relaxed former = capture_relax();
+    bool told = graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    capture_restore(&former);
+    return charge(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, foreseen, told, reserved);
 }
 
 /* Where one of a destroyed pool's allocations was its last, its key in the account; else 0. */
@@ -173,8 +236,9 @@ static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
 
 CUresult pools_destroy(CUmemoryPool pool)
 {
-    bool counted = memory_ledger() == MEMORY_LEDGER_API;
-    uint64_t used = counted ? attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) : 0;
+    cuuint64_t used = 0;
+    if (memory_ledger() == MEMORY_LEDGER_API && !tells_used(pool, &used))
+        used = memory_recorded_bytes(MEMORY_POOL, (uintptr_t)pool);
     struct pool *own = take_out(pool);
     struct memory_record record = memory_take(MEMORY_POOL, (uintptr_t)pool);
     CUresult result = cuda.cuMemPoolDestroy(pool);
@@ -258,12 +322,10 @@ void pools_refresh(CUdevice ordinal)
     int device = hook_device(ordinal);
     struct capture_relaxed former = capture_relax();
     while ((pool = next_pool(&walk))) {
-        if (cuda.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
-            CUDA_SUCCESS)
+        if (tells_reserved(pool, &reserved))
             memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
     }
-    if (cuda.cuDeviceGetGraphMemAttribute(
-            ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+    if (graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
         memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
     capture_restore(&former);
 }

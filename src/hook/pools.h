@@ -12,16 +12,26 @@
 /* The process has made a pool of its own on the device. */
 void pools_note(CUmemoryPool pool, CUdevice ordinal);
 
-/* The device of a pool of the program's own; `otherwise` where it is none. */
-CUdevice pools_ordinal(CUmemoryPool pool, CUdevice otherwise);
+/* The device that the pool is on; of NULL and of what is no pool, the current one. */
+CUresult pools_ordinal(CUmemoryPool pool, CUdevice *ret_ordinal)
+    __attribute__((warn_unused_result));
 
-/* API ledger: what the pool holds. */
-uint64_t pools_reserved_bytes(CUmemoryPool pool);
+/* API ledger: what a pool, or a device's graph memory, may come to hold when it serves a request.
+ */
+struct pool_growth {
+    uint64_t held_bytes; /* before */
+    uint64_t bytes;      /* more than those */
+};
 
-/* API ledger: what the pool, or the device's graph memory, may grow by to serve `bytes`, of which
- * `given_back` are still in use and will be free by then. */
-uint64_t pools_growth(CUmemoryPool pool, uint64_t bytes);
-uint64_t pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back);
+/* API ledger: of `bytes` to serve; `given_back` are still in use and will be free by then. Where
+ * the driver does not tell what is unused, nothing is. */
+struct pool_growth pools_growth(CUmemoryPool pool, uint64_t bytes);
+struct pool_growth pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back);
+
+/* API ledger: it was served. Charges what is held now, or the whole growth until the next look
+ * where the driver does not tell; true where it is more than was foreseen. */
+bool pools_charge(CUmemoryPool pool, int device, const struct pool_growth *foreseen);
+bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth *foreseen);
 
 /* API ledger: the pointer was allocated from a pool of the program's own (from another: nothing is
  * done), or freed. */

@@ -336,6 +336,17 @@ struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle)
     return record;
 }
 
+uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle)
+{
+    if (!load_relaxed(&memory_record_count))
+        return 0;
+    lock_take(&memory.lock);
+    const struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    uint64_t bytes = kept ? kept->bytes : 0;
+    lock_release(&memory.lock);
+    return bytes;
+}
+
 void memory_retain(enum memory_handle type, uint64_t handle)
 {
     if (!load_relaxed(&memory_record_count))

@@ -101,6 +101,9 @@ static inline struct memory_record memory_take(enum memory_handle type, uint64_t
 void memory_taken(
     const struct memory_record *record, bool freed, enum memory_handle type, uint64_t handle);
 
+/* What is recorded for the handle; 0: nothing. */
+uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle);
+
 /* One more holder of a recorded handle, which memory_take takes away. */
 void memory_retain(enum memory_handle type, uint64_t handle);
 

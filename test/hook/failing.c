@@ -242,6 +242,44 @@ BED_TEST("the limit holds where a question of ours to the driver fails", .limit 
         CHECK(bed_ended_well(bed_fork(failing_question, (void *)questions[i])));
 }
 
+static void failing_pool(void *argument)
+{
+    CUdeviceptr pointer;
+    unsigned count = 0;
+    (void)argument;
+    fail("cuMemPoolGetAttribute", "0:719");
+    bed_context(0);
+    while (count < 1000 && CU(cuMemAllocAsync)(&pointer, GIB, NULL) == CUDA_SUCCESS)
+        count++;
+    CHECK_EQ(count, 39);
+    CHECK(bed_card_bytes(0) <= allocation_charged());
+    CHECK(allocation_charged() <= 40 * GIB);
+}
+
+BED_TEST("a pool that never tells its size is charged what is asked of it", .limit = LIMIT)
+{
+    CHECK(bed_ended_well(bed_fork(failing_pool, NULL)));
+}
+
+static void failing_current(void *argument)
+{
+    CUdeviceptr pointer;
+    bool api = !strcmp(bed_ledger(), "api");
+    (void)argument;
+    fail("cuCtxGetDevice", "0:719");
+    bed_context(0);
+    bed_context(1);
+    uint64_t first = bed_region_bytes(0);
+    CHECK_EQ(CU(cuMemAllocAsync)(&pointer, GIB, NULL), api ? CUDA_ERROR_LAUNCH_FAILED : 0);
+    CHECK_EQ(bed_region_bytes(0), first);
+}
+
+BED_TEST("a pool whose device is not told is not taken for the first one's", .limit = LIMIT,
+    .sim = "2xh200")
+{
+    CHECK(bed_ended_well(bed_fork(failing_current, NULL)));
+}
+
 BED_TEST("where the driver does not tell a device's UUID the device is full", .limit = LIMIT)
 {
     CUcontext context;

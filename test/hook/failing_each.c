@@ -32,9 +32,6 @@ static const struct codes rm_codes = {1, 4, {0x51, 0x1a, 0x56, 0x22}};
 static const struct {
     const char *ledger, *work, *function;
 } unsettled[] = {
-    /* The growth of a pool is not charged until its size is asked for again. */
-    {"api", "async", "cuMemPoolGetAttribute"},
-    {"api", "pools", "cuMemPoolGetAttribute"},
     /* A graph that could not be read when it was instantiated is taken for one without memory. */
     {"api", "graphs", "cuGraphGetNodes"},
     {"api", "graphs", "cuGraphNodeGetType"},

@@ -199,6 +199,21 @@ BED_TEST("a pool of another device is trimmed there", .limit = LIMIT, .sim = "2x
     CHECK_EQ(bed_region_bytes(1), before);
 }
 
+BED_TEST("the default pool of another device counts there", .limit = LIMIT, .sim = "2xh200")
+{
+    CUmemoryPool pool;
+    CUdeviceptr pointer;
+    bed_context(0);
+    bed_context(1);
+    bed_context(0);
+    CHECK_EQ(CU(cuDeviceGetDefaultMemPool)(&pool, 1), CUDA_SUCCESS);
+    uint64_t first = bed_region_bytes(0), second = bed_region_bytes(1);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+    CHECK_EQ(bed_region_bytes(0), first);
+    CHECK_EQ(bed_region_bytes(1) - second, 64 * MIB);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, 2 * GIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 BED_TEST("memory that a captured allocation takes counts", .limit = "4GiB")
 {
     CUstream stream;
