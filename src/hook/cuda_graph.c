@@ -203,17 +203,25 @@ CUresult hook_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 }
 
 /* ---- instantiation ---- */
-static CUresult instantiated(
-    CUresult result, const CUgraphExec *handle, CUgraph graph, unsigned long long flags)
+
+/* Asked before the driver instantiates: a graph that cannot be read must not be launched. */
+static CUresult read_graph(CUgraph graph, unsigned long long flags, struct exec *ret_exec)
 {
     pools_note_use();
-    if (result != CUDA_SUCCESS || !counts_by_api())
-        return result;
+    *ret_exec =
+        (struct exec){.frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    if (!counts_by_api())
+        return CUDA_SUCCESS;
     struct capture_relaxed former = capture_relax();
-    struct exec exec = {.needs = graph_needs_of(graph),
-        .frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    CUresult result = graph_needs_of(graph, &ret_exec->needs);
     capture_restore(&former);
-    put_exec(*handle, &exec);
+    return result;
+}
+
+static CUresult instantiated(CUresult result, const CUgraphExec *handle, const struct exec *exec)
+{
+    if (result == CUDA_SUCCESS && counts_by_api())
+        put_exec(*handle, exec);
     return result;
 }
 
@@ -221,26 +229,36 @@ CUresult hook_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgra
     char *logBuffer, size_t bufferSize)
 {
     hook_enter();
-    return instantiated(
-        cuda.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-        phGraphExec, hGraph, 0);
+    struct exec exec;
+    CUresult result = read_graph(hGraph, 0, &exec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiated(result, phGraphExec, &exec);
 }
 
 CUresult hook_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
     hook_enter();
-    return instantiated(
-        cuda.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-        phGraphExec, hGraph, 0);
+    struct exec exec;
+    CUresult result = read_graph(hGraph, 0, &exec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiated(result, phGraphExec, &exec);
 }
 
 CUresult hook_cuGraphInstantiateWithFlags(
     CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
     hook_enter();
-    return instantiated(
-        cuda.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags), phGraphExec, hGraph, flags);
+    struct exec exec;
+    CUresult result = read_graph(hGraph, flags, &exec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+    return instantiated(result, phGraphExec, &exec);
 }
 
 /* An upload that comes with the instantiation takes memory at once. */
@@ -248,16 +266,18 @@ static CUresult instantiate_with(CUgraphExec *handle, CUgraph graph,
     CUDA_GRAPH_INSTANTIATE_PARAMS *params, __typeof__(cuda.cuGraphInstantiateWithParams) real)
 {
     unsigned long long flags = params ? params->flags : 0;
+    struct exec exec;
     struct taking taking;
+    CUresult result = read_graph(graph, flags, &exec);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!counts_by_api() || !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
-        return instantiated(real(handle, graph, params), handle, graph, flags);
-    struct exec exec = {.needs = graph_needs_of(graph)};
-    pools_note_use();
+        return instantiated(real(handle, graph, params), handle, &exec);
     if (!begin_taking(&taking, &exec))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = real(handle, graph, params);
+    result = real(handle, graph, params);
     end_taking(&taking, result == CUDA_SUCCESS);
-    return instantiated(result, handle, graph, flags);
+    return instantiated(result, handle, &exec);
 }
 
 static CUresult instantiate_params(CUgraphExec *handle, CUgraph graph,
@@ -312,6 +332,22 @@ CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 /* ---- updates: the kernels may be others, which need more local memory ---- */
+
+/* Asked before the driver changes the graph; 0 where nothing is counted here. */
+static CUresult read_update(CUgraph graph, uint64_t *ret_local_bytes)
+{
+    struct graph_needs needs = {.local_bytes = 0};
+    CUresult result = counts_by_api() ? graph_needs_of(graph, &needs) : CUDA_SUCCESS;
+    *ret_local_bytes = needs.local_bytes;
+    return result;
+}
+
+static CUresult read_kernel(const CUDA_KERNEL_NODE_PARAMS *params, uint64_t *ret_local_bytes)
+{
+    *ret_local_bytes = 0;
+    return counts_by_api() ? graph_kernel_local_bytes(params, ret_local_bytes) : CUDA_SUCCESS;
+}
+
 static CUresult updated(CUresult result, CUgraphExec handle, uint64_t local_bytes)
 {
     struct exec exec;
@@ -329,45 +365,64 @@ static CUresult updated(CUresult result, CUgraphExec handle, uint64_t local_byte
 CUresult hook_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
     CUgraphExecUpdateResult *updateResult_out)
 {
-    CUresult result = cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
-    return counts_by_api() ? updated(result, hGraphExec, graph_needs_of(hGraph).local_bytes)
-                           : result;
+    uint64_t local_bytes;
+    CUresult result = read_update(hGraph, &local_bytes);
+    if (result == CUDA_SUCCESS)
+        return updated(cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
+            hGraphExec, local_bytes);
+    if (updateResult_out)
+        *updateResult_out = CU_GRAPH_EXEC_UPDATE_ERROR;
+    return result;
 }
 
 CUresult hook_cuGraphExecUpdate_v2(
     CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    CUresult result = cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
-    return counts_by_api() ? updated(result, hGraphExec, graph_needs_of(hGraph).local_bytes)
-                           : result;
+    uint64_t local_bytes;
+    CUresult result = read_update(hGraph, &local_bytes);
+    if (result == CUDA_SUCCESS)
+        return updated(
+            cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo), hGraphExec, local_bytes);
+    if (resultInfo)
+        *resultInfo = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    return result;
 }
 
 CUresult hook_cuGraphExecKernelNodeSetParams(
     CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    CUresult result = cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
     CUDA_KERNEL_NODE_PARAMS params = {.func = nodeParams ? nodeParams->func : NULL};
-    return counts_by_api() ? updated(result, hGraphExec, graph_kernel_local_bytes(&params))
-                           : result;
+    uint64_t local_bytes;
+    CUresult result = read_kernel(&params, &local_bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+    return updated(result, hGraphExec, local_bytes);
 }
 
 CUresult hook_cuGraphExecKernelNodeSetParams_v2(
     CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    CUresult result = cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
-    return counts_by_api() && nodeParams
-               ? updated(result, hGraphExec, graph_kernel_local_bytes(nodeParams))
-               : result;
+    const CUDA_KERNEL_NODE_PARAMS none = {.func = NULL};
+    uint64_t local_bytes;
+    CUresult result = read_kernel(nodeParams ? nodeParams : &none, &local_bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+    return updated(result, hGraphExec, local_bytes);
 }
 
 CUresult hook_cuGraphExecNodeSetParams(
     CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    CUresult result = cuda.cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
     CUDA_KERNEL_NODE_PARAMS params = {.func = NULL};
+    uint64_t local_bytes;
     if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
         params = (CUDA_KERNEL_NODE_PARAMS){
             .func = nodeParams->kernel.func, .kern = nodeParams->kernel.kern};
-    return counts_by_api() ? updated(result, hGraphExec, graph_kernel_local_bytes(&params))
-                           : result;
+    CUresult result = read_kernel(&params, &local_bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+    return updated(result, hGraphExec, local_bytes);
 }

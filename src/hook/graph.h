@@ -18,10 +18,13 @@ struct graph_needs {
 
 /* Of the graph and its children. The allocations are added and freed in the order in which the
  * driver tells the nodes: branches that run beside each other may take more, which counts when the
- * driver has taken it. All zero where the driver does not tell. */
-struct graph_needs graph_needs_of(CUgraph graph);
+ * driver has taken it. Where the driver does not tell and a limit is set, its code; without a limit
+ * such a graph needs nothing. */
+CUresult graph_needs_of(CUgraph graph, struct graph_needs *ret_needs)
+    __attribute__((warn_unused_result));
 
-/* The local memory of a kernel node's function. */
-uint64_t graph_kernel_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params);
+/* The local memory of a kernel node's function, as graph_needs_of. */
+CUresult graph_kernel_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params, uint64_t *ret_bytes)
+    __attribute__((warn_unused_result));
 
 #endif

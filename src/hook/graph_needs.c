@@ -18,98 +18,127 @@ struct walk {
     struct map allocations; /* by address: bytes and ordinal */
 };
 
-static void walk_allocation(struct walk *walk, CUgraphNode node)
+static CUresult walk_allocation(struct walk *walk, CUgraphNode node)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
-    if (cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
-        params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return;
+    CUresult result = cuda.cuGraphMemAllocNodeGetParams(node, &params);
+    if (result != CUDA_SUCCESS || params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return result;
     unsigned ordinal = (unsigned)params.poolProps.location.id;
     if (ordinal >= VGPU_REGION_DEVICES || params.bytesize >> ORDINAL_SHIFT)
-        return;
+        return result;
     uint64_t packed = params.bytesize | (uint64_t)ordinal << ORDINAL_SHIFT;
     (void)!map_put(&walk->allocations, params.dptr, (void *)(uintptr_t)packed);
     walk->live[ordinal] += params.bytesize;
     if (walk->live[ordinal] > walk->needs.bytes[ordinal])
         walk->needs.bytes[ordinal] = walk->live[ordinal];
+    return result;
 }
 
-static void walk_free(struct walk *walk, CUgraphNode node)
+static CUresult walk_free(struct walk *walk, CUgraphNode node)
 {
     CUdeviceptr address = 0;
-    if (cuda.cuGraphMemFreeNodeGetParams(node, &address) != CUDA_SUCCESS || !address)
-        return;
+    CUresult result = cuda.cuGraphMemFreeNodeGetParams(node, &address);
+    if (result != CUDA_SUCCESS || !address)
+        return result;
     uint64_t packed = (uintptr_t)map_remove(&walk->allocations, address);
     walk->live[packed >> ORDINAL_SHIFT] -= packed & ((1ull << ORDINAL_SHIFT) - 1);
+    return result;
 }
 
-uint64_t graph_kernel_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params)
+static CUresult ask_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params, int *ret_bytes)
 {
     CUfunction function = params->func;
-    int bytes = 0;
-    if (!function && params->kern && cuda.cuKernelGetFunction(&function, params->kern) != 0)
-        return 0;
-    if (!function || cuda.cuFuncGetAttribute(
-                         &bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) != CUDA_SUCCESS)
-        return 0;
-    return bytes > 0 ? (uint64_t)bytes : 0;
+    CUresult result = CUDA_SUCCESS;
+    if (!function && params->kern)
+        result = cuda.cuKernelGetFunction(&function, params->kern);
+    if (result == CUDA_SUCCESS && function)
+        result = cuda.cuFuncGetAttribute(ret_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
+    /* What is no function to ask about is the driver's to refuse, or a CUkernel. */
+    return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_SUCCESS : result;
 }
 
-static void walk_kernel(struct walk *walk, CUgraphNode node)
+static CUresult walk_kernel(struct walk *walk, CUgraphNode node)
 {
     CUDA_KERNEL_NODE_PARAMS params;
+    int bytes = 0;
     memset(&params, 0, sizeof(params));
     /* Drivers before 12.0 know the first version, with which the second begins. */
-    if (cuda.cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS &&
-        cuda.cuGraphKernelNodeGetParams(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&params) !=
-            CUDA_SUCCESS)
-        return;
-    uint64_t bytes = graph_kernel_local_bytes(&params);
-    if (bytes > walk->needs.local_bytes)
-        walk->needs.local_bytes = bytes;
+    CUresult result = cuda.cuGraphKernelNodeGetParams_v2(node, &params);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = cuda.cuGraphKernelNodeGetParams(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&params);
+    if (result == CUDA_SUCCESS)
+        result = ask_local_bytes(&params, &bytes);
+    if (bytes > 0 && (uint64_t)bytes > walk->needs.local_bytes)
+        walk->needs.local_bytes = (uint64_t)bytes;
+    return result;
 }
 
-static void walk_graph(struct walk *walk, CUgraph graph, unsigned depth);
+static CUresult walk_graph(struct walk *walk, CUgraph graph, unsigned depth);
 
-static void walk_node(struct walk *walk, CUgraphNode node, unsigned depth)
+static CUresult walk_node(struct walk *walk, CUgraphNode node, unsigned depth)
 {
     CUgraphNodeType type;
     CUgraph child = NULL;
-    if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-        return;
+    CUresult result = cuda.cuGraphNodeGetType(node, &type);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (type == CU_GRAPH_NODE_TYPE_KERNEL)
-        walk_kernel(walk, node);
-    else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        walk_allocation(walk, node);
-    else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-        walk_free(walk, node);
-    else if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MAX &&
-             cuda.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-        walk_graph(walk, child, depth + 1);
+        return walk_kernel(walk, node);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return walk_allocation(walk, node);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return walk_free(walk, node);
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH || depth == DEPTH_MAX)
+        return CUDA_SUCCESS;
+    result = cuda.cuGraphChildGraphNodeGetGraph(node, &child);
+    return result == CUDA_SUCCESS ? walk_graph(walk, child, depth + 1) : result;
 }
 
-static void walk_graph(struct walk *walk, CUgraph graph, unsigned depth)
+static CUresult walk_graph(struct walk *walk, CUgraph graph, unsigned depth)
 {
     size_t count = 0;
-    if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count)
-        return;
+    CUresult result = cuda.cuGraphGetNodes(graph, NULL, &count);
+    if (result != CUDA_SUCCESS || !count)
+        return result;
     size_t size = count * sizeof(CUgraphNode);
     CUgraphNode *nodes =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (nodes == MAP_FAILED)
-        return;
-    if (cuda.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count && i < size / sizeof(CUgraphNode); i++)
-            walk_node(walk, nodes[i], depth);
-    }
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = cuda.cuGraphGetNodes(graph, nodes, &count);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count && i < size / sizeof(CUgraphNode); i++)
+        result = walk_node(walk, nodes[i], depth);
     munmap(nodes, size);
+    return result;
 }
 
-struct graph_needs graph_needs_of(CUgraph graph)
+/* Without a limit the driver judges the program's own call. */
+static bool is_in_the_way(CUresult result)
+{
+    return result != CUDA_SUCCESS && container_unidentified_device() == CONTAINER_DEVICE_CLOSED;
+}
+
+CUresult graph_needs_of(CUgraph graph, struct graph_needs *ret_needs)
 {
     struct walk walk;
     memset(&walk, 0, sizeof(walk));
-    walk_graph(&walk, graph, 0);
+    CUresult result = walk_graph(&walk, graph, 0);
     map_finish(&walk.allocations);
-    return walk.needs;
+    if (is_in_the_way(result))
+        return result;
+    if (result != CUDA_SUCCESS)
+        memset(&walk.needs, 0, sizeof(walk.needs));
+    *ret_needs = walk.needs;
+    return CUDA_SUCCESS;
+}
+
+CUresult graph_kernel_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params, uint64_t *ret_bytes)
+{
+    int bytes = 0;
+    CUresult result = ask_local_bytes(params, &bytes);
+    if (is_in_the_way(result))
+        return result;
+    *ret_bytes = result == CUDA_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
+    return CUDA_SUCCESS;
 }

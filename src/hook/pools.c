@@ -312,6 +312,7 @@ bool pools_make_room_current(void)
            pools_make_room(ordinal);
 }
 
+/* Asked once more where the driver does not tell: what it gave back stays charged until then. */
 void pools_refresh(CUdevice ordinal)
 {
     struct pool_walk walk = {.ordinal = ordinal};
@@ -322,10 +323,11 @@ void pools_refresh(CUdevice ordinal)
     int device = hook_device(ordinal);
     struct capture_relaxed former = capture_relax();
     while ((pool = next_pool(&walk))) {
-        if (tells_reserved(pool, &reserved))
+        if (tells_reserved(pool, &reserved) || tells_reserved(pool, &reserved))
             memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
     }
-    if (graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
+    CUgraphMem_attribute name = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+    if (graphs_tell(ordinal, name, &reserved) || graphs_tell(ordinal, name, &reserved))
         memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
     capture_restore(&former);
 }

@@ -261,6 +261,87 @@ BED_TEST("a pool that never tells its size is charged what is asked of it", .lim
     CHECK(bed_ended_well(bed_fork(failing_pool, NULL)));
 }
 
+/* A graph whose memory and kernels cannot be told must not be launched unjudged. */
+static void failing_graph(void *argument)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec = NULL;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = GIB};
+    bool api = !strcmp(bed_ledger(), "api");
+    fail(argument, "0:719");
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &params), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), api ? CUDA_ERROR_LAUNCH_FAILED : 0);
+    CHECK_EQ(exec == NULL, api);
+    CHECK_EQ(allocation_charged(), before);
+}
+
+BED_TEST("a graph that cannot be read is not instantiated", .limit = LIMIT)
+{
+    static const char *const questions[] = {
+        "cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphMemAllocNodeGetParams"};
+    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+        CHECK(bed_ended_well(bed_fork(failing_graph, (void *)questions[i])));
+}
+
+BED_TEST("a graph that cannot be read is in nobody's way without a limit")
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = GIB};
+    fail("cuGraphGetNodes", "0:719");
+    bed_context(0);
+    CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &params), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_SUCCESS);
+}
+
+static void failing_update(void *argument)
+{
+    CUmodule module;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+    CUdeviceptr cell = 0;
+    void *arguments[] = {&cell};
+    CUDA_KERNEL_NODE_PARAMS kernel = {.gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 1,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = arguments};
+    CUresult refusal = strcmp(bed_ledger(), "api") ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+    (void)argument;
+    fail("cuFuncGetAttribute", "2:719");
+    bed_context(0);
+    CHECK_EQ(CU(cuModuleLoadData)(&module, ptx), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuModuleGetFunction)(&kernel.func, module, "big"), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphAddKernelNode_v2)(&node, graph, NULL, 0, &kernel), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphExecUpdate_v2)(exec, graph, &info), refusal);
+    CHECK_EQ(info.result, refusal ? CU_GRAPH_EXEC_UPDATE_ERROR : CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    CHECK_EQ(CU(cuGraphExecUpdate_v2)(exec, graph, &info), CUDA_SUCCESS);
+}
+
+BED_TEST("a graph is not updated from one that cannot be read", .limit = LIMIT)
+{
+    CHECK(bed_ended_well(bed_fork(failing_update, NULL)));
+}
+
 static void failing_current(void *argument)
 {
     CUdeviceptr pointer;
