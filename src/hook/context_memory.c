@@ -89,6 +89,8 @@ bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growt
         return result == CUDA_ERROR_INVALID_CONTEXT || untold(ret_growth, result);
     uint64_t handle = handle_of(ret_growth->context, limit);
     uint64_t wanted = ret_growth->bytes, has = memory_recorded_bytes(MEMORY_CONTEXT_LIMIT, handle);
+    ret_growth->former_bytes = has;
+    ret_growth->told = true;
     if (wanted <= has)
         return true;
     struct memory_request request;
@@ -97,7 +99,6 @@ bool context_memory_fits_limit(CUlimit limit, size_t value, struct context_growt
     memory_set_owned(
         MEMORY_CONTEXT_LIMIT, handle, request.device, wanted, ACCOUNT_CONTEXT, ret_growth->context);
     memory_end(&request, false, MEMORY_CONTEXT_LIMIT, handle);
-    ret_growth->former_bytes = has;
     ret_growth->charged = true;
     return true;
 }
@@ -115,9 +116,25 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
     return context_memory_fits_limit(CU_LIMIT_STACK_SIZE, (size_t)bytes, ret_growth);
 }
 
+static void set_charge(const struct context_growth *growth, uint64_t bytes)
+{
+    memory_set_owned(MEMORY_CONTEXT_LIMIT, handle_of(growth->context, growth->limit),
+        hook_device(growth->ordinal), bytes, ACCOUNT_CONTEXT, growth->context);
+}
+
 void context_memory_settle(const struct context_growth *growth, bool grown)
 {
     if (growth->charged && !grown)
-        memory_set_owned(MEMORY_CONTEXT_LIMIT, handle_of(growth->context, growth->limit),
-            hook_device(growth->ordinal), growth->former_bytes, ACCOUNT_CONTEXT, growth->context);
+        set_charge(growth, growth->former_bytes);
+}
+
+void context_memory_settle_limit(const struct context_growth *growth, bool set)
+{
+    context_memory_settle(growth, set);
+    if (!set || !growth->told || growth->bytes >= growth->former_bytes)
+        return;
+    /* Unless another thread's launch has grown it meanwhile. */
+    uint64_t handle = handle_of(growth->context, growth->limit);
+    if (memory_recorded_bytes(MEMORY_CONTEXT_LIMIT, handle) == growth->former_bytes)
+        set_charge(growth, growth->bytes);
 }

@@ -17,7 +17,8 @@ struct context_growth {
     uint64_t context;
     CUlimit limit;
     uint64_t bytes, former_bytes;
-    bool charged;
+    bool charged;     /* from former_bytes to bytes */
+    bool told;        /* bytes and former_bytes are known */
     CUresult refusal; /* what the program is told where it does not fit */
 };
 
@@ -30,5 +31,9 @@ bool context_memory_fits_function(CUfunction function, struct context_growth *re
 
 /* The driver has answered: a growth that did not come to be is given back. */
 void context_memory_settle(const struct context_growth *growth, bool grown);
+
+/* The same for a limit that was set, which may also have become smaller. A launch never makes local
+ * memory smaller. */
+void context_memory_settle_limit(const struct context_growth *growth, bool set);
 
 #endif

@@ -250,6 +250,6 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
     if (!context_memory_fits_limit(limit, value, &growth))
         return growth.refusal;
     CUresult result = cuda.cuCtxSetLimit(limit, value);
-    context_memory_settle(&growth, result == CUDA_SUCCESS);
+    context_memory_settle_limit(&growth, result == CUDA_SUCCESS);
     return result;
 }

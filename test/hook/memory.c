@@ -55,6 +55,17 @@ BED_TEST("a context is charged and given back", .limit = LIMIT)
     CHECK_EQ(allocation_charged(), before);
 }
 
+BED_TEST("a stack size that is made smaller gives back", .limit = LIMIT)
+{
+    uint64_t before = start(), threads = 132 * 2048;
+    CHECK_EQ(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 32768), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged() - before, threads * (32768 - 1024));
+    CHECK_EQ(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged() - before, threads * (4096 - 1024));
+    CHECK_EQ(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
 /* Handles of cuMemCreate and pools belong to no context. */
 static const unsigned of_a_context[] = {0, 1, 5, 6, 7};
 
