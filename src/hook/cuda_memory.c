@@ -107,12 +107,19 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
     return result;
 }
 
+static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult result)
+{
+    memory_taken(record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    if (result == CUDA_SUCCESS)
+        pools_note_freed(dptr);
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
     hook_enter();
     struct memory_record record = memory_take(MEMORY_POINTER, dptr);
     CUresult result = cuda.cuMemFree_v2(dptr);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    freed(dptr, &record, result);
     return result;
 }
 
@@ -121,6 +128,6 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
     hook_enter();
     struct memory_record record = memory_take(MEMORY_POINTER, dptr);
     CUresult result = cuda.cuMemFree(dptr);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    freed(dptr, &record, result);
     return result;
 }

@@ -154,7 +154,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(
 static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult result)
 {
     memory_taken(record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
-    if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
+    if (result == CUDA_SUCCESS)
         pools_note_freed(dptr);
 }
 

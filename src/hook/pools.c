@@ -198,7 +198,7 @@ void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer)
 
 void pools_note_freed(CUdeviceptr pointer)
 {
-    if (!load_relaxed(&pools.used) || !pointer)
+    if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used) || !pointer)
         return;
     lock_take(&pools.lock);
     uint64_t gone = forget_allocation(pointer);

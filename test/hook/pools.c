@@ -154,6 +154,23 @@ BED_TEST(
     }
 }
 
+BED_TEST("a pool that is destroyed in use is given back whole also by cuMemFree", .limit = LIMIT)
+{
+    CUdeviceptr pointers[3];
+    bed_context(0);
+    uint64_t before = allocation_charged(), card = bed_card_bytes(0);
+    CUmemoryPool pool = own_pool(0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointers[i], 256 * MIB, pool, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemPoolDestroy)(pool), CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        CHECK(allocation_charged() - before >= bed_card_bytes(0) - card);
+        CHECK_EQ(CU(cuMemFree_v2)(pointers[i]), CUDA_SUCCESS);
+    }
+    CHECK_EQ(bed_card_bytes(0), card);
+    CHECK_EQ(allocation_charged(), before);
+}
+
 /* 40 chunks of 32 MiB with 12 MiB left in each: none of them serves 24 MiB. */
 BED_TEST("a pool whose unused memory lies in pieces does not grow past the limit", .limit = LIMIT)
 {
