@@ -15,6 +15,7 @@
 
 struct context_request {
     struct memory_request memory;
+    bool counted; /* by the API ledger, from the start */
     unsigned refusals;
 };
 
@@ -26,22 +27,40 @@ static CUresult begin_context(struct context_request *request, CUdevice dev)
     if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
         return result;
     memory_choose_ledger(false);
-    uint64_t bytes = memory_ledger() == MEMORY_LEDGER_API ? CONTEXT_BYTES : 0;
+    request->counted = memory_ledger() == MEMORY_LEDGER_API;
+    uint64_t bytes = request->counted ? CONTEXT_BYTES : 0;
     request->refusals = rm_memory_thread_refusals();
     return memory_begin(&request->memory, device, bytes, ACCOUNT_CONTEXT) == 0
                ? CUDA_SUCCESS
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult unmake(enum memory_handle type, uint64_t handle)
+{
+    if (type == MEMORY_CONTEXT)
+        return cuda.cuCtxDestroy_v2((CUcontext)(uintptr_t)handle);
+    CUresult result = cuda.cuDevicePrimaryCtxRelease_v2((CUdevice)handle);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? cuda.cuDevicePrimaryCtxRelease((CUdevice)handle)
+                                              : result;
+}
+
 /* The first context shows which ledger counts; if it is the API's, this context was not reserved.
- */
-static void choose_ledger(
+ * Returns out of memory where it does not fit, and is gone again. */
+static CUresult choose_ledger(
     const struct context_request *request, enum memory_handle type, uint64_t handle)
 {
-    bool undecided = memory_ledger() == MEMORY_LEDGER_UNDECIDED;
+    int device = request->memory.device;
+    struct memory_request late;
     memory_choose_ledger(true);
-    if (undecided)
-        memory_set(type, handle, request->memory.device, CONTEXT_BYTES, ACCOUNT_CONTEXT);
+    if (request->counted || memory_ledger() != MEMORY_LEDGER_API)
+        return CUDA_SUCCESS;
+    if (memory_begin(&late, device, CONTEXT_BYTES, ACCOUNT_CONTEXT) == 0)
+        memory_end(&late, true, type, handle);
+    else if (unmake(type, handle) == CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    else
+        memory_set(type, handle, device, CONTEXT_BYTES, ACCOUNT_CONTEXT);
+    return CUDA_SUCCESS;
 }
 
 /* Returns what the program is told: a context that failed because memory was refused failed for
@@ -53,7 +72,7 @@ static CUresult end_context(
     bool made = result == CUDA_SUCCESS;
     memory_end(&request->memory, made, type, made ? handle : 0);
     if (made)
-        choose_ledger(request, type, handle);
+        return choose_ledger(request, type, handle);
     bool refused = rm_memory_thread_refusals() != request->refusals;
     return result == CUDA_ERROR_UNKNOWN && refused ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }

@@ -286,6 +286,29 @@ BED_TEST("memory of a class that nobody knows", .limit = LIMIT,
     check_slice(2, "in no way that is known");
 }
 
+/* Only the context itself shows that the API ledger has to count it. */
+BED_TEST("the first context is refused where it does not fit, in a way that is not known",
+    .limit = "400MiB", .sim = "driver=future,memory-class=0xd040")
+{
+    CUcontext context;
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(bed_card_bytes(0), 0);
+    CHECK_EQ(CU(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(bed_card_bytes(0), 0);
+    CHECK_EQ(allocation_charged(), 0);
+}
+
+BED_TEST("the first primary context is refused where it does not fit, in a way that is not known",
+    .limit = "400MiB", .sim = "driver=future,memory-class=0xd040")
+{
+    CUcontext context;
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(bed_card_bytes(0), 0);
+    CHECK_EQ(allocation_charged(), 0);
+}
+
 BED_TEST("calls of a size that nobody knows", .limit = LIMIT, .sim = "driver=future,long-calls")
 {
     check_slice(2, "do not pass ioctl here");
