@@ -83,70 +83,61 @@ static bool context_again(CUresult result, CUdevice dev, unsigned *attempts)
     return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 && pools_make_room(dev);
 }
 
+/* `call` makes the context, for which `handle` stands then. */
+#define MAKE_CONTEXT(dev, type, handle, call)                                                      \
+    ({                                                                                             \
+        unsigned attempts = 0;                                                                     \
+        CUresult answer;                                                                           \
+        do {                                                                                       \
+            struct context_request request;                                                        \
+            answer = begin_context(&request, dev);                                                 \
+            if (answer == CUDA_SUCCESS) {                                                          \
+                answer = call;                                                                     \
+                answer = end_context(&request, answer, type, handle);                              \
+            }                                                                                      \
+        } while (context_again(answer, dev, &attempts));                                           \
+        answer;                                                                                    \
+    })
+
+static uint64_t handle_of(const CUcontext *pctx)
+{
+    return pctx ? (uintptr_t)*pctx : 0;
+}
+
 CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct context_request request;
-        result = begin_context(&request, dev);
-        if (result == CUDA_SUCCESS) {
-            result = cuda.cuCtxCreate(pctx, flags, dev);
-            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-        }
-    } while (context_again(result, dev, &attempts));
-    return result;
+    return MAKE_CONTEXT(dev, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate(pctx, flags, dev));
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct context_request request;
-        result = begin_context(&request, dev);
-        if (result == CUDA_SUCCESS) {
-            result = cuda.cuCtxCreate_v2(pctx, flags, dev);
-            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-        }
-    } while (context_again(result, dev, &attempts));
-    return result;
+    return MAKE_CONTEXT(
+        dev, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate_v2(pctx, flags, dev));
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
     unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct context_request request;
-        result = begin_context(&request, dev);
-        if (result == CUDA_SUCCESS) {
-            result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-        }
-    } while (context_again(result, dev, &attempts));
-    return result;
+    return MAKE_CONTEXT(dev, MEMORY_CONTEXT, handle_of(pctx),
+        cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev));
 }
 
 CUresult hook_cuCtxCreate_v4(
     CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct context_request request;
-        result = begin_context(&request, dev);
-        if (result == CUDA_SUCCESS) {
-            result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-            result = end_context(&request, result, MEMORY_CONTEXT, pctx ? (uintptr_t)*pctx : 0);
-        }
-    } while (context_again(result, dev, &attempts));
-    return result;
+    return MAKE_CONTEXT(dev, MEMORY_CONTEXT, handle_of(pctx),
+        cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev));
+}
+
+static void destroyed(CUcontext ctx, const struct memory_record *record, CUresult result)
+{
+    memory_taken(record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
+    if (result == CUDA_SUCCESS)
+        memory_context_gone((uintptr_t)ctx);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
@@ -155,9 +146,7 @@ CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
     pace_context_leaves(ctx);
     CUresult result = cuda.cuCtxDestroy_v2(ctx);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
-    if (result == CUDA_SUCCESS)
-        memory_context_gone((uintptr_t)ctx);
+    destroyed(ctx, &record, result);
     return result;
 }
 
@@ -167,9 +156,7 @@ CUresult hook_cuCtxDestroy(CUcontext ctx)
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
     pace_context_leaves(ctx);
     CUresult result = cuda.cuCtxDestroy(ctx);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
-    if (result == CUDA_SUCCESS)
-        memory_context_gone((uintptr_t)ctx);
+    destroyed(ctx, &record, result);
     return result;
 }
 
@@ -189,16 +176,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     hook_enter();
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && primary_is_active(dev))
         return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-    unsigned attempts = 0;
-    CUresult result;
-    do {
-        struct context_request request;
-        result = begin_context(&request, dev);
-        if (result == CUDA_SUCCESS) {
-            result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-            result = end_context(&request, result, MEMORY_PRIMARY, (uint64_t)dev);
-        }
-    } while (context_again(result, dev, &attempts));
+    CUresult result =
+        MAKE_CONTEXT(dev, MEMORY_PRIMARY, (uint64_t)dev, cuda.cuDevicePrimaryCtxRetain(pctx, dev));
     /* Another thread may have made it meanwhile, with room for one of the two only. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && primary_is_active(dev))
         result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);

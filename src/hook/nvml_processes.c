@@ -6,6 +6,7 @@
 #include "region/account.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* NVML's value where MIG is off. */
 #define NO_INSTANCE 0xFFFFFFFFu
@@ -44,22 +45,19 @@ static unsigned own_processes(
     return device >= 0 ? account_processes((unsigned)device, ret_processes) : 0;
 }
 
-static nvmlReturn_t list_own(int device, unsigned *info_count, void *infos, size_t stride)
+/* The container's programs compute: they are in the compute lists alone. *count: the room in
+ * `infos`, then how many there are. */
+static nvmlReturn_t list_own(int device, bool compute, unsigned *count, const void *infos,
+    struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
 {
-    struct account_process processes[ACCOUNT_PROCESSES_MAX];
-    unsigned count = own_processes(device, processes);
-    unsigned room = *info_count;
-    *info_count = count;
-    if (count > room || (count && !infos))
-        return NVML_ERROR_INSUFFICIENT_SIZE;
-    fill(infos, stride, count, processes);
-    return NVML_SUCCESS;
+    unsigned room = *count;
+    *count = own_processes(compute ? device : CONTAINER_DEVICE_CLOSED, ret_processes);
+    return *count > room || (*count && !infos) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 typedef nvmlReturn_t list_function(nvmlDevice_t device, unsigned *info_count, void *infos);
 
-/* The driver judges the arguments first, and answers for a device that is not limited. The
- * container's programs compute: they are in the compute list alone. */
+/* The driver judges the arguments first, and answers for a device that is not limited. */
 static nvmlReturn_t list(
     nvmlDevice_t device, unsigned *info_count, void *infos, size_t stride, void *real, bool compute)
 {
@@ -77,79 +75,69 @@ static nvmlReturn_t list(
         return result;
     if (!limited)
         return ask(device, info_count, infos);
-    return list_own(compute ? own : CONTAINER_DEVICE_CLOSED, info_count, infos, stride);
+    struct account_process processes[ACCOUNT_PROCESSES_MAX];
+    result = list_own(own, compute, info_count, infos, processes);
+    if (result == NVML_SUCCESS)
+        fill(infos, stride, *info_count, processes);
+    return result;
 }
+
+/* What all the lists do, with the parameters of their hooks. */
+#define LIST(name, compute)                                                                        \
+    (hook_nvml_enter(), list(device, infoCount, infos, sizeof(*infos), (void *)nvml.name, compute))
 
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetComputeRunningProcesses, true);
+    return LIST(nvmlDeviceGetComputeRunningProcesses, true);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses_v2(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetComputeRunningProcesses_v2, true);
+    return LIST(nvmlDeviceGetComputeRunningProcesses_v2, true);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetComputeRunningProcesses_v3, true);
+    return LIST(nvmlDeviceGetComputeRunningProcesses_v3, true);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetGraphicsRunningProcesses, false);
+    return LIST(nvmlDeviceGetGraphicsRunningProcesses, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses_v2(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetGraphicsRunningProcesses_v2, false);
+    return LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, false);
+    return LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetMPSComputeRunningProcesses, false);
+    return LIST(nvmlDeviceGetMPSComputeRunningProcesses, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses_v2(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetMPSComputeRunningProcesses_v2, false);
+    return LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    hook_nvml_enter();
-    return list(device, infoCount, infos, sizeof(*infos),
-        (void *)nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, false);
+    return LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
@@ -170,13 +158,11 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
     if (!limited)
         return nvml.nvmlDeviceGetRunningProcessDetailList(device, plist);
     struct account_process processes[ACCOUNT_PROCESSES_MAX];
-    bool compute = plist->mode == 0;
-    unsigned count = own_processes(compute ? own : CONTAINER_DEVICE_CLOSED, processes);
-    unsigned room = plist->numProcArrayEntries;
-    plist->numProcArrayEntries = count;
-    if (count > room || (count && !plist->procArray))
-        return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < count; i++)
+    unsigned *count = &plist->numProcArrayEntries;
+    result = list_own(own, plist->mode == 0, count, plist->procArray, processes);
+    if (result != NVML_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < *count; i++)
         plist->procArray[i] = (nvmlProcessDetail_v1_t){.pid = (unsigned)processes[i].pid,
             .usedGpuMemory = processes[i].device_bytes,
             .gpuInstanceId = NO_INSTANCE,
@@ -184,24 +170,37 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
     return NVML_SUCCESS;
 }
 
-struct process_list {
-    struct account_process list[ACCOUNT_PROCESSES_MAX];
-    unsigned count;
-};
-
-static bool is_own(const struct process_list *own, unsigned pid)
+static bool is_listed(
+    const struct account_process *processes, unsigned count, const void *sample, size_t pid_offset)
 {
-    for (unsigned i = 0; i < own->count; i++) {
-        if ((unsigned)own->list[i].pid == pid)
+    unsigned pid;
+    memcpy(&pid, (const char *)sample + pid_offset, sizeof(pid));
+    for (unsigned i = 0; i < count; i++) {
+        if ((unsigned)processes[i].pid == pid)
             return true;
     }
     return false;
 }
 
-/* As the driver does where nothing ran. */
-static nvmlReturn_t none_or_some(unsigned count)
+/* Leaves those of the `*count` samples that are of the container's processes, where the device is
+ * limited. As the driver does where nothing ran, an empty list is an error. */
+static nvmlReturn_t keep_own(
+    nvmlDevice_t handle, void *samples, size_t stride, size_t pid_offset, unsigned *count)
 {
-    return count ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+    int device;
+    bool limited;
+    nvmlReturn_t result = identify_limited(handle, &device, &limited);
+    if (result != NVML_SUCCESS || !limited)
+        return result;
+    struct account_process processes[ACCOUNT_PROCESSES_MAX];
+    unsigned own = own_processes(device, processes), kept = 0;
+    for (unsigned i = 0; i < *count; i++) {
+        const char *sample = (const char *)samples + i * stride;
+        if (is_listed(processes, own, sample, pid_offset))
+            memmove((char *)samples + kept++ * stride, sample, stride);
+    }
+    *count = kept;
+    return kept ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
@@ -211,21 +210,10 @@ nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     hook_nvml_enter();
     nvmlReturn_t result = nvml.nvmlDeviceGetProcessUtilization(
         device, utilization, processSamplesCount, lastSeenTimeStamp);
-    int own_device;
-    bool limited = false;
-    if (result == NVML_SUCCESS && utilization)
-        result = identify_limited(device, &own_device, &limited);
-    if (result != NVML_SUCCESS || !limited)
+    if (result != NVML_SUCCESS || !utilization)
         return result;
-    struct process_list own;
-    own.count = own_processes(own_device, own.list);
-    unsigned kept = 0;
-    for (unsigned i = 0; i < *processSamplesCount; i++) {
-        if (is_own(&own, utilization[i].pid))
-            utilization[kept++] = utilization[i];
-    }
-    *processSamplesCount = kept;
-    return none_or_some(kept);
+    return keep_own(device, utilization, sizeof(*utilization),
+        offsetof(nvmlProcessUtilizationSample_t, pid), processSamplesCount);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetProcessesUtilizationInfo(
@@ -233,19 +221,9 @@ nvmlReturn_t hook_nvmlDeviceGetProcessesUtilizationInfo(
 {
     hook_nvml_enter();
     nvmlReturn_t result = nvml.nvmlDeviceGetProcessesUtilizationInfo(device, procesesUtilInfo);
-    int own_device;
-    bool limited = false;
-    if (result == NVML_SUCCESS && procesesUtilInfo->procUtilArray)
-        result = identify_limited(device, &own_device, &limited);
-    if (result != NVML_SUCCESS || !limited)
+    if (result != NVML_SUCCESS || !procesesUtilInfo->procUtilArray)
         return result;
-    struct process_list own;
-    own.count = own_processes(own_device, own.list);
-    unsigned kept = 0;
-    for (unsigned i = 0; i < procesesUtilInfo->processSamplesCount; i++) {
-        if (is_own(&own, procesesUtilInfo->procUtilArray[i].pid))
-            procesesUtilInfo->procUtilArray[kept++] = procesesUtilInfo->procUtilArray[i];
-    }
-    procesesUtilInfo->processSamplesCount = kept;
-    return none_or_some(kept);
+    return keep_own(device, procesesUtilInfo->procUtilArray,
+        sizeof(*procesesUtilInfo->procUtilArray), offsetof(nvmlProcessUtilizationInfo_v1_t, pid),
+        &procesesUtilInfo->processSamplesCount);
 }
