@@ -580,11 +580,12 @@ static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES
         if (region_keep(self.region) != 0 || !look_begin())
             break;
         struct limits limits = limits_locked(device);
-        (void)usage_locked(device); /* what we hold must be in the sum */
+        /* What we hold must be in the sum; without a slot nothing more can be had. */
+        bool present = usage_locked(device) != NULL;
         reap_locked(device);
         *ret_view = (struct account_view){.limit_bytes = limits.bytes,
             .used_bytes = sum_slots(device).bytes,
-            .closed = limits.closed};
+            .closed = limits.closed || (limits.bytes && !present)};
         if (look_end())
             return;
     }

@@ -32,7 +32,7 @@ enum account_kind {
 struct account_view {
     uint64_t limit_bytes; /* 0: none */
     uint64_t used_bytes;  /* by all live processes of the container */
-    bool closed;          /* a limit was asked for that is not understood: the device is full */
+    bool closed; /* a limit was asked for that is not understood or kept: the device is full */
 };
 
 /* Binds the account to an attached region (NULL: none, every charge then answers `without`:

@@ -136,6 +136,40 @@ BED_TEST("a region of another version is not touched", .limit = "1g")
     CHECK_EQ(bed_region()->version, VGPU_REGION_VERSION + 1);
 }
 
+static void use_device(void *argument)
+{
+    (void)argument;
+    bed_context(0);
+}
+
+/* As if as many processes lived as there are slots: each is its parent's. */
+static void take_all_slots(void)
+{
+    struct stat names;
+    struct vgpu_region *region = bed_region();
+    REQUIRE(region != NULL && stat("/proc/self/ns/pid", &names) == 0);
+    for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
+        region->slots[i] = (struct vgpu_slot){.pid_namespace = names.st_ino};
+        region->slots[i].state = 1ull << 32 | (uint64_t)getppid() << 2 | VGPU_SLOT_LIVE;
+    }
+    region->slot_high = VGPU_REGION_SLOTS;
+}
+
+BED_TEST("a process that finds no slot, with a limit", .limit = "1g")
+{
+    CHECK(bed_ended_well(bed_fork(use_device, NULL)));
+    take_all_slots();
+    check_full();
+    CHECK_EQ(bed_stderr_lines("no slot in the shared region"), 1);
+}
+
+BED_TEST("a process that finds no slot, without a limit")
+{
+    CHECK(bed_ended_well(bed_fork(use_device, NULL)));
+    take_all_slots();
+    check_works();
+}
+
 BED_TEST("a region in directories that are missing is made", .limit = "1g")
 {
     char path[300];
