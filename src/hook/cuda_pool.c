@@ -196,8 +196,12 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     hook_enter();
     CUresult result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
     CUdevice ordinal;
-    if (memory_ledger() == MEMORY_LEDGER_API && pools_ordinal(pool, &ordinal) == CUDA_SUCCESS)
+    if (memory_ledger() != MEMORY_LEDGER_API)
+        return result;
+    if (pools_ordinal(pool, &ordinal) == CUDA_SUCCESS)
         pools_refresh(ordinal);
+    else
+        pools_refresh_current();
     return result;
 }
 

@@ -54,38 +54,31 @@ void pools_note(CUmemoryPool pool, CUdevice ordinal)
     lock_release(&pools.lock);
 }
 
-/* Finds a device's default pool; true where its device or a failure settled it. */
-static bool is_default_pool(CUmemoryPool pool, CUdevice *ret_ordinal, CUresult *ret_result)
+/* CUDA_ERROR_INVALID_DEVICE: it is none. */
+static CUresult find_default_pool(CUmemoryPool pool, CUdevice *ret_ordinal)
 {
-    CUresult result = CUDA_SUCCESS;
-    for (CUdevice ordinal = 0;
-         ordinal < (CUdevice)VGPU_REGION_DEVICES && result != CUDA_ERROR_INVALID_DEVICE;
-         ordinal++) {
+    for (CUdevice ordinal = 0; ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
         CUmemoryPool found = NULL;
-        result = cuda.cuDeviceGetDefaultMemPool(&found, ordinal);
-        bool passes_on = result == CUDA_SUCCESS ? found != pool
-                                                : result == CUDA_ERROR_NOT_SUPPORTED ||
-                                                      result == CUDA_ERROR_INVALID_DEVICE;
-        if (passes_on)
-            continue;
-        *ret_ordinal = ordinal;
-        *ret_result = result;
-        return true;
+        CUresult result = cuda.cuDeviceGetDefaultMemPool(&found, ordinal);
+        if (result == CUDA_SUCCESS && found == pool)
+            *ret_ordinal = ordinal;
+        if (found == pool || (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED))
+            return result;
     }
-    return false;
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult pools_ordinal(CUmemoryPool pool, CUdevice *ret_ordinal)
 {
-    CUresult result = CUDA_SUCCESS;
     lock_take(&pools.lock);
     const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
     if (own)
         *ret_ordinal = own->ordinal;
     lock_release(&pools.lock);
-    if (own || (pool && is_default_pool(pool, ret_ordinal, &result)))
-        return result;
-    return cuda.cuCtxGetDevice(ret_ordinal);
+    if (own)
+        return CUDA_SUCCESS;
+    CUresult result = pool ? find_default_pool(pool, ret_ordinal) : CUDA_ERROR_INVALID_DEVICE;
+    return result == CUDA_ERROR_INVALID_DEVICE ? cuda.cuCtxGetDevice(ret_ordinal) : result;
 }
 
 static struct pool_growth growth(uint64_t bytes, uint64_t reserved, uint64_t used)
@@ -313,22 +306,37 @@ bool pools_make_room_current(void)
 }
 
 /* Asked once more where the driver does not tell: what it gave back stays charged until then. */
+static void refresh_pool(CUmemoryPool pool, int device)
+{
+    cuuint64_t reserved = 0;
+    bool told = false;
+    for (int tries = 0; tries < 2 && !told; tries++)
+        told = tells_reserved(pool, &reserved);
+    if (told)
+        memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
+}
+
+static void refresh_graphs(CUdevice ordinal, int device)
+{
+    cuuint64_t reserved = 0;
+    bool told = false;
+    for (int tries = 0; tries < 2 && !told; tries++)
+        told = graphs_tell(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    if (told)
+        memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
+}
+
 void pools_refresh(CUdevice ordinal)
 {
     struct pool_walk walk = {.ordinal = ordinal};
     CUmemoryPool pool;
-    cuuint64_t reserved = 0;
     if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used))
         return;
     int device = hook_device(ordinal);
     struct capture_relaxed former = capture_relax();
-    while ((pool = next_pool(&walk))) {
-        if (tells_reserved(pool, &reserved) || tells_reserved(pool, &reserved))
-            memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_BUFFER);
-    }
-    CUgraphMem_attribute name = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
-    if (graphs_tell(ordinal, name, &reserved) || graphs_tell(ordinal, name, &reserved))
-        memory_set(MEMORY_GRAPH_POOL, (uint64_t)ordinal, device, reserved, ACCOUNT_BUFFER);
+    while ((pool = next_pool(&walk)))
+        refresh_pool(pool, device);
+    refresh_graphs(ordinal, device);
     capture_restore(&former);
 }
 
