@@ -80,6 +80,28 @@ static void read_ledger(struct config *config, const char *text)
             "VGPU_LEDGER=\"%.64s\" is not known; accepted: auto, rm or api. auto is used.", text);
 }
 
+static void read_core_policy(struct config *config, const char *text)
+{
+    static const struct {
+        const char *word;
+        enum core_policy policy;
+    } known[] = {{"default", CORE_POLICY_DEFAULT}, {"force", CORE_POLICY_FORCE},
+        {"FORCE", CORE_POLICY_FORCE}, {"disable", CORE_POLICY_DISABLE},
+        {"DISABLE", CORE_POLICY_DISABLE}};
+    config->core_policy = CORE_POLICY_DEFAULT;
+    if (!text || !*text)
+        return;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (!strcmp(text, known[i].word)) {
+            config->core_policy = known[i].policy;
+            return;
+        }
+    }
+    log_warning("GPU_CORE_UTILIZATION_POLICY=\"%.64s\" is not known; accepted: default, force or "
+                "disable. default is used.",
+        text);
+}
+
 static void read_region_path(struct config *config, const char *text)
 {
     config->region_named = text && *text;
@@ -100,14 +122,17 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     read_family(&config->cores_default, config->cores, lookup, "CUDA_DEVICE_SM_LIMIT",
         "CUDA_CORE_LIMIT", percent_value);
     read_ledger(config, lookup("VGPU_LEDGER"));
+    read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));
     read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
     static const char *const lists[] = {
         "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !config->device_list; i++) {
         const char *text = lookup(lists[i]);
         if (text && *text && strcmp(text, "all") != 0 && strcmp(text, "void") != 0 &&
-            strcmp(text, "none") != 0)
+            strcmp(text, "none") != 0) {
             config->device_list = text;
+            config->device_list_name = lists[i];
+        }
     }
 }
 

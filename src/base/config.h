@@ -24,15 +24,24 @@ struct config_value {
 
 enum ledger_choice { LEDGER_AUTO, LEDGER_RM, LEDGER_API };
 
+/* GPU_CORE_UTILIZATION_POLICY */
+enum core_policy {
+    CORE_POLICY_DEFAULT, /* compute limits hold */
+    CORE_POLICY_FORCE,   /* they hold whatever a monitor's switch says */
+    CORE_POLICY_DISABLE, /* this process keeps to none */
+};
+
 struct config {
     /* The un-indexed value stands for every device without one of its own. */
     struct config_value memory_default, memory[CONFIG_DEVICES];
     struct config_value cores_default, cores[CONFIG_DEVICES];
     enum ledger_choice ledger; /* VGPU_LEDGER */
+    enum core_policy core_policy;
     bool region_named;         /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
     bool region_too_long;      /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
-    const char *device_list; /* the variable's text that limits are counted in, or NULL: all */
+    const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
+    const char *device_list_name; /* its variable; NULL where device_list is */
 };
 
 /* Reads all variables through `lookup` (getenv's contract) and reports each value that is not

@@ -3,6 +3,7 @@
 #include "base/config.h"
 
 #include "base/config_names.h"
+#include "base/log.h"
 #include "check.h"
 
 #define GIB (1ull << 30)
@@ -51,9 +52,10 @@ TEST("an empty environment asks for nothing")
     }
     CHECK(!config_is_indexed(config));
     CHECK_EQ(config->ledger, LEDGER_AUTO);
+    CHECK_EQ(config->core_policy, CORE_POLICY_DEFAULT);
     CHECK(!config->region_named && !config->region_too_long);
     CHECK_STR(config->region_path, CONFIG_REGION_PATH);
-    CHECK(config->device_list == NULL);
+    CHECK(config->device_list == NULL && config->device_list_name == NULL);
 }
 
 TEST("empty variables are unset variables")
@@ -198,6 +200,63 @@ TEST("the ledger is chosen by name, and an unknown name chooses auto")
     CHECK_EQ(READ("VGPU_LEDGER", "RM")->ledger, LEDGER_AUTO);
 }
 
+/* What config_read writes to stderr under the variables that read_from takes. */
+static int lines_said(const char *const *variables)
+{
+    char text[4096];
+    FILE *file = tmpfile();
+    int kept = dup(STDERR_FILENO), lines = 0;
+    if (!CHECK(file != NULL && kept >= 0))
+        return -1;
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    read_from(variables);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    rewind(file);
+    while (fgets(text, sizeof(text), file))
+        lines++;
+    fclose(file);
+    return lines;
+}
+
+#define LINES(...) lines_said((const char *const[]){__VA_ARGS__, NULL})
+
+TEST("the policy for compute limits is chosen by HAMi's words")
+{
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "default")->core_policy, CORE_POLICY_DEFAULT);
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "")->core_policy, CORE_POLICY_DEFAULT);
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "force")->core_policy, CORE_POLICY_FORCE);
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "FORCE")->core_policy, CORE_POLICY_FORCE);
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "disable")->core_policy, CORE_POLICY_DISABLE);
+    CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "DISABLE")->core_policy, CORE_POLICY_DISABLE);
+}
+
+TEST("a policy that is not known is the default, with one warning")
+{
+    static const char *const words[] = {"Force", "disabled", "0", " force", "force,disable"};
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING); /* which holds for the process */
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", words[i])->core_policy, CORE_POLICY_DEFAULT);
+    CHECK_EQ(LINES("GPU_CORE_UTILIZATION_POLICY", "sometimes"), 1);
+    CHECK_EQ(LINES("GPU_CORE_UTILIZATION_POLICY", "force"), 0);
+}
+
+TEST("a compute limit that is not understood is said in one line each, one that is none in no line")
+{
+    CHECK_EQ(LINES("CUDA_DEVICE_SM_LIMIT", "50%"), 1);
+    CHECK_EQ(LINES("CUDA_DEVICE_SM_LIMIT_1", "-1", "CUDA_CORE_LIMIT", "half"), 2);
+    CHECK_EQ(LINES("CUDA_DEVICE_SM_LIMIT", "0", "CUDA_CORE_LIMIT_0", "100"), 0);
+}
+
+TEST("an indexed compute limit that is not understood does not fall back to the un-indexed one")
+{
+    struct config *config = READ("CUDA_CORE_LIMIT", "30", "CUDA_DEVICE_SM_LIMIT_0", "fifty");
+    check_value(config_core_limit(config, 0), VALUE_INVALID, 0);
+    check_value(config_core_limit(config, 1), VALUE_SET, 30);
+}
+
 TEST("limits count in the first device list that names devices")
 {
     CHECK_STR(READ("NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_list, "GPU-n");
@@ -207,6 +266,8 @@ TEST("limits count in the first device list that names devices")
     CHECK_STR(READ("GPU_DEVICES_UUID", "GPU-g", "MANAGER_VISIBLE_DEVICES", "GPU-m")->device_list,
         "GPU-g");
     CHECK_STR(READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1")->device_list, "0,1");
+    CHECK_STR(READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1")->device_list_name,
+        "NVIDIA_VISIBLE_DEVICES");
     CHECK(READ("NVIDIA_VISIBLE_DEVICES", "all")->device_list == NULL);
     CHECK(READ("NVIDIA_VISIBLE_DEVICES", "none")->device_list == NULL);
     CHECK(READ("NVIDIA_VISIBLE_DEVICES", "void")->device_list == NULL);
