@@ -37,8 +37,8 @@ struct config {
     struct config_value cores_default, cores[CONFIG_DEVICES];
     enum ledger_choice ledger; /* VGPU_LEDGER */
     enum core_policy core_policy;
-    bool region_named;         /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
-    bool region_too_long;      /* the name does not fit: unusable, and cut in region_path */
+    bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
+    bool region_too_long; /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
     const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
     const char *device_list_name; /* its variable; NULL where device_list is */

@@ -2,12 +2,11 @@
 /* vgpu COMMAND [ARG…] */
 #include "tool/tool.h"
 
-#include "base/text.h"
-
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+const char tool_name[] = "vgpu";
 
 struct command {
     const char *name;
@@ -17,20 +16,8 @@ struct command {
 
 static const struct command commands[] = {
     {"run", tool_run, "run a command inside a slice of the GPU"},
+    {"set", tool_set, "change the limits of a container while it runs"},
 };
-
-void tool_error(const char *format, ...)
-{
-    char text[1024], line[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        return;
-    text_escape(line, sizeof(line), text, strlen(text));
-    fprintf(stderr, "vgpu: %s\n", line);
-}
 
 static int usage(FILE *stream, int status)
 {

@@ -40,15 +40,6 @@ static const char usage_text[] =
     "  --region FILE    join (or create) the container with this shared region\n"
     "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
 
-/* What getopt_long stopped at, said in one line. */
-static int refuse_option(int option, const char *word)
-{
-    static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
-    int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
-    tool_error("run: \"%.64s\" %s; 'vgpu run --help' lists the options", word, reasons[reason]);
-    return TOOL_USAGE;
-}
-
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
@@ -78,7 +69,7 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
             fputs(usage_text, stdout);
             return 0;
         default:
-            return refuse_option(option, word);
+            return tool_refuse_option("run", option, word);
         }
     }
     options->command = argv + optind;

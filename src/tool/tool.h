@@ -9,11 +9,18 @@
 #define TOOL_CANNOT_EXECUTE 126
 #define TOOL_NOT_FOUND 127
 
+/* What the executable's lines on stderr begin with. */
+extern const char tool_name[];
+
 /* A sub-command: arguments without `vgpu`; returns the exit status. */
 int tool_run(int argc, char **argv);
+int tool_set(int argc, char **argv);
 
-/* One line on stderr, with "vgpu: " before it, and what would end it or steer the terminal written
- * as an escape. */
+/* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
+int tool_refuse_option(const char *command, int option, const char *word);
+
+/* One line on stderr, with the tool's name before it, and what would end it or steer the terminal
+ * written as an escape. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Setting limits in a region that others live in. */
+#include "region/region_set.h"
+
+#include "base/atomic.h"
+#include "base/file.h"
+#include "base/guard.h"
+#include "base/saturate.h"
+#include "region/file_lock.h"
+#include "region/region_file.h"
+#include "region/slot.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define INITIALISER_WAIT_NS 2000000000ull
+/* The settings of a region that no environment ever gave limits: of none, so that none of a process
+ * that comes is taken while others live. */
+#define SET_FROM_OUTSIDE 0x3154455355504757ull
+
+static int check_file(int fd, struct stat *ret_status)
+{
+    int error = file_status(fd, ret_status);
+    if (error)
+        return error;
+    if (!S_ISREG(ret_status->st_mode))
+        return -EPROTO;
+    return ret_status->st_nlink ? region_file_prepare(fd, REGION_FILE_KEEP) : -ESTALE;
+}
+
+int region_set_open(struct region *region, int fd)
+{
+    struct stat status;
+    *region = (struct region){.fd = -1, .slot = -1};
+    int error = check_file(fd, &status);
+    void *map = error ? MAP_FAILED
+                      : mmap(NULL, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE, MAP_SHARED,
+                            fd, VGPU_REGION_OFFSET);
+    if (!error && map == MAP_FAILED)
+        error = -errno;
+    if (!error)
+        error = guard_add(map, sizeof(struct vgpu_region), &region->lost);
+    if (error) {
+        if (map != MAP_FAILED)
+            munmap(map, sizeof(struct vgpu_region));
+        close(fd);
+        return error;
+    }
+    (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM); /* as in region.c */
+    region->shared = map;
+    region->fd = fd;
+    region->device = status.st_dev;
+    region->inode = status.st_ino;
+    /* Here: whoever's it is, if not ours. */
+    region->pinned = geteuid() != 0 && geteuid() != status.st_uid;
+    return 0;
+}
+
+/* Within a window: bounded, whatever the file says. */
+static int device_count(const struct region *region)
+{
+    unsigned count = load_acquire(&region->shared->device_count);
+    return (int)(count < VGPU_REGION_DEVICES ? count : VGPU_REGION_DEVICES);
+}
+
+int region_set_device_count(struct region *region)
+{
+    guard_enter();
+    int count = device_count(region);
+    guard_leave();
+    return load_acquire(&region->lost) ? -EIO : count;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t bound)
+{
+    return value < bound ? value : bound;
+}
+
+static uint64_t used_bytes(struct region *region, unsigned device)
+{
+    uint64_t bytes = 0, imported = 0;
+    uint64_t lingering = load_relaxed(&region->shared->devices[device].orphaned);
+    unsigned bound = region_slot_bound(region);
+    slot_reap_dead(region, -1, device);
+    for (unsigned i = 0; i < bound; i++) {
+        const struct vgpu_slot *slot = &region->shared->slots[i];
+        if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)
+            continue;
+        bytes = saturating_sum(bytes, load_seq_cst(&slot->usage[device].bytes));
+        lingering = saturating_sum(lingering, load_relaxed(&slot->usage[device].lingering));
+        imported = saturating_sum(imported, load_relaxed(&slot->usage[device].imported));
+    }
+    return saturating_sum(bytes, at_most(lingering, imported));
+}
+
+int region_set_look(struct region *region, int device, struct region_look *ret_look)
+{
+    struct region_look look = {0};
+    guard_enter();
+    const struct vgpu_region *shared = region->shared;
+    bool known = device < device_count(region);
+    if (device == REGION_ALL_DEVICES) {
+        look.device.memory_limit = load_relaxed(&shared->default_memory_limit);
+        look.device.core_limit = load_relaxed(&shared->default_core_limit);
+    } else if (known && device >= 0) {
+        memcpy(&look.device, &shared->devices[device], sizeof(look.device));
+        look.device.uuid[sizeof(look.device.uuid) - 1] = '\0';
+        look.used_bytes = used_bytes(region, (unsigned)device);
+    }
+    guard_leave();
+    if (load_acquire(&region->lost))
+        return -EIO;
+    if (device != REGION_ALL_DEVICES && (device < 0 || !known))
+        return -ENODEV;
+    *ret_look = look;
+    return 0;
+}
+
+/* The limit before the end of "closed": nobody may read no limit in between. */
+static void set_device(
+    struct vgpu_device *device, const struct region_change *change, uint64_t held)
+{
+    if (change->memory) {
+        store_release(&device->memory_limit, change->memory_bytes);
+        store_release(&device->memory_closed, (uint64_t)0);
+    }
+    if (change->cores)
+        store_release(&device->core_limit, change->core_percent);
+    /* Settled: the first process of the region's environment must not set it anew. */
+    store_release(&device->settings_hash, held);
+}
+
+static void set_default(struct vgpu_region *shared, const struct region_change *change)
+{
+    if (change->memory)
+        store_release(&shared->default_memory_limit, change->memory_bytes);
+    if (change->cores)
+        store_release(&shared->default_core_limit, change->core_percent);
+}
+
+/* Within a window, under the initialiser's lock. */
+static int set_locked(struct region *region, int device, const struct region_change *change)
+{
+    struct vgpu_region *shared = region->shared;
+    int count = device_count(region);
+    if (device != REGION_ALL_DEVICES && (device < 0 || device >= count))
+        return -ENODEV;
+    uint64_t held = load_relaxed(&shared->settings_hash);
+    if (device == REGION_ALL_DEVICES)
+        set_default(shared, change);
+    if (!held)
+        store_release(&shared->settings_hash, held = SET_FROM_OUTSIDE);
+    for (int i = 0; i < count; i++) {
+        if (device == REGION_ALL_DEVICES || device == i)
+            set_device(&shared->devices[i], change, held);
+    }
+    return 0;
+}
+
+int region_set_limits(struct region *region, int device, const struct region_change *change)
+{
+    if (region->pinned)
+        return -EPERM;
+    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+    if (error)
+        return error;
+    guard_enter();
+    error = set_locked(region, device, change);
+    guard_leave();
+    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
+    return load_acquire(&region->lost) ? -EIO : error;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which container's region a tool is to work on. */
+#ifndef VGPU_TOOL_CHOOSE_H
+#define VGPU_TOOL_CHOOSE_H
+
+#include "region/region.h"
+
+#include <limits.h>
+
+/* What the command line says; both NULL: the environment decides, as for a program. */
+struct region_choice {
+    const char *file; /* --region */
+    const char *pid;  /* --pid */
+};
+
+struct chosen_region {
+    struct region region; /* opened by region_set_open; for region_detach */
+    char path[PATH_MAX];  /* as the process that was named sees it, if one was */
+    char reason[128];     /* why this one, for a line behind its path */
+};
+
+/* Opens it. Returns 0, or the exit status after one line on stderr. */
+int region_choose(const struct region_choice *choice, struct chosen_region *ret_chosen)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Showing and changing the limits of a region, in words: what `vgpu set` and `shrreg-tool` share.
+ */
+#ifndef VGPU_TOOL_LIMITS_H
+#define VGPU_TOOL_LIMITS_H
+
+#include "region/region_set.h"
+#include "tool/choose.h"
+
+/* Parse an option's value; `option` is for the line that refuses it. Return 0 or TOOL_USAGE. */
+int limits_parse_memory(const char *option, const char *text, struct region_change *change);
+int limits_parse_cores(const char *option, const char *text, struct region_change *change);
+int limits_parse_device(const char *option, const char *text, int *ret_device);
+
+/* Changes the limits and says on stdout what holds now, and on stderr where more memory is in use
+ * than that. Returns the exit status; where it is not 0, one line says why. */
+int limits_change(struct chosen_region *chosen, int device, const struct region_change *change);
+
+/* What holds, on stdout. Returns the exit status, likewise. */
+int limits_print(struct chosen_region *chosen);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines on stderr. */
+#include "tool/tool.h"
+
+#include "base/text.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void tool_error(const char *format, ...)
+{
+    char text[1024], line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    text_escape(line, sizeof(line), text, strlen(text));
+    fprintf(stderr, "%s: %s\n", tool_name, line);
+}
+
+int tool_refuse_option(const char *command, int option, const char *word)
+{
+    static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
+    int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
+    tool_error("%s: \"%.64s\" %s; 'vgpu %s --help' lists the options", command, word,
+        reasons[reason], command);
+    return TOOL_USAGE;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu set: other limits for a container while it runs. */
+#include "tool/limits.h"
+#include "tool/tool.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+struct set_options {
+    struct region_choice region;
+    struct region_change change;
+    int device;
+};
+
+static const char usage_text[] =
+    "usage: vgpu set [--memory SIZE] [--cores PERCENT] [--device N]\n"
+    "                [--region FILE | --pid PID]\n"
+    "\n"
+    "Changes the limits of a container while its programs run. They hold at once.\n"
+    "  --memory SIZE    device memory: 2GiB, 1.5g, 512m; 0: no limit. Below what is in use,\n"
+    "                   further allocations are refused\n"
+    "  --cores PERCENT  share of the GPU's time; 0: no limit\n"
+    "  --device N       of this device alone, counted as the container's programs met them;\n"
+    "                   else of all, those that they have not met yet included\n"
+    "  --region FILE    the container with this shared region\n"
+    "  --pid PID        the container of this process\n"
+    "Without --region and --pid it is the container that a program started here would be in.\n";
+
+enum { MEMORY = 256, CORES, DEVICE, REGION, PID, HELP };
+
+/* 0, or TOOL_USAGE after one line. */
+static int take_option(int option, struct set_options *options)
+{
+    switch (option) {
+    case MEMORY:
+        return limits_parse_memory("set: --memory", optarg, &options->change);
+    case CORES:
+        return limits_parse_cores("set: --cores", optarg, &options->change);
+    case DEVICE:
+        return limits_parse_device("set: --device", optarg, &options->device);
+    case REGION:
+        options->region.file = optarg;
+        return 0;
+    default:
+        options->region.pid = optarg;
+        return 0;
+    }
+}
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(int argc, char **argv, struct set_options *options, bool *ret_done)
+{
+    static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
+        {"cores", required_argument, NULL, CORES}, {"device", required_argument, NULL, DEVICE},
+        {"region", required_argument, NULL, REGION}, {"pid", required_argument, NULL, PID},
+        {"help", no_argument, NULL, HELP}, {0}};
+    *ret_done = true;
+    const char *word = argv[optind];
+    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
+         word = argv[optind]) {
+        if (option == HELP || option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        if (option < MEMORY)
+            return tool_refuse_option("set", option, word);
+        int status = take_option(option, options);
+        if (status)
+            return status;
+    }
+    if (optind < argc) {
+        tool_error("set: \"%.64s\" is not an option; 'vgpu set --help' lists them", argv[optind]);
+        return TOOL_USAGE;
+    }
+    if (!options->change.memory && !options->change.cores) {
+        tool_error("set: nothing to set; 'vgpu set --help' tells how");
+        return TOOL_USAGE;
+    }
+    *ret_done = false;
+    return 0;
+}
+
+int tool_set(int argc, char **argv)
+{
+    struct set_options options = {.device = REGION_ALL_DEVICES};
+    static struct chosen_region chosen;
+    bool done = false;
+    int status = parse_options(argc, argv, &options, &done);
+    if (done)
+        return status;
+    status = region_choose(&options.region, &chosen);
+    if (!status)
+        status = limits_change(&chosen, options.device, &options.change);
+    region_detach(&chosen.region);
+    return status;
+}

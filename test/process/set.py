@@ -1,0 +1,552 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set BUILD: other limits for a container that runs, by `vgpu set` and by `shrreg-tool`."""
+import fcntl
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+import tap
+from tap import Skip, equal, test, true
+
+BUILD = os.path.abspath(sys.argv[1])
+VGPU = os.path.join(BUILD, "vgpu")
+SHRREG = os.path.join(BUILD, "shrreg-tool")
+VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
+MINE = {name: value for name, value in os.environ.items()
+        if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_", "GPU_"))}
+NOBODY = 65534
+OFFSET = 2011136  # of our part, docs/region.md
+FILE_BYTES = 10539264
+DEVICES = OFFSET + 256
+DEVICE_BYTES = 128
+REFUSED = 2  # CUDA_ERROR_OUT_OF_MEMORY
+F_OFD_SETLK = 37
+
+# Answers each line "DEVICE MIB" on stdin with what an allocation of that size said.
+PUMP = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+contexts = {}
+
+def allocate(device, mib):
+    if device not in contexts:
+        context = ctypes.c_void_p()
+        refused = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        if refused:
+            return refused
+        contexts[device] = context
+    cuda.cuCtxSetCurrent(contexts[device])
+    return cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(mib << 20))
+
+for line in sys.stdin:
+    print(allocate(*map(int, line.split())), flush=True)
+"""
+
+if not os.path.exists(os.path.join(BUILD, "sim")):
+    os.symlink("src/sim", os.path.join(BUILD, "sim"))
+
+
+def nobody_can_run(program):
+    """Whether another user can run it and what was built here."""
+    try:
+        return os.getuid() == 0 and all(tool(word, "--version", user=NOBODY).returncode == 0
+                                        for word in (program, VGPU))
+    except OSError:
+        return False
+
+
+def need_nobody(*programs):
+    """The first of them that another user can run."""
+    for program in programs:
+        if nobody_can_run(program):
+            return program
+    raise Skip("needs root, and a build and a Python that another user can run")
+
+
+class Program:
+    """A program in a container, which allocates when it is told to."""
+
+    def __init__(self, *options, before=(), environment=None, python=sys.executable, **more):
+        self.process = subprocess.Popen(
+            [*before, VGPU, "run", *options, "--", python, "-c", PUMP],
+            env={**MINE, **(environment or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, **more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+    def allocate(self, mib, device=0):
+        self.process.stdin.write(f"{device} {mib}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise AssertionError(f"the program ended: {self.process.stderr.read(2000)}")
+        return int(answer)
+
+    def got(self, mib, device=0):
+        equal(self.allocate(mib, device), 0, f"an allocation of {mib} MiB")
+
+    def refused(self, mib, device=0):
+        equal(self.allocate(mib, device), REFUSED, f"an allocation of {mib} MiB")
+
+
+class Place:
+    """A directory with a region and a machine of the test's own."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="vgpu-test-set-")
+        os.chmod(self.directory, 0o1777)
+        self.region = self.directory + "/region"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.directory)
+
+    def program(self, *options, sim="1xh200", **more):
+        return Program("--region", self.region, f"--sim={sim},machine={self.directory}/machine",
+                       *options, **more)
+
+
+def tool(*command, environment=None, **more):
+    return subprocess.run(command, env={**MINE, **(environment or {})}, capture_output=True,
+                          text=True, timeout=30, check=False, **more)
+
+
+def vgpu_set(*arguments, **more):
+    return tool(VGPU, "set", *arguments, **more)
+
+
+def change(*arguments, **more):
+    """A change that is made, without a word on stderr; what was said."""
+    done = vgpu_set(*arguments, **more)
+    equal((done.returncode, done.stderr), (0, ""), " ".join(arguments))
+    return done.stdout
+
+
+def refused_line(done, status, *words):
+    """The one line with which it was refused."""
+    equal((done.returncode, done.stdout), (status, ""), f"status and output, {done.stderr!r}")
+    line = done.stderr
+    true(line.count("\n") == 1 and line.endswith("\n") and line[:-1].isprintable(), repr(line))
+    for word in words:
+        true(word in line, f"no {word!r} in {line!r}")
+    return line
+
+
+def words_of(path, device=0):
+    """memory_limit, memory_closed, core_limit of the file's entry."""
+    with open(path, "rb") as file:
+        file.seek(DEVICES + device * DEVICE_BYTES)
+        entry = file.read(DEVICE_BYTES)
+    return struct.unpack_from("QQ", entry, 48) + struct.unpack_from("I", entry, 72)
+
+
+@test
+def lowered():
+    """a memory limit that is lowered refuses the next allocation, and one that is raised lets it pass"""
+    with Place() as place, place.program("--memory", "4g") as program:
+        program.got(1000)
+        change("--region", place.region, "--memory", "2g")
+        program.refused(1000)
+        program.got(10)
+        change("--region", place.region, "--memory", "3GiB")
+        program.got(1000)
+
+
+@test
+def below_use():
+    """a limit below what is in use is said to be, and refuses all further allocations"""
+    with Place() as place, place.program("--memory", "4g") as program:
+        program.got(2560)
+        done = vgpu_set("--region", place.region, "--memory", "2g")
+        equal(done.returncode, 0, done.stderr)
+        true(re.fullmatch(r"vgpu: device 0: [23]\.\d GiB in use, over the new limit of 2\.0 GiB: "
+                          r"further allocations will be refused\n", done.stderr), done.stderr)
+        program.refused(1)
+        change("--region", place.region, "--cores", "50")
+        change("--region", place.region, "--memory", "4g")
+        program.got(1)
+
+
+@test
+def near_use():
+    """an excess that rounding would hide is given in bytes"""
+    with Place() as place, place.program("--memory", "4g") as program:
+        program.got(2048)
+        change("--region", place.region, "--memory", "5g")
+        used = struct.unpack("Q", read(place.region, OFFSET + 8448 + 128, 8))[0]
+        done = vgpu_set("--region", place.region, "--memory", str(used - 1))
+        true(f"{used} bytes in use, over the new limit of {used - 1}:" in done.stderr, done.stderr)
+
+
+def read(path, offset, size):
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+@test
+def no_limit_before():
+    """a container that started without a limit takes one, and 0 takes it away"""
+    with Place() as place, place.program() as program:
+        program.got(100)
+        change("--region", place.region, "--memory", "1g")
+        program.refused(1000)
+        change("--region", place.region, "--memory", "0")
+        program.got(1000)
+
+
+@test
+def not_understood_before():
+    """a device that was full for a limit that was not understood has the limit that is set"""
+    with Place() as place, place.program(environment={"CUDA_DEVICE_MEMORY_LIMIT": "much"}) as program:
+        program.refused(1)
+        equal(words_of(place.region)[1] != 0, True, "closed")
+        change("--region", place.region, "--memory", "2g")
+        program.got(100)
+        program.refused(2000)
+
+
+@test
+def cores():
+    """a compute limit is in the region at once; 100 and 0 are none; memory is left as it is"""
+    with Place() as place, place.program("--memory", "2g", "--cores", "80") as program:
+        program.got(1)
+        equal(words_of(place.region), (2 << 30, 0, 80), "the words")
+        for given, kept in (("20", 20), ("1", 1), ("99", 99), ("100", 0), ("50", 50), ("0", 0)):
+            change("--region", place.region, "--cores", given)
+            equal(words_of(place.region), (2 << 30, 0, kept), f"the words after {given}")
+
+
+@test
+def one_device():
+    """--device changes one device, without it all change"""
+    with Place() as place, place.program("--memory", "2g", sim="2xh200") as program:
+        program.got(1, 0)
+        program.got(1, 1)
+        said = change("--region", place.region, "--memory", "8g", "--cores", "30", "--device", "1")
+        equal(re.findall(r"^device (\d)", said, re.M), ["1"], "devices")
+        equal((words_of(place.region, 0), words_of(place.region, 1)),
+              ((2 << 30, 0, 0), (8 << 30, 0, 30)), "the words")
+        program.refused(3000, 0)
+        program.got(3000, 1)
+        said = change("--region", place.region, "--memory", "9g")
+        equal(re.findall(r"^device (\d)", said, re.M), ["0", "1"], "devices")
+        program.got(3000, 0)
+        line = refused_line(vgpu_set("--region", place.region, "--cores", "3", "--device", "2"), 1)
+        true("device 2" in line and "2 devices" in line, line)
+
+
+@test
+def by_pid():
+    """--pid finds the region of a process of the container"""
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        said = change("--pid", str(child_of(program)), "--memory", "1g")
+        true(f"region {place.region} (of process " in said, said)
+        program.refused(1500)
+
+
+def child_of(program):
+    """The command's own process, under `vgpu run` and what is before it."""
+    pid = program.process.pid
+    while children := read(f"/proc/{pid}/task/{pid}/children", 0, 4096).split():
+        pid = int(children[0])
+    return pid
+
+
+@test
+def by_pid_elsewhere():
+    """--pid finds a region whose path means nothing outside of the container's mounts"""
+    before = ["unshare", "--mount", "--propagation", "private"]
+    if os.getuid() != 0 or tool(*before, "mount", "-t", "tmpfs", "none", "/mnt").returncode:
+        raise Skip("no mount namespace can be made here")
+    with Place() as place:
+        os.mkdir(place.directory + "/in")
+        place.region = place.directory + "/in/region"
+        mounting = [*before, "sh", "-c",
+                    f'mount -t tmpfs none {place.directory}/in && chmod 1777 {place.directory}/in '
+                    '&& exec "$@"', "sh"]
+        with place.program("--memory", "2g", before=mounting) as program:
+            program.got(1)
+            true(not os.path.exists(place.region), "the region is seen outside")
+            change("--pid", str(child_of(program)), "--memory", "1g")
+            program.refused(1500)
+            program.got(100)
+
+
+@test
+def by_pid_as_user():
+    """--pid needs no more rights than the process's own user has"""
+    python = need_nobody(sys.executable, "/usr/bin/python3")
+    with Place() as place, place.program("--memory", "2g", python=python, user=NOBODY) as program:
+        program.got(1)
+        change("--pid", str(child_of(program)), "--memory", "1g", user=NOBODY)
+        program.refused(1500)
+
+
+@test
+def by_pid_deleted():
+    """--pid refuses a region whose file was deleted: what is set there would be lost"""
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        os.unlink(place.region)
+        refused_line(vgpu_set("--pid", str(child_of(program)), "--memory", "1g"), 1, "deleted")
+        program.got(1)
+        change("--pid", str(child_of(program)), "--memory", "1g")
+        program.refused(1500)
+
+
+@test
+def bad_pid():
+    """--pid of a process that is not there, has no region or may not be looked at is one line"""
+    refused_line(vgpu_set("--pid", str(os.getpid()), "--cores", "3"), 1, "no region")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    refused_line(vgpu_set("--pid", str(ended.pid), "--cores", "3"), 1, "no process", str(ended.pid))
+    if nobody_can_run(VGPU):
+        refused_line(vgpu_set("--pid", str(os.getpid()), "--cores", "3", user=NOBODY), 1, "denied")
+
+
+@test
+def by_environment():
+    """without --region and --pid the environment names the region, and the answer says so"""
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        said = change("--memory", "1g", environment={VARIABLE: place.region})
+        equal(said.splitlines()[0], f"region {place.region} (named by {VARIABLE})", "the line")
+        program.refused(1500)
+        # A limit's variable that is bad, or anything else in the environment, is none of ours.
+        change("--memory", "3g", environment={VARIABLE: place.region, "VGPU_LEDGER": "no",
+                                              "CUDA_DEVICE_MEMORY_LIMIT": "bad"})
+        program.got(1500)
+
+
+@test
+def later_environment():
+    """what was set holds against the environment of processes that come while one lives"""
+    for first in (["--memory", "2g"], []):
+        with Place() as place, place.program(*first) as program:
+            program.got(1)
+            change("--region", place.region, "--memory", "3g", "--cores", "30")
+            for later in (["--memory", "8g", "--cores", "90"], first, []):
+                with place.program(*later) as other:
+                    other.got(1)
+                    other.refused(3000)
+                program.refused(3000)
+                equal(words_of(place.region)[0::2], (3 << 30, 30), f"after {first}, {later}")
+
+
+@test
+def restart():
+    """a container that starts again keeps what was set, unless it asks for other limits than before"""
+    with Place() as place:
+        with place.program("--memory", "4g") as program:
+            program.got(1)
+            change("--region", place.region, "--memory", "1g")
+        with place.program("--memory", "4g") as program:
+            program.refused(1500)
+        with place.program("--memory", "3g") as program:
+            program.got(1500)
+
+
+@test
+def made_anew():
+    """a region that is deleted and made again has what was set"""
+    with Place() as place, place.program("--memory", "4g") as program:
+        program.got(1)
+        change("--region", place.region, "--memory", "1g", "--cores", "30")
+        program.got(1)
+        os.unlink(place.region)
+        program.got(1)
+        program.refused(1500)
+        equal(words_of(place.region), (1 << 30, 0, 30), "the words")
+
+
+BAD = [
+    ([], "nothing to set"), (["--device", "0"], "nothing to set"),
+    (["--memory", "much"], '"much"'), (["--memory", "-1"], '"-1"'), (["--memory", ""], '""'),
+    (["--memory", "99999999999g"], "accepted"), (["--memory", "1g,2g"], '"1g,2g"'),
+    (["--cores", "101"], '"101"'), (["--cores", "-3"], '"-3"'), (["--cores", "half"], '"half"'),
+    (["--cores", "4294967297"], "accepted"), (["--cores", "20", "--device", "64"], '"64"'),
+    (["--cores", "20", "--device", "-1"], '"-1"'), (["--cores", "20", "--device", "GPU"], '"GPU"'),
+    (["--cores"], "needs a value"), (["--core-s", "1"], "is not an option"),
+    (["--cores", "20", "10"], '"10"'), (["--cores", "20", "--pid", "1", "--region", "x"], "exclude"),
+    (["--cores", "20", "--pid", "0"], '"0"'), (["--cores", "20", "--pid", "x\n"], r"x\n"),
+    (["--cores", "20", "--region", ""], "accepted"),
+    (["--cores", "20", "--region", "x" * 5000], "accepted"),
+]
+
+
+@test
+def bad_arguments():
+    """an argument that is not understood is one line and status 2, and nothing is changed"""
+    with Place() as place, place.program("--memory", "2g", "--cores", "40") as program:
+        program.got(1)
+        for arguments, word in BAD:
+            refused_line(vgpu_set(*arguments, environment={VARIABLE: place.region}), 2, word)
+        equal(words_of(place.region), (2 << 30, 0, 40), "the words")
+
+
+@test
+def help_text():
+    """--help tells all options"""
+    done = vgpu_set("--help")
+    equal((done.returncode, done.stderr), (0, ""))
+    for option in ("--memory", "--cores", "--device", "--region", "--pid"):
+        true(option in done.stdout, option)
+
+
+@test
+def no_region():
+    """a file that is missing, foreign, too short, a directory or a link is refused in one line and left"""
+    with Place() as place:
+        path = place.directory + "/file"
+        for content, size in ((b"", 0), (b"text\n", 0), (b"text\n", FILE_BYTES), (b"", FILE_BYTES),
+                              (b"", 2008952), (b"", 100)):
+            with open(path, "wb") as file:
+                file.write(content)
+                file.truncate(size or len(content))
+            before = read(path, 0, FILE_BYTES + 1)
+            refused_line(vgpu_set("--region", path, "--cores", "3"), 1, path, "not a region")
+            equal(read(path, 0, FILE_BYTES + 1) == before, True, "the file is as it was")
+        os.unlink(path)
+        refused_line(vgpu_set("--region", path, "--cores", "3"), 1, path, "No such file")
+        true(not os.path.exists(path), "it was made")
+        refused_line(vgpu_set("--region", place.directory, "--cores", "3"), 1, "directory")
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+            os.symlink(place.region, path)
+            refused_line(vgpu_set("--region", path, "--cores", "3"), 1, "symbolic link")
+            os.truncate(place.region, FILE_BYTES - 5000)
+            refused_line(vgpu_set("--region", place.region, "--cores", "3"), 1, "not a region")
+
+
+@test
+def other_version():
+    """a region of another version is refused in one line and left as it is"""
+    with Place() as place:
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+        with open(place.region, "r+b") as file:
+            file.seek(OFFSET + 8)
+            file.write(struct.pack("I", 2))
+        refused_line(vgpu_set("--region", place.region, "--memory", "1g"), 1, "version")
+        equal(words_of(place.region)[0], 2 << 30, "the limit")
+
+
+@test
+def other_user():
+    """the region of another user is refused in one line, root may change every one"""
+    need_nobody(VGPU)
+    with Place() as place:
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+        refused_line(vgpu_set("--region", place.region, "--memory", "1g", user=NOBODY), 1, "owner")
+        os.chmod(place.region, 0o600)
+        refused_line(vgpu_set("--region", place.region, "--memory", "1g", user=NOBODY), 1, "denied")
+        equal(words_of(place.region)[0], 2 << 30, "the limit")
+        os.chown(place.region, NOBODY, NOBODY)
+        change("--region", place.region, "--memory", "1g", user=NOBODY)
+        change("--region", place.region, "--memory", "3g")
+        equal(words_of(place.region)[0], 3 << 30, "the limit")
+
+
+@test
+def hostile():
+    """a region full of nonsense harms nobody who looks at it or changes it"""
+    with Place() as place:
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+        with open(place.region, "r+b") as file:
+            file.seek(OFFSET + 32)
+            file.write(b"\xff" * (256 - 32))  # counts, hash and defaults
+            file.write(b"\x1b\n\xff" * (64 * DEVICE_BYTES // 3))
+            file.seek(OFFSET + 8448)
+            file.write(bytes([2, 0, 0, 0, 255, 255, 255, 255]) + b"\xff" * 8312)
+        for command in ([VGPU, "set", "--region", place.region, "--memory", "1g", "--cores", "3"],
+                        [SHRREG, "--region", place.region, "--print"]):
+            done = tool(*command)
+            equal(done.returncode, 0, done.stderr)
+            for line in (done.stdout + done.stderr).splitlines():
+                true(line.isprintable(), repr(line))
+        equal(words_of(place.region, 63), (1 << 30, 0, 3), "the words of the last device")
+
+
+@test
+def locked():
+    """a region whose lock somebody keeps is given up after 2 s in one line, unchanged"""
+    with Place() as place:
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+        with open(place.region, "r+b") as file:
+            fcntl.fcntl(file, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, OFFSET, 1, 0))
+            refused_line(vgpu_set("--region", place.region, "--memory", "1g"), 1, "lock")
+        equal(words_of(place.region)[0], 2 << 30, "the limit")
+        change("--region", place.region, "--memory", "1g")
+
+
+@test
+def killed_program():
+    """what a killed program held does not count as in use"""
+    with Place() as place, place.program("--memory", "8g") as program:
+        program.got(1)
+        with place.program("--memory", "8g") as other:
+            other.got(4096)
+            os.kill(child_of(other), signal.SIGKILL)
+            other.process.wait(timeout=20)
+        said = change("--region", place.region, "--memory", "2g")
+        true(re.search(r"^device 0, GPU-\S+: memory 2\.0 GiB, cores no limit; \d+ MiB in use$", said,
+                       re.M), said)
+
+
+@test
+def shrreg_set():
+    """shrreg-tool --set-sm-limit changes a device's compute limit and nothing else"""
+    with Place() as place, place.program("--memory", "2g", "--cores", "80", sim="2xh200") as program:
+        program.got(1, 0)
+        program.got(1, 1)
+        done = tool(SHRREG, "--set-sm-limit", "1", "20", environment={VARIABLE: place.region})
+        equal((done.returncode, done.stderr), (0, ""))
+        equal((words_of(place.region, 0)[2], words_of(place.region, 1)), (80, (2 << 30, 0, 20)))
+        done = tool(SHRREG, f"--region={place.region}", "--set-sm-limit", "0", "100")
+        equal((done.returncode, words_of(place.region, 0)[2]), (0, 0))
+        done = tool(SHRREG, "--region", place.region, "--print")
+        equal(done.returncode, 0, done.stderr)
+        true(re.search(r"^device 1, GPU-\S+: memory 2\.0 GiB, cores 20 %; \d+ MiB in use$",
+                       done.stdout, re.M), done.stdout)
+
+
+@test
+def shrreg_words():
+    """shrreg-tool answers --help and --version, and refuses in one line what it cannot do"""
+    equal(tool(SHRREG, "--help").returncode, 0, "--help")
+    true(re.fullmatch(r"shrreg-tool \d+\.\d+\.\d+\n", tool(SHRREG, "--version").stdout), "--version")
+    for word in ("--create_new", "--suspend", "--resume"):
+        refused_line(tool(SHRREG, word), 1, word, "not supported yet")
+    for arguments in (["--set-sm-limit"], ["--set-sm-limit", "0"], ["--set-sm-limit", "0", "101"],
+                      ["--set-sm-limit", "x", "20"], ["--set-sm-limit", "0", "20", "30"],
+                      ["--print", "all"], ["--nonsense"], ["--region"]):
+        refused_line(tool(SHRREG, *arguments), 2, "shrreg-tool: ")
+    with Place() as place:
+        refused_line(tool(SHRREG, "--region", place.region, "--print"), 1, "No such file")
+
+
+tap.main()
