@@ -5,6 +5,7 @@
 #include "tool/tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -81,4 +82,38 @@ int child_end_as(const struct child_end *end)
     signal(signal_number, SIG_DFL);
     raise(signal_number);
     return 128 + signal_number;
+}
+
+static size_t read_all(int fd, char *buffer, size_t size)
+{
+    size_t length = 0;
+    for (ssize_t got; length < size - 1; length += (size_t)got) {
+        got = read(fd, buffer + length, size - 1 - length);
+        if (got < 0 && errno == EINTR)
+            got = 0;
+        else if (got <= 0)
+            break;
+    }
+    buffer[length] = '\0';
+    return length;
+}
+
+size_t child_ask(const char *path, char *ret_answer, size_t size)
+{
+    int ends[2];
+    ret_answer[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return 0;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execl(path, path, (char *)NULL);
+        _exit(TOOL_NOT_FOUND);
+    }
+    close(ends[1]);
+    size_t length = child > 0 ? read_all(ends[0], ret_answer, size) : 0;
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return length;
 }

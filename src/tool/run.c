@@ -152,6 +152,23 @@ static int find_or_say(const char *name, char *path, size_t size)
     return error;
 }
 
+/* The words of a description are the simulator's to know. Without an answer the simulator itself
+ * will say it, when the command uses it. */
+static int check_sim(const char *description)
+{
+    char checker[PATH_MAX], answer[960];
+    setenv("VGPU_SIM", description, 1);
+    if (path_find("sim/vgpu-sim-check", checker, sizeof(checker)) != 0)
+        return 0;
+    size_t length = child_ask(checker, answer, sizeof(answer));
+    if (!length)
+        return 0;
+    if (answer[length - 1] == '\n')
+        answer[length - 1] = '\0';
+    tool_error("run: --sim: %s", answer);
+    return TOOL_USAGE;
+}
+
 static int set_preloads(const struct run_options *options)
 {
     char library[PATH_MAX], sim[PATH_MAX];
@@ -163,7 +180,6 @@ static int set_preloads(const struct run_options *options)
         prepend("LD_PRELOAD", sim, ':');
         *strrchr(sim, '/') = '\0';
         prepend("LD_LIBRARY_PATH", sim, ':');
-        setenv("VGPU_SIM", options->sim, 1);
     }
     prepend("LD_PRELOAD", library, ':');
     return 0;
@@ -343,6 +359,8 @@ int tool_run(int argc, char **argv)
         return status;
     if (options.cores && (status = set_list("--cores", options.cores, "CUDA_DEVICE_SM_LIMIT",
                               "CUDA_CORE_LIMIT", check_percent, PARSE_PERCENT_ACCEPTED)))
+        return status;
+    if (options.sim && (status = check_sim(options.sim)))
         return status;
     if ((status = set_preloads(&options)) || (status = set_files(&options, directory)))
         return status;

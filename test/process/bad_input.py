@@ -19,9 +19,9 @@ MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_MEM_LI
 CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "CUDA_CORE_LIMIT_0")
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
-          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES")
+          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY")
 IGNORED = ("CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY",
-           "GPU_CORE_UTILIZATION_POLICY", "CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
+           "CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
            "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
            "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT")
@@ -239,6 +239,19 @@ def visible_devices():
 
 
 @test
+def policies():
+    """a policy for compute limits that is not understood is one line, and memory is limited all the same"""
+    for value in ("1", " ", "Force", "disable ", HOSTILE[0], "x" * LONG):
+        done = run_slice({"GPU_CORE_UTILIZATION_POLICY": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, "GPU_CORE_UTILIZATION_POLICY", value)
+        is_limited(done, 0, 1024, value[:40])
+    for value in ("default", "FORCE", "disable"):
+        done = run_slice({"GPU_CORE_UTILIZATION_POLICY": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_silent(done, value)
+        is_limited(done, 0, 1024, value)
+
+
+@test
 def ignored():
     """variables that are known and not acted on change nothing, whatever they say"""
     for value in ("1", "-1", HOSTILE[0], "x" * LONG):
@@ -360,12 +373,13 @@ def outer_values():
 
 @test
 def sim_option():
-    """a bad description given to vgpu run is one line, and the command ends as it does"""
-    for value in ("h100", "devices=0", "x" * LONG, "h200\nforged"):
-        done, _ = run_vgpu(f"--sim={value}", "--", SLICE)
-        equal(done.status, 1, value[:40])
+    """a bad description given to vgpu run is one line, and nothing is run"""
+    for value in ("h100", "devices=0", "x" * LONG, "h200\nforged", "memory=x"):
+        done, _ = run_vgpu(f"--sim={value}", "--", "sh", "-c", "echo ran; exit 7")
+        equal((done.status, done.stdout), (2, ""), value[:40])
         equal(len(done.lines), 1, f"{value[:40]!r}: {done.stderr[:600]!r}")
-        true(done.lines[0].startswith("VGPU_SIM: ") and done.lines[0].isprintable(), done.lines[0])
+        true(done.lines[0].startswith("vgpu: run: --sim: ") and done.lines[0].isprintable(),
+             done.lines[0])
 
 
 @test
