@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vgpu-sim-check: says on stdout what is wrong with the description in VGPU_SIM, and nothing where
- * it is understood, so that `vgpu run --sim=…` can refuse it before anything is run. */
+/* vgpu-sim-check: says in one line what is wrong with the description in VGPU_SIM, for `vgpu run`,
+ * which must refuse it before anything is run. Exit status 2 then, else 0. */
 #include "sim/description.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define EXIT_REFUSED 2
+
 int main(void)
 {
     static struct sim_description description;
+    const char variable[] = "VGPU_SIM: "; /* the user gave an option */
     char error[1200];
     if (sim_description_parse(getenv("VGPU_SIM"), &description, error, sizeof error) == 0)
         return 0;
-    const char variable[] = "VGPU_SIM: "; /* who asks names his option */
-    puts(strncmp(error, variable, strlen(variable)) ? error : error + strlen(variable));
-    return 1;
+    const char *reason = error;
+    if (!strncmp(reason, variable, strlen(variable)))
+        reason += strlen(variable);
+    fputs("vgpu: run: --sim: ", stderr);
+    for (; *reason; reason++)
+        fputc(*reason < ' ' || *reason > '~' ? '?' : *reason, stderr);
+    fputc('\n', stderr);
+    return EXIT_REFUSED;
 }

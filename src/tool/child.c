@@ -5,7 +5,6 @@
 #include "tool/tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -84,36 +83,19 @@ int child_end_as(const struct child_end *end)
     return 128 + signal_number;
 }
 
-static size_t read_all(int fd, char *buffer, size_t size)
+int child_status(const char *path)
 {
-    size_t length = 0;
-    for (ssize_t got; length < size - 1; length += (size_t)got) {
-        got = read(fd, buffer + length, size - 1 - length);
-        if (got < 0 && errno == EINTR)
-            got = 0;
-        else if (got <= 0)
-            break;
-    }
-    buffer[length] = '\0';
-    return length;
-}
-
-size_t child_ask(const char *path, char *ret_answer, size_t size)
-{
-    int ends[2];
-    ret_answer[0] = '\0';
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return 0;
+    int status, waited;
+    struct sigaction former, ordinary = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &ordinary, &former);
     pid_t child = fork();
     if (child == 0) {
-        dup2(ends[1], STDOUT_FILENO);
         execl(path, path, (char *)NULL);
         _exit(TOOL_NOT_FOUND);
     }
-    close(ends[1]);
-    size_t length = child > 0 ? read_all(ends[0], ret_answer, size) : 0;
-    close(ends[0]);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        continue;
-    return length;
+    do {
+        waited = waitpid(child, &status, 0);
+    } while (waited < 0 && errno == EINTR);
+    sigaction(SIGCHLD, &former, NULL);
+    return child > 0 && waited == child && WIFEXITED(status) ? WEXITSTATUS(status) : TOOL_NOT_FOUND;
 }

@@ -4,8 +4,6 @@
 #ifndef VGPU_TOOL_CHILD_H
 #define VGPU_TOOL_CHILD_H
 
-#include <stddef.h>
-
 struct child_end {
     int status; /* as waitpid gives it */
 };
@@ -18,9 +16,8 @@ int child_run(char **command, struct child_end *ret_end);
  * same signal. */
 int child_end_as(const struct child_end *end);
 
-/* Runs the program at `path`, without arguments, and waits until it has ended or has closed its
- * output. Returns the length of what it wrote on stdout, cut to fit and terminated: 0 where it
- * wrote nothing or could not be run. */
-size_t child_ask(const char *path, char *ret_answer, size_t size);
+/* Runs the program at `path`, without arguments, and waits for its end. Its exit status, or
+ * TOOL_NOT_FOUND where it could not be run or a signal ended it. */
+int child_status(const char *path);
 
 #endif

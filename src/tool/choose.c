@@ -91,7 +91,7 @@ struct mapping {
 };
 
 /* The path begins where the line's sixth field does; a newline in it is written as \012. */
-static bool is_region_mapping(char *line, struct mapping *ret_mapping, const char **ret_path)
+static bool is_region_mapping(const char *line, struct mapping *ret_mapping, const char **ret_path)
 {
     char shared;
     uint64_t offset;
@@ -101,30 +101,20 @@ static bool is_region_mapping(char *line, struct mapping *ret_mapping, const cha
             &behind) != 5 ||
         !behind || shared != 's' || offset != VGPU_REGION_OFFSET || line[behind] != '/')
         return false;
-    line[strcspn(line, "\n")] = '\0';
     *ret_path = line + behind;
     return ret_mapping->end - ret_mapping->start >= sizeof(struct vgpu_region);
 }
 
-/* Through the process's own root, so that a container's path means what it means there. map_files
- * needs root's rights, but cannot be deceived; by the path it must be the file that is mapped. */
-static int open_mapping(unsigned pid, const struct mapping *mapping, const char *path)
+/* Opens what lies at the path if it is the file that is mapped. */
+static int open_if_mapped(const char *path, const struct mapping *mapping)
 {
-    char name[PATH_MAX + 64];
     struct stat status;
-    const int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    snprintf(name, sizeof(name), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, pid, mapping->start,
-        mapping->end);
-    int fd = open(name, flags);
-    if (fd >= 0)
-        return fd;
-    snprintf(name, sizeof(name), "/proc/%u/root%s", pid, path);
-    int error = file_status_at(name, &status);
+    int error = file_status_at(path, &status);
     if (error)
         return error == -ENOENT ? -ESTALE : error;
     if (!S_ISREG(status.st_mode) || status.st_ino != mapping->inode)
         return -ESTALE;
-    fd = open(name, flags | O_NOFOLLOW);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -errno;
     if (file_status(fd, &status) == 0 && status.st_ino == mapping->inode)
@@ -133,17 +123,70 @@ static int open_mapping(unsigned pid, const struct mapping *mapping, const char 
     return -ESTALE;
 }
 
+/* The kernel's own link to the mapped file needs root's rights. Else a container's path means what
+ * it means there through the process's root, or here where the process is in a chroot. */
+static int open_mapping(unsigned pid, const struct mapping *mapping, const char *path)
+{
+    char name[PATH_MAX + 64];
+    snprintf(name, sizeof(name), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, pid, mapping->start,
+        mapping->end);
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0)
+        return fd;
+    snprintf(name, sizeof(name), "/proc/%u/root%s", pid, path);
+    fd = open_if_mapped(name, mapping);
+    return fd == -ESTALE ? open_if_mapped(path, mapping) : fd;
+}
+
+/* Lines of a file, up to one that does not fit. */
+struct lines {
+    int fd;
+    size_t start, end;
+    char text[2 * PATH_MAX];
+};
+
+static void fill(struct lines *lines)
+{
+    memmove(lines->text, lines->text + lines->start, lines->end - lines->start);
+    lines->end -= lines->start;
+    lines->start = 0;
+    while (lines->end < sizeof(lines->text)) {
+        ssize_t got = read(lines->fd, lines->text + lines->end, sizeof(lines->text) - lines->end);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return;
+        lines->end += (size_t)got;
+    }
+}
+
+/* NULL at the end. The rest of a line that is too long would be taken for a line of its own. */
+static char *next_line(struct lines *lines)
+{
+    char *line = lines->text + lines->start;
+    if (!memchr(line, '\n', lines->end - lines->start)) {
+        fill(lines);
+        line = lines->text;
+    }
+    char *end = memchr(line, '\n', lines->end - lines->start);
+    if (!end)
+        return NULL;
+    *end = '\0';
+    lines->start = (size_t)(end + 1 - lines->text);
+    return line;
+}
+
 /* The first region that the process maps. 0, -ENODATA where it maps none, or another -errno. */
 static int open_mapped(unsigned pid, struct chosen_region *chosen)
 {
-    char name[64], *line = NULL;
-    size_t size = 0;
+    char name[64];
+    struct lines lines = {0};
     int error = -ENODATA;
     snprintf(name, sizeof(name), "/proc/%u/maps", pid);
-    FILE *maps = fopen(name, "re");
-    if (!maps)
+    lines.fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (lines.fd < 0)
         return -errno;
-    while (error == -ENODATA && getline(&line, &size, maps) > 0) {
+    for (char *line; error == -ENODATA && (line = next_line(&lines));) {
         struct mapping mapping;
         const char *path;
         if (!is_region_mapping(line, &mapping, &path))
@@ -152,8 +195,7 @@ static int open_mapped(unsigned pid, struct chosen_region *chosen)
         int fd = open_mapping(pid, &mapping, path);
         error = fd < 0 ? fd : region_set_open(&chosen->region, fd);
     }
-    free(line);
-    fclose(maps);
+    close(lines.fd);
     return error;
 }
 
