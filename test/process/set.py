@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import tap
 from tap import Skip, equal, test, true
@@ -309,7 +310,7 @@ def by_pid_deleted():
         program.got(1)
         os.unlink(place.region)
         refused_line(vgpu_set("--pid", str(child_of(program)), "--memory", "1g"), 1, "deleted")
-        program.got(1)
+        until_made(place.region, program)
         change("--pid", str(child_of(program)), "--memory", "1g")
         program.refused(1500)
 
@@ -367,6 +368,16 @@ def restart():
             program.got(1500)
 
 
+def until_made(path, program):
+    """Lets the program work until it has noticed that its region's file is gone."""
+    for _ in range(100):
+        program.got(1)
+        if os.path.exists(path):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"{path} is not made anew")
+
+
 @test
 def made_anew():
     """a region that is deleted and made again has what was set"""
@@ -375,7 +386,7 @@ def made_anew():
         change("--region", place.region, "--memory", "1g", "--cores", "30")
         program.got(1)
         os.unlink(place.region)
-        program.got(1)
+        until_made(place.region, program)
         program.refused(1500)
         equal(words_of(place.region), (1 << 30, 0, 30), "the words")
 
