@@ -37,7 +37,7 @@
 #define UNKNOWN_MAX 4
 #define UNKNOWN_WAIT_NS 100000000ull
 
-#define THREAD_STREAMS 8
+#define THREAD_STREAMS 4 /* thread-local storage is scarce where a library is loaded late */
 
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 bool pace_limited;
@@ -58,7 +58,8 @@ static struct {
 struct thread_stream {
     CUstream stream;
     struct lane_record *lane; /* NULL: not in use */
-    uint64_t work_ns, due_ns, key, first_ns;
+    uint64_t first_ns;
+    uint32_t work_ns, due_ns;
     uint32_t launches, epoch;
 };
 
@@ -89,7 +90,8 @@ static void look_again(uint64_t now_ns)
 {
     unsigned char percent[VGPU_REGION_DEVICES];
     store_relaxed(&pace.looked_ns, now_ns);
-    bool limited = account_core_limits(percent) && !load_relaxed(&pace.over);
+    bool limited = account_core_limits(percent) && !load_relaxed(&pace.over) &&
+                   container_config()->core_policy != CORE_POLICY_DISABLE;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         store_relaxed(&pace.percent[d], percent[d]);
         if (percent[d])
@@ -210,7 +212,7 @@ static int next_sample(void)
 static void flush(struct thread_stream *here) REQUIRES(marks_lock)
 {
     if (here->lane && here->launches && here->epoch == marks_epoch) {
-        lane_note(&here->lane->lane, here->launches, here->work_ns, here->key, here->first_ns);
+        lane_note(&here->lane->lane, here->launches, here->work_ns, 0, here->first_ns);
         add_relaxed(&pace.uncharged_ns[here->lane->device], (int64_t)here->work_ns);
     }
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
@@ -359,7 +361,7 @@ static void begin_slow(
     launch->work_ns = duration_of(launch->key);
     int64_t balance = wait_turn(found.record, launch->work_ns, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
-    here->due_ns = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
+    here->due_ns = (uint32_t)(plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS);
     if (waited)
         found.busy = harvest(found.record) > 0;
     if (!found.busy && (waited || !found.marked_ns)) {
@@ -371,24 +373,48 @@ static void begin_slow(
     launch->started_ns = found.busy ? 0 : found.marked_ns;
 }
 
+/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
+static inline bool let_by(struct thread_stream *here, uint64_t work_ns)
+{
+    if (here->work_ns + work_ns >= here->due_ns || --thread.until_sample <= 0)
+        return false;
+    if (!here->launches)
+        here->first_ns = clock_now_ns();
+    here->work_ns += (uint32_t)work_ns;
+    here->launches++;
+    return true;
+}
+
+/* The thread launched on other streams meanwhile. */
+static bool let_by_again(CUstream stream, struct thread_stream *here, uint64_t work_ns)
+{
+    lock_take(&marks_lock);
+    const struct lane_record *record = lane_now(stream, here);
+    uint64_t open = record && record->lane.started && percent_of((unsigned)record->device)
+                        ? record->lane.open.work_ns
+                        : QUANTUM_NS;
+    here->due_ns = open < QUANTUM_NS ? (uint32_t)(QUANTUM_NS - open) : 0;
+    lock_release(&marks_lock);
+    return let_by(here, work_ns);
+}
+
+static bool passes_by_estimate(CUstream stream, enum stream_zero zero, uint64_t work_ns)
+{
+    CUstream named = stream_named(stream, zero);
+    struct thread_stream *here = thread_stream(named);
+    if (!work_ns || work_ns >= QUANTUM_NS)
+        return false;
+    if (here->stream == named && here->lane && here->epoch == load_acquire(&marks_epoch))
+        return let_by(here, work_ns);
+    return let_by_again(named, here, work_ns);
+}
+
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key)
 {
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
-    if (load_relaxed(&pace_limited)) {
-        CUstream named = stream_named(stream, zero);
-        struct thread_stream *here = thread_stream(named);
-        uint64_t work = duration_of(key);
-        if (work && here->stream == named && here->work_ns + work < here->due_ns &&
-            here->epoch == load_acquire(&marks_epoch) && --thread.until_sample > 0) {
-            if (!here->launches)
-                here->first_ns = clock_now_ns();
-            here->work_ns += work;
-            here->key = key;
-            here->launches++;
-            return;
-        }
-    }
+    if (load_relaxed(&pace_limited) && passes_by_estimate(stream, zero, duration_of(key)))
+        return;
     int errno_kept = errno;
     process_enter(container_reset);
     uint64_t now = clock_now_ns();

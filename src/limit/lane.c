@@ -64,7 +64,7 @@ static uint64_t busy_of(const struct lane_mark *mark, uint64_t from_ns, uint64_t
  * not to be longer. */
 static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
 {
-    if (stretch->launches != 1 || stretch->other || !(stretch->measured || stretch->continuous))
+    if (!stretch->measured || stretch->other)
         return;
     if (stretch->continuous)
         busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
