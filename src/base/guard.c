@@ -34,9 +34,11 @@ struct range {
 
 static struct {
     struct lock lock;
-    unsigned users;                 /* windows that are open */
-    struct kernel_action previous;  /* the program's */
-    struct kernel_action displaced; /* what it had before it set another within a window */
+    unsigned users; /* windows that are open */
+    /* The handler in use, which changes when the program has met it and set its own in its place: so
+     * what it puts back later tells when it found it, and what it had then. */
+    unsigned turn;
+    struct kernel_action found[2]; /* the program's, where this handler was set */
     struct range ranges[GUARD_RANGES_MAX];
 } guard;
 
@@ -93,20 +95,47 @@ static bool replace(struct range *range)
 
 /* What is not ours happens again, at the same instruction or as the same signal, under the
  * program's own disposition. */
-static void on_bus_error(int number, siginfo_t *info, void *context)
+static void on_bus_error(unsigned turn, int number, siginfo_t *info)
 {
-    (void)context;
     int errno_kept = errno;
-    bool raised = info->si_code <= 0; /* by kill or the like, not by an access */
+    /* By kill or the like, or about memory that may yet be touched: by no access. */
+    bool raised = info->si_code <= 0 || info->si_code == BUS_MCEERR_AO;
     struct range *range = raised ? NULL : range_of(info->si_addr);
     if (!range || !replace(range)) {
-        /* A program that put ours back itself, having met it within a window, gets its own. */
-        bool open = load_relaxed(&guard.users) != 0;
-        set_action(open ? &guard.previous : &guard.displaced, NULL);
+        set_action(&guard.found[turn], NULL);
         if (raised)
             (void)syscall(SYS_rt_tgsigqueueinfo, getpid(), (int)syscall(SYS_gettid), number, info);
     }
     errno = errno_kept;
+}
+
+static void on_bus_error_even(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    on_bus_error(0, number, info);
+}
+
+static void on_bus_error_odd(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    on_bus_error(1, number, info);
+}
+
+#define FLAGS (SA_SIGINFO | SA_ONSTACK | RESTORER_FLAG)
+
+static const struct kernel_action ours[2] = {
+    {.handler = on_bus_error_even, .flags = FLAGS, .restorer = RESTORER},
+    {.handler = on_bus_error_odd, .flags = FLAGS, .restorer = RESTORER},
+};
+
+/* What the program had where it met this handler of ours; NULL: it is none of ours. */
+static const struct kernel_action *found_by(const struct kernel_action *action)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        if (action->handler == ours[turn].handler)
+            return &guard.found[turn];
+    }
+    return NULL;
 }
 
 int guard_add(void *start, size_t bytes, bool *lost)
@@ -136,23 +165,26 @@ void guard_remove(void *start)
     lock_release(&guard.lock);
 }
 
-/* Where the program has set another meanwhile, that one stays. */
+/* Where the program has set another meanwhile, that one stays. What it read within a window and
+ * later restores is ours: it means what it had then. */
 static void give_back(void)
 {
     struct kernel_action current;
-    set_action(&guard.previous, &current);
-    if (current.handler == on_bus_error)
+    const struct kernel_action *mine = &guard.found[guard.turn];
+    set_action(mine, &current);
+    const struct kernel_action *found = found_by(&current);
+    if (found == mine)
         return;
-    guard.displaced = guard.previous;
-    set_action(&current, NULL);
+    guard.turn = !guard.turn;
+    set_action(found ? found : &current, NULL);
 }
 
-/* What a program reads within a window and later restores is ours: it means what it had then. */
-static void take_over(const struct kernel_action *ours)
+static void take_over(void)
 {
     struct kernel_action former;
-    set_action(ours, &former);
-    guard.previous = former.handler == on_bus_error ? guard.displaced : former;
+    set_action(&ours[guard.turn], &former);
+    const struct kernel_action *found = found_by(&former);
+    guard.found[guard.turn] = found ? *found : former;
 }
 
 static uint64_t change_mask(int how)
@@ -164,14 +196,11 @@ static uint64_t change_mask(int how)
 
 void guard_enter(void)
 {
-    static const struct kernel_action ours = {.handler = on_bus_error,
-        .flags = SA_SIGINFO | SA_ONSTACK | RESTORER_FLAG,
-        .restorer = RESTORER};
     if (thread.depth++)
         return;
     lock_take(&guard.lock);
     if (guard.users++ == 0)
-        take_over(&ours);
+        take_over();
     lock_release(&guard.lock);
     if (thread.was_blocked || thread.windows++ % MASK_LOOKS == 0)
         thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
@@ -197,7 +226,7 @@ void guard_reset(void)
     thread.depth = 0;
     struct kernel_action current;
     set_action(NULL, &current);
-    if (current.handler == on_bus_error)
+    if (found_by(&current))
         give_back();
     guard.users = 0;
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define BYTES 16384
 
@@ -89,6 +90,41 @@ TEST("a handler that the program sets within a window stays")
     signal(SIGBUS, count);
     guard_leave();
     CHECK_EQ((uintptr_t)disposition(), (uintptr_t)count);
+}
+
+TEST("what the program found within a window and puts back within a later one means what it had")
+{
+    struct sigaction found;
+    map_guarded();
+    signal(SIGBUS, count);
+    guard_enter();
+    REQUIRE(sigaction(SIGBUS, &(struct sigaction){.sa_handler = SIG_IGN}, &found) == 0);
+    guard_leave();
+    CHECK_EQ((uintptr_t)disposition(), (uintptr_t)SIG_IGN);
+    guard_enter();
+    REQUIRE(sigaction(SIGBUS, &found, NULL) == 0);
+    raise(SIGBUS);
+    CHECK_EQ(programs_own, 1);
+    guard_leave();
+    CHECK_EQ((uintptr_t)disposition(), (uintptr_t)count);
+    guard_enter();
+    guard_leave();
+    CHECK_EQ((uintptr_t)disposition(), (uintptr_t)count);
+}
+
+TEST("news of broken memory that nobody has touched reach the program within a window")
+{
+    char *map = map_guarded();
+    siginfo_t news = {.si_signo = SIGBUS, .si_code = BUS_MCEERR_AO};
+    signal(SIGBUS, count);
+    for (int ours = 0; ours < 2; ours++) {
+        news.si_addr = ours ? map : (void *)&news;
+        guard_enter();
+        REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS, &news) == 0);
+        CHECK_EQ(programs_own, 1 + ours);
+        guard_leave();
+    }
+    CHECK(!lost);
 }
 
 static void die_by_fault_of_its_own(void)
