@@ -144,6 +144,16 @@ static bool read_figure(int fd, uint32_t client, uint32_t subdevice, struct rm_p
            list.list[0].private_bytes + list.list[0].shared_owned_bytes != 0;
 }
 
+static bool is_due(uint64_t last, uint64_t now)
+{
+    return !last || now - last >= AUDIT_PERIOD_NS;
+}
+
+bool rm_audit_is_due(unsigned device)
+{
+    return is_due(load_relaxed(&audit.last_ns[device]), clock_now_ns());
+}
+
 enum rm_audited rm_audit(
     int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next)
 {
@@ -154,7 +164,7 @@ enum rm_audited rm_audit(
     unsigned device = (unsigned)index;
     uint64_t time = clock_now_ns();
     uint64_t last = load_relaxed(&audit.last_ns[device]);
-    if ((!now && last && time - last < AUDIT_PERIOD_NS) ||
+    if ((!now && !is_due(last, time)) ||
         !swap_seq_cst(&audit.last_ns[device], last, time))
         return RM_AUDIT_NOT_DONE;
     uint64_t version, version_after;

@@ -24,6 +24,9 @@ enum rm_audited {
 enum rm_audited rm_audit(
     int fd, uint32_t client, uint32_t device_handle, bool now, rm_ioctl_function *next);
 
+/* Whether the device's last audit is a second old: the cheap first question. */
+bool rm_audit_is_due(unsigned device);
+
 /* Whether an audit of this process was done yet. */
 bool rm_audit_has_figure(void);
 

@@ -3,6 +3,7 @@
 #include "limit/rm_ledger.h"
 
 #include "abi/rm.h"
+#include "base/atomic.h"
 #include "base/lock.h"
 #include "base/slab.h"
 
@@ -40,7 +41,7 @@ static struct {
     struct map index;
     uint64_t bytes[VGPU_REGION_DEVICES];
     uint64_t version;
-    unsigned imports;
+    unsigned imports; /* read without the lock */
 } ledger = {.objects = {.object_bytes = sizeof(struct object)},
     .memories = {.object_bytes = sizeof(struct memory)}};
 
@@ -184,7 +185,7 @@ void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
     lock_take(&ledger.lock);
     /* Where the handle is known it is no new one: the object that has it stays. */
     if (!find_locked(client, handle) && add_locked(client, parent, handle, CLASS_IMPORT))
-        ledger.imports++;
+        add_relaxed(&ledger.imports, 1u);
     lock_release(&ledger.lock);
 }
 
@@ -311,7 +312,7 @@ static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret
         slab_give(&ledger.memories, memory);
     }
     if (leaf->class_id == CLASS_IMPORT)
-        ledger.imports--;
+        add_relaxed(&ledger.imports, -1u);
     bool last = leaf == root;
     if (!last)
         unlink_object(leaf);
@@ -345,8 +346,5 @@ uint64_t rm_ledger_bytes(unsigned device, uint64_t *ret_version)
 
 unsigned rm_ledger_imports(void)
 {
-    lock_take(&ledger.lock);
-    unsigned imports = ledger.imports;
-    lock_release(&ledger.lock);
-    return imports;
+    return load_relaxed(&ledger.imports);
 }

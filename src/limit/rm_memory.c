@@ -171,9 +171,15 @@ static int refuse(const struct rm_allocation *allocation)
     return rm_allocation_refuse(allocation);
 }
 
+/* Where an allocation lies. */
+struct place {
+    unsigned device;
+    uint32_t device_handle;
+};
+
 /* The kernel has been asked for `allocation`, of which `reserved` bytes were charged. */
-static int settle(const struct rm_call *call, struct rm_allocation *allocation, unsigned device,
-    uint64_t reserved, bool charge, int result)
+static int settle(const struct rm_call *call, struct rm_allocation *allocation,
+    const struct place *place, uint64_t reserved, bool charge, int result)
 {
     enum account_kind kind = rm_memory_thread_kind;
     uint32_t status = result == 0 ? rm_allocation_answer(allocation) : RM_ERR_INVALID_ARGUMENT;
@@ -181,32 +187,31 @@ static int settle(const struct rm_call *call, struct rm_allocation *allocation, 
     if (status == RM_OK) {
         forget_stale(allocation->client, allocation->object);
         (void)!rm_ledger_add(allocation->client, allocation->parent, allocation->object,
-            allocation->class_id, got, device, kind);
+            allocation->class_id, got, place->device, kind);
     }
     sub_seq_cst(&in_flight, 1u);
     thread_refusals += status == RM_ERR_NO_MEMORY;
     if (charge) {
-        account_commit(device, reserved);
-        settle_size(device, reserved, got, kind);
-        if (status == RM_OK)
-            rm_audit(call->fd, allocation->client,
-                rm_ledger_device_handle(allocation->client, allocation->parent), false, call->next);
+        account_commit(place->device, reserved);
+        settle_size(place->device, reserved, got, kind);
+        if (status == RM_OK && rm_audit_is_due(place->device))
+            rm_audit(call->fd, allocation->client, place->device_handle, false, call->next);
     }
     return result;
 }
 
 /* Charged, asked for, settled: under one guard window, of which each step would open its own. */
 static int alloc_charged(
-    const struct rm_call *call, struct rm_allocation *allocation, unsigned device)
+    const struct rm_call *call, struct rm_allocation *allocation, const struct place *place)
 {
     guard_enter();
     int result;
-    if (reserve(device, allocation->bytes, rm_memory_thread_kind) != 0) {
+    if (reserve(place->device, allocation->bytes, rm_memory_thread_kind) != 0) {
         result = refuse(allocation);
     } else {
         uint64_t reserved = allocation->bytes;
         add_seq_cst(&in_flight, 1u);
-        result = settle(call, allocation, device, reserved, true, rm_call_pass(call));
+        result = settle(call, allocation, place, reserved, true, rm_call_pass(call));
     }
     guard_leave();
     return result;
@@ -227,11 +232,12 @@ static int alloc_memory(const struct rm_call *call, struct rm_allocation *alloca
                    : alloc_object(call, allocation);
     }
     store_release(&active, true);
-    rm_unknown_note_device((unsigned)device, call->fd, allocation->client, device_handle);
+    struct place place = {.device = (unsigned)device, .device_handle = device_handle};
+    rm_unknown_note_device(place.device, call->fd, allocation->client, device_handle);
     if (load_acquire(&charging))
-        return alloc_charged(call, allocation, (unsigned)device);
+        return alloc_charged(call, allocation, &place);
     add_seq_cst(&in_flight, 1u);
-    return settle(call, allocation, (unsigned)device, 0, false, rm_call_pass(call));
+    return settle(call, allocation, &place, 0, false, rm_call_pass(call));
 }
 
 static int do_alloc(const struct rm_call *call, struct rm_allocation *allocation)

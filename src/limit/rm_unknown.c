@@ -44,9 +44,14 @@ bool rm_unknown_has_memory(void)
 
 void rm_unknown_note_device(unsigned device, int fd, uint32_t client, uint32_t device_handle)
 {
-    struct site site = {.fd = fd, .client = client, .device_handle = device_handle};
+    struct site *site = &unknown.sites[device];
+    if (load_relaxed(&site->fd) == fd && load_relaxed(&site->client) == client &&
+        load_relaxed(&site->device_handle) == device_handle)
+        return;
     lock_take(&unknown.lock);
-    unknown.sites[device] = site;
+    store_relaxed(&site->fd, fd);
+    store_relaxed(&site->client, client);
+    store_relaxed(&site->device_handle, device_handle);
     lock_release(&unknown.lock);
 }
 

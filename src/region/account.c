@@ -225,15 +225,15 @@ static struct limits limits_alone_locked(unsigned device) REQUIRES(self.lock)
         .bytes = known->memory_limit, .closed = known->memory_closed || known->memory_limit};
 }
 
-static void refusal_log(unsigned device, uint64_t used, uint64_t limit, uint64_t bytes)
-    REQUIRES(self.lock)
+static void refusal_log(unsigned device, uint64_t limit, uint64_t bytes) REQUIRES(self.lock)
 {
     uint64_t now = clock_now_ns();
     if (self.refusal_logged_ns && now - self.refusal_logged_ns < REFUSAL_LOG_NS)
         return;
     self.refusal_logged_ns = now;
     log_warning("Device %u OOM %llu / %llu (%llu more bytes were asked for)", device,
-        (unsigned long long)used, (unsigned long long)limit, (unsigned long long)bytes);
+        (unsigned long long)sum_slots(device).bytes, (unsigned long long)limit,
+        (unsigned long long)bytes);
 }
 
 static void closed_log(unsigned device)
@@ -251,13 +251,13 @@ static bool passes(uint64_t used, uint64_t bytes, uint64_t limit)
 }
 
 /* Both within a look. */
-static int refuse_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
+static int refuse_locked(unsigned device, uint64_t bytes, const struct limits *limits)
+    REQUIRES(self.lock)
 {
-    struct limits limits = limits_locked(device);
-    if (limits.closed)
+    if (limits->closed)
         closed_log(device);
     else
-        refusal_log(device, sum_slots(device).bytes, limits.bytes, bytes);
+        refusal_log(device, limits->bytes, bytes);
     store_relaxed(&self.seen_free_bytes[device], 0);
     return -ENOMEM;
 }
@@ -266,11 +266,11 @@ static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
 {
     struct limits limits = limits_locked(device);
     if (limits.closed)
-        return refuse_locked(device, bytes);
+        return refuse_locked(device, bytes, &limits);
     if (!limits.bytes)
         return 0;
     if (passes(self.holdings[device].bytes, bytes, limits.bytes))
-        return refuse_locked(device, bytes);
+        return refuse_locked(device, bytes, &limits);
     (void)usage_locked(device); /* what we hold must be in the sum */
     struct sum sum = sum_slots(device);
     if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
@@ -279,7 +279,7 @@ static int check_locked(unsigned device, uint64_t bytes) REQUIRES(self.lock)
     sum = sum_slots(device);
     if (!passes(sum.bytes - sum.others_pending, bytes, limits.bytes))
         return 0;
-    return refuse_locked(device, bytes);
+    return refuse_locked(device, bytes, &limits);
 }
 
 bool account_seems_free(unsigned device, uint64_t bytes)
@@ -388,21 +388,23 @@ static enum attempt try_alone_locked(unsigned device, uint64_t bytes, enum accou
     return FITS;
 }
 
-/* A charge in a file that went away meanwhile is made again in the one that takes its place. */
+/* A charge in a file that went away meanwhile is made again in the one that takes its place; what
+ * does not fit where the file was not looked for just now is tried again where it was. */
 static enum attempt try_reserve_locked(
     unsigned device, uint64_t bytes, enum account_kind kind, bool reap) REQUIRES(self.lock)
 {
-    for (int i = 0; i < LOST_TRIES; i++) {
-        if (region_keep(self.region) != 0 || !look_begin())
+    bool sure = !region_was_kept(self.region);
+    for (int i = 0; i < LOST_TRIES; i++, sure = true) {
+        if ((sure && region_keep(self.region) != 0) || !look_begin())
             break;
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
-        if (result == FULL || (result == WAIT && reap)) {
+        if (sure && (result == FULL || (result == WAIT && reap))) {
             reap_locked(device);
             result = try_locked(device, bytes, kind);
         }
         bool there = look_end();
-        if (there && result != EMPTIED)
+        if (there && result != EMPTIED && (sure || result == FITS))
             return result;
         if (result == FITS || result == EMPTIED)
             take_back_locked(NULL, device, bytes, kind, true);
@@ -441,7 +443,8 @@ static int refuse(unsigned device, uint64_t bytes)
 {
     lock_take(&self.lock);
     if (look_begin()) {
-        (void)refuse_locked(device, bytes);
+        struct limits limits = limits_locked(device);
+        (void)refuse_locked(device, bytes, &limits);
         (void)look_end();
     } else {
         closed_log(device);
@@ -576,8 +579,9 @@ static void view_alone_locked(unsigned device, struct account_view *ret_view) RE
 
 static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES(self.lock)
 {
-    for (int i = 0; i < LOST_TRIES; i++) {
-        if (region_keep(self.region) != 0 || !look_begin())
+    bool sure = !region_was_kept(self.region);
+    for (int i = 0; i < LOST_TRIES; i++, sure = true) {
+        if ((sure && region_keep(self.region) != 0) || !look_begin())
             break;
         struct limits limits = limits_locked(device);
         /* What we hold must be in the sum; without a slot nothing more can be had. */

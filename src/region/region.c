@@ -18,8 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define INITIALISER_WAIT_NS 2000000000ull
 #define RETRY_NS 10000000ull
+#define SEEN_WHOLE_NS 250000ull
 
 static bool is_mapped(const struct region *region, const struct stat *status)
 {
@@ -107,7 +107,7 @@ static int attach_path(struct region *region, enum region_file_make make)
     if (!error && region->own_only && !region_file_is_trusted(&status))
         error = -EPERM;
     if (!error)
-        error = file_lock_wait(fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+        error = file_lock_wait(fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
     if (!error) {
         error = attach_locked(region, fd, make);
         file_lock_drop(error ? fd : region->fd, VGPU_REGION_OFFSET);
@@ -259,10 +259,9 @@ static int come_back(struct region *region, enum file_state state)
 }
 
 /* A file that was renamed away lives on under its other name, while newcomers make another. */
-static bool is_displaced(struct region *region)
+static bool is_displaced(struct region *region, uint64_t now)
 {
     struct stat status;
-    uint64_t now = clock_now_ns();
     if (now - region->path_seen_ns < RETRY_NS)
         return false;
     region->path_seen_ns = now;
@@ -270,13 +269,22 @@ static bool is_displaced(struct region *region)
            !is_mapped(region, &status);
 }
 
+bool region_was_kept(const struct region *region)
+{
+    return !load_acquire(&region->lost) && clock_now_ns() - region->whole_seen_ns < SEEN_WHOLE_NS;
+}
+
 int region_keep(struct region *region)
 {
+    bool lost = load_acquire(&region->lost);
+    uint64_t now = clock_now_ns();
     enum file_state state = file_state(region);
-    if (state == FILE_WHOLE && is_displaced(region))
+    if (state == FILE_WHOLE && is_displaced(region, now))
         state = FILE_DELETED;
-    if (state == FILE_WHOLE && !load_acquire(&region->lost))
+    if (state == FILE_WHOLE && !lost) {
+        region->whole_seen_ns = now;
         return 0;
+    }
     int errno_kept = errno;
     int error = come_back(region, state);
     errno = errno_kept;

@@ -36,6 +36,7 @@ struct region {
     const struct config *config;  /* of the process; NULL for a tool's look */
     uint64_t settings_hash;       /* of this process's own environment; 0: it sets no limit */
     uint64_t known_settings_hash; /* the file's, as last seen */
+    uint64_t whole_seen_ns;       /* when the file was last seen to be there, and whole */
     uint64_t path_seen_ns;        /* when the path was last seen to name the file */
     uint64_t mend_failed_ns;      /* when a device's entry could last not be mended; 0 never */
     uint64_t failed_ns;           /* when the file could last not be had again; 0 never */
@@ -68,12 +69,16 @@ void region_detach(struct region *region);
  * because the parent's slot is locked through it. */
 void region_abandon(struct region *region);
 
-/* Before a charge, outside of any window: makes sure that the file still is the one that new
- * processes of the container find, and whole. Where it was deleted, replaced or shortened, moves to
- * the file at the path, made anew where there is none, with the limits last seen; where the program
- * closed our descriptor, opens the file again. One fstat where all is well. Returns 0, or -errno
- * where there is nothing to share (tried again every 10 ms). */
+/* Makes sure that the file still is the one that new processes of the container find, and whole.
+ * Where it was deleted, replaced or shortened, moves to the file at the path, made anew where there
+ * is none, with the limits last seen; where the program closed our descriptor, opens the file
+ * again. One fstat where all is well. Returns 0, or -errno where there is nothing to share (tried
+ * again every 10 ms). */
 int region_keep(struct region *region) __attribute__((warn_unused_result));
+
+/* Whether region_keep found all well within the last 0.25 ms: then a charge may do without it. A
+ * refusal, and what needs the descriptor, may not. */
+bool region_was_kept(const struct region *region);
 
 /* True while region->fd still is the mapped file: a program that closes all descriptors takes it
  * away, and its number may by now name another file. */

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define INITIALISER_WAIT_NS 2000000000ull
 #define MEND_WAIT_NS 100000000ull
 #define MEND_RETRY_NS 1000000000ull
 
@@ -226,7 +225,7 @@ static int entry_make(struct region *region, const char *uuid, int index)
         return entry;
     if (!region_fd_is_ours(region))
         return -EBADF;
-    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
     if (error)
         return error;
     entry = entry_find(region, uuid);
@@ -260,6 +259,17 @@ int region_device(struct region *region, const char *uuid, int index)
     return (int)count;
 }
 
+/* The usual case, at the price of one comparison: the entry is ours, and says what it said. */
+static bool is_as_known(const struct region *region, const struct region_device *device)
+{
+    const struct vgpu_region *shared = region->shared;
+    return device->entry >= 0 &&
+           load_acquire(&shared->settings_hash) == region->known_settings_hash &&
+           memcmp(&shared->devices[device->entry], &device->known,
+               offsetof(struct vgpu_device, orphaned)) == 0 &&
+           is_settled(region, &device->known);
+}
+
 static bool is_in_place(const struct region *region, const struct region_device *device)
 {
     const struct vgpu_device *entry = &region->shared->devices[device->entry];
@@ -286,6 +296,8 @@ static void mend_entry(struct region *region, struct region_device *device)
 struct vgpu_device *region_device_entry(struct region *region, unsigned number)
 {
     struct region_device *device = &region->devices[number];
+    if (is_as_known(region, device))
+        return &region->shared->devices[device->entry];
     if (device->entry < 0 || !is_in_place(region, device) ||
         !is_settled(region, &region->shared->devices[device->entry]))
         mend_entry(region, device);

@@ -35,6 +35,8 @@ int region_file_path(const struct config *config, char *ret_path, size_t path_by
  * descriptor or -errno: -EPROTO for what cannot be a region. */
 int region_file_open(const char *path, bool create) __attribute__((warn_unused_result));
 
+#define REGION_INITIALISER_WAIT_NS 2000000000ull /* for who has the file's initialisation lock */
+
 enum region_file_make {
     REGION_FILE_KEEP, /* never write */
     REGION_FILE_MAKE, /* a file that holds no data, HAMi-core's, or one of a region's size that is

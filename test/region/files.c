@@ -388,6 +388,12 @@ static void check_shared_again(unsigned device)
     CHECK_EQ(peers_used(device), 0);
 }
 
+/* A process looks for its file once in 0.25 ms at most. */
+static void wait_for_a_look(void)
+{
+    peers_sleep_ms(1);
+}
+
 static unsigned join_and_hold(void)
 {
     peers_begin();
@@ -402,6 +408,7 @@ TEST("a region that is deleted under a process is made again with what it holds"
     unsigned device = join_and_hold();
     int open_before = descriptors_open();
     unlink(peers_path);
+    wait_for_a_look();
     CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     check_shared_again(device);
     CHECK_EQ(descriptors_open(), open_before);
@@ -414,6 +421,7 @@ TEST("a region whose directory is deleted under a process is made again")
     snprintf(moved, sizeof(moved), "%s.gone", peers_directory);
     unlink(peers_path);
     REQUIRE(rename(peers_directory, moved) == 0);
+    wait_for_a_look();
     check_shared_again(device);
     rmdir(moved);
 }
@@ -425,6 +433,7 @@ TEST("a region that a newcomer made in the place of a deleted one is joined")
     pid_t pid = peers_fork(join_and_charge);
     while (load_acquire(&peers->number[0]) < 1)
         sched_yield();
+    wait_for_a_look();
     CHECK_EQ(account_reserve(device, 424 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     CHECK_EQ(account_reserve(device, 423 * PEERS_MIB, ACCOUNT_BUFFER), 0);
     CHECK_EQ(peers_used(device), 1024 * PEERS_MIB);
@@ -514,6 +523,7 @@ TEST("a limit that was changed while programs run outlives the file")
     store_relaxed(&peers_region.shared->devices[device].memory_limit, 700 * PEERS_MIB);
     CHECK_EQ(account_reserve(device, 101 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     unlink(peers_path);
+    wait_for_a_look();
     CHECK_EQ(account_reserve(device, 101 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
 }
