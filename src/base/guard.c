@@ -35,8 +35,8 @@ struct range {
 static struct {
     struct lock lock;
     unsigned users; /* windows that are open */
-    /* The handler in use, which changes when the program has met it and set its own in its place: so
-     * what it puts back later tells when it found it, and what it had then. */
+    /* The handler in use, which changes when the program has met it and set its own in its place:
+     * so what it puts back later tells when it found it, and what it had then. */
     unsigned turn;
     struct kernel_action found[2]; /* the program's, where this handler was set */
     struct range ranges[GUARD_RANGES_MAX];

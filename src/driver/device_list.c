@@ -25,10 +25,23 @@ struct known_device {
     int minor;
 };
 
-static struct lock prepare_lock;
-static bool prepared;
-static unsigned known_count;
-static struct known_device known[DEVICES_MAX];
+struct list {
+    unsigned count;
+    struct known_device devices[DEVICES_MAX];
+};
+
+/* One learns, and the others wait for it. Held over calls of NVML, so nobody takes it from within
+ * the driver; what it learns is looked up under the other lock alone. */
+static struct lock learn_lock;
+static struct lock list_lock;
+static bool prepared, asked_nvml;
+static struct list known;
+static _Thread_local bool learning __attribute__((tls_model("initial-exec")));
+
+bool device_list_is_learning(void)
+{
+    return learning;
+}
 
 static void copy_field(char *target, size_t size, const char *text, const char *label)
 {
@@ -45,7 +58,7 @@ static void copy_field(char *target, size_t size, const char *text, const char *
 }
 
 /* False where the file names a device that it does not identify. */
-static bool read_information(const char *pci)
+static bool read_information(const char *pci, struct list *list)
 {
     char path[300], text[2048], minor[16] = "";
     struct known_device device = {.minor = -1};
@@ -59,14 +72,14 @@ static bool read_information(const char *pci)
     copy_field(device.uuid, sizeof(device.uuid), text, "GPU UUID:");
     copy_field(minor, sizeof(minor), text, "Device Minor:");
     /* A card that nobody has opened yet shows question marks. */
-    if (!device.uuid[0] || strchr(device.uuid, '?') || !minor[0] || known_count >= DEVICES_MAX)
+    if (!device.uuid[0] || strchr(device.uuid, '?') || !minor[0] || list->count >= DEVICES_MAX)
         return false;
     device.minor = (int)parse_digits(minor);
     snprintf(path, sizeof(path), "/dev/nvidia%d", device.minor);
     if (access(path, F_OK) != 0)
         return true; /* the host's, not the container's */
     snprintf(device.pci, sizeof(device.pci), "%.*s", (int)sizeof(device.pci) - 1, pci);
-    known[known_count++] = device;
+    list->devices[list->count++] = device;
     return true;
 }
 
@@ -75,7 +88,7 @@ static int compare_pci(const void *a, const void *b)
     return strcasecmp(((const struct known_device *)a)->pci, ((const struct known_device *)b)->pci);
 }
 
-static void learn_from_proc(void)
+static void learn_from_proc(struct list *list)
 {
     DIR *directory = opendir(PROC_DIRECTORY);
     if (!directory)
@@ -83,22 +96,22 @@ static void learn_from_proc(void)
     bool all = true;
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (entry->d_name[0] != '.')
-            all &= read_information(entry->d_name);
+            all &= read_information(entry->d_name, list);
     }
     closedir(directory);
-    known_count = all ? known_count : 0;
-    qsort(known, known_count, sizeof(known[0]), compare_pci);
+    list->count = all ? list->count : 0;
+    qsort(list->devices, list->count, sizeof(list->devices[0]), compare_pci);
 }
 
 /* NVML counts by PCI address. */
-static void learn_from_nvml(void)
+static void learn_from_nvml(struct list *list)
 {
     unsigned count = 0;
     if (!nvml_load(true) || nvml.nvmlInit_v2() != NVML_SUCCESS)
         return;
     if (nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
         count = 0;
-    for (unsigned i = 0; i < count && known_count < DEVICES_MAX; i++) {
+    for (unsigned i = 0; i < count && list->count < DEVICES_MAX; i++) {
         nvmlDevice_t handle;
         struct known_device device = {.minor = -1};
         unsigned minor;
@@ -107,53 +120,80 @@ static void learn_from_nvml(void)
             continue;
         if (nvml.nvmlDeviceGetMinorNumber(handle, &minor) == NVML_SUCCESS)
             device.minor = (int)minor;
-        known[known_count++] = device;
+        list->devices[list->count++] = device;
     }
     nvml.nvmlShutdown();
 }
 
-void device_list_prepare(void)
+static void publish(const struct list *list)
 {
-    if (load_acquire(&prepared))
-        return;
-    lock_take(&prepare_lock);
-    if (!load_relaxed(&prepared)) {
-        learn_from_proc();
-        if (!known_count)
-            learn_from_nvml();
-        store_release(&prepared, true);
-    }
-    lock_release(&prepare_lock);
+    lock_take(&list_lock);
+    known = *list;
+    lock_release(&list_lock);
+    store_release(&prepared, true);
 }
 
-static int find_known(const char *uuid)
+/* NVML's own calls to the resource manager may lead back here, in this thread or, with NVML's locks
+ * held, in another. */
+static void learn_locked(bool from_proc) REQUIRES(learn_lock)
 {
-    for (unsigned i = 0; i < known_count; i++) {
-        if (!strcasecmp(known[i].uuid, uuid))
+    struct list list = {0};
+    learning = true;
+    if (from_proc)
+        learn_from_proc(&list);
+    if (!list.count)
+        learn_from_nvml(&list);
+    learning = false;
+    if (list.count || from_proc)
+        publish(&list);
+}
+
+void device_list_prepare(void)
+{
+    if (load_acquire(&prepared) || learning)
+        return;
+    lock_take(&learn_lock);
+    if (!load_relaxed(&prepared))
+        learn_locked(true);
+    lock_release(&learn_lock);
+}
+
+static int find_known(const char *uuid) REQUIRES(list_lock)
+{
+    for (unsigned i = 0; i < known.count; i++) {
+        if (!strcasecmp(known.devices[i].uuid, uuid))
             return (int)i;
     }
     return -1;
 }
 
+static bool is_known(const char *uuid)
+{
+    lock_take(&list_lock);
+    bool found = find_known(uuid) >= 0;
+    lock_release(&list_lock);
+    return found;
+}
+
 void device_list_confirm(const char *uuid)
 {
-    static bool asked_nvml;
-    if (!load_acquire(&prepared) || load_relaxed(&asked_nvml))
+    if (!load_acquire(&prepared) || load_acquire(&asked_nvml) || learning)
         return;
-    lock_take(&prepare_lock);
-    if (!asked_nvml && find_known(uuid) < 0) {
-        known_count = 0;
-        learn_from_nvml();
-        store_relaxed(&asked_nvml, true);
+    lock_take(&learn_lock);
+    if (!load_relaxed(&asked_nvml) && !is_known(uuid)) {
+        learn_locked(false);
+        store_release(&asked_nvml, true);
     }
-    lock_release(&prepare_lock);
+    lock_release(&learn_lock);
 }
 
 void device_list_reset(void)
 {
-    lock_reset(&prepare_lock);
+    lock_reset(&learn_lock);
+    lock_reset(&list_lock);
+    learning = false;
     if (!prepared)
-        known_count = 0;
+        known.count = 0;
 }
 
 /* UUIDs may be shortened as CUDA allows; numbers are minors, or positions where no minor is known.
@@ -169,11 +209,11 @@ static bool item_names(const char *item, const struct known_device *device, unsi
 int device_list_position(const char *names, const char *uuid)
 {
     struct known_device device = {.minor = -1};
-    lock_take(&prepare_lock);
-    int position = prepared ? find_known(uuid) : -1;
+    lock_take(&list_lock);
+    int position = load_relaxed(&prepared) ? find_known(uuid) : -1;
     if (position >= 0)
-        device = known[position];
-    lock_release(&prepare_lock);
+        device = known.devices[position];
+    lock_release(&list_lock);
     if (!names)
         return position;
     snprintf(device.uuid, sizeof(device.uuid), "%s", uuid);

@@ -5,6 +5,8 @@
 #ifndef VGPU_DRIVER_DEVICE_LIST_H
 #define VGPU_DRIVER_DEVICE_LIST_H
 
+#include <stdbool.h>
+
 /* Learns the devices' order from /proc/driver/nvidia, else from NVML (about 10 ms). Call it without
  * any lock, before device_list_position is needed. Cheap when done. */
 void device_list_prepare(void);
@@ -13,6 +15,10 @@ void device_list_prepare(void);
  * beside a real one, a card that /proc does not show), the order is learnt anew from NVML, once. As
  * device_list_prepare, outside of locks and of the driver. */
 void device_list_confirm(const char *uuid);
+
+/* Whether this thread is at it: what NVML asks the driver meanwhile comes before the order is known,
+ * and so does not decide which device is which. */
+bool device_list_is_learning(void);
 
 /* For a forked child: a thread that the fork left behind may have been at it. */
 void device_list_reset(void);

@@ -115,7 +115,9 @@ int container_device(const char *uuid)
     if (!container.region.shared)
         return container_unidentified_device();
     int device = region_device_known(&container.region, uuid);
-    return device >= 0 ? device : enter_device(uuid);
+    if (device >= 0)
+        return device;
+    return device_list_is_learning() ? container_unidentified_device() : enter_device(uuid);
 }
 
 bool container_memory_view(int device, uint64_t physical_total, uint64_t physical_free,

@@ -164,8 +164,7 @@ enum rm_audited rm_audit(
     unsigned device = (unsigned)index;
     uint64_t time = clock_now_ns();
     uint64_t last = load_relaxed(&audit.last_ns[device]);
-    if ((!now && !is_due(last, time)) ||
-        !swap_seq_cst(&audit.last_ns[device], last, time))
+    if ((!now && !is_due(last, time)) || !swap_seq_cst(&audit.last_ns[device], last, time))
         return RM_AUDIT_NOT_DONE;
     uint64_t version, version_after;
     bool quiet = !rm_memory_in_flight();

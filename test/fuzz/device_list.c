@@ -10,11 +10,11 @@
 static void learn(void)
 {
     prepared = true;
-    known_count = DEVICES;
+    known.count = DEVICES;
     for (unsigned i = 0; i < DEVICES; i++) {
-        known[i].minor = (int)i - 1;
-        snprintf(
-            known[i].uuid, sizeof(known[i].uuid), "GPU-%u0000000-0000-0000-0000-000000000001", i);
+        known.devices[i].minor = (int)i - 1;
+        snprintf(known.devices[i].uuid, sizeof(known.devices[i].uuid),
+            "GPU-%u0000000-0000-0000-0000-000000000001", i);
     }
 }
 
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (const char *at = list; at && *at; at++)
         items += *at == ',';
     for (unsigned i = 0; i <= DEVICES; i++) {
-        const char *device = i < DEVICES ? known[i].uuid : asked ? asked : uuid;
+        const char *device = i < DEVICES ? known.devices[i].uuid : asked ? asked : uuid;
         int position = device_list_position(list, device);
         FUZZ_CHECK(position >= -1 && position < (list ? items : DEVICES));
     }
