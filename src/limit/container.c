@@ -3,6 +3,7 @@
 #include "limit/container.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/config_names.h"
 #include "base/guard.h"
 #include "base/lock.h"
@@ -18,11 +19,16 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#define ATTACH_RETRY_NS 1000000000ull
+
 static struct {
     struct lock lock; /* attaching devices; held over file locks, never over driver calls */
     struct config config;
     struct region region;
     bool limited; /* somebody meant to limit memory: what cannot be told or kept is closed */
+    bool attached;
+    bool may_attach; /* what stood in the way may pass */
+    uint64_t attach_failed_ns;
 } container = {.region = {.fd = -1, .slot = -1}};
 
 void (*container_reset_hooks)(void);
@@ -57,7 +63,40 @@ void container_reset(void)
         container_reset_hooks();
     int error = secure && !pinned ? -EPERM : region_attach(&container.region, &container.config);
     container.limited = pinned || config_limits_memory(&container.config);
+    container.attached = !error;
+    container.may_attach = error && container.limited && (!secure || pinned);
+    container.attach_failed_ns = clock_now_ns();
     account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
+}
+
+static void attach_again_locked(void) REQUIRES(container.lock)
+{
+    if (container.attached || region_attach_again(&container.region, &container.config) != 0) {
+        store_relaxed(&container.attach_failed_ns, clock_now_ns());
+        return;
+    }
+    log_warning("the shared region %.256s can be used now", container.region.path);
+    account_start_late(&container.region);
+    store_release(&container.attached, true);
+}
+
+/* Want of descriptors or of room, say, passes. Until then everything is refused where there is a
+ * limit, so that nothing is held that the account would not know; without one nothing is tried
+ * again, for that reason. */
+static bool is_attached(void)
+{
+    if (load_acquire(&container.attached))
+        return true;
+    if (!container.may_attach ||
+        clock_now_ns() - load_relaxed(&container.attach_failed_ns) < ATTACH_RETRY_NS)
+        return false;
+    int errno_kept = errno;
+    lock_take(&container.lock);
+    if (clock_now_ns() - load_relaxed(&container.attach_failed_ns) >= ATTACH_RETRY_NS)
+        attach_again_locked();
+    lock_release(&container.lock);
+    errno = errno_kept;
+    return load_acquire(&container.attached);
 }
 
 void container_prepare_devices(void)
@@ -112,7 +151,7 @@ static int enter_device(const char *uuid)
 
 int container_device(const char *uuid)
 {
-    if (!container.region.shared)
+    if (!is_attached())
         return container_unidentified_device();
     int device = region_device_known(&container.region, uuid);
     if (device >= 0)

@@ -26,7 +26,7 @@ struct holdings {
 static struct {
     struct lock
         lock; /* held over all that touches the region, never over a driver call or a sleep */
-    struct region *region;
+    struct region *region; /* set once, maybe late */
     int without;
     uint64_t ledger;
     uint64_t refusal_logged_ns;
@@ -45,6 +45,16 @@ void account_start(struct region *region, int without)
     self.full_logged = false;
     memset(self.holdings, 0, sizeof(self.holdings));
     memset(self.seen_free_bytes, 0, sizeof(self.seen_free_bytes));
+}
+
+void account_start_late(struct region *region)
+{
+    store_release(&self.region, region);
+}
+
+static bool is_without_region(void)
+{
+    return !load_acquire(&self.region);
 }
 
 /* A look at the region's words: its file is there, as far as can be told, and may go away while one
@@ -290,7 +300,7 @@ bool account_seems_free(unsigned device, uint64_t bytes)
 int account_check(unsigned device, uint64_t bytes)
 {
     int error = 0;
-    if (!self.region)
+    if (is_without_region())
         return self.without;
     lock_take(&self.lock);
     if (look_begin()) {
@@ -455,7 +465,7 @@ static int refuse(unsigned device, uint64_t bytes)
 
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 {
-    if (!self.region)
+    if (is_without_region())
         return self.without;
     enum attempt result = try_reserve(device, bytes, kind, true);
     if (result == WAIT)
@@ -486,7 +496,7 @@ static void change_end(const struct change *change) REQUIRES(self.lock)
 
 void account_commit(unsigned device, uint64_t bytes)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     struct change change = change_begin(device);
@@ -501,7 +511,7 @@ void account_commit(unsigned device, uint64_t bytes)
 
 void account_add(unsigned device, uint64_t bytes, enum account_kind kind)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     struct change change = change_begin(device);
@@ -512,7 +522,7 @@ void account_add(unsigned device, uint64_t bytes, enum account_kind kind)
 
 void account_release(unsigned device, uint64_t bytes, enum account_kind kind)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     struct change change = change_begin(device);
@@ -523,7 +533,7 @@ void account_release(unsigned device, uint64_t bytes, enum account_kind kind)
 
 void account_add_lingering(unsigned device, uint64_t bytes)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     struct change change = change_begin(device);
@@ -539,7 +549,7 @@ void account_add_lingering(unsigned device, uint64_t bytes)
 
 void account_add_exported(unsigned device, int64_t bytes)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     self.holdings[device].exported += (uint64_t)bytes;
@@ -552,7 +562,7 @@ void account_add_exported(unsigned device, int64_t bytes)
 
 void account_set_imported(unsigned device, uint64_t bytes)
 {
-    if (!self.region)
+    if (is_without_region())
         return;
     lock_take(&self.lock);
     self.holdings[device].imported = bytes;
@@ -599,7 +609,7 @@ static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES
 void account_view(unsigned device, struct account_view *ret_view)
 {
     *ret_view = (struct account_view){0};
-    if (!self.region) {
+    if (is_without_region()) {
         ret_view->closed = self.without != 0;
         return;
     }
@@ -628,7 +638,7 @@ unsigned account_processes(
     unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
 {
     unsigned count = 0;
-    if (!self.region)
+    if (is_without_region())
         return 0;
     lock_take(&self.lock);
     if (region_keep(self.region) == 0 && look_begin()) {
@@ -646,7 +656,7 @@ unsigned account_processes(
 int account_device(const char *uuid, int index)
 {
     int number = -ENODEV;
-    if (!self.region)
+    if (is_without_region())
         return -ENODEV;
     lock_take(&self.lock);
     for (int i = 0; i < LOST_TRIES; i++) {
@@ -726,11 +736,9 @@ unsigned account_asking(unsigned device, uint64_t since_ns)
 
 void account_set_ledger(unsigned ledger)
 {
-    if (!self.region)
-        return;
     lock_take(&self.lock);
     self.ledger = ledger;
-    if (look_begin()) {
+    if (!is_without_region() && look_begin()) {
         struct vgpu_slot *slot = slot_locked();
         if (slot)
             store_relaxed(&slot->ledger, (uint64_t)ledger);

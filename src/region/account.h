@@ -39,6 +39,10 @@ struct account_view {
  * 0 or -ENOMEM). Forgets all earlier charges: for the start of a process or of a forked child. */
 void account_start(struct region *region, int without);
 
+/* Binds an account that was started without a region, and so refused or counted nothing. Any thread
+ * may be charging meanwhile. */
+void account_start_late(struct region *region);
+
 /* The number of the device `uuid`, entered in the region where it is new (region_device), or
  * -errno. */
 int account_device(const char *uuid, int index) __attribute__((warn_unused_result));

@@ -20,6 +20,7 @@
 
 #define RETRY_NS 10000000ull
 #define SEEN_WHOLE_NS 250000ull
+#define ATTACH_AGAIN_WAIT_NS 100000000ull
 
 static bool is_mapped(const struct region *region, const struct stat *status)
 {
@@ -107,7 +108,7 @@ static int attach_path(struct region *region, enum region_file_make make)
     if (!error && region->own_only && !region_file_is_trusted(&status))
         error = -EPERM;
     if (!error)
-        error = file_lock_wait(fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
+        error = file_lock_wait(fd, VGPU_REGION_OFFSET, region->lock_wait_ns);
     if (!error) {
         error = attach_locked(region, fd, make);
         file_lock_drop(error ? fd : region->fd, VGPU_REGION_OFFSET);
@@ -122,37 +123,52 @@ static const char *explain(int error)
     return error == -EPROTO ? "not a region of this version" : strerror(-error);
 }
 
-static int first_attach(struct region *region, int error, enum region_file_make make)
+static void say_failure(const struct region *region, int error)
 {
+    bool limited =
+        config_limits_memory(region->config) || !strcmp(region->path, REGION_PINNED_PATH);
+    log_at(limited ? LOG_ERROR : LOG_WARNING, "cannot use the shared region %.256s: %s%s",
+        region->path, explain(error),
+        limited ? "; the memory limit cannot be kept without it: the device is treated as full"
+                : "");
+}
+
+static int attach(
+    struct region *region, const struct config *config, uint64_t lock_wait_ns, bool say)
+{
+    *region = (struct region){.fd = -1, .slot = -1, .config = config, .lock_wait_ns = lock_wait_ns};
+    int error = region_file_path(config, region->path, sizeof(region->path));
+    region->own_only = !config->region_named && strcmp(region->path, REGION_PINNED_PATH) != 0;
     if (!error)
-        error = attach_path(region, make);
-    if (!error)
-        return 0;
-    bool limited = region->config && (config_limits_memory(region->config) ||
-                                         !strcmp(region->path, REGION_PINNED_PATH));
-    if (region->config)
-        log_at(limited ? LOG_ERROR : LOG_WARNING, "cannot use the shared region %.256s: %s%s",
-            region->path, explain(error),
-            limited ? "; the memory limit cannot be kept without it: the device is treated as full"
-                    : "");
-    region_detach(region);
+        error = attach_path(region, REGION_FILE_MAKE);
+    region->lock_wait_ns = REGION_INITIALISER_WAIT_NS;
+    if (error && say)
+        say_failure(region, error);
+    if (error)
+        region_detach(region);
     return error;
 }
 
 int region_attach(struct region *region, const struct config *config)
 {
-    *region = (struct region){.fd = -1, .slot = -1, .config = config};
-    int error = region_file_path(config, region->path, sizeof(region->path));
-    region->own_only = !config->region_named && strcmp(region->path, REGION_PINNED_PATH) != 0;
-    return first_attach(region, error, REGION_FILE_MAKE);
+    return attach(region, config, REGION_INITIALISER_WAIT_NS, true);
+}
+
+int region_attach_again(struct region *region, const struct config *config)
+{
+    return attach(region, config, ATTACH_AGAIN_WAIT_NS, false);
 }
 
 int region_open(struct region *region, const char *path)
 {
-    *region = (struct region){.fd = -1, .slot = -1};
+    *region = (struct region){.fd = -1, .slot = -1, .lock_wait_ns = REGION_INITIALISER_WAIT_NS};
     int length = snprintf(region->path, sizeof(region->path), "%s", path);
     int error = (size_t)length < sizeof(region->path) ? 0 : -ENAMETOOLONG;
-    return first_attach(region, error, REGION_FILE_KEEP);
+    if (!error)
+        error = attach_path(region, REGION_FILE_KEEP);
+    if (error)
+        region_detach(region);
+    return error;
 }
 
 void region_abandon(struct region *region)

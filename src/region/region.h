@@ -36,6 +36,7 @@ struct region {
     const struct config *config;  /* of the process; NULL for a tool's look */
     uint64_t settings_hash;       /* of this process's own environment; 0: it sets no limit */
     uint64_t known_settings_hash; /* the file's, as last seen */
+    uint64_t lock_wait_ns;        /* for who initialises the file */
     uint64_t whole_seen_ns;       /* when the file was last seen to be there, and whole */
     uint64_t path_seen_ns;        /* when the path was last seen to name the file */
     uint64_t mend_failed_ns;      /* when a device's entry could last not be mended; 0 never */
@@ -56,6 +57,10 @@ struct region {
  * initialises the file. Returns 0, or -errno after one log line naming the file: -EPROTO the file
  * is not a region of ours, -EACCES, -EROFS, -ENOSPC and the like as the kernel said. */
 int region_attach(struct region *region, const struct config *config)
+    __attribute__((warn_unused_result));
+
+/* As region_attach, for another attempt: not a word in the log, and it blocks at most 0.1 s. */
+int region_attach_again(struct region *region, const struct config *config)
     __attribute__((warn_unused_result));
 
 /* As region_attach for a file that exists, without limits, without a slot and without a word in the
