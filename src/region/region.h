@@ -33,14 +33,18 @@ struct region {
     bool lost;     /* the file was shortened; memory of our own lies in its place */
     bool pinned;   /* root's file, and we are not root: the environment is not taken */
     bool own_only; /* the default path: only a file of ours or of root's is used */
-    const struct config *config;  /* of the process; NULL for a tool's look */
-    uint64_t settings_hash;       /* of this process's own environment; 0: it sets no limit */
-    uint64_t known_settings_hash; /* the file's, as last seen */
-    uint64_t lock_wait_ns;        /* for who initialises the file */
-    uint64_t whole_seen_ns;       /* when the file was last seen to be there, and whole */
-    uint64_t path_seen_ns;        /* when the path was last seen to name the file */
-    uint64_t mend_failed_ns;      /* when a device's entry could last not be mended; 0 never */
-    uint64_t failed_ns;           /* when the file could last not be had again; 0 never */
+    const struct config *config; /* of the process; NULL for a tool's look */
+    uint64_t settings_hash;      /* of this process's own environment; 0: it sets no limit */
+    struct region_settings {
+        uint64_t hash;
+        uint64_t memory_limit; /* for devices without a limit of their own, as core_limit */
+        uint32_t core_limit;
+    } known_settings;        /* the file's, as last seen */
+    uint64_t lock_wait_ns;   /* for who initialises the file */
+    uint64_t whole_seen_ns;  /* when the file was last seen to be there, and whole */
+    uint64_t path_seen_ns;   /* when the path was last seen to name the file */
+    uint64_t mend_failed_ns; /* when a device's entry could last not be mended; 0 never */
+    uint64_t failed_ns;      /* when the file could last not be had again; 0 never */
     bool failure_said;
     int slot;              /* -1: none was to be had, or not asked for */
     uint64_t word;         /* the slot's state word */

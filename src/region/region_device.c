@@ -35,6 +35,13 @@ static uint64_t settings_hash(const struct config *config)
     return any ? hash | 1 : 0;
 }
 
+static struct region_settings settings_read(const struct vgpu_region *shared)
+{
+    return (struct region_settings){.hash = load_acquire(&shared->settings_hash),
+        .memory_limit = load_relaxed(&shared->default_memory_limit),
+        .core_limit = load_relaxed(&shared->default_core_limit)};
+}
+
 static void store_default(struct vgpu_region *shared, const struct config *config)
 {
     struct config_value memory = config_memory_limit(config, -1);
@@ -82,15 +89,18 @@ static void take_environment(struct region *region)
 void region_settings_take(struct region *region, bool fresh)
 {
     region->settings_hash = settings_hash(region->config);
+    const struct region_settings *known = &region->known_settings;
     /* A file that took another's place has that one's limits, whatever changed them since. */
-    if (fresh && region->known_settings_hash) {
-        if (region->settings_hash == region->known_settings_hash)
-            store_default(region->shared, region->config);
-        store_release(&region->shared->settings_hash, region->known_settings_hash);
+    if (fresh && known->hash) {
+        store_relaxed(&region->shared->default_memory_limit, known->memory_limit);
+        store_relaxed(&region->shared->default_core_limit, known->core_limit);
+        store_release(&region->shared->settings_hash, known->hash);
     } else {
         take_environment(region);
     }
-    region->known_settings_hash = load_relaxed(&region->shared->settings_hash);
+    struct region_settings seen = settings_read(region->shared);
+    if (!load_acquire(&region->lost))
+        region->known_settings = seen;
 }
 
 static int entry_find(const struct region *region, const char *uuid)
@@ -183,13 +193,13 @@ static void remember(
     struct region *region, struct region_device *device, const struct vgpu_device *entry)
 {
     struct vgpu_device seen;
-    uint64_t held = load_relaxed(&region->shared->settings_hash);
+    struct region_settings settings = settings_read(region->shared);
     memcpy(&seen, entry, sizeof(seen));
     limits_read(entry, &seen);
     if (load_acquire(&region->lost) ||
         strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)) != 0)
         return;
-    region->known_settings_hash = held;
+    region->known_settings = settings;
     memcpy((char *)&device->known + sizeof(seen.uuid), (char *)&seen + sizeof(seen.uuid),
         sizeof(seen) - sizeof(seen.uuid));
 }
@@ -263,8 +273,10 @@ int region_device(struct region *region, const char *uuid, int index)
 static bool is_as_known(const struct region *region, const struct region_device *device)
 {
     const struct vgpu_region *shared = region->shared;
-    return device->entry >= 0 &&
-           load_acquire(&shared->settings_hash) == region->known_settings_hash &&
+    struct region_settings settings = settings_read(shared);
+    return device->entry >= 0 && settings.hash == region->known_settings.hash &&
+           settings.memory_limit == region->known_settings.memory_limit &&
+           settings.core_limit == region->known_settings.core_limit &&
            memcmp(&shared->devices[device->entry], &device->known,
                offsetof(struct vgpu_device, orphaned)) == 0 &&
            is_settled(region, &device->known);

@@ -528,6 +528,34 @@ TEST("a limit that was changed while programs run outlives the file")
     CHECK_EQ(account_reserve(device, 100 * PEERS_MIB, ACCOUNT_BUFFER), 0);
 }
 
+static void stay_under_1g(void)
+{
+    peers_join("1g");
+    peers_step(1);
+    peers_wait(2);
+}
+
+TEST("the limit for devices that nobody has met outlives the file, whoever makes it again")
+{
+    peers_begin();
+    pid_t pid = peers_fork(stay_under_1g);
+    peers_wait(1);
+    unsigned device = peers_join("8g");
+    unlink(peers_path);
+    wait_for_a_look();
+    CHECK_EQ(account_reserve(device, 1025 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(access(peers_path, F_OK), 0);
+    CHECK_EQ(peers_region.shared->default_memory_limit, 1024 * PEERS_MIB);
+    store_relaxed(&peers_region.shared->default_memory_limit, 700 * PEERS_MIB);
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    unlink(peers_path);
+    wait_for_a_look();
+    CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
+    CHECK_EQ(peers_region.shared->default_memory_limit, 700 * PEERS_MIB);
+    peers_step(2);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
 TEST("where the region is gone and cannot be had again the device is full, and frees count")
 {
     unsigned device = join_and_hold();
