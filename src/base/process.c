@@ -12,6 +12,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#define OVERFLOW_UID 65534 /* the kernel's default */
+
 static int read_file(const char *path, char *buffer, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -88,6 +90,32 @@ uint64_t process_pid_namespace(void)
     link[length] = '\0';
     const char *number = strchr(link, '[');
     return number ? parse_digits(number + 1) : 0;
+}
+
+/* All but the last number, which stands for none. */
+static bool all_users_are_known(void)
+{
+    char text[4096];
+    uint64_t known = 0;
+    if (read_file("/proc/self/uid_map", text, sizeof(text)) != 0)
+        return false;
+    unsigned long inside, outside, count;
+    int length;
+    for (const char *at = text;
+         sscanf(at, "%lu %lu %lu%n", &inside, &outside, &count, &length) == 3; at += length)
+        known += count;
+    return known >= UINT32_MAX;
+}
+
+bool process_hides_owner(unsigned uid)
+{
+    char text[16];
+    int errno_kept = errno;
+    bool read = read_file("/proc/sys/fs/overflowuid", text, sizeof(text)) == 0;
+    uint64_t stand_in = read ? parse_digits(text) : OVERFLOW_UID;
+    bool hides = uid == stand_in && !all_users_are_known();
+    errno = errno_kept;
+    return hides;
 }
 
 void process_command(char *buffer, size_t size)

@@ -20,6 +20,10 @@ int process_status(int pid, struct process_status *ret_status) __attribute__((wa
 /* Inode of the calling process's PID namespace, 0 where it cannot be told. */
 uint64_t process_pid_namespace(void);
 
+/* Whether a file of a user whom the calling process's user namespace does not know would show `uid`
+ * as its owner. Where that cannot be told, as if not all users were known. Keeps errno. */
+bool process_hides_owner(unsigned uid);
+
 /* The calling process's command name (at most 15 bytes), terminated. */
 void process_command(char *buffer, size_t size);
 

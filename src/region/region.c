@@ -55,7 +55,7 @@ static int map_file(struct region *region, int fd, const struct stat *status)
     region->shared = map;
     region->device = status->st_dev;
     region->inode = status->st_ino;
-    region->pinned = status->st_uid == 0 && geteuid() != 0;
+    region->pinned = region_file_pins(status);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "region/region_file.h"
 
 #include "base/file.h"
+#include "base/process.h"
 #include "vgpu/region.h"
 
 #include <errno.h>
@@ -30,7 +31,12 @@ bool region_file_is_pinned(void)
     int error = file_status_at(REGION_PINNED_PATH, &status);
     if (error) /* what may not be looked at may be there */
         return error != -ENOENT && error != -ENOTDIR;
-    return S_ISREG(status.st_mode) && status.st_uid == 0;
+    return S_ISREG(status.st_mode) && (status.st_uid == 0 || process_hides_owner(status.st_uid));
+}
+
+bool region_file_pins(const struct stat *status)
+{
+    return status->st_uid == 0 ? geteuid() != 0 : process_hides_owner(status->st_uid);
 }
 
 bool region_file_is_trusted(const struct stat *status)

@@ -15,6 +15,11 @@
 
 bool region_file_is_pinned(void);
 
+/* Whether a region with this status keeps its limits against the environment of the calling
+ * process: root's does against all others', and so does one whose owner a user namespace hides,
+ * because it may be root's. */
+bool region_file_pins(const struct stat *status);
+
 /* Whether a file under a name that all users share may be used: another user's is not trusted, but
  * root's is, where it is meant for us too. */
 bool region_file_is_trusted(const struct stat *status);

@@ -2,6 +2,7 @@
 /* When the environment's limits become the region's. */
 #include "peers.h"
 
+#include "base/atomic.h"
 #include "check.h"
 #include "region/region_file.h"
 
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 static uint64_t limit_seen(unsigned device)
@@ -254,6 +256,54 @@ TEST("another user's environment does not change the limits of root's region")
     CHECK_EQ(limit_seen(peers_join("8g")), 8192 * PEERS_MIB);
 }
 
+/* Whose map is given is root in it, else nobody is anybody. */
+static bool enter_user_namespace(const char *map)
+{
+    REQUIRE(setresgid(1002, 1002, 1002) == 0 && setresuid(1002, 1002, 1002) == 0);
+    prctl(PR_SET_DUMPABLE, 1);
+    if (unshare(CLONE_NEWUSER) != 0)
+        return false;
+    int fd = map ? open("/proc/self/uid_map", O_WRONLY) : -1;
+    if (map)
+        REQUIRE(fd >= 0 && write(fd, map, strlen(map)) == (ssize_t)strlen(map));
+    return true;
+}
+
+static void find_1g_in_namespace(const char *map)
+{
+    if (!enter_user_namespace(map)) {
+        store_release(&peers->number[0], 1);
+        return;
+    }
+    struct stat status;
+    REQUIRE(stat(peers_path, &status) == 0);
+    CHECK_EQ(status.st_uid, NOBODY); /* as the kernel shows an owner that the namespace lacks */
+    CHECK_EQ(limit_seen(peers_join("8g")), 1024 * PEERS_MIB);
+}
+
+static void find_1g_as_nobody_at_all(void)
+{
+    find_1g_in_namespace(NULL);
+}
+
+static void find_1g_as_root_of_a_namespace(void)
+{
+    find_1g_in_namespace("0 1002 1");
+}
+
+TEST("root's region keeps its limits also in a user namespace that does not know its owner")
+{
+    peers_begin();
+    if (geteuid() != 0)
+        SKIP("needs root to become another user");
+    chmod(peers_directory, 0755);
+    CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
+    CHECK_EQ(peers_reap(peers_fork(find_1g_as_nobody_at_all)), 0);
+    CHECK_EQ(peers_reap(peers_fork(find_1g_as_root_of_a_namespace)), 0);
+    if (peers->number[0])
+        SKIP("no user namespaces here");
+}
+
 static void take_8g_as_nobody(void)
 {
     become_nobody();
@@ -299,6 +349,25 @@ TEST("root's region at the pinned path is the region, whatever path the environm
     CHECK(access(peers_path, F_OK) != 0);
 }
 
+static void find_pinned_in_namespace(void)
+{
+    if (!enter_user_namespace(NULL)) {
+        store_release(&peers->number[0], 1);
+        return;
+    }
+    CHECK(region_file_is_pinned());
+    CHECK_EQ(limit_seen(peers_join("8g")), 1024 * PEERS_MIB);
+    CHECK_STR(peers_region.path, REGION_PINNED_PATH);
+}
+
+TEST("root's region at the pinned path is found in a user namespace, too")
+{
+    pin();
+    CHECK_EQ(peers_reap(peers_fork(find_pinned_in_namespace)), 0);
+    if (peers->number[0])
+        SKIP("no user namespaces here");
+}
+
 static void find_own_as_nobody(void)
 {
     become_nobody();
@@ -309,7 +378,7 @@ static void find_own_as_nobody(void)
 TEST("a file at the pinned path that is not root's, or a link to root's, pins nothing")
 {
     pin();
-    REQUIRE(chown(REGION_PINNED_PATH, NOBODY, NOBODY) == 0);
+    REQUIRE(chown(REGION_PINNED_PATH, 1002, 1002) == 0);
     CHECK(!region_file_is_pinned());
     CHECK_EQ(peers_reap(peers_fork(find_own_as_nobody)), 0);
     REQUIRE(chown(REGION_PINNED_PATH, 0, 0) == 0);
