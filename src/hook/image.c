@@ -2,44 +2,29 @@
 /* PTX declarations and cubin sections. */
 #include "hook/image.h"
 
+#include "base/own_memory.h"
 #include "base/saturate.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #define SECTIONS_AT_ONCE 16
 
-/* The program's own memory, which may end anywhere: its size is not told. Where the kernel does not
- * let us ask (a sandbox), the image is trusted, as the driver trusts it. */
-static bool read_image(const void *from, void *to, size_t size)
-{
-    int errno_kept = errno;
-    struct iovec source = {(void *)from, size}, target = {to, size};
-    ssize_t got = process_vm_readv(getpid(), &target, 1, &source, 1, 0);
-    bool refused = got < 0 && errno != EFAULT;
-    errno = errno_kept;
-    if (refused)
-        memcpy(to, from, size);
-    return refused || got == (ssize_t)size;
-}
-
+/* Its size is not told: it may end anywhere. */
 static uint64_t cubin_bytes(const void *image)
 {
     Elf64_Ehdr header;
     Elf64_Shdr sections[SECTIONS_AT_ONCE];
     uint64_t bytes = 0;
-    if (!read_image(image, &header, sizeof(header)) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_shentsize != sizeof(Elf64_Shdr))
+    if (!own_memory_read((uintptr_t)image, &header, sizeof(header)) ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr))
         return 0;
     uintptr_t at = (uintptr_t)image + header.e_shoff;
     for (unsigned left = header.e_shnum; left;) {
         unsigned count = left < SECTIONS_AT_ONCE ? left : SECTIONS_AT_ONCE;
-        if (!read_image((const void *)at, sections, count * sizeof(sections[0])))
+        if (!own_memory_read(at, sections, count * sizeof(sections[0])))
             return 0;
         for (unsigned i = 0; i < count; i++) {
             if (sections[i].sh_flags & SHF_ALLOC)

@@ -3,80 +3,13 @@
 #include "limit/rm_call.h"
 
 #include "abi/rm.h"
-#include "base/atomic.h"
+#include "base/own_memory.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* Parameters of memory are understood up to here; later members differ between drivers. */
 #define MEMORY_PARAMS_MIN offsetof(struct rm_memory_params, offset)
-
-#define STACK_NEAR_BYTES 8192u
-
-static void *pointer(uint64_t address)
-{
-    return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): as the ABI has it
-}
-
-/* Whether the process may copy its own memory by a system call: a sandbox may refuse it. */
-static bool copies_refused;
-
-static bool copy(long number, uint64_t address, void *local, size_t bytes, bool *ret_refused)
-{
-    struct iovec here = {.iov_base = local, .iov_len = bytes};
-    struct iovec there = {.iov_base = pointer(address), .iov_len = bytes};
-    int errno_kept = errno;
-    long done = syscall(number, getpid(), &here, 1ul, &there, 1ul, 0ul);
-    *ret_refused = done < 0 && errno != EFAULT;
-    errno = errno_kept;
-    return done == (long)bytes;
-}
-
-/* In a frame of our callers: then it is there, and the driver's arguments usually are. */
-static bool is_on_stack(uint64_t address, size_t bytes)
-{
-    uint64_t here = (uintptr_t)__builtin_frame_address(0);
-    return bytes < STACK_NEAR_BYTES && address > here && address - here < STACK_NEAR_BYTES - bytes;
-}
-
-bool rm_copy_in(void *to, uint64_t address, size_t bytes)
-{
-    if (is_on_stack(address, bytes)) {
-        memcpy(to, pointer(address), bytes);
-        return true;
-    }
-    bool refused = load_relaxed(&copies_refused);
-    if (!address)
-        return false;
-    if (!refused && copy(SYS_process_vm_readv, address, to, bytes, &refused))
-        return true;
-    if (refused) {
-        store_relaxed(&copies_refused, true);
-        memcpy(to, pointer(address), bytes);
-    }
-    return refused;
-}
-
-bool rm_copy_out(uint64_t address, const void *from, size_t bytes)
-{
-    if (is_on_stack(address, bytes)) {
-        memcpy(pointer(address), from, bytes);
-        return true;
-    }
-    bool refused = load_relaxed(&copies_refused);
-    if (!address)
-        return false;
-    if (!refused && copy(SYS_process_vm_writev, address, (void *)(uintptr_t)from, bytes, &refused))
-        return true;
-    if (refused) {
-        store_relaxed(&copies_refused, true);
-        memcpy(pointer(address), from, bytes);
-    }
-    return refused;
-}
 
 bool rm_call_open(struct rm_call *ret_call, int fd, unsigned long request, void *argument,
     rm_ioctl_function *next)
@@ -92,7 +25,7 @@ bool rm_call_open(struct rm_call *ret_call, int fd, unsigned long request, void 
     if (ret_call->number != RM_NR_XFER)
         return argument != NULL;
     if (ret_call->bytes != sizeof(wrapper) ||
-        !rm_copy_in(&wrapper, (uintptr_t)argument, sizeof(wrapper)))
+        !own_memory_read((uintptr_t)argument, &wrapper, sizeof(wrapper)))
         return false;
     ret_call->number = wrapper.nr;
     ret_call->bytes = wrapper.size;
@@ -107,7 +40,8 @@ int rm_call_pass(const struct rm_call *call)
 
 bool rm_call_answer(const struct rm_call *call, int result, void *ret_structure, size_t bytes)
 {
-    return result == 0 && call->bytes == bytes && rm_copy_in(ret_structure, call->address, bytes);
+    return result == 0 && call->bytes == bytes &&
+           own_memory_read(call->address, ret_structure, bytes);
 }
 
 /* Memory that may lie anywhere is sought on the device first. */
@@ -124,7 +58,7 @@ static void read_memory_params(
 {
     struct rm_memory_params params;
     if ((params_size && params_size < MEMORY_PARAMS_MIN) ||
-        !rm_copy_in(&params, address, MEMORY_PARAMS_MIN) ||
+        !own_memory_read(address, &params, MEMORY_PARAMS_MIN) ||
         !is_device_memory(params.attr, params.flags))
         return;
     allocation->bytes = params.size;
@@ -137,7 +71,7 @@ static bool read_alloc(const struct rm_call *call, struct rm_allocation *allocat
     struct rm_alloc64 form = {0};
     bool is64 = call->bytes == sizeof(form);
     if ((!is64 && call->bytes != sizeof(struct rm_alloc21)) ||
-        !rm_copy_in(&form, call->address, call->bytes))
+        !own_memory_read(call->address, &form, call->bytes))
         return false;
     struct rm_alloc21 older;
     memcpy(&older, &form, sizeof(older));
@@ -158,7 +92,7 @@ static bool read_alloc_memory(const struct rm_call *call, struct rm_allocation *
 {
     struct rm_alloc_memory form;
     if ((call->bytes != sizeof(form) && call->bytes != sizeof(struct rm_alloc_memory_fd)) ||
-        !rm_copy_in(&form, call->address, sizeof(form)))
+        !own_memory_read(call->address, &form, sizeof(form)))
         return false;
     *allocation = (struct rm_allocation){.client = form.client,
         .parent = form.parent,
@@ -177,7 +111,7 @@ static bool read_alloc_memory(const struct rm_call *call, struct rm_allocation *
 
 static bool read_vid_heap(const struct rm_call *call, struct rm_vid_heap *form)
 {
-    return call->bytes == sizeof(*form) && rm_copy_in(form, call->address, sizeof(*form));
+    return call->bytes == sizeof(*form) && own_memory_read(call->address, form, sizeof(*form));
 }
 
 static bool read_vid_heap_memory(const struct rm_call *call, struct rm_allocation *allocation)
@@ -217,7 +151,7 @@ bool rm_call_allocation(const struct rm_call *call, struct rm_allocation *ret_al
 static uint32_t status_at(uint64_t address)
 {
     uint32_t status;
-    return rm_copy_in(&status, address, sizeof(status)) ? status : RM_ERR_INVALID_ARGUMENT;
+    return own_memory_read(address, &status, sizeof(status)) ? status : RM_ERR_INVALID_ARGUMENT;
 }
 
 uint32_t rm_allocation_answer(struct rm_allocation *allocation)
@@ -225,11 +159,12 @@ uint32_t rm_allocation_answer(struct rm_allocation *allocation)
     uint32_t status = status_at(allocation->status_address), attr;
     if (status != RM_OK)
         return status;
-    (void)!rm_copy_in(&allocation->object, allocation->object_address, sizeof(allocation->object));
+    (void)!own_memory_read(
+        allocation->object_address, &allocation->object, sizeof(allocation->object));
     uint64_t size;
-    if (allocation->bytes && rm_copy_in(&size, allocation->size_address, sizeof(size)))
+    if (allocation->bytes && own_memory_read(allocation->size_address, &size, sizeof(size)))
         allocation->bytes = size + allocation->size_is_limit;
-    if (allocation->bytes && rm_copy_in(&attr, allocation->attr_address, sizeof(attr)) &&
+    if (allocation->bytes && own_memory_read(allocation->attr_address, &attr, sizeof(attr)) &&
         RM_MEMORY_LOCATION(attr) == RM_MEMORY_LOCATION_PCI)
         allocation->bytes = 0;
     return RM_OK;
@@ -238,7 +173,7 @@ uint32_t rm_allocation_answer(struct rm_allocation *allocation)
 int rm_allocation_refuse(const struct rm_allocation *allocation)
 {
     uint32_t status = RM_ERR_NO_MEMORY;
-    if (rm_copy_out(allocation->status_address, &status, sizeof(status)))
+    if (own_memory_write(allocation->status_address, &status, sizeof(status)))
         return 0;
     errno = EFAULT;
     return -1;
@@ -249,7 +184,7 @@ bool rm_call_release(const struct rm_call *call, struct rm_release *ret_release)
     struct rm_free form;
     struct rm_vid_heap heap;
     if (call->number == RM_NR_FREE && call->bytes == sizeof(form) &&
-        rm_copy_in(&form, call->address, sizeof(form))) {
+        own_memory_read(call->address, &form, sizeof(form))) {
         *ret_release = (struct rm_release){.client = form.client,
             .object = form.object,
             .status_address = call->address + offsetof(struct rm_free, status)};

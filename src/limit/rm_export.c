@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/own_memory.h"
 #include "limit/rm_audit.h"
 
 #include <stddef.h>
@@ -126,7 +127,7 @@ bool rm_export_sweep(void)
 /* The kernel has read these parameters, so they are there. */
 static bool read_params(const struct rm_control *form, void *ret_params, size_t bytes)
 {
-    return form->params_size >= bytes && rm_copy_in(ret_params, form->params, bytes);
+    return form->params_size >= bytes && own_memory_read(form->params, ret_params, bytes);
 }
 
 static void note_export(const struct rm_control *form)
