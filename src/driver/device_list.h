@@ -16,8 +16,8 @@ void device_list_prepare(void);
  * device_list_prepare, outside of locks and of the driver. */
 void device_list_confirm(const char *uuid);
 
-/* Whether this thread is at it: what NVML asks the driver meanwhile comes before the order is known,
- * and so does not decide which device is which. */
+/* Whether this thread is at it: what NVML asks the driver meanwhile comes before the order is
+ * known, and so does not decide which device is which. */
 bool device_list_is_learning(void);
 
 /* For a forked child: a thread that the fork left behind may have been at it. */
