@@ -83,6 +83,13 @@ struct vgpu_device {
     uint64_t reserved[4];     /* 96 */
 };
 
+/* Which of the defaults were set while programs ran: they hold for a device that is met later,
+ * whatever the environment of the process that meets it says. */
+enum vgpu_defaults_set {
+    VGPU_DEFAULTS_MEMORY = 1,
+    VGPU_DEFAULTS_CORES = 2,
+};
+
 /* The container's GPU time on one device, in nanoseconds; times are CLOCK_MONOTONIC. Written by all
  * its processes, without a lock: a process that is killed between two writes leaves at most the few
  * milliseconds wrong that it was about to add. */
@@ -111,7 +118,7 @@ struct vgpu_region {
     uint64_t settings_hash;  /* 40: of the environment's limits that devices[] were set from */
     uint64_t default_memory_limit; /* 48: bytes, for devices without a limit of their own; 0 none */
     uint32_t default_core_limit;   /* 56: percent, likewise */
-    uint32_t reserved_word;        /* 60 */
+    uint32_t defaults_set;         /* 60: enum vgpu_defaults_set; 0: they are an environment's */
     uint64_t reserved[24];         /* 64 */
     struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
@@ -131,6 +138,7 @@ _Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
 _Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, defaults_set) == 60, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");

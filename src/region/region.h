@@ -39,7 +39,8 @@ struct region {
         uint64_t hash;
         uint64_t memory_limit; /* for devices without a limit of their own, as core_limit */
         uint32_t core_limit;
-    } known_settings;        /* the file's, as last seen */
+        uint32_t set; /* which of the two were set while programs ran: enum vgpu_defaults_set */
+    } known_settings; /* the file's, as last seen */
     uint64_t lock_wait_ns;   /* for who initialises the file */
     uint64_t whole_seen_ns;  /* when the file was last seen to be there, and whole */
     uint64_t path_seen_ns;   /* when the path was last seen to name the file */

@@ -39,7 +39,8 @@ static struct region_settings settings_read(const struct vgpu_region *shared)
 {
     return (struct region_settings){.hash = load_acquire(&shared->settings_hash),
         .memory_limit = load_relaxed(&shared->default_memory_limit),
-        .core_limit = load_relaxed(&shared->default_core_limit)};
+        .core_limit = load_relaxed(&shared->default_core_limit),
+        .set = load_relaxed(&shared->defaults_set)};
 }
 
 static void store_default(struct vgpu_region *shared, const struct config *config)
@@ -49,6 +50,7 @@ static void store_default(struct vgpu_region *shared, const struct config *confi
     store_relaxed(&shared->default_memory_limit, memory.state == VALUE_SET ? memory.value : 0);
     store_relaxed(
         &shared->default_core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+    store_relaxed(&shared->defaults_set, 0u);
 }
 
 /* What lies at the pinned path holds nobody's limits but root's: without any it is closed. */
@@ -94,6 +96,7 @@ void region_settings_take(struct region *region, bool fresh)
     if (fresh && known->hash) {
         store_relaxed(&region->shared->default_memory_limit, known->memory_limit);
         store_relaxed(&region->shared->default_core_limit, known->core_limit);
+        store_relaxed(&region->shared->defaults_set, known->set);
         store_release(&region->shared->settings_hash, known->hash);
     } else {
         take_environment(region);
@@ -141,6 +144,16 @@ static void set_limits_pinned(const struct vgpu_region *shared, struct vgpu_devi
     store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
 }
 
+/* What was set for all devices while programs ran goes before an environment's word. */
+static void set_limits_from_outside(const struct vgpu_region *shared, struct vgpu_device *device)
+{
+    uint32_t set = load_relaxed(&shared->defaults_set);
+    if (set & VGPU_DEFAULTS_MEMORY)
+        limits_write(device, load_relaxed(&shared->default_memory_limit), false);
+    if (set & VGPU_DEFAULTS_CORES)
+        store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
+}
+
 static void set_limits(struct region *region, struct vgpu_device *device, int index)
 {
     const struct config *config = region->config;
@@ -156,6 +169,7 @@ static void set_limits(struct region *region, struct vgpu_device *device, int in
             device, memory.state == VALUE_SET ? memory.value : 0, memory.state == VALUE_INVALID);
         store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
     }
+    set_limits_from_outside(region->shared, device);
     store_release(&device->settings_hash, ours ? held : 0);
 }
 
@@ -277,6 +291,7 @@ static bool is_as_known(const struct region *region, const struct region_device 
     return device->entry >= 0 && settings.hash == region->known_settings.hash &&
            settings.memory_limit == region->known_settings.memory_limit &&
            settings.core_limit == region->known_settings.core_limit &&
+           settings.set == region->known_settings.set &&
            memcmp(&shared->devices[device->entry], &device->known,
                offsetof(struct vgpu_device, orphaned)) == 0 &&
            is_settled(region, &device->known);

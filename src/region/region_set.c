@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define INITIALISER_WAIT_NS 2000000000ull
 /* The settings of a region that no environment ever gave limits: of none, so that none of a process
  * that comes is taken while others live. */
 #define SET_FROM_OUTSIDE 0x3154455355504757ull
@@ -54,7 +53,7 @@ int region_set_open(struct region *region, int fd)
     region->device = status.st_dev;
     region->inode = status.st_ino;
     /* Here: whoever's it is, if not ours. */
-    region->pinned = geteuid() != 0 && geteuid() != status.st_uid;
+    region->pinned = region_file_pins(&status) || (geteuid() != 0 && geteuid() != status.st_uid);
     return 0;
 }
 
@@ -138,6 +137,9 @@ static void set_default(struct vgpu_region *shared, const struct region_change *
         store_release(&shared->default_memory_limit, change->memory_bytes);
     if (change->cores)
         store_release(&shared->default_core_limit, change->core_percent);
+    uint32_t set =
+        (change->memory ? VGPU_DEFAULTS_MEMORY : 0u) | (change->cores ? VGPU_DEFAULTS_CORES : 0u);
+    store_release(&shared->defaults_set, load_relaxed(&shared->defaults_set) | set);
 }
 
 /* Within a window, under the initialiser's lock. */
@@ -163,7 +165,7 @@ int region_set_limits(struct region *region, int device, const struct region_cha
 {
     if (region->pinned)
         return -EPERM;
-    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, INITIALISER_WAIT_NS);
+    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
     if (error)
         return error;
     guard_enter();

@@ -256,6 +256,26 @@ def one_device():
 
 
 @test
+def not_met():
+    """what was set for all devices holds for one that is met later, whatever the environment there"""
+    for first, later in ((["--memory", "4g"], []), (["--memory", "4g"], ["--memory", "4g"]),
+                         ([], ["--memory", "8g"])):
+        with Place() as place, place.program(*first, sim="3xh200") as program:
+            program.got(1, 0)
+            change("--region", place.region, "--memory", "2g", "--cores", "30")
+            with place.program(*later, sim="3xh200") as other:
+                other.refused(3000, 1)
+                other.got(1, 1)
+            program.got(1, 0)
+            os.unlink(place.region)
+            until_made(place.region, program)
+            program.refused(3000, 2)
+            program.got(1, 2)
+            equal([words_of(place.region, i) for i in range(2)], 2 * [(2 << 30, 0, 30)],
+                  f"{first}, {later}: the words")
+
+
+@test
 def by_pid():
     """--pid finds the region of a process of the container"""
     with Place() as place, place.program("--memory", "2g") as program:
