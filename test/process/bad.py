@@ -4,21 +4,14 @@ simulator under them, and what a report must be."""
 import os
 import re
 import subprocess
-import sys
 import tempfile
 
+from mine import BUILD, MINE
 from tap import equal, true
 
-BUILD = sys.argv[1]
-VGPU = os.path.join(BUILD, "vgpu")
 SLICE = os.path.join(BUILD, "test/process/slice")
 SIM = os.path.join(BUILD, "src/sim")
 LONG = 100_000
-MINE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("CUDA_", "VGPU_", "LD_", "LIBCUDA_", "NVIDIA_", "GPU_", "MANAGER_"))}
-
-if not os.path.exists(os.path.join(BUILD, "sim")):
-    os.symlink("src/sim", os.path.join(BUILD, "sim"))
 
 # What no value is, whatever is asked for.
 BLANK = (" ", "\t", " \t ")

@@ -8,8 +8,9 @@ import sys
 import tempfile
 
 import tap
-from bad import (BLANK, BUILD, HOSTILE, HUGE, LONG, MINE, SIM, SLICE, VGPU, Done, encoded, is_full,
-                 is_limited, is_report, is_silent, is_whole, run_slice, shown)
+from bad import (BLANK, HOSTILE, HUGE, LONG, SIM, SLICE, Done, encoded, is_full, is_limited, is_report,
+                 is_silent, is_whole, run_slice, shown)
+from mine import BUILD, MINE, VGPU
 from tap import equal, test, true
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

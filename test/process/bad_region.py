@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 
 import tap
-from bad import BUILD, MINE, SLICE, is_full, is_limited, is_whole, run_slice
+from bad import SLICE, is_full, is_limited, is_whole, run_slice
+from mine import BUILD, MINE
 from tap import Skip, equal, test, true
 
 NOBODY = 65534

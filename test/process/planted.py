@@ -3,16 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
+from mine import MINE, VGPU
 from tap import Skip, equal, main, test, true
 
-VGPU = os.path.join(sys.argv[1], "vgpu")
-MINE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_"))}
 REGION_BYTES, REGION_OFFSET, HEAD_BYTES = 10539264, 2011136, 32
 REGION_HEAD = (b"VGPUREG1" + (1).to_bytes(4, "little") + (0x01020304).to_bytes(4, "little") +
                (8528128).to_bytes(8, "little") + (64).to_bytes(4, "little") +

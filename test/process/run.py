@@ -5,22 +5,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import tap
+from mine import BUILD, MINE, VGPU
 from tap import equal, test, true
 
-BUILD = sys.argv[1]
-VGPU = os.path.join(BUILD, "vgpu")
 HOLD = os.path.join(BUILD, "test/driver/hold")
 SMI = os.path.join(BUILD, "examples/vgpu-example-smi")
-MINE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_"))}
-
-if not os.path.exists(os.path.join(BUILD, "sim")):
-    os.symlink("src/sim", os.path.join(BUILD, "sim"))
 
 
 def run(*arguments, **options):
