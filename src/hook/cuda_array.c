@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#define CHANNELS_MAX 4
+
 static uint64_t format_bytes(CUarray_format format)
 {
     switch (format) {
@@ -29,6 +31,8 @@ static uint64_t format_bytes(CUarray_format format)
 static uint64_t array_bytes(
     size_t width, size_t height, size_t depth, CUarray_format format, unsigned int channels)
 {
+    if (channels > CHANNELS_MAX)
+        return 0; /* for the driver to refuse */
     uint64_t bytes = saturating_product(width, format_bytes(format) * channels);
     bytes = saturating_product(bytes, height ? height : 1);
     return saturating_product(bytes, depth ? depth : 1);

@@ -7,7 +7,9 @@
 #include "hook/pools.h"
 #include "limit/rm_memory.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The pool's growth is charged below the API; under the API ledger a reservation stands for it
  * until the pool tells its size. Nothing here costs a driver call more unless it is refused. */
@@ -20,24 +22,37 @@ struct pooled {
     bool counted;
 };
 
-/* As hook_identify, and the pool where none is named. */
-static CUresult identify_pool(struct pooled *pooled, int *ret_device)
+/* The memory is of the stream's device, whichever is current. */
+static bool enter_stream(CUstream stream)
 {
+    CUcontext context;
+    return (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD &&
+           cuda.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+           cuda.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+}
+
+/* As hook_identify, and the pool where none is named. */
+static CUresult identify_pool(struct pooled *pooled, CUstream stream, int *ret_device)
+{
+    CUcontext context;
+    bool entered = !pooled->pool && enter_stream(stream);
     CUresult result = pools_ordinal(pooled->pool, &pooled->ordinal);
     if (result == CUDA_SUCCESS && !pooled->pool)
         result = cuda.cuDeviceGetMemPool(&pooled->pool, pooled->ordinal);
+    if (entered)
+        (void)cuda.cuCtxPopCurrent_v2(&context);
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
     if (result != CUDA_SUCCESS)
         return container_unidentified_device() == CONTAINER_DEVICE_CLOSED ? result : CUDA_SUCCESS;
     return hook_identify(pooled->ordinal, ret_device);
 }
 
-static CUresult begin_counted(struct pooled *pooled, size_t bytes)
+static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stream)
 {
     int device;
     struct capture_relaxed former = capture_relax();
     pooled->ordinal = -1;
-    CUresult result = identify_pool(pooled, &device);
+    CUresult result = identify_pool(pooled, stream, &device);
     if (result == CUDA_SUCCESS)
         pooled->growth = pools_growth(pooled->pool, bytes);
     capture_restore(&former);
@@ -56,7 +71,7 @@ static CUresult begin_pooled(
     pooled->counted = memory_ledger() == MEMORY_LEDGER_API && !capture_records(stream, zero);
     pools_note_use();
     if (pooled->counted)
-        return begin_counted(pooled, bytes);
+        return begin_counted(pooled, bytes, stream);
     pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
     return CUDA_SUCCESS;
 }

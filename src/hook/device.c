@@ -22,24 +22,28 @@ CUresult hook_identify(CUdevice ordinal, int *ret_device)
     static char uuids[ORDINALS_MAX][48];
     static int known[ORDINALS_MAX];
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
-    if (ordinal < 0 || ordinal >= ORDINALS_MAX)
-        return CUDA_SUCCESS; /* for the driver to refuse */
-    if (!load_acquire(&known[ordinal])) {
-        char uuid[48];
-        CUresult result = cuda_device_uuid(ordinal, uuid);
-        if (result != CUDA_SUCCESS && !any_limit())
-            return CUDA_SUCCESS;
-        if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
-            return result;
-        *ret_device = CONTAINER_DEVICE_CLOSED;
-        if (result != CUDA_SUCCESS)
-            return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
-        container_confirm_device(uuid);
-        for (size_t i = 0; i < sizeof(uuid); i++)
-            store_relaxed(&uuids[ordinal][i], uuid[i]);
-        store_release(&known[ordinal], 1);
+    if (ordinal < 0)
+        return CUDA_SUCCESS;                /* for the driver to refuse */
+    bool has_room = ordinal < ORDINALS_MAX; /* those behind are asked for each time */
+    if (has_room && load_acquire(&known[ordinal])) {
+        *ret_device = container_device(uuids[ordinal]);
+        return CUDA_SUCCESS;
     }
-    *ret_device = container_device(uuids[ordinal]);
+    char uuid[48];
+    CUresult result = cuda_device_uuid(ordinal, uuid);
+    if (result != CUDA_SUCCESS && !any_limit())
+        return CUDA_SUCCESS;
+    if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
+        return result;
+    *ret_device = CONTAINER_DEVICE_CLOSED;
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+    container_confirm_device(uuid);
+    for (size_t i = 0; has_room && i < sizeof(uuid); i++)
+        store_relaxed(&uuids[ordinal][i], uuid[i]);
+    if (has_room)
+        store_release(&known[ordinal], 1);
+    *ret_device = container_device(uuid);
     return CUDA_SUCCESS;
 }
 

@@ -44,6 +44,9 @@ static int map_file(struct region *region, int fd, const struct stat *status)
     }
     /* Without this the first touch reads ahead through the sparse file: 2 ms on ext4. */
     (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM);
+    /* A mapping holds the open file, and so the lock that says that we live, also in a child that
+     * has closed all descriptors. */
+    region->kept_from_children = madvise(map, sizeof(struct vgpu_region), MADV_DONTFORK) == 0;
     store_release(&region->lost, false);
     if (!region->shared) {
         int error = guard_add(map, sizeof(struct vgpu_region), &region->lost);
@@ -171,13 +174,20 @@ int region_open(struct region *region, const char *path)
     return error;
 }
 
-void region_abandon(struct region *region)
+static void forget(struct region *region, bool is_mapped_here)
 {
     if (region->shared) {
         guard_remove(region->shared);
-        munmap(region->shared, sizeof(struct vgpu_region));
+        if (is_mapped_here)
+            munmap(region->shared, sizeof(struct vgpu_region));
     }
     *region = (struct region){.fd = -1, .slot = -1};
+}
+
+/* In its place there may be something of the program's by now. */
+void region_abandon(struct region *region)
+{
+    forget(region, !region->kept_from_children);
 }
 
 void region_detach(struct region *region)
@@ -189,7 +199,7 @@ void region_detach(struct region *region)
     }
     if (region->fd >= 0 && region_fd_is_ours(region))
         close(region->fd);
-    region_abandon(region);
+    forget(region, true);
 }
 
 enum file_state {

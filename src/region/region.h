@@ -30,9 +30,10 @@ struct region {
     int fd;                     /* close-on-exec, high; carries the slot's lock */
     dev_t device;               /* identity of the mapped file */
     ino_t inode;
-    bool lost;     /* the file was shortened; memory of our own lies in its place */
-    bool pinned;   /* root's file, and we are not root: the environment is not taken */
-    bool own_only; /* the default path: only a file of ours or of root's is used */
+    bool lost;               /* the file was shortened; memory of our own lies in its place */
+    bool kept_from_children; /* forked children do not have the mapping */
+    bool pinned;             /* root's file, and we are not root: the environment is not taken */
+    bool own_only;           /* the default path: only a file of ours or of root's is used */
     const struct config *config; /* of the process; NULL for a tool's look */
     uint64_t settings_hash;      /* of this process's own environment; 0: it sets no limit */
     struct region_settings {

@@ -8,6 +8,7 @@
 #include "tool/paths.h"
 #include "tool/tool.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -22,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* LD_PRELOAD and LD_LIBRARY_PATH split at some of these, and what follows "$" is replaced. */
+#define LOADER_SPECIAL " :;$"
 #define LEFT_OVER_SECONDS 60
 
 struct run_options {
@@ -144,11 +147,29 @@ static void prepend(const char *variable, const char *value, char separator)
     }
 }
 
+/* What the loader only complains about would run the command without its limit. */
+static bool can_be_preloaded(const char *path)
+{
+    if (strpbrk(path, LOADER_SPECIAL)) {
+        tool_error("run: the loader takes no path with one of \"" LOADER_SPECIAL
+                   "\" in it: \"%s\"; install it elsewhere",
+            path);
+        return false;
+    }
+    if (!dlopen(path, RTLD_LAZY | RTLD_LOCAL)) {
+        tool_error("run: %s", dlerror());
+        return false;
+    }
+    return true;
+}
+
 static int find_or_say(const char *name, char *path, size_t size)
 {
     int error = path_find(name, path, size);
     if (error)
         tool_error("%s is neither beside this program nor in its library directory", name);
+    else if (!can_be_preloaded(path))
+        error = -ENOEXEC;
     return error;
 }
 
