@@ -478,7 +478,7 @@ def other_version():
             program.got(1)
         with open(place.region, "r+b") as file:
             file.seek(OFFSET + 8)
-            file.write(struct.pack("I", 2))
+            file.write(struct.pack("I", 99))
         refused_line(vgpu_set("--region", place.region, "--memory", "1g"), 1, "version")
         equal(words_of(place.region)[0], 2 << 30, "the limit")
 

@@ -136,7 +136,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
-    pass(__atomic_load_n(&sizes[(address >> 32) - 1], __ATOMIC_RELAXED));
+    pass(__atomic_exchange_n(&sizes[(address >> 32) - 1], 0, __ATOMIC_RELAXED));
     return CUDA_SUCCESS;
 }
 
@@ -158,4 +158,27 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
     (void)stream;
     return cuMemFree_v2(address);
+}
+
+/* One pool a device, which holds nothing for later. */
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice ordinal)
+{
+    *pool = (CUmemoryPool)(uintptr_t)(ordinal + 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice ordinal)
+{
+    return cuDeviceGetMemPool(pool, ordinal);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    uint64_t bytes = 0;
+    (void)pool;
+    (void)attribute;
+    for (uint64_t i = 0; i < SIZES_MAX; i++)
+        bytes += __atomic_load_n(&sizes[i], __ATOMIC_RELAXED);
+    memcpy(value, &bytes, sizeof(bytes));
+    return CUDA_SUCCESS;
 }
