@@ -56,7 +56,10 @@ static CUresult context_channels_init(struct context *context)
         if (r != CUDA_SUCCESS)
             return r;
     }
-    return CUDA_SUCCESS;
+    return sim_group_create(rm_descriptor(), context->device->index, rm_client(),
+               context->groups[0], &context->timeline) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Gives back all that the resource manager holds for the context. */
@@ -64,6 +67,7 @@ static void context_objects_finish(struct context *context)
 {
     struct device *device = context->device;
 
+    sim_group_destroy(&context->timeline);
     for (int i = CONTEXT_COPY_GROUPS; i >= 0; i--) {
         rm_free(device->rm_device, context->groups[i]);
         context->groups[i] = 0;

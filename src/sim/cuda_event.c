@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a time on the timeline, or, recorded in a capture, a set of nodes to depend on. */
+/* Events: a place in a stream's work and when it was passed, or, recorded in a capture, a set of
+ * nodes to depend on. */
 #include <stdlib.h>
 
 #include "sim/cuda_stream.h"
@@ -9,7 +10,8 @@ struct event {
     struct context *context;
     unsigned flags;
     bool recorded;
-    uint64_t at_ns;
+    struct sim_ticket ticket;
+    struct sim_mark mark;          /* none with CU_EVENT_DISABLE_TIMING */
     unsigned long long capture_id; /* 0: not recorded in a capture */
     struct node_list nodes;
 };
@@ -45,6 +47,7 @@ CUresult sim_cuEventDestroy_v2(CUevent handle)
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     object_remove(&event->object);
+    sim_mark_drop(&event->mark);
     node_list_finish(&event->nodes);
     free(event);
     return CUDA_SUCCESS;
@@ -65,8 +68,20 @@ static CUresult event_record_captured(struct event *event, struct stream *stream
     return node_list_add(&event->nodes, &stream->tail);
 }
 
+static CUresult event_mark(struct event *event, struct stream *stream)
+{
+    event->ticket = stream_here(stream);
+    if (event->flags & CU_EVENT_DISABLE_TIMING)
+        return CUDA_SUCCESS;
+    while (!sim_queue_record(&stream->queue, &event->mark))
+        time_wait(sim_clock_ns() + 100000);
+    event->ticket = stream->queue.last;
+    return event->mark.generation || event->mark.at_ns ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult sim_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
 {
+    stream_admit(stream_handle);
     CUDA_LOCKED;
     struct event *event = event_of(handle);
     struct stream *stream;
@@ -82,13 +97,17 @@ CUresult sim_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsi
         return event_record_captured(event, stream);
     event->capture_id = 0;
     event->recorded = true;
-    event->at_ns = stream_begin_ns(stream);
-    return CUDA_SUCCESS;
+    return event_mark(event, stream);
 }
 
 CUresult sim_cuEventRecord(CUevent handle, CUstream stream)
 {
     return sim_cuEventRecordWithFlags(handle, stream, 0);
+}
+
+static bool event_done(const struct event *event)
+{
+    return !event->recorded || event->mark.at_ns || sim_ticket_done(&event->ticket, NULL);
 }
 
 CUresult sim_cuEventQuery(CUevent handle)
@@ -100,13 +119,13 @@ CUresult sim_cuEventQuery(CUevent handle)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->capture_id)
         return CUDA_ERROR_CAPTURED_EVENT;
-    return event->recorded && event->at_ns > time_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult sim_cuEventSynchronize(CUevent handle)
 {
     struct device *device;
-    uint64_t until;
+    struct sim_ticket until;
 
     {
         CUDA_LOCKED;
@@ -116,10 +135,10 @@ CUresult sim_cuEventSynchronize(CUevent handle)
             return CUDA_ERROR_INVALID_HANDLE;
         if (event->capture_id)
             return CUDA_ERROR_CAPTURED_EVENT;
-        until = event->recorded ? event->at_ns : 0;
+        until = event->recorded ? event->ticket : (struct sim_ticket){0};
         device = event->context->device;
     }
-    time_wait(until);
+    ticket_wait(&until);
     {
         CUDA_LOCKED;
 
@@ -131,17 +150,19 @@ CUresult sim_cuEventSynchronize(CUevent handle)
 CUresult sim_cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
 {
     CUDA_LOCKED;
-    const struct event *start = event_of(start_handle);
-    const struct event *end = event_of(end_handle);
+    struct event *start = event_of(start_handle);
+    struct event *end = event_of(end_handle);
+    uint64_t from;
+    uint64_t to;
 
     if (!ms)
         return CUDA_ERROR_INVALID_VALUE;
     if (!start || !end || !start->recorded || !end->recorded || start->capture_id ||
         end->capture_id || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (start->at_ns > time_now() || end->at_ns > time_now())
+    if (!sim_mark_read(&start->mark, &from) || !sim_mark_read(&end->mark, &to))
         return CUDA_ERROR_NOT_READY;
-    *ms = (float)((double)(int64_t)(end->at_ns - start->at_ns) / 1e6);
+    *ms = (float)((double)(int64_t)(to - from) / 1e6);
     return CUDA_SUCCESS;
 }
 
@@ -152,6 +173,7 @@ CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 
 CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags)
 {
+    stream_admit(handle);
     CUDA_LOCKED;
     const struct event *event = event_of(event_handle);
     struct stream *stream;
@@ -174,7 +196,7 @@ CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned i
         capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
-    if (event->recorded && event->at_ns > stream->end_ns)
-        stream->end_ns = event->at_ns;
+    if (event->recorded)
+        stream_append_after(stream, &event->ticket);
     return CUDA_SUCCESS;
 }

@@ -177,31 +177,17 @@ CUresult graph_copy(const struct graph *graph, struct graph **ret_copy)
     return r;
 }
 
-CUresult graph_run(
-    struct graph *graph, struct stream *stream, uint64_t begin_ns, uint64_t *ret_end_ns)
+/* One node after another: the compute engine would take no two at a time. */
+CUresult graph_run(struct graph *graph, struct stream *stream)
 {
-    uint64_t end;
-
     /* Launches of one executable graph follow each other, whatever their streams. */
-    if (graph->end_ns > begin_ns)
-        begin_ns = graph->end_ns;
-    end = begin_ns;
+    stream_append_after(stream, &graph->launched);
     for (struct graph_node *node = graph->nodes; node; node = node->next) {
-        CUresult r;
+        CUresult r = node->disabled ? CUDA_SUCCESS : work_run(stream, &node->work);
 
-        node->end_ns = begin_ns;
-        for (size_t i = 0; i < node->deps.count; i++) {
-            if (node->deps.nodes[i]->end_ns > node->end_ns)
-                node->end_ns = node->deps.nodes[i]->end_ns;
-        }
-        r = node->disabled ? CUDA_SUCCESS
-                           : work_run(stream, &node->work, node->end_ns, &node->end_ns);
         if (r != CUDA_SUCCESS)
             return r;
-        if (node->end_ns > end)
-            end = node->end_ns;
     }
-    graph->end_ns = end;
-    *ret_end_ns = end;
+    graph->launched = stream->queue.last;
     return CUDA_SUCCESS;
 }

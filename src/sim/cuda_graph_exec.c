@@ -142,19 +142,23 @@ static CUresult exec_capture(const struct graph_exec *exec, struct stream *strea
     return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
 }
 
-static uint64_t exec_begin_ns(const struct graph_exec *exec, const struct stream *stream)
+/* The stream comes after the launch before, too. */
+static struct sim_ticket exec_here(const struct graph_exec *exec, struct stream *stream)
 {
-    uint64_t begin = stream_begin_ns(stream);
+    struct sim_ticket here = stream_here(stream);
 
-    return exec->graph->end_ns > begin ? exec->graph->end_ns : begin;
+    stream_append_after(stream, &exec->graph->launched);
+    return sim_ticket_done(&exec->graph->launched, NULL) ? here : stream->queue.last;
 }
 
 CUresult sim_cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 {
+    stream_admit(stream_handle);
     CUDA_LOCKED;
     struct graph_exec *exec = exec_of(handle);
     struct stream *stream;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    struct sim_ticket here;
     CUresult r = stream_get(stream_handle, &stream);
 
     if (r != CUDA_SUCCESS)
@@ -164,17 +168,18 @@ CUresult sim_cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
     if (stream->capture)
         return exec_capture(exec, stream);
     /* What the launch before left allocated goes first, or is in the way. */
-    if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
-        graph_memory_free_left(exec->graph, exec_begin_ns(exec, stream));
-    else if (graph_memory_left(exec->graph))
+    if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) &&
+        graph_memory_left(exec->graph))
         return CUDA_ERROR_INVALID_VALUE;
-    r = graph_memory_prepare(exec->graph, stream, exec_begin_ns(exec, stream));
+    here = exec_here(exec, stream);
+    graph_memory_free_left(exec->graph, &here);
+    r = graph_memory_prepare(exec->graph, stream);
     if (r != CUDA_SUCCESS)
         return r;
     work.child = exec->graph;
     r = stream_run(stream, &work);
     if (r != CUDA_SUCCESS)
-        graph_memory_free_left(exec->graph, 0);
+        graph_memory_free_left(exec->graph, &(struct sim_ticket){0});
     return r;
 }
 
@@ -191,9 +196,8 @@ CUresult sim_cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
         capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return graph_memory_left(exec->graph)
-               ? CUDA_SUCCESS
-               : graph_memory_prepare(exec->graph, stream, exec_begin_ns(exec, stream));
+    return graph_memory_left(exec->graph) ? CUDA_SUCCESS
+                                          : graph_memory_prepare(exec->graph, stream);
 }
 
 static bool is_memory(const struct graph_node *node)
@@ -236,7 +240,7 @@ static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle)
     }
     for (struct graph_node *x = exec->graph->nodes, *y = copy->nodes; x; x = x->next, y = y->next)
         y->original = x->original;
-    copy->end_ns = exec->graph->end_ns;
+    copy->launched = exec->graph->launched;
     graph_destroy(exec->graph);
     exec->graph = copy;
     return CUDA_SUCCESS;

@@ -66,22 +66,39 @@ struct kept {
     struct kept *next;
     struct device *device;
     struct rm_object rm;
-    uint64_t busy_ns; /* work that uses it ends then */
+    struct sim_ticket busy; /* work that uses it */
 };
 
 static struct kept *kept;
 
+/* How well the next work on the stream can have it: 0 not at all, 1 it is free, above: it becomes
+ * so on this very stream, the more the later. */
+static uint64_t kept_rank(const struct kept *entry, const struct stream *stream)
+{
+    const struct sim_ticket *busy = &entry->busy;
+    const struct sim_ticket *last = &stream->queue.last;
+
+    if (busy->generation && busy->lane == last->lane && busy->generation == last->generation)
+        return 1 + (uint64_t)busy->sequence;
+    return sim_ticket_done(busy, NULL);
+}
+
 /* Of what is free by then, that which became so last: earlier work may have been promised the rest.
  */
-static bool kept_take(
-    const struct device *device, uint64_t bytes, uint64_t begin_ns, struct rm_object *ret_object)
+static bool kept_take(const struct device *device, uint64_t bytes, const struct stream *stream,
+    struct rm_object *ret_object)
 {
     struct kept **best = NULL;
+    uint64_t best_rank = 0;
 
     for (struct kept **at = &kept; *at; at = &(*at)->next) {
-        if ((*at)->device == device && (*at)->rm.bytes == bytes && (*at)->busy_ns <= begin_ns &&
-            (!best || (*at)->busy_ns > (*best)->busy_ns))
+        uint64_t rank =
+            (*at)->device == device && (*at)->rm.bytes == bytes ? kept_rank(*at, stream) : 0;
+
+        if (rank > best_rank) {
             best = at;
+            best_rank = rank;
+        }
     }
     if (!best)
         return false;
@@ -100,7 +117,7 @@ static void memory_drop(struct device *device, struct rm_object *rm)
     rm_memory_destroy(device, rm);
 }
 
-static void kept_give(struct device *device, struct rm_object *rm, uint64_t busy_ns)
+static void kept_give(struct device *device, struct rm_object *rm, const struct sim_ticket *busy)
 {
     struct kept *entry = malloc(sizeof *entry);
 
@@ -108,7 +125,7 @@ static void kept_give(struct device *device, struct rm_object *rm, uint64_t busy
         memory_drop(device, rm);
         return;
     }
-    *entry = (struct kept){kept, device, *rm, busy_ns};
+    *entry = (struct kept){kept, device, *rm, *busy};
     kept = entry;
 }
 
@@ -132,7 +149,7 @@ uint64_t graph_memory_used(const struct device *device)
     uint64_t bytes = device->graph_pool->used;
 
     for (const struct kept *entry = kept; entry; entry = entry->next) {
-        if (entry->device == device && entry->busy_ns > time_now())
+        if (entry->device == device && !sim_ticket_done(&entry->busy, NULL))
             bytes += entry->rm.bytes;
     }
     return bytes;
@@ -145,7 +162,7 @@ void graph_memory_trim(struct device *device)
     while (*at) {
         struct kept *found = *at;
 
-        if (found->device != device || found->busy_ns > time_now()) {
+        if (found->device != device || !sim_ticket_done(&found->busy, NULL)) {
             at = &found->next;
             continue;
         }
@@ -167,7 +184,7 @@ struct need {
 struct needs {
     struct need *list;
     size_t count;
-    uint64_t begin_ns;
+    const struct stream *stream;
 };
 
 static CUresult need_allocation(struct needs *needs, const struct graph_node *node)
@@ -191,7 +208,7 @@ static CUresult need_allocation(struct needs *needs, const struct graph_node *no
     if (!list)
         return CUDA_ERROR_OUT_OF_MEMORY;
     needs->list = list;
-    if (!kept_take(need.device, bytes, needs->begin_ns, &need.rm)) {
+    if (!kept_take(need.device, bytes, needs->stream, &need.rm)) {
         r = memory_make(need.device, bytes, &need.rm);
         if (r != CUDA_SUCCESS)
             return r;
@@ -231,9 +248,9 @@ static CUresult needs_add(struct needs *needs, const struct graph *graph, struct
     return r;
 }
 
-CUresult graph_memory_prepare(struct graph *graph, struct stream *stream, uint64_t begin_ns)
+CUresult graph_memory_prepare(struct graph *graph, struct stream *stream)
 {
-    struct needs needs = {.begin_ns = begin_ns};
+    struct needs needs = {.stream = stream};
     CUresult r = needs_add(&needs, graph, stream->context);
 
     for (size_t i = 0; i < needs.count; i++) {
@@ -242,7 +259,7 @@ CUresult graph_memory_prepare(struct graph *graph, struct stream *stream, uint64
         if (r != CUDA_SUCCESS && need->fresh)
             memory_drop(need->device, &need->rm);
         else
-            kept_give(need->device, &need->rm, 0);
+            kept_give(need->device, &need->rm, &(struct sim_ticket){0});
     }
     free(needs.list);
     return r;
@@ -268,18 +285,18 @@ bool graph_memory_left(const struct graph *graph)
     return false;
 }
 
-void graph_memory_free_left(const struct graph *graph, uint64_t at_ns)
+void graph_memory_free_left(const struct graph *graph, const struct sim_ticket *after)
 {
     for (const struct graph_node *node = graph->nodes; node; node = node->next) {
         if (left_at(node))
-            (void)graph_memory_free(node->work.memory.address, at_ns);
+            (void)graph_memory_free(node->work.memory.address, after);
         else if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
-            graph_memory_free_left(node->work.child, at_ns);
+            graph_memory_free_left(node->work.child, after);
     }
 }
 
 /* ---- as the nodes run ---- */
-CUresult graph_memory_take(struct context *context, const struct work *work, uint64_t begin_ns)
+CUresult graph_memory_take(struct stream *stream, const struct work *work)
 {
     struct device *device = work->memory.device;
     struct pool *pool = device->graph_pool;
@@ -287,14 +304,14 @@ CUresult graph_memory_take(struct context *context, const struct work *work, uin
     struct allocation allocation = {.address = work->memory.address,
         .bytes = work->memory.bytes,
         .kind = ALLOCATION_POOL,
-        .context = context,
+        .context = stream->context,
         .device = device,
         .graph = true};
     CUresult r = CUDA_SUCCESS;
 
     if (allocation_find(allocation.address))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!kept_take(device, bytes, begin_ns, &allocation.rm))
+    if (!kept_take(device, bytes, stream, &allocation.rm))
         r = memory_make(device, bytes, &allocation.rm);
     if (r != CUDA_SUCCESS)
         return r;
@@ -308,24 +325,24 @@ CUresult graph_memory_take(struct context *context, const struct work *work, uin
     return CUDA_SUCCESS;
 }
 
-static void release_at(struct allocation *allocation, uint64_t at_ns)
+static void release_after(struct allocation *allocation, const struct sim_ticket *after)
 {
     allocation->device->graph_pool->used -= allocation->rm.bytes;
-    kept_give(allocation->device, &allocation->rm, at_ns);
+    kept_give(allocation->device, &allocation->rm, after);
     allocation_forget(allocation);
 }
 
 void graph_memory_release(struct allocation *allocation)
 {
-    release_at(allocation, 0);
+    release_after(allocation, &(struct sim_ticket){0});
 }
 
-CUresult graph_memory_free(uint64_t address, uint64_t at_ns)
+CUresult graph_memory_free(uint64_t address, const struct sim_ticket *after)
 {
     struct allocation *allocation = allocation_at(address);
 
     if (!allocation || !allocation->graph)
         return CUDA_ERROR_INVALID_VALUE;
-    release_at(allocation, at_ns);
+    release_after(allocation, after);
     return CUDA_SUCCESS;
 }

@@ -75,6 +75,7 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_wor
 
 static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle)
 {
+    stream_admit(handle);
     CUDA_LOCKED;
     struct stream *stream;
     struct work work;
@@ -128,6 +129,7 @@ CUresult sim_cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x,
 
 CUresult sim_cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
 {
+    stream_admit(handle);
     CUDA_LOCKED;
     struct stream *stream;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {fn, data}};

@@ -8,6 +8,7 @@ static CUresult copy_enqueue(const CUDA_MEMCPY3D *copy, CUstream handle, bool wa
     struct stream *stream;
     CUresult r;
 
+    stream_admit(handle);
     {
         CUDA_LOCKED;
 
@@ -164,6 +165,7 @@ CUresult sim_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
 static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
     size_t width, size_t height, CUstream handle)
 {
+    stream_admit(handle);
     CUDA_LOCKED;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
         .fill = {.dst = to,

@@ -45,6 +45,7 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     CUDA_LOCKED;
     struct stream *stream;
     struct allocation *allocation;
+    struct sim_ticket here;
     CUresult r = stream_get(handle, &stream);
 
     if (r != CUDA_SUCCESS)
@@ -54,8 +55,10 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     allocation = allocation_at(address);
     if (!allocation)
         return CUDA_ERROR_INVALID_VALUE;
-    if (allocation->graph)
-        return graph_memory_free(address, stream_begin_ns(stream));
+    if (allocation->graph) {
+        here = stream_here(stream);
+        return graph_memory_free(address, &here);
+    }
     if (allocation->kind == ALLOCATION_POOL)
         pool_free(allocation);
     else if (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_BLOCK)

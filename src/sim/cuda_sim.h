@@ -148,6 +148,7 @@ struct context {
     struct rm_object memory[CONTEXT_OBJECTS];
     uint32_t groups[1 + CONTEXT_COPY_GROUPS];
     uint32_t channels[CONTEXT_CHANNELS];
+    struct sim_group_id timeline; /* its compute group, as the timeline knows it */
     struct rm_object local;
     uint64_t local_bytes_per_thread;
     size_t limits[CU_LIMIT_MAX];

@@ -19,20 +19,25 @@ static _Thread_local struct {
 } per_thread[PER_THREAD_MAX];
 static _Thread_local unsigned per_thread_count;
 
-uint64_t time_now(void)
-{
-    return sim_clock_ns();
-}
+/* How much work a stream takes before a launch blocks: about 1,024 launches outstanding on a
+ * channel with a driver. */
+#define OUTSTANDING_MAX 1024
+#define LOOK_AGAIN_NS 200000u
 
 void time_wait(uint64_t until_ns)
 {
-    while (time_now() < until_ns) {
-        /* Never is waited for in steps, so that no conversion overflows. */
-        uint64_t until = until_ns == TIME_NEVER ? time_now() + 100000000u : until_ns;
-        struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    struct timespec at = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
 
+    while (sim_clock_ns() < until_ns)
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-    }
+}
+
+void ticket_wait(const struct sim_ticket *ticket)
+{
+    uint64_t look;
+
+    while (!sim_ticket_done(ticket, &look))
+        time_wait(look);
 }
 
 static struct stream *stream_create(struct context *context, unsigned flags, int priority)
@@ -45,6 +50,7 @@ static struct stream *stream_create(struct context *context, unsigned flags, int
     stream->flags = flags;
     stream->priority = priority;
     stream->id = next_id++;
+    stream->queue.group = context->timeline;
     stream->next = context->streams;
     context->streams = stream;
     object_add(&stream->object, OBJECT_STREAM);
@@ -130,60 +136,135 @@ CUresult stream_look(CUstream handle, struct stream **ret_stream)
     return stream_find(handle, false, ret_stream);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+void stream_admit(CUstream handle)
 {
-    return a > b ? a : b;
+    for (;;) {
+        {
+            CUDA_LOCKED;
+            struct stream *stream;
+
+            if (stream_look(handle, &stream) != CUDA_SUCCESS || stream->capture ||
+                sim_queue_length(&stream->queue, OUTSTANDING_MAX) <= OUTSTANDING_MAX)
+                return;
+        }
+        time_wait(sim_clock_ns() + LOOK_AGAIN_NS);
+    }
 }
 
-/* The legacy stream waits for all blocking streams, and they for it. */
-uint64_t stream_begin_ns(const struct stream *stream)
+/* What stream_admit() let pass finds room, but for large graphs and threads that race: those wait
+ * with the lock. */
+void stream_append(struct stream *stream, const struct sim_work *work)
 {
-    const struct context *context = stream->context;
-    uint64_t begin = later(time_now(), stream->end_ns);
+    while (!sim_queue_add(&stream->queue, work))
+        time_wait(sim_clock_ns() + LOOK_AGAIN_NS);
+}
+
+static bool ticket_same(const struct sim_ticket *a, const struct sim_ticket *b)
+{
+    return a->lane == b->lane && a->generation == b->generation && a->sequence == b->sequence;
+}
+
+void stream_append_after(struct stream *stream, const struct sim_ticket *ticket)
+{
+    struct sim_work after = {SIM_WORK_AFTER, 0, *ticket};
+    const struct sim_ticket *last = &stream->queue.last;
+    bool own = ticket->lane == last->lane && ticket->generation == last->generation;
+
+    if (!own && !sim_ticket_done(ticket, NULL))
+        stream_append(stream, &after);
+}
+
+/* The legacy stream waits for all blocking streams, and they for it; `joined` is what was waited
+ * for last. */
+static void stream_join(struct stream *stream)
+{
+    struct stream *legacy = stream->context->legacy;
 
     if (stream->flags & CU_STREAM_NON_BLOCKING)
-        return begin;
-    if (stream != context->legacy)
-        return later(begin, context->legacy->end_ns);
-    for (const struct stream *other = context->streams; other; other = other->next) {
-        if (!(other->flags & CU_STREAM_NON_BLOCKING))
-            begin = later(begin, other->end_ns);
+        return;
+    if (stream != legacy) {
+        if (!ticket_same(&stream->joined, &legacy->queue.last)) {
+            stream->joined = legacy->queue.last;
+            stream_append_after(stream, &legacy->queue.last);
+        }
+        return;
     }
-    return begin;
+    for (struct stream *other = stream->context->streams; other; other = other->next) {
+        if (other == legacy || (other->flags & CU_STREAM_NON_BLOCKING) ||
+            ticket_same(&other->joined_by, &other->queue.last))
+            continue;
+        other->joined_by = other->queue.last;
+        stream_append_after(stream, &other->queue.last);
+    }
+}
+
+struct sim_ticket stream_here(struct stream *stream)
+{
+    stream_join(stream);
+    return stream->queue.last;
 }
 
 CUresult stream_run(struct stream *stream, const struct work *work)
 {
-    uint64_t end;
-    CUresult r;
-
     if (stream->capture)
         return capture_work(stream, work);
-    r = work_run(stream, work, stream_begin_ns(stream), &end);
-    if (r == CUDA_SUCCESS)
-        stream->end_ns = end;
-    return r;
+    stream_join(stream);
+    return work_run(stream, work);
 }
 
 bool stream_done(const struct stream *stream)
 {
-    return stream->end_ns <= time_now() && stream->host_done == stream->host_issued;
+    return sim_ticket_done(&stream->queue.last, NULL) && stream->host_done == stream->host_issued;
+}
+
+struct tickets {
+    struct sim_ticket *list;
+    size_t count;
+};
+
+/* What waiting for the stream waits for, or for the whole context without one. */
+static CUresult tickets_collect(
+    const struct context *context, const struct stream *only, struct tickets *ret_tickets)
+{
+    const bool legacy = only && only == context->legacy;
+    size_t count = 0;
+
+    for (const struct stream *stream = context->streams; stream; stream = stream->next)
+        count++;
+    *ret_tickets = (struct tickets){calloc(count + 1, sizeof *ret_tickets->list), 0};
+    if (!ret_tickets->list)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (const struct stream *stream = context->streams; stream; stream = stream->next) {
+        if (!only || stream == only || (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING)))
+            ret_tickets->list[ret_tickets->count++] = stream->queue.last;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void tickets_wait(struct tickets *tickets)
+{
+    for (size_t i = 0; i < tickets->count; i++)
+        ticket_wait(&tickets->list[i]);
+    free(tickets->list);
 }
 
 CUresult stream_wait(struct stream *stream)
 {
     struct device *device;
     unsigned long long issued;
-    uint64_t until;
+    struct tickets tickets;
+    CUresult r;
 
     {
         CUDA_LOCKED;
 
         device = stream->context->device;
         issued = stream->host_issued;
-        until = stream == stream->context->legacy ? stream_begin_ns(stream) : stream->end_ns;
+        r = tickets_collect(stream->context, stream, &tickets);
     }
-    time_wait(until);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tickets_wait(&tickets);
     host_function_wait(stream, issued);
     {
         CUDA_LOCKED;
@@ -195,15 +276,17 @@ CUresult stream_wait(struct stream *stream)
 
 CUresult context_wait(struct context *context)
 {
-    uint64_t until = 0;
+    struct tickets tickets;
+    CUresult r;
 
     {
         CUDA_LOCKED;
 
-        for (const struct stream *stream = context->streams; stream; stream = stream->next)
-            until = later(until, stream->end_ns);
+        r = tickets_collect(context, NULL, &tickets);
     }
-    time_wait(until);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tickets_wait(&tickets);
     host_function_wait(NULL, 0);
     {
         CUDA_LOCKED;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams, the work that goes onto them, captures and graphs. The machine tells at once when
- * work will be done, so a stream is little more than the time at which its last work ends.
+ * Streams, the work that goes onto them, captures and graphs. The work lies in the machine, where
+ * it is done as time passes; a stream holds the ticket of its last.
  */
 #ifndef VGPU_SIM_CUDA_STREAM_H
 #define VGPU_SIM_CUDA_STREAM_H
 
 #include "sim/cuda_sim.h"
-
-/* Never: a kernel that does not end, and all that comes after it. */
-#define TIME_NEVER UINT64_MAX
 
 struct graph;
 struct graph_exec;
@@ -63,12 +60,15 @@ struct stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    uint64_t end_ns;
+    struct sim_queue queue;
+    struct sim_ticket joined;    /* of the legacy stream, for which this one waits already */
+    struct sim_ticket joined_by; /* of this one, for which the legacy stream waits already */
     struct capture *capture;
     struct stream *next_member;
     struct node_list tail;
     _Atomic unsigned long long host_issued;
     _Atomic unsigned long long host_done;
+    unsigned long long host_round; /* under the host functions' lock: looked at, not ready */
 };
 
 /* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
@@ -76,21 +76,27 @@ struct stream {
 CUresult stream_get(CUstream handle, struct stream **ret_stream);
 /* As stream_get for who only asks: the capture that the legacy stream conflicts with goes on. */
 CUresult stream_look(CUstream handle, struct stream **ret_stream);
-uint64_t stream_begin_ns(const struct stream *stream);
+/* Blocks, without the lock, while the stream has so much to do that a driver blocks a launch.
+ * Before anything else that a call with such a handle does. */
+void stream_admit(CUstream handle);
+/* What the next work on the stream comes after; the stream waits for other streams as it must. */
+struct sim_ticket stream_here(struct stream *stream);
+/* Appends to the stream, which is joined already. */
+void stream_append(struct stream *stream, const struct sim_work *work);
+void stream_append_after(struct stream *stream, const struct sim_ticket *ticket);
 /* Puts the work on the stream, or into the capture that it is part of. */
 CUresult stream_run(struct stream *stream, const struct work *work);
 /* Waits without the lock; the stream may be gone when it returns. */
 CUresult stream_wait(struct stream *stream);
 bool stream_done(const struct stream *stream);
 
-/* Runs work to begin at begin_ns, never captured; *ret_end_ns is when it will be done. */
-CUresult work_run(
-    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns);
-uint64_t time_now(void);
+/* Runs work, never captured, after what the stream has. */
+CUresult work_run(struct stream *stream, const struct work *work);
 void time_wait(uint64_t until_ns);
+void ticket_wait(const struct sim_ticket *ticket);
 
-/* Has fn(data) called by a thread of the simulator at that time. */
-CUresult host_function_add(struct stream *stream, uint64_t at_ns, CUhostFn fn, void *data);
+/* Has fn(data) called by a thread of the simulator once what the stream has is done. */
+CUresult host_function_add(struct stream *stream, CUhostFn fn, void *data);
 void host_function_wait(struct stream *stream, unsigned long long issued);
 
 /* ---- captures ---- */
@@ -122,7 +128,6 @@ struct graph_node {
     const struct graph_node *original; /* of an executable graph's node; may be gone */
     bool disabled;
     size_t place; /* scratch: in topological order, or of the copy */
-    uint64_t end_ns;
 };
 
 struct graph {
@@ -130,10 +135,10 @@ struct graph {
     struct graph_node *nodes; /* in the order of their creation */
     struct graph_node **last;
     size_t count;
-    bool memory;              /* has nodes that allocate or free */
-    bool owned;               /* a child that was moved into its parent */
-    struct graph_exec *alone; /* of a graph with memory nodes: its one live executable graph */
-    uint64_t end_ns;          /* of an executable graph: when its last launch will be done */
+    bool memory;                /* has nodes that allocate or free */
+    bool owned;                 /* a child that was moved into its parent */
+    struct graph_exec *alone;   /* of a graph with memory nodes: its one live executable graph */
+    struct sim_ticket launched; /* of an executable graph: its last launch */
 };
 
 struct graph *graph_create(void);
@@ -141,8 +146,7 @@ void graph_destroy(struct graph *graph);
 CUresult graph_add(struct graph *graph, const struct work *work, const struct node_list *deps,
     struct graph_node **ret_node);
 CUresult graph_copy(const struct graph *graph, struct graph **ret_copy);
-CUresult graph_run(
-    struct graph *graph, struct stream *stream, uint64_t begin_ns, uint64_t *ret_end_ns);
+CUresult graph_run(struct graph *graph, struct stream *stream);
 /* From handles, each of which must be a live node of the graph. */
 CUresult graph_deps(const struct graph *graph, const CUgraphNode *handles, size_t count,
     struct node_list *ret_list);
@@ -155,13 +159,13 @@ uint64_t graph_address_take(const struct graph *graph, uint64_t bytes);
 /* A node of the graph is to free it: allowed once in the graph that allocates it. */
 bool graph_address_may_free(const struct graph *graph, uint64_t address);
 /* Makes what a launch on the stream will need ready: all or nothing. */
-CUresult graph_memory_prepare(struct graph *graph, struct stream *stream, uint64_t begin_ns);
+CUresult graph_memory_prepare(struct graph *graph, struct stream *stream);
 /* Does an earlier launch's memory live on that the graph itself allocates? */
 bool graph_memory_left(const struct graph *graph);
-void graph_memory_free_left(const struct graph *graph, uint64_t at_ns);
-CUresult graph_memory_take(struct context *context, const struct work *work, uint64_t begin_ns);
-/* at_ns: from when on the memory is free to use. */
-CUresult graph_memory_free(uint64_t address, uint64_t at_ns);
+void graph_memory_free_left(const struct graph *graph, const struct sim_ticket *after);
+CUresult graph_memory_take(struct stream *stream, const struct work *work);
+/* after: when that is done the memory is free to use. */
+CUresult graph_memory_free(uint64_t address, const struct sim_ticket *after);
 void graph_memory_release(struct allocation *allocation);
 void graph_memory_trim(struct device *device);
 uint64_t graph_memory_used(const struct device *device);

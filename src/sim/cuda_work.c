@@ -1,60 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running one piece of work on a stream: what it does at once and when it will be done. */
+/* Running one piece of work on a stream: what it does at once, and what it has the machine do. */
 #include "sim/cuda_stream.h"
 
-static uint64_t later_by(uint64_t begin_ns, uint64_t duration_ns)
-{
-    return begin_ns > TIME_NEVER - duration_ns ? TIME_NEVER : begin_ns + duration_ns;
-}
+/* About what the smallest fill takes; larger ones are not told apart. */
+#define FILL_NS 2000
 
-static CUresult kernel_run(
-    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns)
+static CUresult kernel_run(struct stream *stream, const struct work *work)
 {
+    struct sim_work kernel = {SIM_WORK_KERNEL, work->kernel.duration_ns, {0}};
     CUresult r = context_local_grow(stream->context, work->kernel.local_bytes);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    *ret_end_ns = begin_ns == TIME_NEVER
-                      ? TIME_NEVER
-                      : sim_work_submit(rm_descriptor(), stream->context->device->index, begin_ns,
-                            work->kernel.duration_ns);
-    return CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
+        stream_append(stream, &kernel);
+    return r;
+}
+
+static void copy_append(struct stream *stream, uint64_t duration_ns)
+{
+    struct sim_work copy = {SIM_WORK_COPY, duration_ns, {0}};
+
+    stream_append(stream, &copy);
 }
 
 /* Contents move at the call, not at their time: no simulated kernel reads or writes them. */
-CUresult work_run(
-    struct stream *stream, const struct work *work, uint64_t begin_ns, uint64_t *ret_end_ns)
+CUresult work_run(struct stream *stream, const struct work *work)
 {
     CUresult r = CUDA_SUCCESS;
 
     switch (work->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return kernel_run(stream, work, begin_ns, ret_end_ns);
+        return kernel_run(stream, work);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         r = copy_execute(&work->copy);
         if (r == CUDA_SUCCESS)
-            *ret_end_ns = later_by(begin_ns, copy_duration_ns(&work->copy));
+            copy_append(stream, copy_duration_ns(&work->copy));
         return r;
     case CU_GRAPH_NODE_TYPE_MEMSET:
         r = fill_execute(&work->fill);
         if (r == CUDA_SUCCESS)
-            *ret_end_ns = later_by(begin_ns, 2000);
+            copy_append(stream, FILL_NS);
         return r;
     case CU_GRAPH_NODE_TYPE_HOST:
-        r = host_function_add(stream, begin_ns, work->host.fn, work->host.userData);
-        break;
+        return host_function_add(stream, work->host.fn, work->host.userData);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return graph_run(work->child, stream, begin_ns, ret_end_ns);
+        return graph_run(work->child, stream);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        r = graph_memory_take(stream->context, work, begin_ns);
-        break;
+        return graph_memory_take(stream, work);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        r = graph_memory_free(work->memory.address, begin_ns);
-        break;
+        return graph_memory_free(work->memory.address, &stream->queue.last);
     default:
-        break;
+        return CUDA_SUCCESS;
     }
-    if (r == CUDA_SUCCESS)
-        *ret_end_ns = begin_ns;
-    return r;
 }

@@ -58,7 +58,7 @@ static const char accepted[] =
     "machine=FILE, no-rm, "
     "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
-    "mps, "
+    "mps, no-gsp, "
     "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
     "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], rm-status=STATUS@#NTH, "
     "fail=FUNCTION[:NTH[:CODE]], fail=cu#NTH[:CODE], fail=nvml#NTH[:CODE]";
@@ -74,13 +74,14 @@ static const struct profile {
     uint32_t cuda_version;
     bool nvos21;
     enum sim_rm_form memory_form;
+    bool no_gsp;
     bool is_future;
 } profiles[] = {
-    {"440", "440.118.02", 10020, true, SIM_RM_FORM_VID_HEAP, false},
-    {"470", "470.82.01", 11040, true, SIM_RM_FORM_VID_HEAP, false},
-    {"535", "535.183.01", 12020, false, SIM_RM_FORM_VID_HEAP, false},
-    {"580", "580.159.04", 13000, false, SIM_RM_FORM_ALLOC, false},
-    {"future", "640.12.01", 14000, false, SIM_RM_FORM_ALLOC, true},
+    {"440", "440.118.02", 10020, true, SIM_RM_FORM_VID_HEAP, true, false},
+    {"470", "470.82.01", 11040, true, SIM_RM_FORM_VID_HEAP, true, false},
+    {"535", "535.183.01", 12020, false, SIM_RM_FORM_VID_HEAP, false, false},
+    {"580", "580.159.04", 13000, false, SIM_RM_FORM_ALLOC, false, false},
+    {"future", "640.12.01", 14000, false, SIM_RM_FORM_ALLOC, false, true},
 };
 #define FUTURE_VMM_CLASS 0xD041u
 
@@ -414,6 +415,7 @@ static const struct {
     {"long-calls", offsetof(struct sim_description, long_calls)},
     {"new-objects", offsetof(struct sim_description, new_objects)},
     {"mps", offsetof(struct sim_description, mps)},
+    {"no-gsp", offsetof(struct sim_description, no_gsp)},
     {"vgpu-guest", offsetof(struct sim_description, vgpu_guest)},
     {"no-procaddress", offsetof(struct sim_description, no_procaddress)},
     {"no-async", offsetof(struct sim_description, no_async)},
@@ -509,6 +511,7 @@ static void apply_profile(struct parse *parse)
     if (!parse->form_given)
         description->memory_form = profile->memory_form;
     description->nvos21 |= profile->nvos21;
+    description->no_gsp |= profile->no_gsp;
     if (!profile->is_future)
         return;
     description->long_params = true;

@@ -81,6 +81,7 @@ struct sim_description {
     bool long_calls;   /* … gives RM_ALLOC itself so */
     bool new_objects;  /* … makes objects and calls of numbers that nobody knows yet */
     bool mps;          /* … has no channels of its own: they are the MPS server's */
+    bool no_gsp;       /* the RM cannot disable channels */
     bool vgpu_guest;   /* neither RM nor NVML tell what a process holds */
     enum sim_rm_form memory_form;
     uint32_t memory_class; /* that device memory is allocated as; 0: the known one */

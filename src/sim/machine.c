@@ -329,8 +329,8 @@ bool sim_file_is(int fd)
 static int lock_looking_again(void)
 {
     struct timespec until;
-    int error;
-    do {
+    int error = pthread_mutex_trylock(&sim_machine->lock);
+    while (error == EBUSY || error == ETIMEDOUT) {
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOCK_LOOK_NS;
         if (until.tv_nsec >= 1000000000) {
@@ -338,7 +338,7 @@ static int lock_looking_again(void)
             until.tv_sec++;
         }
         error = pthread_mutex_timedlock(&sim_machine->lock, &until);
-    } while (error == ETIMEDOUT);
+    }
     return error;
 }
 

@@ -98,24 +98,90 @@ struct sim_process {
     uint64_t private_bytes;      /* memory with one handle only */
     uint64_t shared_owned_bytes; /* memory with more handles, this process' own */
     uint64_t shared_duped_bytes; /* memory that another process owns (RM_DUP_OBJECT, import) */
-    uint64_t busy_ns;            /* GPU time used since the process came */
+    uint64_t busy_ns;            /* its kernels ran, since the process came */
 };
 /* Those with a channel group on the device, that is with a context. Fills at most max entries, each
  * pid once, dead ones collected first; returns how many there are in all. */
 unsigned sim_device_processes(unsigned index, struct sim_process *ret_processes, unsigned max);
 
-/* ---- Compute timeline: first come, first served per device; times are CLOCK_MONOTONIC in ns ----
+/*
+ * ---- Timeline ----
+ * What all streams of all processes have to do lies in the machine, and happens as time passes,
+ * whether anybody looks or not; docs/simulator.md says how. Times are CLOCK_MONOTONIC in ns, exact
+ * whenever they are asked for.
  */
 uint64_t sim_clock_ns(void);
 
+/* A duration that never ends. */
+#define SIM_NEVER UINT64_MAX
+
+struct sim_group_id {
+    uint32_t index;
+    uint32_t generation;
+};
 /*
- * Appends work of duration_ns to the device's queue, to begin no sooner than not_before_ns (the
- * completion of what it follows on its stream; 0 = now). fd is the RM descriptor of the context:
- * when it dies, its work not done yet is dropped and later work moves up (a time of completion
- * given before stays as it was given). Returns the time of completion. UINT64_MAX as duration:
- * never ends (a persistent kernel).
+ * Makes the context behind a channel group known: its handle and its client's, allocated on fd; 0
+ * where it has none (an MPS client). The group lives until the descriptor is closed or it is
+ * destroyed, with the work that is not done. Returns 0 or -errno.
  */
-uint64_t sim_work_submit(int fd, unsigned index, uint64_t not_before_ns, uint64_t duration_ns);
+int sim_group_create(int fd, unsigned device, uint32_t client, uint32_t object,
+    struct sim_group_id *ret_group) SIM_WARN_UNUSED;
+void sim_group_destroy(const struct sim_group_id *group);
+
+/* A place in a stream's work: done when all before it is. All zero: done. */
+struct sim_ticket {
+    uint32_t lane;
+    uint32_t generation;
+    uint32_t sequence;
+    uint64_t load_ns;
+};
+
+enum sim_work_kind {
+    SIM_WORK_KERNEL, /* on the compute engine of the group's device, in turn with others */
+    SIM_WORK_COPY,   /* beside it */
+    SIM_WORK_AFTER,  /* waits */
+};
+
+struct sim_work {
+    enum sim_work_kind kind;
+    uint64_t duration_ns;
+    struct sim_ticket after;
+};
+
+/* A stream's work, one after another. The caller's storage and the caller's lock; begin with the
+ * group alone. */
+struct sim_queue {
+    struct sim_group_id group;
+    struct sim_ticket last; /* done when all of it is */
+    uint32_t seen;
+};
+
+/* Where an event's time will stand. The caller's storage; begin with zeros. */
+struct sim_mark {
+    uint32_t index;
+    uint32_t generation; /* 0: none taken */
+    uint64_t at_ns;      /* 0: not known yet */
+};
+
+/* Appends. False: no room now, nothing was done, try again later. The work of a group that
+ * is gone is done at once. Blocks for no more than the machine's lock; makes no system call while
+ * no two groups compete. */
+bool sim_queue_add(struct sim_queue *queue, const struct sim_work *work) SIM_WARN_UNUSED;
+/* The same with a mark, which forgets what it stood for before: it gets the time at which all that
+ * is on the queue is done. All zero where the machine has no more marks. */
+bool sim_queue_record(struct sim_queue *queue, struct sim_mark *mark) SIM_WARN_UNUSED;
+/* Holds up what comes behind until the mark is dropped. */
+bool sim_queue_hold(struct sim_queue *queue, struct sim_mark *mark) SIM_WARN_UNUSED;
+/* How much of it is not done. Above `enough` is exact, else it may be less already. */
+unsigned sim_queue_length(struct sim_queue *queue, unsigned enough);
+
+/* Is it done? If not, *ret_look_ns (if given) is when to ask again: never later than it is done
+ * while nobody ends others' work, and some milliseconds ahead at most. */
+bool sim_ticket_done(const struct sim_ticket *ticket, uint64_t *ret_look_ns);
+
+/* True with the time once what it marks is done. */
+bool sim_mark_read(struct sim_mark *mark, uint64_t *ret_at_ns) SIM_WARN_UNUSED;
+void sim_mark_drop(struct sim_mark *mark);
 
 /* NVML's view, one sample each 200 ms (seen on H200, driver 580.159.04). Share of the last whole
  * window, 0 to 100. */

@@ -40,6 +40,7 @@ static bool slot_is_held(int fd, uint32_t slot)
 static void slot_free_locked(uint32_t index)
 {
     struct sim_slot *slot = &sim_machine->slots[index];
+    sim_timeline_drop_slot_locked(index);
     for (uint32_t client = 0; client < sim_machine->clients_end; client++) {
         if (sim_machine->clients[client].live && sim_machine->clients[client].slot == index)
             sim_client_destroy_locked(client);
@@ -50,7 +51,6 @@ static void slot_free_locked(uint32_t index)
         if (memory != SIM_NONE)
             sim_memory_release_locked(memory);
     }
-    sim_timeline_drop_slot_locked(index);
     slot->live = 0;
 }
 
@@ -173,6 +173,7 @@ unsigned sim_device_processes(unsigned index, struct sim_process *ret_processes,
     unsigned count = 0;
     sim_lock();
     sim_reap_locked();
+    (void)sim_timeline_advance_locked();
     for (uint32_t i = 0; i < sim_machine->clients_end; i++) {
         const struct sim_client *client = &sim_machine->clients[i];
         if (!client->live || client->channel_groups[index] == 0)

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 2u
+#define SIM_LAYOUT_VERSION 3u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -21,7 +21,10 @@
 #define SIM_OBJECTS_MAX (1u << 18)
 #define SIM_OBJECT_BUCKETS (1u << 17)
 #define SIM_COUNTERS_MAX 2048u
-#define SIM_SEGMENTS_MAX 1024u
+#define SIM_GROUPS_MAX 1024u
+#define SIM_LANES_MAX 1024u
+#define SIM_OPS_MAX 2048u
+#define SIM_MARKS_MAX (1u << 17)
 #define SIM_WINDOWS_MAX 128u
 #define SIM_EXPORTS_MAX 16u
 #define SIM_METADATA_BYTES 64u
@@ -91,16 +94,6 @@ struct sim_memory {
     uint64_t bytes;
 };
 
-struct sim_segment {
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint64_t duration_ns;
-    uint32_t slot;
-    uint32_t generation;
-    int32_t pid;
-    uint32_t pad;
-};
-
 struct sim_window {
     uint64_t number; /* end time / SIM_SAMPLE_NS */
     uint64_t busy_ns;
@@ -108,13 +101,86 @@ struct sim_window {
     uint32_t pad;
 };
 
-struct sim_timeline {
-    uint32_t first; /* running counts; place = count % SIM_SEGMENTS_MAX */
+/* What waits in a lane; kinds after the public ones are the machine's own. */
+enum { SIM_OP_MARK = SIM_WORK_AFTER + 1, SIM_OP_HOLD };
+struct sim_op {
+    uint32_t kind;
+    uint32_t index;      /* of the lane waited for, or of the mark */
+    uint32_t generation; /* … its */
+    uint32_t sequence;   /* … its */
+    uint64_t value_ns;   /* what is left of a kernel; a copy's duration */
+    uint64_t wake_ns;    /* of a copy that has begun: its end */
+};
+
+/* The work of one stream, from the first that is not done to the last; live while there is any.
+ * Counts run on; place = count % SIM_OPS_MAX. */
+struct sim_lane {
+    uint32_t live;
+    uint32_t generation;
+    uint32_t group;
+    uint32_t first;
     uint32_t end;
-    uint64_t accounted_ns; /* all before is in the windows */
-    uint64_t queue_end_ns;
-    struct sim_segment segments[SIM_SEGMENTS_MAX];
+    uint32_t waited; /* another lane waits, or waited, for this one */
+    uint32_t next;   /* in the one list that it is in: free, ready, delayed or waiting */
+    uint32_t pad;
+    uint64_t issued_ns;   /* all durations of this life */
+    uint64_t executed_ns; /* … of them, what is done, but for what runs now */
+    struct sim_op ops[SIM_OPS_MAX];
+};
+
+/* A context's channel group on a device's compute engine. */
+struct sim_group {
+    uint32_t live;
+    uint32_t generation;
+    uint32_t slot;
+    uint32_t device;
+    uint32_t object; /* the channel group; SIM_NONE: an MPS client has none */
+    int32_t pid;
+    uint32_t stopped;     /* all its channels are disabled */
+    uint32_t runnable;    /* has a ready lane and is not stopped; counted in its engine */
+    uint32_t first_ready; /* lanes whose first work is a kernel, in the order they became so */
+    uint32_t last_ready;
+};
+
+/* A device's compute engine. resident: the group whose state is on it, SIM_NONE, or another number
+ * where that was taken off. */
+struct sim_engine {
+    uint32_t runnable_groups;
+    uint32_t turn; /* the group that has the engine, or SIM_NONE */
+    uint32_t last; /* … that had it last */
+    uint32_t resident;
+    uint32_t running; /* lane, or SIM_NONE */
+    uint32_t pad;
+    uint64_t slice_start_ns; /* ahead while it changes groups */
+    uint64_t run_start_ns;
     struct sim_window windows[SIM_WINDOWS_MAX];
+};
+
+/* When a place in a lane was passed; or, while it lives, that none passes it. */
+struct sim_mark_slot {
+    uint32_t live;
+    uint32_t generation;
+    uint32_t slot;
+    uint32_t next_free;
+    uint64_t at_ns; /* 0: not yet */
+};
+
+struct sim_timeline {
+    uint64_t now_ns; /* all before has happened */
+    uint64_t reaped_ns;
+    uint64_t delayed_ns; /* the first of the delayed lanes' ends */
+    uint32_t delayed;    /* lanes whose first work is a copy */
+    uint32_t waiting;    /* … waits for another lane, or is held */
+    uint32_t changed;    /* the engines, or those that wait, have to be looked at */
+    uint32_t groups_end;
+    uint32_t lanes_end;
+    uint32_t marks_end;
+    uint32_t free_lane;
+    uint32_t free_mark;
+    struct sim_engine engines[SIM_DEVICES_MAX];
+    struct sim_group groups[SIM_GROUPS_MAX];
+    struct sim_mark_slot marks[SIM_MARKS_MAX];
+    struct sim_lane lanes[SIM_LANES_MAX];
 };
 
 struct sim_counter {
@@ -144,7 +210,6 @@ struct sim_machine {
 
     struct sim_device devices[SIM_DEVICES_MAX];
     uint64_t used_bytes[SIM_DEVICES_MAX];
-    struct sim_timeline timelines[SIM_DEVICES_MAX];
     struct sim_counter counters[SIM_COUNTERS_MAX];
     struct sim_slot slots[SIM_SLOTS_MAX];
     uint32_t client_buckets[SIM_CLIENTS_MAX];
@@ -152,6 +217,7 @@ struct sim_machine {
     uint32_t object_buckets[SIM_OBJECT_BUCKETS];
     struct sim_object objects[SIM_OBJECTS_MAX];
     struct sim_memory memories[SIM_OBJECTS_MAX];
+    struct sim_timeline timeline;
 };
 
 /* The mapping, or NULL before sim_attach(). */
@@ -176,7 +242,30 @@ void sim_reap_locked(void);
 bool sim_rule_hits(enum sim_rule_kind kind, const char *function, uint32_t number,
     const struct sim_rule **ret_rule) SIM_WARN_UNUSED;
 
-/* Ends the work of a slot now: what its dead owner had queued never runs. */
+/* ---- the timeline (machine_timeline.c) ---- */
+/* An empty one, before anybody else sees it. */
+void sim_timeline_init(struct sim_machine *machine);
+/* Lets happen what happens until now, which it returns; where groups of several processes compete,
+ * it looks now and then whether they live. Then every index must be looked up again. */
+uint64_t sim_timeline_look_locked(void);
+/* The same without looking who lives. */
+uint64_t sim_timeline_advance_locked(void);
+/* What has become of a lane's first work is looked at, now. */
+void sim_timeline_begin_locked(uint32_t lane);
+/* A mark that held a lane is gone, now. */
+void sim_timeline_released_locked(void);
+bool sim_timeline_passed_locked(uint32_t lane, uint32_t generation, uint32_t sequence);
+/* Ends the work of a group, of a slot, now: it never runs, and what waits for it goes on. */
+void sim_timeline_drop_group_locked(uint32_t group);
 void sim_timeline_drop_slot_locked(uint32_t slot);
+/* A channel group's channels, or its time slice, changed. */
+void sim_timeline_channels_changed_locked(uint32_t object);
+/* The channel group is no more. */
+void sim_timeline_object_gone_locked(uint32_t object);
+/* The figure that follows from what an earlier one left, after an owner of the lock died. */
+void sim_timeline_recover_locked(void);
+
+/* ---- NVML's windows (machine_samples.c) ---- */
+void sim_windows_add(struct sim_window *windows, int32_t pid, uint64_t start_ns, uint64_t end_ns);
 
 #endif

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The compute timeline of each device: one queue, first come, first served, advanced by whoever
- * looks; what has run is added to NVML's windows of 200 ms and to the slot that it ran for.
+ * What happens on the machine as time passes: lanes of work, one after another; groups that share
+ * a compute engine by time slices; advanced from event to event by whoever looks.
  */
 #include "sim/machine.h"
 
+#include "abi/rm.h"
 #include "sim/machine_layout.h"
 
 #include <time.h>
 
-/* Work of another that is still to run this long is reason to look whether that other lives. */
-#define WAIT_SUSPECT_NS 1000000ull
+/* Two busy groups at slices of 2,048 µs then get 0.917 of the engine together, 0.982 at 10 ms
+ * (0.917 and 0.970 seen on H200, driver 580.159.04); the same where a disabled group comes back
+ * (0.24 ms of each period of the channel gate were lost). */
+#define SWITCH_NS 185000ull
+/* A group without a channel group of its own, as GET_TIMESLICE gives it for the others. */
+#define TIMESLICE_NS 2048000ull
+#define REAP_NS 5000000ull
+/* Nobody's state, and yet it costs a switch to go on. */
+#define TAKEN_OFF (SIM_NONE - 1)
 
 uint64_t sim_clock_ns(void)
 {
@@ -19,52 +27,24 @@ uint64_t sim_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static struct sim_segment *segment_at(struct sim_timeline *timeline, uint32_t count)
+static struct sim_timeline *timeline(void)
 {
-    return &timeline->segments[count % SIM_SEGMENTS_MAX];
+    return &sim_machine->timeline;
 }
 
-/* Adds [start, end) to the windows; older than the windows kept is dropped. */
-static void account_windows(
-    struct sim_timeline *timeline, int32_t pid, uint64_t start_ns, uint64_t end_ns)
+static struct sim_lane *lane_at(uint32_t index)
 {
-    uint64_t last = (end_ns - 1) / SIM_SAMPLE_NS;
-    uint64_t first = start_ns / SIM_SAMPLE_NS;
-    if (last - first >= SIM_WINDOWS_MAX)
-        first = last - SIM_WINDOWS_MAX + 1;
-    for (uint64_t number = first; number <= last; number++) {
-        struct sim_window *window = &timeline->windows[number % SIM_WINDOWS_MAX];
-        if (window->number != number)
-            *window = (struct sim_window){.number = number};
-        uint64_t from = number * SIM_SAMPLE_NS;
-        uint64_t to = from + SIM_SAMPLE_NS;
-        window->busy_ns += (end_ns < to ? end_ns : to) - (start_ns > from ? start_ns : from);
-        window->last_pid = pid;
-    }
+    return &timeline()->lanes[index];
 }
 
-/* Accounts what ran until now and drops what is done. */
-static void advance_locked(uint32_t device, uint64_t now_ns)
+static struct sim_group *group_at(uint32_t index)
 {
-    struct sim_timeline *timeline = &sim_machine->timelines[device];
-    while (timeline->first != timeline->end) {
-        const struct sim_segment *segment = segment_at(timeline, timeline->first);
-        uint64_t start =
-            segment->start_ns > timeline->accounted_ns ? segment->start_ns : timeline->accounted_ns;
-        uint64_t end = segment->end_ns < now_ns ? segment->end_ns : now_ns;
-        if (end > start) {
-            struct sim_slot *slot = &sim_machine->slots[segment->slot];
-            account_windows(timeline, segment->pid, start, end);
-            if (slot->live && slot->generation == segment->generation)
-                slot->busy_ns[device] += end - start;
-            timeline->accounted_ns = end;
-        }
-        if (segment->end_ns > now_ns)
-            break;
-        timeline->first++;
-    }
-    if (now_ns > timeline->accounted_ns)
-        timeline->accounted_ns = now_ns;
+    return &timeline()->groups[index];
+}
+
+static struct sim_op *first_op(struct sim_lane *lane)
+{
+    return &lane->ops[lane->first % SIM_OPS_MAX];
 }
 
 static uint64_t add_saturating(uint64_t a, uint64_t b)
@@ -72,123 +52,564 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
     return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
 
-/* Cuts the slot's work short and lets what waited behind it move up. */
-static void drop_slot(struct sim_timeline *timeline, uint32_t slot, uint64_t now_ns)
+/* A kill falls between two instructions: what is written before stays before, as far as the
+ * compiler goes. */
+static void set_word(uint32_t *word, uint32_t value)
 {
-    uint64_t queue_end_ns = now_ns;
-    for (uint32_t i = timeline->first; i != timeline->end; i++) {
-        struct sim_segment *segment = segment_at(timeline, i);
-        if (segment->slot == slot) {
-            if (segment->start_ns > now_ns)
-                segment->start_ns = now_ns;
-            segment->end_ns = now_ns;
-            segment->duration_ns = segment->end_ns - segment->start_ns;
-            continue;
+    atomic_signal_fence(memory_order_seq_cst);
+    *(volatile uint32_t *)word = value;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* ---- groups and engines ---- */
+
+static uint64_t group_slice_ns(const struct sim_group *group)
+{
+    uint64_t us = group->object == SIM_NONE ? 0 : sim_machine->objects[group->object].timeslice_us;
+    return us == 0 ? TIMESLICE_NS : us * 1000;
+}
+
+static uint64_t slice_end_ns(const struct sim_engine *engine)
+{
+    return engine->slice_start_ns + group_slice_ns(group_at(engine->turn));
+}
+
+/* A group that was alone had slice after slice; the one that comes waits for the present one's end.
+ */
+static void slice_renew(struct sim_engine *engine)
+{
+    uint64_t now = timeline()->now_ns;
+    if (engine->turn == SIM_NONE || now <= engine->slice_start_ns)
+        return;
+    uint64_t slice = group_slice_ns(group_at(engine->turn));
+    engine->slice_start_ns += (now - engine->slice_start_ns) / slice * slice;
+}
+
+static void group_refresh(uint32_t index)
+{
+    struct sim_group *group = group_at(index);
+    struct sim_engine *engine = &timeline()->engines[group->device];
+    uint32_t runnable = group->live && !group->stopped && group->first_ready != SIM_NONE;
+    if (runnable == group->runnable)
+        return;
+    group->runnable = runnable;
+    engine->runnable_groups += runnable ? 1u : ~0u;
+    if (runnable && engine->runnable_groups == 2)
+        slice_renew(engine);
+    timeline()->changed = 1;
+}
+
+static void group_append(uint32_t index, uint32_t lane)
+{
+    struct sim_group *group = group_at(index);
+    lane_at(lane)->next = SIM_NONE;
+    if (group->first_ready == SIM_NONE)
+        group->first_ready = lane;
+    else
+        lane_at(group->last_ready)->next = lane;
+    group->last_ready = lane;
+    group_refresh(index);
+}
+
+/* ---- lanes ---- */
+
+bool sim_timeline_passed_locked(uint32_t index, uint32_t generation, uint32_t sequence)
+{
+    if (generation == 0 || index >= SIM_LANES_MAX)
+        return true;
+    const struct sim_lane *lane = lane_at(index);
+    return !lane->live || lane->generation != generation || (int32_t)(sequence - lane->first) < 0;
+}
+
+static bool mark_lives(const struct sim_op *op)
+{
+    const struct sim_mark_slot *mark = &timeline()->marks[op->index];
+    return mark->live && mark->generation == op->generation;
+}
+
+static void mark_write(const struct sim_op *op)
+{
+    struct sim_mark_slot *mark = &timeline()->marks[op->index];
+    if (mark_lives(op) && mark->at_ns == 0)
+        mark->at_ns = timeline()->now_ns;
+}
+
+static void waiting_add(uint32_t index)
+{
+    lane_at(index)->next = timeline()->waiting;
+    timeline()->waiting = index;
+}
+
+static void lane_pop(struct sim_lane *lane)
+{
+    const struct sim_op *op = first_op(lane);
+    if (op->kind == SIM_WORK_KERNEL || op->kind == SIM_WORK_COPY)
+        lane->executed_ns += op->value_ns;
+    set_word(&lane->first, lane->first + 1);
+    if (lane->waited)
+        timeline()->changed = 1;
+}
+
+static void lane_free(uint32_t index)
+{
+    struct sim_lane *lane = lane_at(index);
+    set_word(&lane->live, 0);
+    lane->next = timeline()->free_lane;
+    timeline()->free_lane = index;
+    if (lane->waited)
+        timeline()->changed = 1;
+}
+
+/* Puts the lane where its first work belongs; what takes no time, and what is over, goes at once.
+ */
+static void lane_settle(uint32_t index)
+{
+    struct sim_lane *lane = lane_at(index);
+    uint64_t now = timeline()->now_ns;
+    while (lane->first != lane->end) {
+        struct sim_op *op = first_op(lane);
+        if (op->kind == SIM_WORK_KERNEL && op->value_ns > 0) {
+            group_append(lane->group, index);
+            return;
         }
-        if (segment->start_ns > now_ns) {
-            segment->start_ns = queue_end_ns;
-            segment->end_ns = add_saturating(queue_end_ns, segment->duration_ns);
+        if (op->kind == SIM_WORK_COPY && op->wake_ns == 0)
+            op->wake_ns = add_saturating(now, op->value_ns);
+        if (op->kind == SIM_WORK_COPY && op->wake_ns > now) {
+            lane->next = timeline()->delayed;
+            timeline()->delayed = index;
+            if (op->wake_ns < timeline()->delayed_ns)
+                timeline()->delayed_ns = op->wake_ns;
+            return;
         }
-        if (segment->end_ns > queue_end_ns)
-            queue_end_ns = segment->end_ns;
+        if (op->kind == SIM_WORK_AFTER &&
+            !sim_timeline_passed_locked(op->index, op->generation, op->sequence)) {
+            lane_at(op->index)->waited = 1;
+            waiting_add(index);
+            return;
+        }
+        if (op->kind == SIM_OP_HOLD && mark_lives(op)) {
+            waiting_add(index);
+            return;
+        }
+        if (op->kind == SIM_OP_MARK)
+            mark_write(op);
+        lane_pop(lane);
     }
-    timeline->queue_end_ns = queue_end_ns;
+    lane_free(index);
+}
+
+/* ---- engines ---- */
+
+static uint64_t run_end_ns(const struct sim_engine *engine)
+{
+    return add_saturating(engine->run_start_ns, first_op(lane_at(engine->running))->value_ns);
+}
+
+/* Takes the kernel that runs off the engine; it goes on later. */
+static void engine_preempt(struct sim_engine *engine)
+{
+    if (engine->running == SIM_NONE)
+        return;
+    struct sim_lane *lane = lane_at(engine->running);
+    uint64_t ran = timeline()->now_ns - engine->run_start_ns;
+    struct sim_op *op = first_op(lane);
+    if (op->value_ns != SIM_NEVER) {
+        op->value_ns -= ran < op->value_ns ? ran : op->value_ns;
+        lane->executed_ns += ran;
+    }
+    engine->running = SIM_NONE;
+}
+
+static void engine_complete(struct sim_engine *engine)
+{
+    uint32_t index = engine->running;
+    struct sim_lane *lane = lane_at(index);
+    struct sim_group *group = group_at(lane->group);
+    engine->running = SIM_NONE;
+    group->first_ready = lane->next;
+    lane_pop(lane);
+    lane_settle(index);
+    group_refresh((uint32_t)(group - timeline()->groups));
+}
+
+/* The next group in turn; there is one. */
+static uint32_t engine_pick(uint32_t device)
+{
+    uint32_t end = timeline()->groups_end;
+    uint32_t index = timeline()->engines[device].last;
+    for (uint32_t i = 0; i < end; i++) {
+        index = index >= end - 1 ? 0 : index + 1;
+        if (group_at(index)->runnable && group_at(index)->device == device)
+            return index;
+    }
+    return SIM_NONE;
+}
+
+static void engine_switch(uint32_t device)
+{
+    struct sim_engine *engine = &timeline()->engines[device];
+    uint32_t next = engine_pick(device);
+    if (next == SIM_NONE)
+        return;
+    bool costs = engine->resident != SIM_NONE && engine->resident != next;
+    engine->slice_start_ns = timeline()->now_ns + (costs ? SWITCH_NS : 0);
+    engine->resident = next;
+    engine->last = next;
+    engine->turn = next;
+}
+
+static void engine_update(uint32_t device)
+{
+    struct sim_engine *engine = &timeline()->engines[device];
+    uint64_t now = timeline()->now_ns;
+    if (engine->running != SIM_NONE && run_end_ns(engine) <= now)
+        engine_complete(engine);
+    if (engine->turn != SIM_NONE) {
+        const struct sim_group *group = group_at(engine->turn);
+        if (!group->runnable || (engine->runnable_groups > 1 && slice_end_ns(engine) <= now)) {
+            engine_preempt(engine);
+            if (group->stopped)
+                engine->resident = TAKEN_OFF;
+            engine->turn = SIM_NONE;
+        }
+    }
+    if (engine->turn == SIM_NONE && engine->runnable_groups > 0)
+        engine_switch(device);
+    if (engine->turn != SIM_NONE && engine->running == SIM_NONE && engine->slice_start_ns <= now) {
+        engine->run_start_ns = now;
+        engine->running = group_at(engine->turn)->first_ready;
+    }
+}
+
+static uint64_t engine_next_ns(const struct sim_engine *engine)
+{
+    if (engine->turn == SIM_NONE)
+        return UINT64_MAX;
+    if (engine->running == SIM_NONE)
+        return engine->slice_start_ns;
+    uint64_t end = run_end_ns(engine);
+    if (engine->runnable_groups > 1 && slice_end_ns(engine) < end)
+        end = slice_end_ns(engine);
+    return end;
+}
+
+/* The engine counts as busy while it changes groups: NVML's samples read 99 while two shared a card
+ * (seen on H200, driver 580.159.04). */
+static void engine_account(uint32_t device, uint64_t from_ns, uint64_t to_ns)
+{
+    struct sim_engine *engine = &timeline()->engines[device];
+    if (engine->turn == SIM_NONE || from_ns >= to_ns)
+        return;
+    const struct sim_group *group = group_at(engine->turn);
+    struct sim_slot *slot = &sim_machine->slots[group->slot];
+    sim_windows_add(engine->windows, group->pid, from_ns, to_ns);
+    if (engine->running != SIM_NONE && slot->live)
+        slot->busy_ns[device] += to_ns - from_ns;
+}
+
+/* ---- time ---- */
+
+static void delayed_update(void)
+{
+    uint64_t now = timeline()->now_ns;
+    uint32_t index = timeline()->delayed;
+    if (timeline()->delayed_ns > now)
+        return;
+    timeline()->delayed = SIM_NONE;
+    timeline()->delayed_ns = UINT64_MAX;
+    while (index != SIM_NONE) {
+        uint32_t next = lane_at(index)->next;
+        lane_settle(index);
+        index = next;
+    }
+}
+
+static void waiting_update(void)
+{
+    uint32_t index = timeline()->waiting;
+    timeline()->waiting = SIM_NONE;
+    while (index != SIM_NONE) {
+        uint32_t next = lane_at(index)->next;
+        lane_settle(index);
+        index = next;
+    }
+}
+
+/* All that happens at this very time. */
+static void update(void)
+{
+    do {
+        timeline()->changed = 0;
+        delayed_update();
+        waiting_update();
+        for (uint32_t device = 0; device < sim_machine->device_count; device++)
+            engine_update(device);
+    } while (timeline()->changed);
+}
+
+static uint64_t next_ns(void)
+{
+    uint64_t next = timeline()->delayed_ns;
+    for (uint32_t device = 0; device < sim_machine->device_count; device++) {
+        uint64_t own = engine_next_ns(&timeline()->engines[device]);
+        if (own < next)
+            next = own;
+    }
+    return next;
+}
+
+uint64_t sim_timeline_advance_locked(void)
+{
+    uint64_t now = sim_clock_ns();
+    for (;;) {
+        uint64_t next = next_ns();
+        uint64_t from = timeline()->now_ns;
+        uint64_t to = next < now ? next : now;
+        if (to > from) {
+            for (uint32_t device = 0; device < sim_machine->device_count; device++)
+                engine_account(device, from, to);
+            timeline()->now_ns = to;
+        }
+        if (next > now)
+            return now;
+        update();
+    }
+}
+
+static bool contended(void)
+{
+    for (uint32_t device = 0; device < sim_machine->device_count; device++) {
+        if (timeline()->engines[device].runnable_groups > 1)
+            return true;
+    }
+    return false;
+}
+
+uint64_t sim_timeline_look_locked(void)
+{
+    uint64_t now = sim_timeline_advance_locked();
+    if (contended() && now - timeline()->reaped_ns > REAP_NS) {
+        timeline()->reaped_ns = now;
+        sim_reap_locked();
+    }
+    return now;
+}
+
+void sim_timeline_begin_locked(uint32_t lane)
+{
+    lane_settle(lane);
+    update();
+}
+
+void sim_timeline_released_locked(void)
+{
+    update();
+}
+
+/* ---- changes from outside ---- */
+
+/* Out of the list that begins at *head: the lanes of a group. */
+static void list_filter(uint32_t *head, uint32_t group)
+{
+    while (*head != SIM_NONE) {
+        if (lane_at(*head)->group == group)
+            *head = lane_at(*head)->next;
+        else
+            head = &lane_at(*head)->next;
+    }
+}
+
+/* What it marks is as much done as it ever will be. */
+static void lane_drop(uint32_t index)
+{
+    struct sim_lane *lane = lane_at(index);
+    for (uint32_t i = lane->first; i != lane->end; i++) {
+        const struct sim_op *op = &lane->ops[i % SIM_OPS_MAX];
+        if (op->kind == SIM_OP_MARK)
+            mark_write(op);
+    }
+    lane_free(index);
+}
+
+static void engine_forget(struct sim_engine *engine, uint32_t group)
+{
+    if (engine->turn == group) {
+        engine->turn = SIM_NONE;
+        engine->running = SIM_NONE;
+    }
+    if (engine->resident == group)
+        engine->resident = SIM_NONE;
+}
+
+static void group_drop(uint32_t index)
+{
+    struct sim_group *group = group_at(index);
+    set_word(&group->live, 0);
+    group->first_ready = SIM_NONE;
+    group_refresh(index);
+    engine_forget(&timeline()->engines[group->device], index);
+    list_filter(&timeline()->delayed, index);
+    list_filter(&timeline()->waiting, index);
+    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
+        if (lane_at(i)->live && lane_at(i)->group == index)
+            lane_drop(i);
+    }
+    while (timeline()->groups_end > 0 && !group_at(timeline()->groups_end - 1)->live)
+        timeline()->groups_end--;
+}
+
+void sim_timeline_drop_group_locked(uint32_t index)
+{
+    (void)sim_timeline_advance_locked();
+    group_drop(index);
+    update();
 }
 
 void sim_timeline_drop_slot_locked(uint32_t slot)
 {
-    uint64_t now = sim_clock_ns();
-    for (uint32_t device = 0; device < sim_machine->device_count; device++) {
-        advance_locked(device, now);
-        drop_slot(&sim_machine->timelines[device], slot, now);
+    (void)sim_timeline_advance_locked();
+    for (uint32_t i = timeline()->groups_end; i-- > 0;) {
+        if (group_at(i)->live && group_at(i)->slot == slot)
+            group_drop(i);
     }
-}
-
-static void append_locked(struct sim_timeline *timeline, const struct sim_segment *work)
-{
-    if (timeline->first != timeline->end) {
-        struct sim_segment *last = segment_at(timeline, timeline->end - 1);
-        bool same = last->slot == work->slot && last->generation == work->generation;
-        bool full = timeline->end - timeline->first == SIM_SEGMENTS_MAX;
-        /* A full queue lengthens its last entry, whoever's it is: the device's busy time stays
-         * right. */
-        if ((same && last->end_ns == work->start_ns) || full) {
-            last->end_ns = work->end_ns;
-            last->duration_ns = add_saturating(last->duration_ns, work->duration_ns);
-            return;
+    for (uint32_t i = 0; i < timeline()->marks_end; i++) {
+        struct sim_mark_slot *mark = &timeline()->marks[i];
+        if (mark->live && mark->slot == slot) {
+            set_word(&mark->live, 0);
+            mark->next_free = timeline()->free_mark;
+            timeline()->free_mark = i;
         }
     }
-    *segment_at(timeline, timeline->end) = *work;
-    timeline->end++;
+    update();
 }
 
-uint64_t sim_work_submit(int fd, unsigned index, uint64_t not_before_ns, uint64_t duration_ns)
+static bool channels_all_disabled(uint32_t object)
 {
-    struct sim_timeline *timeline = &sim_machine->timelines[index];
-    sim_lock();
-    uint64_t now = sim_clock_ns();
-    uint64_t earliest = not_before_ns > now ? not_before_ns : now;
-    uint32_t slot = sim_slot_of_locked(fd);
-    advance_locked(index, now);
-    if (timeline->queue_end_ns > now + WAIT_SUSPECT_NS && timeline->first != timeline->end &&
-        segment_at(timeline, timeline->end - 1)->slot != slot)
-        sim_reap_locked();
-
-    uint64_t start = earliest > timeline->queue_end_ns ? earliest : timeline->queue_end_ns;
-    uint64_t end = add_saturating(start, duration_ns);
-    if (slot != SIM_NONE && duration_ns > 0) {
-        struct sim_segment work = {.start_ns = start,
-            .end_ns = end,
-            .duration_ns = duration_ns,
-            .slot = slot,
-            .generation = sim_machine->slots[slot].generation,
-            .pid = sim_machine->slots[slot].pid};
-        append_locked(timeline, &work);
-        timeline->queue_end_ns = end;
-    }
-    sim_unlock();
-    return end;
-}
-
-static unsigned window_percent(const struct sim_window *window)
-{
-    return (unsigned)((window->busy_ns * 100 + SIM_SAMPLE_NS / 2) / SIM_SAMPLE_NS);
-}
-
-unsigned sim_device_utilization(unsigned index)
-{
-    struct sim_timeline *timeline = &sim_machine->timelines[index];
-    sim_lock();
-    sim_reap_locked();
-    uint64_t now = sim_clock_ns();
-    advance_locked(index, now);
-    uint64_t number = now / SIM_SAMPLE_NS - 1;
-    const struct sim_window *window = &timeline->windows[number % SIM_WINDOWS_MAX];
-    unsigned percent = window->number == number ? window_percent(window) : 0;
-    sim_unlock();
-    return percent > 100 ? 100 : percent;
-}
-
-unsigned sim_device_samples(
-    unsigned index, uint64_t since_ns, struct sim_sample ret_samples[SIM_SAMPLES_MAX])
-{
-    struct sim_timeline *timeline = &sim_machine->timelines[index];
-    unsigned count = 0;
-    sim_lock();
-    sim_reap_locked();
-    uint64_t now = sim_clock_ns();
-    advance_locked(index, now);
-    uint64_t current = now / SIM_SAMPLE_NS;
-    uint64_t number = current > SIM_SAMPLES_MAX ? current - SIM_SAMPLES_MAX : 0;
-    for (; number < current; number++) {
-        const struct sim_window *window = &timeline->windows[number % SIM_WINDOWS_MAX];
-        uint64_t end = (number + 1) * SIM_SAMPLE_NS;
-        if (window->number != number || window->busy_ns == 0 || end <= since_ns)
+    uint32_t child = sim_machine->objects[object].first_child;
+    bool any = false;
+    for (; child != SIM_NONE; child = sim_machine->objects[child].sibling_next) {
+        const struct sim_object *channel = &sim_machine->objects[child];
+        if (!RM_CLASS_IS_CHANNEL(channel->class_id))
             continue;
-        unsigned percent = window_percent(window);
-        ret_samples[count++] = (struct sim_sample){
-            .end_ns = end, .pid = window->last_pid, .busy_percent = percent > 100 ? 100 : percent};
+        if (!channel->disabled)
+            return false;
+        any = true;
     }
-    sim_unlock();
-    return count;
+    return any;
+}
+
+static uint32_t group_of_object(uint32_t object)
+{
+    for (uint32_t i = 0; object != SIM_NONE && i < timeline()->groups_end; i++) {
+        if (group_at(i)->live && group_at(i)->object == object)
+            return i;
+    }
+    return SIM_NONE;
+}
+
+void sim_timeline_channels_changed_locked(uint32_t object)
+{
+    uint32_t index = group_of_object(object);
+    if (index == SIM_NONE)
+        return;
+    (void)sim_timeline_advance_locked();
+    group_at(index)->stopped = channels_all_disabled(object);
+    group_refresh(index);
+    update();
+}
+
+void sim_timeline_object_gone_locked(uint32_t object)
+{
+    uint32_t index = group_of_object(object);
+    if (index != SIM_NONE)
+        group_at(index)->object = SIM_NONE;
+}
+
+/* ---- beginnings ---- */
+
+static void lists_clear(struct sim_timeline *line)
+{
+    line->delayed = SIM_NONE;
+    line->delayed_ns = UINT64_MAX;
+    line->waiting = SIM_NONE;
+    line->free_lane = SIM_NONE;
+    line->free_mark = SIM_NONE;
+    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
+        line->engines[i].runnable_groups = 0;
+        line->engines[i].turn = SIM_NONE;
+        line->engines[i].running = SIM_NONE;
+    }
+}
+
+void sim_timeline_init(struct sim_machine *machine)
+{
+    lists_clear(&machine->timeline);
+    machine->timeline.now_ns = sim_clock_ns();
+    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
+        machine->timeline.engines[i].resident = SIM_NONE;
+        machine->timeline.engines[i].last = SIM_NONE;
+    }
+}
+
+/* The kernel that ran is stopped where it was, if that can be known. */
+static void recover_engines(void)
+{
+    for (uint32_t i = 0; i < sim_machine->device_count; i++) {
+        struct sim_engine *engine = &timeline()->engines[i];
+        if (engine->running < SIM_LANES_MAX && lane_at(engine->running)->live &&
+            lane_at(engine->running)->first != lane_at(engine->running)->end &&
+            first_op(lane_at(engine->running))->kind == SIM_WORK_KERNEL &&
+            engine->run_start_ns <= timeline()->now_ns)
+            engine_preempt(engine);
+    }
+}
+
+static void recover_groups(void)
+{
+    timeline()->groups_end = SIM_GROUPS_MAX;
+    for (uint32_t i = 0; i < SIM_GROUPS_MAX; i++) {
+        struct sim_group *group = group_at(i);
+        if (group->live && !sim_machine->slots[group->slot].live)
+            group->live = 0;
+        group->first_ready = SIM_NONE;
+        group->runnable = 0;
+        if (group->object != SIM_NONE &&
+            (!sim_machine->objects[group->object].live ||
+                sim_machine->objects[group->object].class_id != RM_CLASS_CHANNEL_GROUP))
+            group->object = SIM_NONE;
+        group->stopped = group->object != SIM_NONE && channels_all_disabled(group->object);
+    }
+    while (timeline()->groups_end > 0 && !group_at(timeline()->groups_end - 1)->live)
+        timeline()->groups_end--;
+}
+
+static void recover_marks(void)
+{
+    for (uint32_t i = 0; i < timeline()->marks_end; i++) {
+        struct sim_mark_slot *mark = &timeline()->marks[i];
+        if (mark->live && sim_machine->slots[mark->slot].live)
+            continue;
+        mark->live = 0;
+        mark->next_free = timeline()->free_mark;
+        timeline()->free_mark = i;
+    }
+}
+
+void sim_timeline_recover_locked(void)
+{
+    recover_engines();
+    lists_clear(timeline());
+    recover_groups();
+    recover_marks();
+    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
+        struct sim_lane *lane = lane_at(i);
+        bool whole = lane->live && lane->end - lane->first <= SIM_OPS_MAX;
+        if (whole && group_at(lane->group)->live)
+            lane_settle(i);
+        else if (whole)
+            lane_drop(i);
+        else
+            lane_free(i);
+    }
+    update();
 }

@@ -6,8 +6,10 @@
 #include "sim/machine_layout.h"
 #include "sim/rm_objects.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static struct sim_object *control_object(const struct sim_rm_control *control)
 {
@@ -72,27 +74,67 @@ static uint32_t get_pid_info(const struct sim_rm_control *control)
     return RM_OK;
 }
 
-/* All are looked up before any changes. Recorded on the channels; the timeline does not heed it
- * yet. */
-static uint32_t disable_channels(const struct sim_rm_control *control)
+/* What a control takes of its caller, in which others may have the lock: mid of what was seen
+ * (H200, driver 580.159.04). */
+#define ENABLE_NS 260000ull
+#define DISABLE_NS 460000ull
+#define SET_TIMESLICE_NS 390000ull
+
+static void take_time(uint64_t ns)
+{
+    uint64_t until = sim_clock_ns() + ns;
+    struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    sim_unlock();
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
+    sim_lock();
+}
+
+/* All are looked up before any changes. Channels of another client than the subdevice's are refused
+ * with INVALID_CLIENT (seen on H200, driver 580.159.04). */
+static uint32_t find_channels(
+    const struct sim_rm_control *control, uint32_t ret_channels[RM_DISABLE_CHANNELS_MAX])
 {
     const struct rm_disable_channels *params = control->params;
-    uint32_t channels[RM_DISABLE_CHANNELS_MAX];
-    if (params->count > RM_DISABLE_CHANNELS_MAX)
-        return RM_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {
         uint32_t client;
         uint32_t status = sim_rm_client_locked(control->slot, params->clients[i], &client);
         if (status != RM_OK)
             return status;
-        channels[i] = sim_object_find_locked(client, params->channels[i]);
-        if (channels[i] == SIM_NONE)
+        if (client != control->client)
+            return RM_ERR_INVALID_CLIENT;
+        ret_channels[i] = sim_object_find_locked(client, params->channels[i]);
+        if (ret_channels[i] == SIM_NONE)
             return RM_ERR_OBJECT_NOT_FOUND;
-        if (!RM_CLASS_IS_CHANNEL(sim_machine->objects[channels[i]].class_id))
+        if (!RM_CLASS_IS_CHANNEL(sim_machine->objects[ret_channels[i]].class_id))
             return RM_ERR_INVALID_OBJECT_HANDLE;
     }
+    return RM_OK;
+}
+
+/* A disabled group is off the engine when the call returns, an enabled one is on its way back when
+ * it begins: what is lost of each period of a channel gate comes out so. */
+static uint32_t disable_channels(const struct sim_rm_control *control)
+{
+    const struct rm_disable_channels *params = control->params;
+    uint32_t channels[RM_DISABLE_CHANNELS_MAX];
+    if (sim_description()->no_gsp)
+        return RM_ERR_NOT_SUPPORTED;
+    if (params->count > RM_DISABLE_CHANNELS_MAX)
+        return RM_ERR_INVALID_ARGUMENT;
+    uint32_t status = find_channels(control, channels);
+    if (status == RM_OK && params->disable) {
+        take_time(DISABLE_NS);
+        status = find_channels(control, channels);
+    }
+    if (status != RM_OK)
+        return status;
     for (uint32_t i = 0; i < params->count; i++)
         sim_machine->objects[channels[i]].disabled = params->disable != 0;
+    for (uint32_t i = 0; i < params->count; i++)
+        sim_timeline_channels_changed_locked(sim_machine->objects[channels[i]].parent);
+    if (!params->disable)
+        take_time(ENABLE_NS);
     return RM_OK;
 }
 
@@ -108,7 +150,9 @@ static uint32_t set_timeslice(const struct sim_rm_control *control)
     const struct rm_timeslice *params = control->params;
     if (params->timeslice_us == 0 || params->timeslice_us > UINT32_MAX)
         return RM_ERR_INVALID_ARGUMENT;
+    (void)sim_timeline_advance_locked();
     control_object(control)->timeslice_us = (uint32_t)params->timeslice_us;
+    take_time(SET_TIMESLICE_NS);
     return RM_OK;
 }
 

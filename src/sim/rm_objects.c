@@ -58,6 +58,7 @@ void sim_objects_init(struct sim_machine *machine)
     fill_none(machine->object_buckets, SIM_OBJECT_BUCKETS);
     machine->free_object = SIM_NONE;
     machine->free_memory = SIM_NONE;
+    sim_timeline_init(machine);
 }
 
 uint32_t sim_client_find_locked(uint32_t handle)
@@ -288,6 +289,13 @@ static uint32_t group_device(const struct sim_object *object)
     return object->class_id == RM_CLASS_CHANNEL_GROUP ? object->device : SIM_NONE;
 }
 
+/* The group of a channel that came or went may run now, or no longer. */
+static void channel_changed(const struct sim_object *object)
+{
+    if (RM_CLASS_IS_CHANNEL(object->class_id) && object->parent != SIM_NONE)
+        sim_timeline_channels_changed_locked(object->parent);
+}
+
 static uint32_t pick_object_handle(uint32_t client)
 {
     uint32_t handle;
@@ -331,6 +339,7 @@ uint32_t sim_object_create_locked(const struct sim_object_request *request)
     uint32_t device = group_device(object);
     if (device != SIM_NONE)
         client_at(object->client)->channel_groups[device]++;
+    channel_changed(object);
     return index;
 }
 
@@ -344,6 +353,9 @@ static void object_destroy_leaf(uint32_t index)
     if (object->memory != SIM_NONE)
         memory_remove_handle(object->memory, index);
     object_unlink(index);
+    channel_changed(object);
+    if (device != SIM_NONE)
+        sim_timeline_object_gone_locked(index);
     give_object(index);
 }
 
@@ -493,9 +505,5 @@ void sim_objects_recover_locked(void)
     recover_drop_orphans();
     recover_objects();
     recover_memories();
-    for (uint32_t i = 0; i < sim_machine->device_count; i++) {
-        struct sim_timeline *timeline = &sim_machine->timelines[i];
-        if (timeline->end - timeline->first > SIM_SEGMENTS_MAX)
-            timeline->first = timeline->end;
-    }
+    sim_timeline_recover_locked();
 }

@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated machine's timeline: who runs when, and what streams, events and NVML say of it. All
+ * figures are the machine's own, read at one instant of its time, so that a loaded computer, on
+ * which looks come late, changes none of them. */
+#include "driver.h"
+
+#include "abi/rm.h"
+#include "sim/machine_layout.h"
+#include "sim/rm_objects.h"
+
+#include "check.h"
+
+#include <dirent.h>
+
+#define MS 1000000ull
+#define SLICE_NS 2048000ull
+#define SWITCH_NS 185000ull
+#define NEVER UINT64_MAX
+
+static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
+                          ".visible .entry spin(.param .u64 duration_ns)\n{\nret;\n}\n";
+
+static char directory[] = "/tmp/vgpu-test-timeline-XXXXXX";
+
+/* A machine for this test alone. */
+static void begin(const char *description)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/%d", directory, (int)getpid());
+    setenv("VGPU_SIM", description, 1);
+    setenv("VGPU_SIM_MACHINE", path, 1);
+    REQUIRE(sim_attach() == 0);
+}
+
+static void nap_ms(unsigned ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* ---- a program on the machine ---- */
+static CUfunction spin;
+
+static void program_begin(void)
+{
+    CUcontext context;
+    CUmodule module;
+    REQUIRE(driver_load());
+    DRIVER_CALL(driver.cuInit(0));
+    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
+    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
+    DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
+}
+
+static CUstream stream_new(void)
+{
+    CUstream stream;
+    DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static CUevent event_new(void)
+{
+    CUevent event;
+    DRIVER_CALL(driver.cuEventCreate(&event, 0));
+    return event;
+}
+
+static void launch(CUstream stream, uint64_t duration_ns)
+{
+    void *params[] = {&duration_ns};
+    DRIVER_CALL(driver.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+}
+
+static CUevent record(CUstream stream)
+{
+    CUevent event = event_new();
+    DRIVER_CALL(driver.cuEventRecord(event, stream));
+    return event;
+}
+
+static int64_t elapsed_us(CUevent from, CUevent to)
+{
+    float ms = 0;
+    DRIVER_CALL(driver.cuEventElapsedTime(&ms, from, to));
+    return (int64_t)((double)ms * 1000 + 0.5);
+}
+
+/* The compute group of a process, as the machine has it. */
+static uint32_t compute_group(pid_t pid)
+{
+    for (uint32_t i = 0; i < sim_machine->timeline.groups_end; i++) {
+        const struct sim_group *group = &sim_machine->timeline.groups[i];
+        if (group->live && group->pid == pid)
+            return i;
+    }
+    return SIM_NONE;
+}
+
+/* Controls as the process' own, on a descriptor of its own. */
+static uint32_t control(uint32_t client, uint32_t object, uint32_t cmd, void *params, size_t size)
+{
+    static int fd = -1;
+    struct rm_control form = {.client = client,
+        .object = object,
+        .cmd = cmd,
+        .params = (uint64_t)(uintptr_t)params,
+        .params_size = (uint32_t)size};
+    if (fd < 0)
+        fd = sim_rm_open();
+    REQUIRE(fd >= 0 && sim_rm_execute(fd, RM_IOCTL_CONTROL, &form) == 0);
+    return form.status;
+}
+
+struct handles {
+    uint32_t client;
+    uint32_t group;
+    uint32_t subdevice;
+    uint32_t channels[RM_DISABLE_CHANNELS_MAX];
+    uint32_t count;
+};
+
+static struct handles own_handles(void)
+{
+    struct handles found = {0};
+    sim_lock();
+    uint32_t index = compute_group(getpid());
+    REQUIRE(index != SIM_NONE);
+    uint32_t group = sim_machine->timeline.groups[index].object;
+    const struct sim_object *objects = sim_machine->objects;
+    uint32_t client = objects[group].client;
+    found.client = sim_machine->clients[client].handle;
+    found.group = objects[group].handle;
+    for (uint32_t i = 0; i < sim_machine->objects_end; i++) {
+        if (!objects[i].live || objects[i].client != client)
+            continue;
+        if (objects[i].class_id == RM_CLASS_SUBDEVICE)
+            found.subdevice = objects[i].handle;
+        if (objects[i].parent == group)
+            found.channels[found.count++] = objects[i].handle;
+    }
+    sim_unlock();
+    return found;
+}
+
+static uint32_t channels_switch(bool disable)
+{
+    struct handles own = own_handles();
+    struct rm_disable_channels params = {.disable = disable, .count = own.count};
+    for (uint32_t i = 0; i < own.count; i++) {
+        params.clients[i] = own.client;
+        params.channels[i] = own.channels[i];
+    }
+    return control(
+        own.client, own.subdevice, RM_CTRL_FIFO_DISABLE_CHANNELS, &params, sizeof(params));
+}
+
+static void slice_set(uint64_t us)
+{
+    struct handles own = own_handles();
+    struct rm_timeslice params = {us};
+    CHECK_EQ(control(own.client, own.group, RM_CTRL_SET_TIMESLICE, &params, sizeof(params)), RM_OK);
+    params.timeslice_us = 0;
+    CHECK_EQ(control(own.client, own.group, RM_CTRL_GET_TIMESLICE, &params, sizeof(params)), RM_OK);
+    CHECK_EQ(params.timeslice_us, us);
+}
+
+/* ---- peers: programs that do as they are told, a letter at a time ---- */
+struct peer {
+    pid_t pid;
+    int to;
+    int from;
+};
+
+/* p: a kernel that never ends; d, e: disable and enable; digits: slices of so many ms; b: launches
+ * of 10 µs each without end. */
+static void peer_serve(int from, int to)
+{
+    char letter;
+    program_begin();
+    CUstream stream = stream_new();
+    do {
+        letter = 'r';
+        if (write(to, &letter, 1) != 1 || read(from, &letter, 1) != 1)
+            _exit(0);
+        if (letter == 'p')
+            launch(stream, NEVER);
+        else if (letter == 'd' || letter == 'e')
+            CHECK_EQ(channels_switch(letter == 'd'), RM_OK);
+        else if (letter == 'b')
+            for (;;)
+                launch(stream, 10000);
+        else
+            slice_set((uint64_t)(letter - '0') * 1000);
+    } while (true);
+}
+
+static void peer_ready(const struct peer *peer)
+{
+    char letter = 0;
+    REQUIRE(read(peer->from, &letter, 1) == 1);
+}
+
+static struct peer peer_start(void)
+{
+    int down[2], up[2];
+    REQUIRE(pipe(down) == 0 && pipe(up) == 0);
+    struct peer peer = {.pid = fork(), .to = down[1], .from = up[0]};
+    REQUIRE(peer.pid >= 0);
+    if (peer.pid == 0) {
+        close(down[1]);
+        peer_serve(down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    peer_ready(&peer);
+    return peer;
+}
+
+static void peer_send(const struct peer *peer, char letter)
+{
+    REQUIRE(write(peer->to, &letter, 1) == 1);
+}
+
+static void peer_tell(const struct peer *peer, char letter)
+{
+    peer_send(peer, letter);
+    peer_ready(peer);
+}
+
+static void peer_kill(const struct peer *peer)
+{
+    kill(peer->pid, SIGKILL);
+    waitpid(peer->pid, NULL, 0);
+    close(peer->to);
+    close(peer->from);
+}
+
+/* ---- what the machine says, at one instant ---- */
+struct instant {
+    uint64_t now_ns;
+    uint64_t busy_ns[3];
+};
+
+static uint64_t busy_of(pid_t pid)
+{
+    uint32_t group = compute_group(pid);
+    return group == SIM_NONE
+               ? 0
+               : sim_machine->slots[sim_machine->timeline.groups[group].slot].busy_ns[0];
+}
+
+static struct instant instant_of(const struct peer *peers, unsigned count)
+{
+    struct instant at = {0};
+    sim_lock();
+    sim_timeline_look_locked();
+    at.now_ns = sim_machine->timeline.now_ns;
+    for (unsigned i = 0; i < count; i++)
+        at.busy_ns[i] = busy_of(peers[i].pid);
+    sim_unlock();
+    return at;
+}
+
+/* Thousandths of the time in which the peer's kernels ran. */
+static void shares_over(unsigned ms, const struct peer *peers, unsigned count, int *ret_shares)
+{
+    struct instant from = instant_of(peers, count);
+    nap_ms(ms);
+    struct instant to = instant_of(peers, count);
+    for (unsigned i = 0; i < count; i++)
+        ret_shares[i] = (int)((to.busy_ns[i] - from.busy_ns[i]) * 1000 / (to.now_ns - from.now_ns));
+}
+
+static bool about(int got, int wanted, int tolerance)
+{
+    if (got >= wanted - tolerance && got <= wanted + tolerance)
+        return true;
+    dprintf(STDOUT_FILENO, "# %d is not %d, within %d\n", got, wanted, tolerance);
+    return false;
+}
+
+static uint64_t own_busy_ns(void)
+{
+    const struct peer own = {.pid = getpid()};
+    return instant_of(&own, 1).busy_ns[0];
+}
+
+TEST("two busy processes get half each of 0.917 of the GPU, of 0.98 with slices of 9 ms")
+{
+    int shares[2];
+    begin("");
+    struct peer peers[2] = {peer_start(), peer_start()};
+    for (int i = 0; i < 2; i++)
+        peer_tell(&peers[i], 'p');
+    shares_over(400, peers, 2, shares);
+    CHECK(about(shares[0] + shares[1], 917, 10));
+    CHECK(about(shares[0], 458, 15));
+    for (int i = 0; i < 2; i++)
+        peer_tell(&peers[i], '9');
+    shares_over(600, peers, 2, shares);
+    CHECK(about(shares[0] + shares[1], 980, 8));
+    CHECK(about(shares[0], 490, 25));
+}
+
+TEST("three busy processes share by their time slices")
+{
+    int shares[3];
+    begin("");
+    struct peer peers[3] = {peer_start(), peer_start(), peer_start()};
+    for (int i = 0; i < 3; i++) {
+        peer_tell(&peers[i], "136"[i]);
+        peer_tell(&peers[i], 'p');
+    }
+    shares_over(500, peers, 3, shares);
+    /* of 10 ms and three switches */
+    CHECK(about(shares[0], 95, 15));
+    CHECK(about(shares[1], 284, 20));
+    CHECK(about(shares[2], 568, 25));
+}
+
+TEST("a persistent kernel whose channels are disabled does not run, and goes on when enabled")
+{
+    begin("");
+    struct peer peer = peer_start();
+    peer_tell(&peer, 'p');
+    peer_tell(&peer, 'd');
+    struct instant from = instant_of(&peer, 1);
+    nap_ms(30);
+    struct instant to = instant_of(&peer, 1);
+    CHECK_EQ(to.busy_ns[0] - from.busy_ns[0], 0);
+    CHECK(from.busy_ns[0] > 0);
+    peer_tell(&peer, 'e');
+    from = instant_of(&peer, 1);
+    nap_ms(30);
+    to = instant_of(&peer, 1);
+    CHECK_EQ(to.busy_ns[0] - from.busy_ns[0], to.now_ns - from.now_ns);
+}
+
+TEST("a disabled process leaves the whole GPU to the other")
+{
+    int shares[2];
+    begin("");
+    struct peer peers[2] = {peer_start(), peer_start()};
+    for (int i = 0; i < 2; i++)
+        peer_tell(&peers[i], 'p');
+    peer_tell(&peers[0], 'd');
+    nap_ms(5);
+    shares_over(50, peers, 2, shares);
+    CHECK_EQ(shares[0], 0);
+    CHECK_EQ(shares[1], 1000);
+}
+
+TEST("a killed process' time goes to the other")
+{
+    int shares[2];
+    begin("");
+    struct peer peers[2] = {peer_start(), peer_start()};
+    for (int i = 0; i < 2; i++)
+        peer_tell(&peers[i], 'p');
+    nap_ms(20);
+    peer_kill(&peers[1]);
+    nap_ms(10);
+    (void)instant_of(peers, 1);
+    nap_ms(5);
+    shares_over(50, peers, 1, shares);
+    CHECK_EQ(shares[0], 1000);
+}
+
+TEST("event times are exact however late they are asked for")
+{
+    begin("");
+    program_begin();
+    CUstream stream = stream_new();
+    /* Nothing starts before all is queued. */
+    REQUIRE(channels_switch(true) == RM_OK);
+    launch(stream, 1 * MS);
+    CUevent first = record(stream);
+    launch(stream, 1500000);
+    CUevent second = record(stream);
+    launch(stream, 20000);
+    launch(stream, 30000);
+    CUevent third = record(stream);
+    CHECK_EQ(driver.cuEventQuery(first), CUDA_ERROR_NOT_READY);
+    float ms;
+    CHECK_EQ(driver.cuEventElapsedTime(&ms, first, third), CUDA_ERROR_NOT_READY);
+    REQUIRE(channels_switch(false) == RM_OK);
+    nap_ms(20);
+    CHECK_EQ(driver.cuEventQuery(third), CUDA_SUCCESS);
+    CHECK_EQ(elapsed_us(first, second), 1500);
+    CHECK_EQ(elapsed_us(second, third), 50);
+    CHECK_EQ(elapsed_us(first, third), 1550);
+    CHECK_EQ(own_busy_ns(), 2550000);
+}
+
+TEST("an event recorded again stands for the later work alone")
+{
+    begin("");
+    program_begin();
+    CUstream stream = stream_new();
+    REQUIRE(channels_switch(true) == RM_OK);
+    launch(stream, 1000);
+    CUevent first = record(stream);
+    launch(stream, 1 * MS);
+    CUevent again = record(stream);
+    launch(stream, 2 * MS);
+    DRIVER_CALL(driver.cuEventRecord(again, stream));
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuEventSynchronize(again));
+    CHECK_EQ(elapsed_us(first, again), 3000);
+}
+
+TEST("a kernel longer than the slice is preempted, and its events show for how long")
+{
+    begin("");
+    struct peer peer = peer_start();
+    program_begin();
+    CUstream stream = stream_new();
+    REQUIRE(channels_switch(true) == RM_OK);
+    launch(stream, 1000);
+    CUevent from = record(stream);
+    launch(stream, 20 * MS);
+    CUevent to = record(stream);
+    peer_tell(&peer, 'p');
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuEventSynchronize(to));
+    /* The first slice has 2,047 µs left for it; nine others follow, each after one of the peer's.
+     */
+    CHECK_EQ(elapsed_us(from, to), (int64_t)(20 * MS + 9 * (SLICE_NS + 2 * SWITCH_NS)) / 1000);
+}
+
+TEST("a stream that waits for an event goes on when that is done")
+{
+    begin("");
+    program_begin();
+    CUstream one = stream_new();
+    CUstream two = stream_new();
+    REQUIRE(channels_switch(true) == RM_OK);
+    launch(one, 3 * MS);
+    CUevent done = record(one);
+    DRIVER_CALL(driver.cuStreamWaitEvent(two, done, 0));
+    CUevent waited = record(two);
+    launch(two, 1 * MS);
+    CUevent after = record(two);
+    CHECK_EQ(driver.cuStreamQuery(two), CUDA_ERROR_NOT_READY);
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuStreamSynchronize(two));
+    CHECK_EQ(elapsed_us(done, waited), 0);
+    CHECK_EQ(elapsed_us(done, after), 1000);
+}
+
+TEST("work on the legacy stream follows all blocking streams, and they follow it")
+{
+    begin("");
+    program_begin();
+    CUstream one, two;
+    DRIVER_CALL(driver.cuStreamCreate(&one, 0));
+    DRIVER_CALL(driver.cuStreamCreate(&two, 0));
+    REQUIRE(channels_switch(true) == RM_OK);
+    launch(one, 2 * MS);
+    CUevent first = record(one);
+    launch(NULL, 1 * MS);
+    CUevent legacy = record(NULL);
+    launch(two, 3 * MS);
+    CUevent last = record(two);
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuCtxSynchronize());
+    CHECK_EQ(elapsed_us(first, legacy), 1000);
+    CHECK_EQ(elapsed_us(legacy, last), 3000);
+}
+
+static void letter_await(void *data)
+{
+    char letter;
+    REQUIRE(read(*(int *)data, &letter, 1) == 1);
+}
+
+TEST("what comes behind a host function waits for it, and the GPU is free meanwhile")
+{
+    begin("");
+    program_begin();
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    CUstream stream = stream_new();
+    launch(stream, 1 * MS);
+    CUevent from = record(stream);
+    DRIVER_CALL(driver.cuLaunchHostFunc(stream, letter_await, &ends[0]));
+    CUevent to = record(stream);
+    launch(stream, 1 * MS);
+    DRIVER_CALL(driver.cuEventSynchronize(from));
+    nap_ms(20);
+    CHECK_EQ(own_busy_ns(), 1 * MS);
+    CHECK_EQ(driver.cuEventQuery(to), CUDA_ERROR_NOT_READY);
+    REQUIRE(write(ends[1], "", 1) == 1);
+    DRIVER_CALL(driver.cuStreamSynchronize(stream));
+    CHECK_EQ(own_busy_ns(), 2 * MS);
+    CHECK(elapsed_us(from, to) >= 20000);
+}
+
+TEST("copies go on beside a kernel that never ends")
+{
+    CUdeviceptr memory;
+    begin("");
+    program_begin();
+    CUstream copies = stream_new();
+    DRIVER_CALL(driver.cuMemAlloc_v2(&memory, 64 << 20));
+    launch(stream_new(), NEVER);
+    CUevent from = record(copies);
+    DRIVER_CALL(driver.cuMemcpyDtoDAsync_v2(memory, memory + (32 << 20), 32 << 20, copies));
+    CUevent to = record(copies);
+    DRIVER_CALL(driver.cuStreamSynchronize(copies));
+    CHECK(elapsed_us(from, to) >= 16); /* at 2 TB a second */
+}
+
+TEST("a copy of 1 GiB is no compute time")
+{
+    static char line[64];
+    CUdeviceptr memory;
+    begin("");
+    program_begin();
+    CUstream stream = stream_new();
+    DRIVER_CALL(driver.cuMemAlloc_v2(&memory, 1 << 30));
+    CUevent from = record(stream);
+    /* The simulator keeps no contents of transfers as large as that. */
+    DRIVER_CALL(driver.cuMemcpyHtoDAsync_v2(memory, line, 1 << 30, stream));
+    CUevent to = record(stream);
+    DRIVER_CALL(driver.cuStreamSynchronize(stream));
+    CHECK(elapsed_us(from, to) > 40000);
+    CHECK_EQ(own_busy_ns(), 0);
+    nap_ms(250);
+    CHECK_EQ(sim_device_utilization(0), 0);
+}
+
+TEST("NVML's samples read full while two share, each with one of the two")
+{
+    struct sim_sample samples[SIM_SAMPLES_MAX];
+    begin("");
+    struct peer peers[2] = {peer_start(), peer_start()};
+    uint64_t from = sim_clock_ns() + SIM_SAMPLE_NS;
+    for (int i = 0; i < 2; i++)
+        peer_tell(&peers[i], 'p');
+    while (sim_clock_ns() < from + 2 * SIM_SAMPLE_NS)
+        nap_ms(50);
+    /* A window that ended a window's length after the start is full. */
+    unsigned count = sim_device_samples(0, sim_clock_ns() - SIM_SAMPLE_NS, samples);
+    CHECK(count >= 1);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_EQ(samples[i].busy_percent, 100);
+        CHECK(samples[i].pid == peers[0].pid || samples[i].pid == peers[1].pid);
+    }
+    CHECK_EQ(sim_device_utilization(0), 100);
+}
+
+TEST("a launch blocks while a thousand are outstanding, and none is lost")
+{
+    begin("");
+    program_begin();
+    CUstream stream = stream_new();
+    launch(stream, 50 * MS);
+    for (int i = 0; i < 1000; i++)
+        launch(stream, 1000);
+    for (int i = 0; i < 2000; i++)
+        launch(stream, 1000);
+    CHECK(own_busy_ns() >= 50 * MS);
+    DRIVER_CALL(driver.cuStreamSynchronize(stream));
+    CHECK_EQ(own_busy_ns(), 50 * MS + 3000 * 1000);
+}
+
+TEST("streams of one context run their kernels one after another")
+{
+    begin("");
+    program_begin();
+    CUstream streams[4];
+    CUevent ends[4];
+    REQUIRE(channels_switch(true) == RM_OK);
+    for (int i = 0; i < 4; i++) {
+        streams[i] = stream_new();
+        launch(streams[i], 1 * MS);
+        ends[i] = record(streams[i]);
+    }
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuCtxSynchronize());
+    for (int i = 1; i < 4; i++)
+        CHECK_EQ(elapsed_us(ends[i - 1], ends[i]), 1000);
+}
+
+TEST("a process killed at any moment of launching leaves the machine whole")
+{
+    begin("");
+    for (unsigned i = 0; i < 40; i++) {
+        struct peer peer = peer_start();
+        struct timespec pause = {.tv_nsec = (long)(i * 7919 % 61) * 50000};
+        peer_send(&peer, 'b');
+        nanosleep(&pause, NULL);
+        peer_kill(&peer);
+    }
+    program_begin();
+    CUstream stream = stream_new();
+    for (int i = 0; i < 100; i++)
+        launch(stream, 10000);
+    DRIVER_CALL(driver.cuStreamSynchronize(stream));
+    CHECK_EQ(own_busy_ns(), 1 * MS);
+}
+
+TEST("channels of another client than the subdevice's are refused")
+{
+    begin("");
+    program_begin();
+    struct handles own = own_handles();
+    struct rm_client_params client = {0};
+    struct rm_alloc64 form = {.class_id = RM_CLASS_CLIENT, .params = (uint64_t)(uintptr_t)&client};
+    int fd = sim_rm_open();
+    REQUIRE(fd >= 0 && sim_rm_execute(fd, RM_IOCTL_ALLOC64, &form) == 0 && form.status == RM_OK);
+    struct rm_disable_channels params = {
+        .disable = 1, .count = 1, .clients = {client.client}, .channels = {own.channels[0]}};
+    CHECK_EQ(
+        control(own.client, own.subdevice, RM_CTRL_FIFO_DISABLE_CHANNELS, &params, sizeof(params)),
+        RM_ERR_INVALID_CLIENT);
+}
+
+TEST("a driver without GSP firmware disables no channels")
+{
+    begin("no-gsp");
+    program_begin();
+    CHECK_EQ(channels_switch(true), RM_ERR_NOT_SUPPORTED);
+}
+
+static void directory_remove(void)
+{
+    char path[512];
+    DIR *listing = opendir(directory);
+    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
+        snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+        if (entry->d_name[0] != '.')
+            unlink(path);
+    }
+    if (listing)
+        closedir(listing);
+    rmdir(directory);
+}
+
+int main(int argc, char **argv)
+{
+    if (!mkdtemp(directory))
+        return 1;
+    int status = check_run(argc, argv);
+    directory_remove();
+    return status;
+}
