@@ -173,13 +173,31 @@ struct peer {
     int from;
 };
 
-/* p: a kernel that never ends; d, e: disable and enable; digits: slices of so many ms; b: launches
- * of 10 µs each without end. */
+/* Kernels, copies, events and waits on two streams, without end. */
+__attribute__((noreturn)) static void work_on(CUdeviceptr memory)
+{
+    CUstream streams[2] = {stream_new(), stream_new()};
+    CUevent events[2] = {event_new(), event_new()};
+    for (unsigned i = 0;; i++) {
+        launch(streams[i % 2], 10000);
+        DRIVER_CALL(driver.cuMemcpyDtoDAsync_v2(memory, memory + 512, 512, streams[i % 2]));
+        DRIVER_CALL(driver.cuEventRecord(events[i % 2], streams[i % 2]));
+        DRIVER_CALL(driver.cuStreamWaitEvent(streams[(i + 1) % 2], events[i % 2], 0));
+        if (i % 256 == 255)
+            DRIVER_CALL(driver.cuStreamSynchronize(streams[0]));
+        for (unsigned look = 0; look < 50; look++)
+            (void)driver.cuEventQuery(events[(i + 1) % 2]);
+    }
+}
+
+/* p: a kernel that never ends; d, e: disable and enable; digits: slices of so many ms; w: work. */
 static void peer_serve(int from, int to)
 {
     char letter;
+    CUdeviceptr memory;
     program_begin();
     CUstream stream = stream_new();
+    DRIVER_CALL(driver.cuMemAlloc_v2(&memory, 1024));
     do {
         letter = 'r';
         if (write(to, &letter, 1) != 1 || read(from, &letter, 1) != 1)
@@ -188,9 +206,8 @@ static void peer_serve(int from, int to)
             launch(stream, NEVER);
         else if (letter == 'd' || letter == 'e')
             CHECK_EQ(channels_switch(letter == 'd'), RM_OK);
-        else if (letter == 'b')
-            for (;;)
-                launch(stream, 10000);
+        else if (letter == 'w')
+            work_on(memory);
         else
             slice_set((uint64_t)(letter - '0') * 1000);
     } while (true);
@@ -331,8 +348,10 @@ TEST("a persistent kernel whose channels are disabled does not run, and goes on 
     struct instant to = instant_of(&peer, 1);
     CHECK_EQ(to.busy_ns[0] - from.busy_ns[0], 0);
     CHECK(from.busy_ns[0] > 0);
+    uint64_t before_ns = sim_clock_ns();
     peer_tell(&peer, 'e');
     from = instant_of(&peer, 1);
+    CHECK(from.now_ns - before_ns >= from.busy_ns[0] - to.busy_ns[0] + SWITCH_NS);
     nap_ms(30);
     to = instant_of(&peer, 1);
     CHECK_EQ(to.busy_ns[0] - from.busy_ns[0], to.now_ns - from.now_ns);
@@ -585,16 +604,65 @@ TEST("streams of one context run their kernels one after another")
         CHECK_EQ(elapsed_us(ends[i - 1], ends[i]), 1000);
 }
 
-TEST("a process killed at any moment of launching leaves the machine whole")
+static unsigned list_length(uint32_t lane)
+{
+    unsigned length = 0;
+    for (; lane != SIM_NONE && length <= SIM_LANES_MAX;
+         lane = sim_machine->timeline.lanes[lane].next)
+        length++;
+    return length;
+}
+
+static unsigned free_marks(const struct sim_timeline *line)
+{
+    unsigned count = 0;
+    for (uint32_t i = line->free_mark; i != SIM_NONE && count <= SIM_MARKS_MAX; count++)
+        i = line->marks[i].next_free;
+    return count;
+}
+
+/* Each lane is in one list, and what is counted is so. */
+static void machine_check(void)
+{
+    const struct sim_timeline *line = &sim_machine->timeline;
+    unsigned live = 0, ready = 0, runnable = 0, marks = 0;
+    sim_lock();
+    sim_reap_locked();
+    sim_timeline_look_locked();
+    for (uint32_t i = 0; i < line->lanes_end; i++)
+        live += line->lanes[i].live;
+    for (uint32_t i = 0; i < line->groups_end; i++) {
+        const struct sim_group *group = &line->groups[i];
+        ready += group->live ? list_length(group->first_ready) : 0;
+        runnable += group->live && !group->stopped && group->first_ready != SIM_NONE;
+    }
+    for (uint32_t i = 0; i < line->marks_end; i++)
+        marks += line->marks[i].live;
+    CHECK_EQ(list_length(line->delayed) + list_length(line->waiting) + ready, live);
+    CHECK_EQ(list_length(line->free_lane) + live, line->lanes_end);
+    CHECK_EQ(line->engines[0].runnable_groups, runnable);
+    CHECK_EQ(free_marks(line) + marks, line->marks_end);
+    sim_unlock();
+}
+
+TEST("a process killed at any moment leaves the machine whole, and another's work goes on")
 {
     begin("");
-    for (unsigned i = 0; i < 40; i++) {
+    struct peer other = peer_start();
+    peer_send(&other, 'w');
+    for (unsigned i = 0; i < 60; i++) {
         struct peer peer = peer_start();
         struct timespec pause = {.tv_nsec = (long)(i * 7919 % 61) * 50000};
-        peer_send(&peer, 'b');
+        peer_send(&peer, 'w');
         nanosleep(&pause, NULL);
         peer_kill(&peer);
+        machine_check();
     }
+    struct instant from = instant_of(&other, 1);
+    while (instant_of(&other, 1).busy_ns[0] < from.busy_ns[0] + 1 * MS)
+        nap_ms(1);
+    peer_kill(&other);
+    machine_check();
     program_begin();
     CUstream stream = stream_new();
     for (int i = 0; i < 100; i++)
