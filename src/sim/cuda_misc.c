@@ -21,6 +21,7 @@ static void callback_call(void *data)
 CUresult sim_cuStreamAddCallback(
     CUstream handle, CUstreamCallback fn, void *data, unsigned int flags)
 {
+    stream_admit(handle);
     CUDA_LOCKED;
     struct stream *stream;
     struct callback *callback;
