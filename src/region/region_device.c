@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
@@ -181,6 +182,15 @@ static bool is_settled(const struct region *region, const struct vgpu_device *de
     return region->settings_hash != held || load_acquire(&device->settings_hash) == held;
 }
 
+/* Storage for what belongs to the device beside its entry: see region_file.c. */
+static int reserve_storage(struct region *region, unsigned entry)
+{
+    size_t offset = offsetof(struct vgpu_region, compute) + entry * sizeof(struct vgpu_compute);
+    int error = file_reserve(
+        region->fd, (off_t)(VGPU_REGION_OFFSET + offset), sizeof(struct vgpu_compute));
+    return error == -ENOSPC || error == -EDQUOT ? error : 0;
+}
+
 /* `known`: as it was in a file that is gone, NULL where the device is new here. */
 static int entry_add_locked(
     struct region *region, const char *uuid, int index, const struct vgpu_device *known)
@@ -191,8 +201,12 @@ static int entry_add_locked(
         return -ENOSPC;
     if (index == REGION_INDEX_AS_MET)
         index = (int)entry;
+    int error = reserve_storage(region, entry);
+    if (error)
+        return error;
     struct vgpu_device *device = &shared->devices[entry];
     memset(device, 0, sizeof(*device));
+    memset(&shared->compute[entry], 0, sizeof(shared->compute[entry]));
     if (known)
         memcpy(device, known, offsetof(struct vgpu_device, orphaned));
     else
