@@ -186,8 +186,8 @@ static bool is_settled(const struct region *region, const struct vgpu_device *de
 static int reserve_storage(struct region *region, unsigned entry)
 {
     size_t offset = offsetof(struct vgpu_region, compute) + entry * sizeof(struct vgpu_compute);
-    int error = file_reserve(
-        region->fd, (off_t)(VGPU_REGION_OFFSET + offset), sizeof(struct vgpu_compute));
+    int error =
+        file_reserve(region->fd, (off_t)(VGPU_REGION_OFFSET + offset), sizeof(struct vgpu_compute));
     return error == -ENOSPC || error == -EDQUOT ? error : 0;
 }
 

@@ -174,8 +174,8 @@ static bool may_grow(void)
            limit.rlim_cur >= VGPU_REGION_FILE_BYTES;
 }
 
-/* Storage for all but the slots and what belongs to a device, which are reserved when they are taken:
- * writing a hole of a full file system through a mapping would kill the program. */
+/* Storage for all but the slots and what belongs to a device, which are reserved when they are
+ * taken: writing a hole of a full file system through a mapping would kill the program. */
 static int reserve_storage(int fd)
 {
     int error = file_reserve(fd, VGPU_REGION_OFFSET, offsetof(struct vgpu_region, slots));
