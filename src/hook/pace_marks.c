@@ -51,10 +51,34 @@ static uint64_t stream_key(const struct pace_context *context, CUstream stream, 
 
 /* ---- contexts and lanes ---- */
 
+/* A context that is the thread's current one for the time being. */
+struct pace_entered {
+    bool pushed;
+};
+
+static struct pace_entered context_enter(CUcontext handle)
+{
+    CUcontext current = NULL;
+    struct pace_entered entered = {.pushed = false};
+    if (cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != handle)
+        entered.pushed = cuda.cuCtxPushCurrent_v2(handle) == CUDA_SUCCESS;
+    return entered;
+}
+
+static void context_leave(const struct pace_entered *entered)
+{
+    CUcontext context;
+    if (entered->pushed)
+        (void)cuda.cuCtxPopCurrent_v2(&context);
+}
+
 static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
 {
     int device;
-    if (hook_identify_current(&device) != CUDA_SUCCESS || device < 0)
+    struct pace_entered entered = context_enter(handle);
+    CUresult result = hook_identify_current(&device);
+    context_leave(&entered);
+    if (result != CUDA_SUCCESS || device < 0)
         return NULL;
     struct pace_context *context = slab_take(&marks.context_slab);
     if (!context)
@@ -66,10 +90,14 @@ static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
     return context;
 }
 
-static struct pace_context *context_current(void) REQUIRES(marks_lock)
+/* The stream's own context; of a default stream, the thread's. */
+static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
 {
     CUcontext handle = NULL;
-    if (cuda.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+    bool named = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    if (!named || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
+        (void)cuda.cuCtxGetCurrent(&handle);
+    if (!handle)
         return NULL;
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         if (context->handle == handle)
@@ -81,7 +109,7 @@ static struct pace_context *context_current(void) REQUIRES(marks_lock)
 struct lane_record *marks_lane(CUstream stream)
 {
     static _Thread_local char identity __attribute__((tls_model("initial-exec")));
-    struct pace_context *context = context_current();
+    struct pace_context *context = context_of(stream);
     if (!context)
         return NULL;
     const void *thread = stream == CU_STREAM_PER_THREAD ? &identity : NULL;
@@ -134,6 +162,18 @@ static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
     return false;
 }
 
+static CUevent event_make(CUcontext handle)
+{
+    CUevent event = NULL;
+    struct pace_entered entered = context_enter(handle);
+    struct capture_relaxed former = capture_relax();
+    if (cuda.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        event = NULL;
+    capture_restore(&former);
+    context_leave(&entered);
+    return event;
+}
+
 /* The record is used again only where the epoch says that it still is the same. */
 void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run run)
 {
@@ -141,8 +181,11 @@ void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run ru
     bool wanted = epoch == marks_epoch && !lane_is_full(&record->lane);
     CUevent event = wanted ? spare_take(record->context) : NULL;
     CUstream stream = record->stream;
+    CUcontext context = wanted ? record->context->handle : NULL;
     lock_release(&marks_lock);
-    if (!wanted || (!event && cuda.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS))
+    if (wanted && !event)
+        event = event_make(context);
+    if (!event)
         return;
     bool recorded = cuda.cuEventRecord(event, stream) == CUDA_SUCCESS;
     uint64_t now = clock_now_ns();

@@ -34,8 +34,8 @@ extern uint32_t marks_epoch;
 /* How many marks were reached so far. */
 extern uint64_t marks_reached;
 
-/* The lane of the stream in the thread's current context; made where it is new. NULL where there is
- * no context, its device is not the container's, or there is no memory. */
+/* The lane of the stream, a default stream's in the thread's current context; made where it is new.
+ * NULL where there is no context, its device is not the container's, or there is no memory. */
 struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);
 
 /* Records a mark behind what the lane notes; errors of the driver leave the stretch open. `epoch`:
