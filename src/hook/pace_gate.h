@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gate where launches wait for their container's turn on a device (limit/budget.h), and what it
+ * knows of the limits. Any thread, without locks. */
+#ifndef VGPU_HOOK_PACE_GATE_H
+#define VGPU_HOOK_PACE_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lane_record;
+
+/* How often one looks whether the limits were changed. */
+#define GATE_LOOK_NS 5000000ull
+
+/* Whether some device of the container has a compute limit; looks at the region where the last look
+ * was too long ago. */
+bool gate_look(uint64_t now_ns);
+
+/* The limit of a device, as it was last seen: 0 none. */
+unsigned gate_percent(unsigned device);
+
+/* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
+void gate_charge_later(unsigned device, int64_t gpu_ns);
+
+/* From now on the governor watches, and the end of the process is seen. */
+void gate_watch(void);
+bool gate_is_used(void);
+
+/* Harvests the marks of the stream's device; returns how many are outstanding on the stream. Who
+ * did so himself says when. */
+unsigned gate_harvest(const struct lane_record *record);
+void gate_harvested(uint64_t now_ns);
+
+/* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
+ * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
+ * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
+int64_t gate_wait(const struct lane_record *record, uint64_t coming_ns,
+    void (*before)(const struct lane_record *record), bool *ret_waited);
+
+/* Waits, at most 100 ms, while several launches of unknown duration are on the stream. */
+void gate_wait_until_known(const struct lane_record *record, uint64_t key);
+
+/* In a forked child. */
+void gate_reset(void);
+
+#endif
