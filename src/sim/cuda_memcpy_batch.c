@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of odd forms, each put as plain ones: between peers, of one-dimensional arrays, and lists
+ * of copies and prefetches. */
+#include "sim/cuda_stream.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(CUDA_MEMCPY3D_PEER) == sizeof(CUDA_MEMCPY3D), "the same but for contexts");
+
+CUresult sim_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *peer, CUstream stream)
+{
+    CUDA_MEMCPY3D copy;
+
+    if (!peer)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&copy, peer, sizeof copy);
+    copy.reserved0 = NULL;
+    copy.reserved1 = NULL;
+    return sim_cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult sim_cuMemcpyAtoHAsync_v2(
+    void *to, CUarray from, size_t offset, size_t bytes, CUstream stream)
+{
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+        .srcArray = from,
+        .srcXInBytes = offset,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = to,
+        .WidthInBytes = bytes,
+        .Height = 1,
+        .Depth = 1};
+
+    return sim_cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult sim_cuMemcpyHtoAAsync_v2(
+    CUarray to, size_t offset, const void *from, size_t bytes, CUstream stream)
+{
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = from,
+        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+        .dstArray = to,
+        .dstXInBytes = offset,
+        .WidthInBytes = bytes,
+        .Height = 1,
+        .Depth = 1};
+
+    return sim_cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+/* Lists are for streams of one's own, and have no form in a graph. */
+static CUresult batch_begin(CUstream handle)
+{
+    CUDA_LOCKED;
+    struct stream *stream;
+    CUresult r = stream_get(handle, &stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (stream == stream->context->legacy)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream->capture)
+        return CUDA_SUCCESS;
+    capture_invalidate(stream->capture);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult sim_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *attributes_from, size_t attributes_count,
+    CUstream stream)
+{
+    CUresult r = batch_begin(stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!count || !to || !from || !bytes || !attributes || !attributes_count ||
+        attributes_count > count || attributes_from[0] != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = sim_cuMemcpyAsync(to[i], from[i], bytes[i], stream);
+    return r;
+}
+
+/* *fail_index is never told of one copy: as allowed, SIZE_MAX says that it is none in particular.
+ */
+CUresult sim_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *attributes_from, size_t attributes_count,
+    size_t *fail_index, CUstream stream)
+{
+    CUresult r = sim_cuMemcpyBatchAsync_v2(
+        to, from, bytes, count, attributes, attributes_from, attributes_count, stream);
+
+    if (r != CUDA_SUCCESS && fail_index)
+        *fail_index = SIZE_MAX;
+    return r;
+}
+
+static CUresult batch_op_run(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
+{
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = op->src.op.ptr.ptr,
+        .srcPitch = op->src.op.ptr.rowLength,
+        .srcHeight = op->src.op.ptr.layerHeight,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = op->dst.op.ptr.ptr,
+        .dstPitch = op->dst.op.ptr.rowLength,
+        .dstHeight = op->dst.op.ptr.layerHeight,
+        .WidthInBytes = op->extent.width,
+        .Height = op->extent.height,
+        .Depth = op->extent.depth};
+
+    if (op->src.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+        op->dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+        return CUDA_ERROR_NOT_SUPPORTED; /* arrays are not simulated here */
+    return sim_cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult sim_cuMemcpy3DBatchAsync_v2(
+    size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream stream)
+{
+    CUresult r = batch_begin(stream);
+
+    if (r == CUDA_SUCCESS && (!count || !ops || flags))
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = batch_op_run(&ops[i], stream);
+    return r;
+}
+
+CUresult sim_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_index,
+    unsigned long long flags, CUstream stream)
+{
+    CUresult r = sim_cuMemcpy3DBatchAsync_v2(count, ops, flags, stream);
+
+    if (r != CUDA_SUCCESS && fail_index)
+        *fail_index = SIZE_MAX;
+    return r;
+}
+
+CUresult sim_cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *bytes, size_t count,
+    CUmemLocation *locations, size_t *locations_from, size_t locations_count,
+    unsigned long long flags, CUstream stream)
+{
+    CUresult r = batch_begin(stream);
+
+    if (r == CUDA_SUCCESS && (!count || !addresses || !bytes || !locations || !locations_count ||
+                                 locations_count > count || locations_from[0] != 0 || flags))
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = sim_cuMemPrefetchAsync(addresses[i], bytes[i], 0, stream);
+    return r;
+}
