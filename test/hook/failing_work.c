@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workloads, with those of failing_code.c: between them they pass every function that we
- * replace.
- */
+/* The workloads, with those of failing_code.c and failing_stream.c: between them they pass every
+ * function that we replace. */
 #include "failing_each.h"
 
 #include "allocate.h"

@@ -34,6 +34,45 @@ static void make_memory(struct world *w)
     MUST(CU(cuMipmappedArrayCreate)(&w->mipmap, &w->deep, 2));
 }
 
+/* Copies of what the library takes for a large one, from `range` to `pointer`. */
+static void make_copies(struct world *w)
+{
+    CUDA_ARRAY_DESCRIPTOR line = {
+        .Width = 4096, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+    MUST(CU(cuMemHostAlloc)(&w->host, 4 << 20, 0));
+    MUST(CU(cuMemAllocManaged)(&w->managed, 4 << 20, CU_MEM_ATTACH_GLOBAL));
+    MUST(CU(cuArrayCreate_v2)(&w->line, &line));
+    w->bytes = 4 << 20;
+    w->copy_2d = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = w->range,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = w->pointer,
+        .WidthInBytes = 1024,
+        .Height = 1024};
+    w->copy_3d = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = w->range,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = w->pointer,
+        .WidthInBytes = 1024,
+        .Height = 1024,
+        .Depth = 1};
+    w->copy_peer = (CUDA_MEMCPY3D_PEER){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = w->range,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = w->pointer,
+        .WidthInBytes = 1024,
+        .Height = 1024,
+        .Depth = 1};
+    w->copy_op = (CUDA_MEMCPY3D_BATCH_OP){
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = w->range},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = w->pointer},
+        .extent = {4096, 16, 1},
+        .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    w->copy_attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    w->operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    w->operation.waitValue.address = w->cell;
+}
+
 static void make_code(struct world *w)
 {
     MUST(CU(cuModuleLoadData)(&w->module, driver_ptx));
@@ -92,9 +131,22 @@ void world_make(struct world *w)
     MUST(CU(cuStreamCreate)(&w->other, CU_STREAM_NON_BLOCKING));
     MUST(CU(cuEventCreate)(&w->event, 0));
     make_memory(w);
+    make_copies(w);
     make_code(w);
     make_graphs(w);
     MUST(CU(cuCtxSynchronize)());
+}
+
+static void world_host_function(void *data)
+{
+    (void)data;
+}
+
+static void world_callback(CUstream stream, CUresult status, void *data)
+{
+    (void)stream;
+    (void)status;
+    (void)data;
 }
 
 #define STEP(function, expression)                                                                 \

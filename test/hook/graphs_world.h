@@ -41,6 +41,18 @@ struct world {
     CUDA_GRAPH_INSTANTIATE_PARAMS instantiation;
     CUgraphExecUpdateResult update;
     CUgraphExecUpdateResultInfo update_info;
+    void *host;
+    CUdeviceptr managed;
+    CUarray line; /* of one dimension */
+    size_t bytes, first;
+    CUDA_MEMCPY2D copy_2d;
+    CUDA_MEMCPY3D copy_3d;
+    CUDA_MEMCPY3D_PEER copy_peer;
+    CUDA_MEMCPY3D_BATCH_OP copy_op;
+    CUmemcpyAttributes copy_attributes;
+    CUstreamBatchMemOpParams operation;
+    CUexternalSemaphore semaphore;
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS semaphore_wait;
     size_t total;
     unsigned small_total;
 };
