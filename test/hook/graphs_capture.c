@@ -4,7 +4,6 @@
  * thread and by another one. */
 #include "bed.h"
 #include "graphs_world.h"
-#include "sim/machine.h"
 #include "where.h"
 
 #include <pthread.h>
@@ -39,9 +38,22 @@ static CUresult call_step(struct world *world, const struct world_step *step, bo
     return call.result;
 }
 
+/* The library's own events, as the steps record none. Counted by the driver for this process. */
+static unsigned long long count_marks(void)
+{
+    unsigned long long (*count)(const char *) = bed_cuda("vgpu_sim_call_count");
+    return count("cuEventRecord");
+}
+
+/* Onto the stream that captures: no mark goes there with it. */
 static CUresult launch(struct world *world)
 {
-    return CU(cuLaunchKernel)(world->nop, 1, 1, 1, 32, 1, 1, 0, world->stream, world->params, NULL);
+    unsigned long long marks = count_marks();
+    CUresult result =
+        CU(cuLaunchKernel)(world->nop, 1, 1, 1, 32, 1, 1, 0, world->stream, world->params, NULL);
+    if (result == CUDA_SUCCESS && count_marks() != marks)
+        printf("a mark is in the capture: ");
+    return result;
 }
 
 /* Work on both streams from before the capture: under a compute limit it is being measured when the
@@ -73,10 +85,10 @@ static void tell_graph(CUgraph graph)
     printf(" edges %zu", edges);
 }
 
-/* Under a compute limit the library has put marks onto the streams; the steps record none. */
+/* Under a compute limit there are marks. */
 static bool is_measured(void)
 {
-    return !getenv("CUDA_DEVICE_SM_LIMIT") || sim_calls("cuEventRecord") > 0;
+    return !getenv("CUDA_DEVICE_SM_LIMIT") || count_marks() > 0;
 }
 
 /* One line. In a context's stack the step may have put another context on top. In thread-local mode
@@ -103,7 +115,7 @@ static void tell_step(const struct world_step *step, CUstreamCaptureMode mode, b
         mode_names[mode], elsewhere ? "other" : "own", step->function, (int)begun, (int)before,
         (int)result, (int)status, (int)after, (int)ended, (int)outside);
     tell_graph(graph);
-    printf(is_measured() ? "\n" : " the limit is not in force\n");
+    printf("%s\n", is_measured() ? "" : " the limit is not in force");
     fflush(stdout);
 }
 
