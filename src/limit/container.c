@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -126,10 +127,11 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
     int position = device_list_position(container.config.device_list, uuid);
     if (position >= 0)
         return position;
+    const char *list = container.config.device_list_name;
     if (!logged)
-        log_warning("the position of %s in the container's device list cannot be told; devices "
+        log_warning("the position of %s in the container's device list%s%s cannot be told; devices "
                     "count in the order in which they are met",
-            uuid);
+            uuid, list ? ", " : "", list ? list : "");
     logged = true;
     return REGION_INDEX_AS_MET;
 }
@@ -139,11 +141,27 @@ int container_unidentified_device(void)
     return container.limited ? CONTAINER_DEVICE_CLOSED : CONTAINER_DEVICE_UNKNOWN;
 }
 
+static void say_not_entered(const char *uuid, int error) REQUIRES(container.lock)
+{
+    static bool logged;
+    const char *path = container.region.path; /* the log escapes it */
+    if (logged)
+        return;
+    logged = true;
+    if (container.limited)
+        log_error("the shared region %s cannot take %s: %s; the device looks full", path, uuid,
+            strerror(-error));
+    else
+        log_info("the shared region %s cannot take %s: %s", path, uuid, strerror(-error));
+}
+
 static int enter_device(const char *uuid)
 {
     int errno_kept = errno;
     lock_take(&container.lock);
     int device = account_device(uuid, position_locked(uuid));
+    if (device < 0)
+        say_not_entered(uuid, device);
     lock_release(&container.lock);
     errno = errno_kept;
     return device >= 0 ? device : container_unidentified_device();
