@@ -146,9 +146,14 @@ bool load_meter_goes_on(struct load_meter *meter)
     return goes_on;
 }
 
+static uint64_t window_ns(const struct load_meter *meter)
+{
+    return meter->options->window_ms * 1000000;
+}
+
 static void count_window(struct load_meter *meter, uint64_t now_ns, unsigned kernels)
 {
-    size_t window = (now_ns - meter->begin_ns) / LOAD_WINDOW_NS;
+    size_t window = (now_ns - meter->begin_ns) / window_ns(meter);
     if (window >= meter->window_room) {
         size_t room = 2 * window + 64;
         uint32_t *windows = realloc(meter->windows, room * sizeof(*windows));
@@ -200,9 +205,9 @@ void load_meter_finish(struct load_meter *meter)
         atomic_store(&meter->sampler_ends, true);
         pthread_join(meter->sampler, NULL);
     }
-    size_t whole = (meter->end_ns - meter->begin_ns) / LOAD_WINDOW_NS;
+    size_t whole = (meter->end_ns - meter->begin_ns) / window_ns(meter);
     if (whole)
-        count_window(meter, meter->begin_ns + (whole - 1) * (uint64_t)LOAD_WINDOW_NS, 0);
+        count_window(meter, meter->begin_ns + (whole - 1) * window_ns(meter), 0);
     meter->window_count = whole;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was done in the time measured: kernels in windows of half a second, latencies, the device's
+/* What was done in the time measured: kernels in windows, latencies, the device's
  * utilisation as NVML tells it, the process's own CPU time. */
 #ifndef VGPU_LOAD_METER_H
 #define VGPU_LOAD_METER_H
@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define LOAD_WINDOW_NS 500000000u
 #define LOAD_LATENCIES_MAX (1u << 17)
 
 struct load_meter {
@@ -19,7 +18,7 @@ struct load_meter {
     double kernel_s;   /* a kernel's native duration */
     const char *label; /* before each line of text */
     uint64_t start_ns;
-    uint64_t begin_ns, end_ns; /* of the time measured; end 0: not known yet */
+    uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC, of the time measured; end 0: not known yet */
     uint64_t reported_ns, reported_kernels;
     uint64_t kernels, launches, copies;
     double cpu_s;

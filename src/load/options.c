@@ -46,6 +46,7 @@ static const char usage_text[] =
     "  --host-us N     (30)    --burst-ms N  (10)    --period-ms N  (50)\n"
     "  --pause-ms N    (1000)  --copy-size SIZE  (1GiB)\n"
     "  --json          one JSON object at the end, instead of a line each half second\n"
+    "  --window-ms N   the length of its windows (500)\n"
     "  --calibration FILE       take the durations from there: a file of --save-calibration or a\n"
     "                           report of --json\n"
     "  --save-calibration FILE  measure the durations of all shapes and write them there\n"
@@ -99,6 +100,7 @@ static const struct number_option numbers[] = {
     {"burst-ms", offsetof(struct load_options, burst_ms), 1, 60000},
     {"period-ms", offsetof(struct load_options, period_ms), 1, 60000},
     {"pause-ms", offsetof(struct load_options, pause_ms), 1, 60000},
+    {"window-ms", offsetof(struct load_options, window_ms), 1, 60000},
 };
 #define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
@@ -208,7 +210,8 @@ bool load_options_parse(int argc, char **argv, struct load_options *options, int
         .pause_ms = 1000,
         .copy_bytes = 1ull << 30,
         .seconds = 5,
-        .report_ms = 500};
+        .report_ms = 500,
+        .window_ms = 500};
     *ret_status = LOAD_USAGE;
     for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         if (option == HELP) {

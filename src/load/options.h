@@ -35,6 +35,7 @@ struct load_options {
     uint64_t copy_bytes;          /* copies */
     double seconds, warmup_s;     /* 0 seconds: until stopped */
     uint64_t report_ms;           /* a line of text each so long */
+    uint64_t window_ms;           /* the report's windows */
     bool json;
     const char *calibration, *save_calibration;
 };

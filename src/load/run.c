@@ -135,10 +135,11 @@ void load_run_write_json(struct load_run *run, FILE *file)
     else
         fputs(", \"nvml_utilization\": null", file);
     write_latencies(meter, file);
-    fputs(", \"windows\": [", file);
+    fprintf(file, ", \"begin_ns\": %llu, \"window_ms\": %llu, \"windows\": [",
+        (unsigned long long)meter->begin_ns, (unsigned long long)run->options->window_ms);
     for (size_t i = 0; i < meter->window_count; i++)
         fprintf(file, "%s%.4f", i ? ", " : "",
-            meter->windows[i] * meter->kernel_s * 1e9 / LOAD_WINDOW_NS);
+            meter->windows[i] * meter->kernel_s * 1e3 / (double)run->options->window_ms);
     fputs("], \"calibration\": ", file);
     load_calibration_write(&run->calibration, file);
     fputc('}', file);
