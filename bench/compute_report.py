@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accuracy table from its raw rows: what each limit gave, and whether it is what is promised."""
+import statistics
+
+from compute_loads import BY_NAME, ORDER
+
+THROUGHPUT_LEAST = 0.97  # of limit x native, where the load alone would use more than the limit
+SAME = 0.01              # of native, where it would not
+POINTS, POINTS_PACED = 1.0, 2.0
+SATURATED = 95.0         # percent of the device used natively: nothing waits for the host
+BORDER = 1.0             # a load that natively uses this near to the limit may go either way
+FAIR = 0.1               # each process's part, of an equal one
+REACTION_S = 0.050
+CHARGED_S = 0.005        # for a host function or a wait, at most
+
+
+def figures(result):
+    """A report of one process or of several, as one of one."""
+    parts = result.get("processes")
+    if not parts:
+        return {"work": result["work_per_second"], "nvml": result["nvml_utilization"],
+                "cpu": result["cpu_seconds"] / result["seconds"], "latency": result.get("latency_us"),
+                "seconds": result["seconds"], "parts": None}
+    nvml = [part["nvml_utilization"] for part in parts if part["nvml_utilization"] is not None]
+    return {"work": result["work_per_second"], "nvml": statistics.mean(nvml) if nvml else None,
+            "cpu": sum(part["cpu_seconds"] / part["seconds"] for part in parts), "latency": None,
+            "seconds": statistics.mean(part["seconds"] for part in parts),
+            "parts": [part["work_per_second"] for part in parts]}
+
+
+def mean_of(values):
+    values = [value for value in values if value is not None]
+    return statistics.mean(values) if values else None
+
+
+def native_of(rows):
+    """What the native rows of one load and call say together, with how far they are apart."""
+    all_figures = [figures(row["result"]) for row in rows]
+    works = [each["work"] for each in all_figures]
+    latencies = [each["latency"] for each in all_figures if each["latency"]]
+    native = {"work": statistics.mean(works), "nvml": mean_of(each["nvml"] for each in all_figures),
+              "cpu": statistics.mean(each["cpu"] for each in all_figures),
+              "drift": (max(works) - min(works)) / statistics.mean(works), "latency": None, "count": len(rows)}
+    if latencies:
+        native["latency"] = {key: statistics.mean(each[key] for each in latencies) for key in ("p50", "p99")}
+        native["latency_drift"] = {key: (max(each[key] for each in latencies) - min(each[key] for each in latencies))
+                                   / max(native["latency"][key], 1e-9) for key in ("p50", "p99")}
+    return native
+
+
+def used_natively(load, native):
+    """Percent of the device that the load uses by itself; what limits are compared with."""
+    if load.kind in ("saturating", "shared") or native["nvml"] is None:
+        return 100.0
+    return native["nvml"]
+
+
+def broken_of_held(load, row, limit):
+    """What a load that would use more than its limit breaks of the promise. Of those that wait for the
+    host the utilisation alone is promised."""
+    one_kernel = load.kernel_us / 1e6 / row["seconds"]
+    points = max(POINTS if row["used_natively"] >= SATURATED else POINTS_PACED, 100 * one_kernel)
+    broken = []
+    if row["nvml"] is not None and abs(row["nvml"] - limit) > points:
+        broken.append(f"utilisation {row['nvml']:.1f}, not within {points:.1f} of {limit}")
+    if load.kind != "paced":
+        slack = one_kernel / row["native_work"] if load.kind == "saturating" and row["native_work"] else 0
+        part = row["of_native"] * 100 / limit
+        if part < THROUGHPUT_LEAST - slack * 100 / limit:
+            broken.append(f"{part:.3f} of limit x native, not {THROUGHPUT_LEAST}")
+    if row["parts"]:
+        equal = row["work"] / len(row["parts"])
+        if any(abs(part - equal) > FAIR * equal for part in row["parts"]):
+            broken.append("parts " + " ".join(f"{part / equal:.2f}" for part in row["parts"]))
+    return broken
+
+
+def broken_of_below(load, row, native):
+    """The same for one that uses less than its limit anyway: nothing is to change, but for native drift."""
+    broken = []
+    if row["of_native"] < 1 - max(SAME, native["drift"]):
+        broken.append(f"{row['of_native']:.3f} of native (drift {native['drift']:.3f})")
+    for key in ("p50", "p99"):
+        if not native["latency"] or not row["latency"]:
+            continue
+        ratio = row["latency"][key] / max(native["latency"][key], 1e-9)
+        if ratio > 1 + max(SAME, native["latency_drift"][key]):
+            broken.append(f"{key} {ratio:.3f} of native (drift {native['latency_drift'][key]:.3f})")
+    if row.get("charged_each") is not None and row["charged_each"] > CHARGED_S:
+        broken.append(f"a pause is charged {1000 * row['charged_each']:.1f} ms")
+    return broken
+
+
+def charged_each(load, measured, watched):
+    """Seconds charged for each host function or wait beside its two kernels; None elsewhere."""
+    pauses_per_second = (measured["latency"] or {}).get("count", 0) / measured["seconds"]
+    if load.name not in ("host-function", "wait") or not watched or not pauses_per_second:
+        return None
+    return watched["charged"] / pauses_per_second - 2 * load.kernel_us / 1e6
+
+
+def limited_row(raw, native):
+    load, limit = BY_NAME[raw["load"]], raw["limit"]
+    row = figures(raw["result"])
+    row.update(load=raw["load"], limit=limit, who=raw["who"], native_work=native["work"],
+               used_natively=used_natively(load, native), native_drift=native["drift"],
+               of_native=row["work"] / native["work"] if native["work"] else 0)
+    row["of_limit"] = row["of_native"] * row["used_natively"] / limit
+    row["cpu_added"] = row["cpu"] - native["cpu"]
+    watched = raw.get("watch")
+    row["busy"] = 100 * watched["busy"] if watched else None
+    row["governor_cpu"] = watched.get("governor_cpu") if watched else None
+    if raw["who"] == "vgpu":
+        row["charged_each"] = charged_each(load, row, watched)
+    if row["used_natively"] > limit + BORDER:
+        row["case"], row["broken"] = "held", broken_of_held(load, row, limit)
+    elif row["used_natively"] < limit - BORDER:
+        row["case"], row["broken"] = "below", broken_of_below(load, row, native)
+    else:
+        row["case"], row["broken"] = "at it", []
+        if row["nvml"] is not None and row["nvml"] > limit + POINTS_PACED:
+            row["broken"] = [f"utilisation {row['nvml']:.1f}, above {limit}"]
+    return row
+
+
+def reaction_rows(raw):
+    rows = []
+    for source in ("measured", "region"):
+        for step in raw["result"].get(source) or []:
+            late = step["reaction_s"] is None or step["reaction_s"] > REACTION_S
+            rows.append(dict(step, source=source, late=late))
+    return rows
+
+
+def build(rows):
+    """{"rows", "natives", "reactions", "errors"} of the raw rows; of several of one kind the last."""
+    natives, latest, errors = {}, {}, {}
+    for raw in rows:
+        key = (raw["load"], raw["limit"], raw["who"])
+        if raw.get("error"):
+            errors[key] = raw
+        elif raw["who"] == "native":
+            natives.setdefault((raw["load"], raw["run"]), []).append(raw)
+        else:
+            errors.pop(key, None)
+            latest[key] = raw
+    table = {"rows": [], "natives": {}, "reactions": [], "errors": list(errors.values())}
+    for key in sorted(latest, key=lambda key: (ORDER[key[0]], key[1], key[2])):
+        raw = latest[key]
+        if BY_NAME[raw["load"]].kind == "reaction":
+            table["reactions"] += reaction_rows(raw)
+        elif (raw["load"], raw["run"]) in natives:
+            native = native_of(natives[raw["load"], raw["run"]])
+            table["natives"].setdefault(raw["load"], native)
+            table["rows"].append(limited_row(raw, native))
+    table["rows"].sort(key=lambda row: (ORDER[row["load"]], row["limit"], row["who"] != "vgpu", row["who"]))
+    return table
+
+
+def number(value, form="{:.1f}"):
+    return "-" if value is None else form.format(value)
+
+
+def latency_text(latency):
+    return f"{latency['p50']:.0f} / {latency['p99']:.0f}" if latency else "-"
+
+
+def write_full(table, out):
+    """One line for each measurement."""
+    print("| load | limit | by | NVML | work/s | of limit × native | of native | latency p50 / p99, µs | "
+          "CPU added, ms/s | governor, ms/s | case | promise |", file=out)
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", file=out)
+    before = None
+    for row in table["rows"]:
+        native = table["natives"][row["load"]]
+        if row["load"] != before:
+            print(f"| {row['load']} | none | native | {number(native['nvml'])} | {native['work']:.4g} | - | "
+                  f"± {native['drift'] / 2:.3f} | {latency_text(native['latency'])} | - | - | - | - |", file=out)
+        before = row["load"]
+        governor = number(row["governor_cpu"] and 1000 * row["governor_cpu"])
+        print(f"| {row['load']} | {row['limit']} | {row['who']} | {number(row['nvml'])} | {row['work']:.4g} | "
+              f"{row['of_limit']:.3f} | {row['of_native']:.3f} | {latency_text(row['latency'])} | "
+              f"{1000 * row['cpu_added']:.1f} | {governor} | {row['case']} | "
+              f"{'; '.join(row['broken']) or 'kept'} |", file=out)
+
+
+def cell(row):
+    """Utilisation and throughput, as a share of the limit's or, below the limit, of native ("n")."""
+    if row is None:
+        return "-"
+    ratio = f"{row['of_limit']:.3f}" if row["case"] == "held" else f"{row['of_native']:.3f}n"
+    return f"{number(row['nvml'])} {ratio}{'!' if row['broken'] else ''}"
+
+
+def write_compact(table, out):
+    """One line for each load, and what was broken."""
+    whos = sorted({row["who"] for row in table["rows"]}, key=lambda who: (who != "vgpu", who))
+    for who in whos:
+        rows = {(row["load"], row["limit"]): row for row in table["rows"] if row["who"] == who}
+        limits = sorted({limit for _, limit in rows})
+        print(f"\n{who}: NVML's utilisation and throughput / (limit × native / what the load uses natively); n: / native, of "
+              f"a load below its limit; !: a promise is broken\n", file=out)
+        print("| load | native | " + " | ".join(map(str, limits)) + " | governor, ms/s |", file=out)
+        print("| --- " * (len(limits) + 3) + "|", file=out)
+        for name in sorted({load for load, _ in rows}, key=ORDER.get):
+            native = table["natives"][name]
+            own = [rows[name, limit]["governor_cpu"] for limit in limits if (name, limit) in rows]
+            own = max((1000 * each for each in own if each is not None), default=None)
+            print(f"| {name} | {number(native['nvml'])} ±{native['drift'] / 2:.3f} | "
+                  + " | ".join(cell(rows.get((name, limit))) for limit in limits) + f" | {number(own)} |", file=out)
+        kept = sum(not row["broken"] for row in rows.values())
+        print(f"\n{who}: {kept} of {len(rows)} rows keep their promise", file=out)
+        if who == "vgpu":
+            for row in rows.values():
+                if row["broken"]:
+                    print(f"  {row['load']} at {row['limit']}: {'; '.join(row['broken'])}", file=out)
+    write_reactions(table, out)
+    for raw in table["errors"]:
+        print(f"not measured: {raw['load']} at {raw['limit'] or 'no limit'}, {raw['who']}: {raw['error']}", file=out)
+
+
+def write_reactions(table, out):
+    if not table["reactions"]:
+        return
+    print("\nA limit changed while the load runs: time until the share over the next 50 ms is within 10 % of it\n", file=out)
+    print("| new limit | seen by | reaction, ms | share of 0-50 ms | 50-150 ms | 150-1150 ms |", file=out)
+    print("| --- | --- | --- | --- | --- | --- |", file=out)
+    for step in table["reactions"]:
+        delay = step["reaction_s"]
+        source = {"measured": "the load", "region": "the meter"}[step["source"]]
+        print(f"| {step['limit']} | {source} | {'none' if delay is None else round(1000 * delay)}"
+              f"{'!' if step['late'] else ''} | {step['share_0_50ms']:.3f} | {step['share_50_150ms']:.3f} | "
+              f"{step['share_150_1150ms']:.3f} |", file=out)
