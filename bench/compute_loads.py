@@ -26,6 +26,7 @@ def shape(name, kind, rank, of, kernel_us, *more, **options):
 
 
 LOADS = [
+    shape("reaction", "reaction", 0, "full", 100, "--window-ms", "10", limits=(REACTION_STEPS[0],)),
     shape("full-10us", "saturating", 0, "full", 10),
     shape("full-100us", "saturating", 2, "full", 100),
     shape("full-1ms", "saturating", 0, "full", 1000),
@@ -53,7 +54,6 @@ LOADS = [
     Load("torch-graph", "torch", 1, "graph.py"),
     shape("processes-2", "shared", 1, "full", 1000, "--processes", "2", limits=(20, 60), processes=2),
     shape("processes-4", "shared", 2, "full", 1000, "--processes", "4", limits=(20, 60), processes=4),
-    shape("reaction", "reaction", 0, "full", 100, "--window-ms", "10", limits=(REACTION_STEPS[0],)),
 ]
 BY_NAME = {load.name: load for load in LOADS}
 ORDER = {load.name: place for place, load in enumerate(LOADS)}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""share_table SOURCE BUILD: the accuracy table of compute limits, bench/compute.py, on the simulator and on
+made-up rows."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import tap
+from tap import equal, test, true
+
+SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
+BENCH = os.path.join(SOURCE, "bench")
+sys.path.insert(0, BENCH)
+import compute_loads  # noqa: E402
+import compute_report  # noqa: E402
+import compute_watch  # noqa: E402
+
+if not os.path.exists(os.path.join(BUILD, "sim")):
+    os.symlink("src/sim", os.path.join(BUILD, "sim"))
+
+
+def bench(*arguments):
+    return subprocess.run([sys.executable, os.path.join(BENCH, "compute.py"), BUILD, *arguments],
+                          capture_output=True, text=True, timeout=120)
+
+
+def measure(directory, *arguments):
+    """What is in the directory after a call: raw rows, the table, what was printed."""
+    done = bench("--sim", "--output", directory, "--seconds", "0.3", "--warmup", "0.1", *arguments)
+    true(done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr)
+    with open(directory + "/rows.jsonl", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    with open(directory + "/table.json", encoding="utf-8") as file:
+        return rows, json.load(file), done.stdout
+
+
+@test
+def resumes():
+    """each limit is measured between two native runs, and what is there is not measured again"""
+    with tempfile.TemporaryDirectory() as directory:
+        only = ("--only", "full-1ms")
+        rows, table, _ = measure(directory, *only, "--limits", "40")
+        equal([(row["who"], row["limit"], row["error"]) for row in rows],
+              [("native", 0, None), ("vgpu", 40, None), ("native", 0, None)], "rows")
+        row, = table["rows"]
+        true(0.05 < row["native_work"] < 1.1 and 0 < row["work"] < 0.8, row)
+        equal(round(row["work"], 9), round(row["of_native"] * row["native_work"], 9), "work")
+        rows, table, printed = measure(directory, *only, "--limits", "40,60")
+        equal([row["limit"] for row in rows], [0, 40, 0, 0, 60, 0], "limits measured")
+        equal([row["limit"] for row in table["rows"]], [40, 60], "limits in the table")
+        equal(measure(directory, *only, "--limits", "40,60")[0], rows, "rows after one more call")
+        again = measure(directory, "--report")
+        equal((again[0], again[1], again[2].strip()), (rows, table, printed.strip()), "the report alone")
+        true("| full-1ms |" in printed and "Simulated" in printed, printed)
+
+
+@test
+def other_library():
+    """another library is measured beside ours, and one under which the load fails is told of"""
+    with tempfile.TemporaryDirectory() as directory:
+        rows, table, printed = measure(
+            directory, "--only", "full-1ms", "--limits", "30", "--library", f"same={BUILD}/libvgpu.so",
+            "--library", f"small={BUILD}/libvgpu.so,CUDA_DEVICE_MEMORY_LIMIT=1m")
+        equal([row["who"] for row in rows], ["native", "vgpu", "same", "small", "native"], "who was measured")
+        equal([(row["who"], row["case"]) for row in table["rows"]], [("vgpu", "held"), ("same", "held")])
+        true(0 < table["rows"][1]["work"] < 0.8, table["rows"][1])
+        true("not measured: full-1ms at 30, small: exit status 1: vgpu-load: " in printed, printed)
+        true("\nsame: " in printed, printed)
+
+
+@test
+def short_of_time():
+    """what does not fit into the minutes is named"""
+    with tempfile.TemporaryDirectory() as directory:
+        done = bench("--sim", "--output", directory, "--only", "full-1ms,burst", "--limits", "20,95",
+                     "--minutes", "0.05")
+        equal((done.returncode, done.stderr), (0, ""), "status and measurements")
+        true("left out for want of time: full-1ms at 20, 95; burst at 20, 95" in done.stdout, done.stdout)
+
+
+@test
+def importance():
+    """a longer time keeps the rows of a shorter one"""
+    shorter = 0
+    for minutes in (1, 3, 7, 60):
+        chosen, left_out = compute_loads.plan(compute_loads.LOADS, [10, 20, 50, 80, 95], lambda *_: 1, 5, 1,
+                                              minutes * 60)
+        rows = sum(map(len, chosen.values()))
+        true(rows > shorter, f"{rows} rows in {minutes} minutes")
+        true(20 in chosen["full-1ms"] and "reaction" in chosen, chosen)
+        shorter = rows
+    equal(left_out, [], "what an hour is too short for")
+
+
+def raw(load, limit, who, work, nvml, latency=None, **more):
+    result = {"work_per_second": work, "nvml_utilization": nvml, "seconds": 5.0, "cpu_seconds": 0.1,
+              "latency_us": latency and {"p50": latency, "p99": latency, "count": 5}}
+    return {"run": "1", "load": load, "limit": limit, "who": who, "error": None, "result": {**result, **more}}
+
+
+def broken(load, limit, native, limited):
+    """Case and broken promises of a made-up measurement, each (work, NVML, latency)."""
+    table = compute_report.build([raw(load, 0, "native", *native), raw(load, limit, "vgpu", *limited),
+                                  raw(load, 0, "native", *native)])
+    row, = table["rows"]
+    return row["case"], len(row["broken"])
+
+
+@test
+def promises():
+    """a row is held to the promise for its kind of load"""
+    full, burst = (1.0, 100), (0.2, 22, 10000)
+    for load, limit, native, limited, wanted in (
+            ("full-1ms", 20, full, (0.2, 20.9), ("held", 0)), ("full-1ms", 20, full, (0.2, 21.2), ("held", 1)),
+            ("full-1ms", 20, full, (0.19, 20), ("held", 1)), ("full-1ms", 20, full, (0.19, 25), ("held", 2)),
+            ("full-50ms", 20, full, (0.191, 20), ("held", 0)), ("full-50ms", 20, full, (0.18, 20), ("held", 1)),
+            ("burst", 10, burst, (0.05, 11.9, 90000), ("held", 0)), ("burst", 10, burst, (0.1, 13, 1), ("held", 1)),
+            ("burst", 50, burst, (0.2, 22, 10050), ("below", 0)), ("burst", 50, burst, (0.19, 22, 10050), ("below", 1)),
+            ("burst", 50, burst, (0.2, 22, 10200), ("below", 2)), ("burst", 22, burst, (0.2, 23, 90000), ("at it", 0)),
+            ("torch-mlp", 50, (100, 40), (99.5, 40), ("below", 0)), ("torch-mlp", 20, (100, 40), (50, 21.5), ("held", 0)),
+            ("torch-gemm", 20, (100, 99), (19, 20), ("held", 1))):
+        equal(broken(load, limit, native, limited), wanted, f"{load} at {limit}, {limited}")
+
+
+@test
+def parts():
+    """processes of one container are held to equal parts"""
+    for works, wanted in (((0.1, 0.1), 0), ((0.13, 0.07), 1)):
+        processes = [raw("", 0, "", work, 20)["result"] for work in works]
+        rows = [raw("processes-2", 0, "native", 1, 100), raw("processes-2", 20, "vgpu", 0.2, 20, processes=processes)]
+        row, = compute_report.build(rows)["rows"]
+        equal(len(row["broken"]), wanted, f"broken by {works}")
+
+
+@test
+def reactions():
+    """a reaction is the time until the share over 50 ms is the new limit's"""
+    times = [tick / 1000 for tick in range(3001)]
+    for late_ms in (0, 30, 200):
+        amounts = [0.8 * min(time, 1 + late_ms / 1000) + 0.2 * max(0, time - 1 - late_ms / 1000) for time in times]
+        found = compute_watch.reaction(times, amounts, 1.0, 20)
+        true(late_ms - 5 <= 1000 * found["reaction_s"] <= late_ms, f"{found} of one after {late_ms} ms")
+        equal(round(found["share_0_50ms"], 2), {0: 0.2, 30: 0.56, 200: 0.8}[late_ms], "the first 50 ms")
+    equal(compute_watch.reaction(times, times, 1.0, 20)["reaction_s"], None, "the reaction of one that never comes")
+
+
+@test
+def bad_input():
+    """what is not accepted is named, with what is"""
+    for arguments, said in ((["--only", "round"], "full-10us"), (["--limits", "20,x"], "percents from 1 to 99"),
+                            (["--limits", "100"], "percents from 1 to 99"),
+                            (["--library", "a=/no/such"], "of a file that is there"),
+                            (["--library", f"vgpu={BUILD}/libvgpu.so"], "LABEL=PATH")):
+        done = bench(*arguments)
+        equal((done.returncode, said in done.stderr), (2, True), f"{arguments}: {done.stderr}")
+
+
+tap.main()
