@@ -4,6 +4,7 @@
 
 #include "base/parse.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -99,11 +100,14 @@ static bool all_users_are_known(void)
     uint64_t known = 0;
     if (read_file("/proc/self/uid_map", text, sizeof(text)) != 0)
         return false;
-    unsigned long inside, outside, count;
-    int length;
-    for (const char *at = text;
-         sscanf(at, "%lu %lu %lu%n", &inside, &outside, &count, &length) == 3; at += length)
-        known += count;
+    /* Lines of three numbers: the first inside, the first outside, and how many. */
+    unsigned field = 0;
+    for (const char *at = text; *(at += strspn(at, " \n")); at += strspn(at, "0123456789")) {
+        if (!isdigit((unsigned char)*at))
+            return false;
+        if (++field % 3 == 0)
+            known += parse_digits(at);
+    }
     return known >= UINT32_MAX;
 }
 
