@@ -84,6 +84,18 @@ def read_rows(path):
     return [row for row in rows if row.get("load") in compute_loads.BY_NAME]
 
 
+def report_in(text):
+    """The JSON object at the end; a library may have talked before it. ValueError where there is none."""
+    lines = text.splitlines(keepends=True)
+    for place, line in enumerate(lines):
+        if line.startswith("{"):
+            try:
+                return json.loads("".join(lines[place:]))
+            except ValueError:
+                continue
+    raise ValueError("no report")
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -159,12 +171,13 @@ class Bench:
             err.seek(0)
             text, said = out.read(), err.read().strip()
         try:
-            row["result"] = json.loads(text)
+            row["result"] = report_in(text)
             (row["result"].get("calibration") or {}).clear()
         except ValueError:
-            row["error"] = f"exit status {process.returncode}: {said.splitlines()[-1][:200] if said else 'nothing said'}"
-        if process.returncode and not row["error"]:
-            row["error"] = f"exit status {process.returncode}: {said[-200:]}"
+            row["error"] = "no report"
+        if process.returncode or row["error"]:
+            last = said.splitlines()[-1][:200] if said else "nothing said"
+            row["error"] = f"exit status {process.returncode}: {last}"
         if not row["error"] and load.kind == "reaction":
             self.judge_reaction(row, watch, changes)
         elif not row["error"] and who == "vgpu":
@@ -219,7 +232,8 @@ class Bench:
         with open(self.rows_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         figure = row["error"] or f"{row['result']['work_per_second']:.4g}"
-        print(f"{row['at']:6.1f} s  {row['load']} {row['limit'] or ''} {row['who']}: {figure}", file=sys.stderr, flush=True)
+        print(f"{row['at']:6.1f} s  {row['load']} {row['limit'] or ''} {row['who']}: {figure}", file=sys.stderr,
+              flush=True)
 
     def calibrate(self):
         """Once for each output directory, without a limit."""
@@ -273,7 +287,8 @@ class Bench:
         options = self.options
         loads = options.only
         if any(load.kind == "torch" for load in loads) and not self.has_torch():
-            print("PyTorch's loads are left out: " + ("simulated" if options.sim else f"{options.python} has none with a GPU"))
+            reason = "simulated" if options.sim else f"{options.python} has none with a GPU"
+            print(f"PyTorch's loads are left out: {reason}")
             loads = [load for load in loads if load.kind != "torch"]
         self.calibrate()
         budget = options.minutes and options.minutes * 60 - (time.monotonic() - self.began)
@@ -286,7 +301,8 @@ class Bench:
             by_load = {}
             for name, limit in left_out:
                 by_load.setdefault(name, []).append(str(limit))
-            print("left out for want of time: " + "; ".join(f"{name} at {', '.join(limits)}" for name, limits in by_load.items()))
+            print("left out for want of time: "
+                  + "; ".join(f"{name} at {', '.join(limits)}" for name, limits in by_load.items()))
 
     def report(self):
         rows = [row for row in self.rows if row["sim"] == self.options.sim]

@@ -198,8 +198,8 @@ def write_compact(table, out):
     for who in whos:
         rows = {(row["load"], row["limit"]): row for row in table["rows"] if row["who"] == who}
         limits = sorted({limit for _, limit in rows})
-        print(f"\n{who}: NVML's utilisation and throughput / (limit × native / what the load uses natively); n: / native, of "
-              f"a load below its limit; !: a promise is broken\n", file=out)
+        print(f"\n{who}: NVML's utilisation, and throughput / (limit × native / what the load uses natively); n: / "
+              f"native, of a load below its limit; !: a promise is broken\n", file=out)
         print("| load | native | " + " | ".join(map(str, limits)) + " | governor, ms/s |", file=out)
         print("| --- " * (len(limits) + 3) + "|", file=out)
         for name in sorted({load for load, _ in rows}, key=ORDER.get):
@@ -222,7 +222,8 @@ def write_compact(table, out):
 def write_reactions(table, out):
     if not table["reactions"]:
         return
-    print("\nA limit changed while the load runs: time until the share over the next 50 ms is within 10 % of it\n", file=out)
+    print("\nA limit changed while the load runs: time until the share over the next 50 ms is within 10 % of it\n",
+          file=out)
     print("| new limit | seen by | reaction, ms | share of 0-50 ms | 50-150 ms | 150-1150 ms |", file=out)
     print("| --- | --- | --- | --- | --- | --- |", file=out)
     for step in table["reactions"]:

@@ -27,13 +27,19 @@ class Sampler(threading.Thread):
         try:
             self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
             self.device = ctypes.c_void_p()
-            uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}".encode()
-            refused = self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByUUID(
-                uuid, ctypes.byref(self.device))
-        except (OSError, AttributeError):
-            refused = True
-        if refused:
+            if self.nvml.nvmlInit_v2() or self.find_device():
+                self.nvml = None
+        except OSError:
             self.nvml = None
+
+    def find_device(self):
+        """The device that PyTorch uses; the first where it is too old to say."""
+        uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+        if uuid:
+            uuid = uuid if uuid.startswith("GPU-") else "GPU-" + uuid
+            if not self.nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.device)):
+                return 0
+        return self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
 
     def run(self):
         figure = Utilization()

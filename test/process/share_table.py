@@ -119,7 +119,8 @@ def promises():
             ("burst", 10, burst, (0.05, 11.9, 90000), ("held", 0)), ("burst", 10, burst, (0.1, 13, 1), ("held", 1)),
             ("burst", 50, burst, (0.2, 22, 10050), ("below", 0)), ("burst", 50, burst, (0.19, 22, 10050), ("below", 1)),
             ("burst", 50, burst, (0.2, 22, 10200), ("below", 2)), ("burst", 22, burst, (0.2, 23, 90000), ("at it", 0)),
-            ("torch-mlp", 50, (100, 40), (99.5, 40), ("below", 0)), ("torch-mlp", 20, (100, 40), (50, 21.5), ("held", 0)),
+            ("torch-mlp", 50, (100, 40), (99.5, 40), ("below", 0)),
+            ("torch-mlp", 20, (100, 40), (50, 21.5), ("held", 0)),
             ("torch-gemm", 20, (100, 99), (19, 20), ("held", 1))):
         equal(broken(load, limit, native, limited), wanted, f"{load} at {limit}, {limited}")
 
