@@ -102,7 +102,8 @@ class Bench:
         self.build = os.path.abspath(options.build)
         self.vgpu = os.path.join(self.build, "vgpu")
         self.load = os.path.join(self.build, "vgpu-load")
-        os.makedirs(options.output, exist_ok=True)
+        if not options.report:
+            os.makedirs(options.output, exist_ok=True)
         self.rows_path = os.path.join(options.output, "rows.jsonl")
         self.rows = read_rows(self.rows_path)
         self.run = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
@@ -306,6 +307,9 @@ class Bench:
 
     def report(self):
         rows = [row for row in self.rows if row["sim"] == self.options.sim]
+        if not rows:
+            print(f"{self.options.output} has no {'simulated ' if self.options.sim else ''}rows")
+            return False
         table = compute_report.build(rows)
         table["simulated"] = self.options.sim
         with open(os.path.join(self.options.output, "table.json"), "w", encoding="utf-8") as file:
