@@ -132,22 +132,13 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
 
 /* The thread will not launch anything for a while: what it launched on other streams of the context
  * ends there, not when it comes back to them. */
-static void close_others(const struct lane_record *record)
+static void close_others(const struct lane_record *record, uint32_t epoch)
 {
-    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-        struct thread_stream *there = &thread.streams[i];
-        lock_take(&marks_lock);
-        bool open = there->lane && there->lane != record && there->epoch == marks_epoch &&
-                    there->lane->context == record->context;
-        if (open) {
-            flush(there);
-            open = there->lane->lane.open.launches > 0;
-        }
-        bool busy = open && there->lane->lane.count > 0;
-        lock_release(&marks_lock);
-        if (open)
-            marks_record(there->lane, there->epoch, (struct lane_run){.continuous = busy});
-    }
+    lock_take(&marks_lock);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++)
+        flush(&thread.streams[i]);
+    lock_release(&marks_lock);
+    marks_close_others(record, epoch);
 }
 
 static void begin_slow(
@@ -167,7 +158,7 @@ static void begin_slow(
     bool waited;
     gate_wait_until_known(found.record, launch->key);
     launch->work_ns = duration_of(launch->key);
-    int64_t balance = gate_wait(found.record, launch->work_ns, close_others, &waited);
+    int64_t balance = gate_wait(found.record, found.epoch, launch->work_ns, close_others, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
     here->due_ns = (uint32_t)(plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS);
     if (waited)

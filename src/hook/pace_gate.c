@@ -170,8 +170,8 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
     return now - stall->since_ns > STALLED_NS;
 }
 
-int64_t gate_wait(const struct lane_record *record, uint64_t coming_ns,
-    void (*before)(const struct lane_record *), bool *ret_waited)
+int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t coming_ns,
+    void (*before)(const struct lane_record *, uint32_t), bool *ret_waited)
 {
     unsigned device = (unsigned)record->device;
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
@@ -187,7 +187,7 @@ int64_t gate_wait(const struct lane_record *record, uint64_t coming_ns,
         if (!asked || admission.admitted || !admission.percent)
             return admission.balance_ns;
         if (!*ret_waited)
-            before(record);
+            before(record, epoch);
         *ret_waited = true;
         sleep_ns(wait_ns(&admission));
         if (is_stalled(&stall, gate_harvest(record)))

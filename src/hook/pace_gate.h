@@ -34,8 +34,8 @@ void gate_harvested(uint64_t now_ns);
 /* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
  * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
-int64_t gate_wait(const struct lane_record *record, uint64_t coming_ns,
-    void (*before)(const struct lane_record *record), bool *ret_waited);
+int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t coming_ns,
+    void (*before)(const struct lane_record *record, uint32_t epoch), bool *ret_waited);
 
 /* Waits, at most 100 ms, while several launches of unknown duration are on the stream. */
 void gate_wait_until_known(const struct lane_record *record, uint64_t key);

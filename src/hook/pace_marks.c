@@ -106,13 +106,15 @@ static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
     return context_make(handle);
 }
 
+/* Tells a thread's own default stream from another's. */
+static _Thread_local char thread_identity __attribute__((tls_model("initial-exec")));
+
 struct lane_record *marks_lane(CUstream stream)
 {
-    static _Thread_local char identity __attribute__((tls_model("initial-exec")));
     struct pace_context *context = context_of(stream);
     if (!context)
         return NULL;
-    const void *thread = stream == CU_STREAM_PER_THREAD ? &identity : NULL;
+    const void *thread = stream == CU_STREAM_PER_THREAD ? &thread_identity : NULL;
     uint64_t key = stream_key(context, stream, thread);
     struct lane_record *record = map_get(&marks.lanes, key);
     if (record)
@@ -200,6 +202,32 @@ void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run ru
     lock_release(&marks_lock);
     if (!kept)
         (void)cuda.cuEventDestroy_v2(event);
+}
+
+static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(marks_lock)
+{
+    for (struct lane_record *lane = but->context->lanes; lane; lane = lane->next) {
+        bool ours = !lane->thread || lane->thread == &thread_identity;
+        if (lane != but && lane->lane.open.launches && ours && !lane->orphan &&
+            !lane_is_full(&lane->lane) && !capture_records(lane->stream, STREAM_ZERO_LEGACY))
+            return lane;
+    }
+    return NULL;
+}
+
+void marks_close_others(const struct lane_record *record, uint32_t epoch)
+{
+    const struct lane_record *former = NULL;
+    for (;;) {
+        lock_take(&marks_lock);
+        struct lane_record *lane = epoch == marks_epoch ? open_lane(record) : NULL;
+        struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+        lock_release(&marks_lock);
+        if (!lane || lane == former)
+            return;
+        marks_record(lane, epoch, run);
+        former = lane;
+    }
 }
 
 /* ---- harvest ---- */

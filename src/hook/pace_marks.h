@@ -42,6 +42,10 @@ struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);
  * marks_epoch when the lane was had. run.shared is found out here. */
 void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run run);
 
+/* Ends the open stretches on the context's other streams, as far as this thread may record there.
+ */
+void marks_close_others(const struct lane_record *record, uint32_t epoch);
+
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */
 unsigned marks_harvest(int device) REQUIRES(marks_lock);

@@ -34,6 +34,9 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
     if (passed > GRANT_MOST_NS)
         passed = GRANT_MOST_NS;
     int64_t target = balance + (int64_t)(passed * percent / 100);
+    /* Who is new need not wait for his first launch. */
+    if (!then && !balance)
+        target = burst_ns(percent) / 4;
     if (target > burst_ns(percent))
         target = burst_ns(percent);
     if (target < -BUDGET_DEBT_NS)
