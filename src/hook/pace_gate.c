@@ -177,6 +177,7 @@ int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t com
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
     *ret_waited = false;
+    gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
     for (;;) {
         admission.now_ns = clock_now_ns();
         admission.percent = gate_look(admission.now_ns) ? gate_percent(device) : 0;
@@ -190,7 +191,10 @@ int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t com
             before(record, epoch);
         *ret_waited = true;
         sleep_ns(wait_ns(&admission));
-        if (is_stalled(&stall, gate_harvest(record)))
+        bool stalled = is_stalled(&stall, gate_harvest(record));
+        /* What passed here was spent waiting. */
+        (void)marks_blind_ns(device, clock_now_ns());
+        if (stalled)
             return admission.balance_ns;
     }
 }

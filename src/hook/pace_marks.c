@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/slab.h"
 #include "hook/capture.h"
 #include "hook/hook.h"
@@ -11,6 +12,7 @@
 #include "region/account.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define SPARE_EVENTS 64
 /* The driver tells the time between two events in single precision: good to 60 ns over a second. */
@@ -35,6 +37,7 @@ uint32_t marks_epoch = 1;
 uint64_t marks_reached;
 
 static struct {
+    uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: marks are to be had */
     struct pace_context *contexts;
     struct slab context_slab, lane_slab;
     struct map lanes; /* by stream_key */
@@ -142,6 +145,39 @@ static void epoch_end(void) REQUIRES(marks_lock)
 
 /* ---- events ---- */
 
+/* After a fault on the device every call answers it, and nothing runs that could be measured. */
+static bool is_fault(CUresult result)
+{
+    return result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static void note_blind(int device, CUresult result, uint64_t now_ns)
+{
+    static bool logged;
+    if (is_fault(result))
+        return;
+    (void)swap_seq_cst(&marks.blind_since_ns[device], (uint64_t)0, now_ns);
+    if (!load_relaxed(&logged))
+        log_warning(
+            "the driver refuses an event by which GPU time is measured; the compute limit is "
+            "kept by the time between launches meanwhile");
+    store_relaxed(&logged, true);
+}
+
+static void note_seen(int device)
+{
+    if (load_relaxed(&marks.blind_since_ns[device]))
+        store_relaxed(&marks.blind_since_ns[device], (uint64_t)0);
+}
+
+uint64_t marks_blind_ns(unsigned device, uint64_t now_ns)
+{
+    uint64_t since = load_relaxed(&marks.blind_since_ns[device]);
+    if (!since || since >= now_ns || !swap_seq_cst(&marks.blind_since_ns[device], since, now_ns))
+        return 0;
+    return now_ns - since;
+}
+
 static CUevent spare_take(struct pace_context *context) REQUIRES(marks_lock)
 {
     return context->spare_count ? context->spares[--context->spare_count] : NULL;
@@ -185,12 +221,16 @@ void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run ru
     CUstream stream = record->stream;
     CUcontext context = wanted ? record->context->handle : NULL;
     lock_release(&marks_lock);
+    int device = wanted ? record->device : 0;
     if (wanted && !event)
         event = event_make(context);
+    CUresult result = event ? cuda.cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    bool recorded = result == CUDA_SUCCESS;
+    uint64_t now = clock_now_ns();
+    if (wanted && !recorded)
+        note_blind(device, result, now);
     if (!event)
         return;
-    bool recorded = cuda.cuEventRecord(event, stream) == CUDA_SUCCESS;
-    uint64_t now = clock_now_ns();
     lock_take(&marks_lock);
     bool kept = epoch == marks_epoch;
     if (kept && recorded && !lane_is_full(&record->lane)) {
@@ -274,9 +314,14 @@ static uint64_t reached_ns(struct pace_context *context, const struct lane_mark 
     uint64_t now_ns) REQUIRES(marks_lock)
 {
     float milliseconds = 0;
-    if (!context->base ||
-        cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event) != CUDA_SUCCESS)
+    if (!context->base)
         return mark->recorded_ns;
+    CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
+    if (result != CUDA_SUCCESS) {
+        note_blind(context->device, result, now_ns);
+        return mark->recorded_ns;
+    }
+    note_seen(context->device);
     uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
     uint64_t sure = at < mark->recorded_ns ? mark->recorded_ns : at > now_ns ? now_ns : at;
     context->base_ns += sure - at;
@@ -305,8 +350,8 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         CUresult result = cuda.cuEventQuery(mark->event);
         if (result == CUDA_ERROR_NOT_READY)
             break;
-        /* After a fault on the device every question is answered with it, and nothing runs. */
         if (result != CUDA_SUCCESS) {
+            note_blind(record->device, result, now_ns);
             (void)cuda.cuEventDestroy_v2(lane_forget(lane));
             continue;
         }
@@ -426,6 +471,7 @@ void marks_reset(void)
 {
     lock_reset(&marks_lock);
     marks.contexts = NULL;
+    memset(marks.blind_since_ns, 0, sizeof(marks.blind_since_ns));
     slab_finish(&marks.context_slab);
     slab_finish(&marks.lane_slab);
     map_finish(&marks.lanes);

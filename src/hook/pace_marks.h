@@ -34,6 +34,11 @@ extern uint32_t marks_epoch;
 /* How many marks were reached so far. */
 extern uint64_t marks_reached;
 
+/* Where the driver refuses a mark, or does not tell its time, the device's work cannot be measured:
+ * until one is reached again the time between launches counts as busy. Returns how much passed
+ * since the last call, 0 where marks are to be had. */
+uint64_t marks_blind_ns(unsigned device, uint64_t now_ns);
+
 /* The lane of the stream, a default stream's in the thread's current context; made where it is new.
  * NULL where there is no context, its device is not the container's, or there is no memory. */
 struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);
