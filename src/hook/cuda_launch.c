@@ -228,6 +228,9 @@ static CUresult looked_multi_device(
     uint64_t key = launch_key(list[at].function,
         volume(list[at].gridDimX, list[at].gridDimY, list[at].gridDimZ),
         volume(list[at].blockDimX, list[at].blockDimY, list[at].blockDimZ));
+    /* Each device is paced for itself. */
+    if (at)
+        (void)pace_passes();
     bool entered = enter_stream(&list[at]);
     bool fit =
         !entered || begin(&started, list[at].function, list[at].hStream, STREAM_ZERO_LEGACY, key);

@@ -145,6 +145,50 @@ CUresult hook_cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extS
     return cuda.cuWaitExternalSemaphoresAsync_ptsz(extSemArray, paramsArray, numExtSems, stream);
 }
 
+/* ---- captures ---- */
+
+CUresult hook_cuStreamBeginCapture(CUstream hStream)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuStreamBeginCapture(hStream);
+}
+
+CUresult hook_cuStreamBeginCapture_ptsz(CUstream hStream)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuStreamBeginCapture_ptsz(hStream);
+}
+
+CUresult hook_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuStreamBeginCapture_v2(hStream, mode);
+}
+
+CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuStreamBeginCapture_v2_ptsz(hStream, mode);
+}
+
+CUresult hook_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+    const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
+    CUstreamCaptureMode mode)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuStreamBeginCaptureToGraph(
+        hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+}
+
+CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+    const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
+    CUstreamCaptureMode mode)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuStreamBeginCaptureToGraph_ptsz(
+        hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+}
+
 /* ---- streams and current contexts ---- */
 
 CUresult hook_cuStreamDestroy(CUstream hStream)

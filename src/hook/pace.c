@@ -5,16 +5,19 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/slab.h"
+#include "driver/library.h"
 #include "hook/hook.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_marks.h"
 #include "limit/budget.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
-#define FREE_LAUNCHES_MAX 1024
+#define FREE_LAUNCHES_MAX 32
 /* GPU time that goes between two closer looks: while there is plenty, and otherwise. A look costs
  * about 5 us of the launching thread. */
 #define QUANTUM_PLENTY_NS 2000000ull
@@ -22,7 +25,7 @@
 /* One launch of so many is measured by itself, whatever its estimate. */
 #define SAMPLE_LAUNCHES 192
 
-#define THREAD_STREAMS 4 /* thread-local storage is scarce where a library is loaded late */
+#define THREAD_STREAMS 16
 
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
@@ -32,16 +35,30 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint32_t work_ns, due_ns;
-    uint32_t launches, epoch;
+    uint32_t launches, lane_id;
+    int device;
+};
+
+/* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
+ * loaded late. */
+struct pace_thread {
+    struct thread_stream streams[THREAD_STREAMS];
+    int until_sample;
+    uint32_t random;
 };
 
 static _Thread_local struct {
-    struct thread_stream streams[THREAD_STREAMS];
+    struct pace_thread *own;
     uint64_t looked_ns;
     int free_step;
-    int until_sample;
-    uint32_t random;
 } thread __attribute__((tls_model("initial-exec")));
+
+static struct {
+    struct lock lock;
+    struct slab slab;
+    pthread_key_t ended; /* its destructor is how the end of a thread is seen */
+    __typeof__(pthread_setspecific) *set;
+} threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
 
 static CUstream stream_named(CUstream stream, enum stream_zero zero)
 {
@@ -50,10 +67,10 @@ static CUstream stream_named(CUstream stream, enum stream_zero zero)
     return zero == STREAM_ZERO_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static struct thread_stream *thread_stream(CUstream stream)
+static struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
 {
     uintptr_t handle = (uintptr_t)stream;
-    return &thread.streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
+    return &own->streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
 }
 
 /* So many that the next look comes after about GATE_LOOK_NS at the rate of the last ones. */
@@ -73,18 +90,27 @@ static void let_go(uint64_t now_ns)
 /* ---- launches ---- */
 
 /* Between half and three halves of SAMPLE_LAUNCHES, so that no rhythm of the program is met. */
-static int next_sample(void)
+static int next_sample(struct pace_thread *own)
 {
-    thread.random = thread.random * 1664525u + 1013904223u;
-    return (int)(SAMPLE_LAUNCHES / 2 + (thread.random >> 16) % SAMPLE_LAUNCHES);
+    own->random = own->random * 1664525u + 1013904223u;
+    return (int)(SAMPLE_LAUNCHES / 2 + (own->random >> 16) % SAMPLE_LAUNCHES);
 }
 
-/* Gives what the thread let go to the stream's lane, and to what is to be charged. */
+static bool is_current(const struct thread_stream *here, CUstream stream)
+{
+    return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
+}
+
+/* Gives what the thread let go to the stream's lane, where there still is one, and to what is to be
+ * charged. */
 static void flush(struct thread_stream *here) REQUIRES(marks_lock)
 {
-    if (here->lane && here->launches && here->epoch == marks_epoch) {
-        lane_note(&here->lane->lane, here->launches, here->work_ns, 0, here->first_ns);
-        gate_charge_later((unsigned)here->lane->device, (int64_t)here->work_ns);
+    if (here->lane && here->launches) {
+        gate_charge_later((unsigned)here->device, (int64_t)here->work_ns);
+        if (marks_is_same(here->lane, here->lane_id)) {
+            lane_note(&here->lane->lane, here->launches, here->work_ns, 0, here->first_ns);
+            here->lane->opener = marks_thread();
+        }
     }
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
     here->launches = 0;
@@ -96,8 +122,59 @@ static struct lane_record *lane_now(CUstream stream, struct thread_stream *here)
 {
     flush(here);
     struct lane_record *record = marks_lane(stream);
-    *here = (struct thread_stream){.stream = stream, .lane = record, .epoch = marks_epoch};
+    *here = (struct thread_stream){.stream = stream, .lane = record};
+    if (record) {
+        here->lane_id = record->id;
+        here->device = record->device;
+    }
     return record;
+}
+
+static void flush_all(struct pace_thread *own)
+{
+    lock_take(&marks_lock);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+        flush(&own->streams[i]);
+        own->streams[i] = (struct thread_stream){.stream = NULL};
+    }
+    lock_release(&marks_lock);
+}
+
+static void thread_ends(void *argument)
+{
+    process_enter(container_reset);
+    if (!argument || argument != thread.own)
+        return;
+    thread.own = NULL;
+    flush_all(argument);
+    lock_take(&threads.lock);
+    slab_give(&threads.slab, argument);
+    lock_release(&threads.lock);
+}
+
+/* The functions are looked up: linking them would ask for glibc 2.34. */
+static void find_thread_ends(void) REQUIRES(threads.lock)
+{
+    __typeof__(pthread_key_create) *create =
+        (__typeof__(pthread_key_create) *)library_next_function("pthread_key_create");
+    __typeof__(pthread_setspecific) *set =
+        (__typeof__(pthread_setspecific) *)library_next_function("pthread_setspecific");
+    if (create && set && create(&threads.ended, thread_ends) == 0)
+        threads.set = set;
+}
+
+static struct pace_thread *thread_own(void)
+{
+    if (thread.own)
+        return thread.own;
+    lock_take(&threads.lock);
+    if (!threads.set)
+        find_thread_ends();
+    thread.own = slab_take(&threads.slab);
+    lock_release(&threads.lock);
+    if (thread.own && threads.set)
+        (void)threads.set(threads.ended, thread.own);
+    return thread.own;
 }
 
 /* The stream as it is found before a launch that one looks at closely. */
@@ -105,7 +182,7 @@ struct found {
     struct lane_record *record;
     uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
     bool busy;          /* marks are outstanding */
-    uint32_t epoch;
+    uint32_t lane_id;
 };
 
 /* Closes the stretch that is open on the stream. */
@@ -115,7 +192,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     bool open = false;
     lock_take(&marks_lock);
     found.record = lane_now(stream, here);
-    found.epoch = marks_epoch;
+    found.lane_id = found.record ? found.record->id : 0;
     if (found.record) {
         (void)marks_harvest(found.record->device);
         found.busy = found.record->lane.count > 0;
@@ -123,7 +200,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     }
     lock_release(&marks_lock);
     if (open) {
-        marks_record(found.record, found.epoch, (struct lane_run){.continuous = found.busy});
+        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = found.busy});
         found.marked_ns = clock_now_ns();
         gate_harvested(found.marked_ns);
     }
@@ -132,22 +209,25 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
 
 /* The thread will not launch anything for a while: what it launched on other streams of the context
  * ends there, not when it comes back to them. */
-static void close_others(const struct lane_record *record, uint32_t epoch)
+static void close_others(const struct lane_record *record, uint32_t id)
 {
+    if (!thread.own)
+        return;
     lock_take(&marks_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++)
-        flush(&thread.streams[i]);
+        flush(&thread.own->streams[i]);
     lock_release(&marks_lock);
-    marks_close_others(record, epoch);
+    marks_close_others(record, id);
 }
 
 static void begin_slow(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
     CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = thread_stream(named);
-    if (capture_records(stream, zero))
+    struct pace_thread *own = thread_own();
+    if (!own || capture_records(stream, zero))
         return;
+    struct thread_stream *here = thread_stream(own, named);
     struct found found = find_stream(named, here);
     unsigned percent = found.record ? gate_percent((unsigned)found.record->device) : 0;
     if (!percent) {
@@ -156,37 +236,45 @@ static void begin_slow(
     }
     gate_watch();
     bool waited;
+    unsigned on_device;
     gate_wait_until_known(found.record, launch->key);
     launch->work_ns = duration_of(launch->key);
-    int64_t balance = gate_wait(found.record, found.epoch, launch->work_ns, close_others, &waited);
+    int64_t balance =
+        gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
     here->due_ns = (uint32_t)(plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS);
     if (waited)
-        found.busy = gate_harvest(found.record) > 0;
+        found.busy = gate_harvest(found.record, &on_device) > 0;
     if (!found.busy && (waited || !found.marked_ns)) {
-        marks_record(found.record, found.epoch, (struct lane_run){.continuous = false});
+        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = false});
         found.marked_ns = clock_now_ns();
     }
     launch->lane = found.record;
-    launch->epoch = found.epoch;
+    launch->lane_id = found.lane_id;
+    launch->device = (unsigned)found.record->device;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
 }
 
 /* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
-static inline bool let_by(struct thread_stream *here, uint64_t work_ns)
+static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
-    if (here->work_ns + work_ns >= here->due_ns || --thread.until_sample <= 0)
+    if (here->work_ns + work_ns >= here->due_ns || --thread.own->until_sample <= 0)
         return false;
     if (!here->launches)
         here->first_ns = clock_now_ns();
     here->work_ns += (uint32_t)work_ns;
     here->launches++;
+    launch->by_estimate = here;
+    launch->work_ns = work_ns;
     return true;
 }
 
-/* The thread launched on other streams meanwhile. */
-static bool let_by_again(CUstream stream, struct thread_stream *here, uint64_t work_ns)
+/* The thread launched on many other streams meanwhile, or the stream may capture by now. */
+static bool let_by_again(
+    struct pace_launch *launch, CUstream stream, struct thread_stream *here, uint64_t work_ns)
 {
+    if (capture_records(stream, STREAM_ZERO_LEGACY))
+        return false;
     lock_take(&marks_lock);
     const struct lane_record *record = lane_now(stream, here);
     uint64_t open = record && record->lane.started && gate_percent((unsigned)record->device)
@@ -194,28 +282,29 @@ static bool let_by_again(CUstream stream, struct thread_stream *here, uint64_t w
                         : QUANTUM_NS;
     here->due_ns = open < QUANTUM_NS ? (uint32_t)(QUANTUM_NS - open) : 0;
     lock_release(&marks_lock);
-    return let_by(here, work_ns);
+    return let_by(launch, here, work_ns);
 }
 
-static bool passes_by_estimate(CUstream stream, enum stream_zero zero, uint64_t work_ns)
+static bool passes_by_estimate(
+    struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t work_ns)
 {
-    CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = thread_stream(named);
-    if (!work_ns || work_ns >= QUANTUM_NS)
+    if (!work_ns || work_ns >= QUANTUM_NS || !thread.own)
         return false;
-    if (here->stream == named && here->lane && here->epoch == load_acquire(&marks_epoch))
-        return let_by(here, work_ns);
-    return let_by_again(named, here, work_ns);
+    CUstream named = stream_named(stream, zero);
+    struct thread_stream *here = thread_stream(thread.own, named);
+    if (is_current(here, named))
+        return let_by(launch, here, work_ns);
+    return let_by_again(launch, named, here, work_ns);
 }
 
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key)
 {
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
-    if (load_relaxed(&pace_limited) && passes_by_estimate(stream, zero, duration_of(key)))
+    process_enter(container_reset);
+    if (load_relaxed(&pace_limited) && passes_by_estimate(launch, stream, zero, duration_of(key)))
         return;
     int errno_kept = errno;
-    process_enter(container_reset);
     uint64_t now = clock_now_ns();
     if (gate_look(now))
         begin_slow(launch, stream, zero, now);
@@ -224,66 +313,108 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
     errno = errno_kept;
 }
 
+/* A launch that failed takes no time. */
+static void take_back(const struct pace_launch *launch)
+{
+    struct thread_stream *here = launch->by_estimate;
+    if (!here->launches || here->work_ns < launch->work_ns)
+        return;
+    here->launches--;
+    here->work_ns -= (uint32_t)launch->work_ns;
+}
+
 void pace_end(struct pace_launch *launch, bool launched)
 {
     struct lane_record *record = launch->lane;
+    if (launch->by_estimate && !launched)
+        take_back(launch);
     if (!record)
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
     uint64_t gap = launch->started_ns ? now - launch->started_ns : 0;
     lock_take(&marks_lock);
-    bool same = launch->epoch == marks_epoch;
-    if (same && launched)
+    bool same = marks_is_same(record, launch->lane_id);
+    if (same && launched) {
         lane_note(&record->lane, 1, launch->work_ns, launch->key, now);
-    else if (same)
-        gate_charge_later((unsigned)record->device, -(int64_t)launch->work_ns);
+        record->opener = marks_thread();
+    }
     lock_release(&marks_lock);
+    if (!launched)
+        gate_charge_later(launch->device, -(int64_t)launch->work_ns);
     struct lane_run run = {.gap_ns = gap, .continuous = launch->started_ns == 0, .measured = true};
     if (same && launched)
-        marks_record(record, launch->epoch, run);
-    thread.until_sample = next_sample();
+        marks_record(record, launch->lane_id, run);
+    gate_watch();
+    if (thread.own)
+        thread.own->until_sample = next_sample(thread.own);
     errno = errno_kept;
 }
 
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
-    if (capture_records(stream, zero))
+    process_enter(container_reset);
+    struct pace_thread *own = thread_own();
+    if (!own || !load_relaxed(&pace_limited) || capture_records(stream, zero))
         return;
     CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = thread_stream(named);
+    struct thread_stream *here = thread_stream(own, named);
     lock_take(&marks_lock);
-    bool known = here->stream == named && here->lane && here->epoch == marks_epoch;
-    if (known)
-        flush(here);
-    struct lane_record *record = known ? here->lane : lane_now(named, here);
+    struct lane_record *record = lane_now(named, here);
     if (record)
         record->lane.open.other = true;
+    /* By this the stream may become part of a capture: the next launch asks. */
+    here->lane = NULL;
     lock_release(&marks_lock);
+}
+
+void pace_capture_begins(CUstream stream, enum stream_zero zero)
+{
+    if (!gate_is_used())
+        return;
+    process_enter(container_reset);
+    marks_stream_changes(stream_named(stream, zero));
 }
 
 void pace_context_changed(void)
 {
     if (!load_relaxed(&pace_limited))
         return;
+    process_enter(container_reset);
     pace_free_launches = 0;
+    if (thread.own)
+        flush_all(thread.own);
+}
+
+/* What the thread launched there last is measured, too. */
+static void close_stream(CUstream stream)
+{
+    struct thread_stream *here = thread.own ? thread_stream(thread.own, stream) : NULL;
+    if (!here || !is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
+        return;
     lock_take(&marks_lock);
-    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-        flush(&thread.streams[i]);
-        thread.streams[i] = (struct thread_stream){.stream = NULL};
-    }
+    flush(here);
+    bool open = here->lane->lane.open.launches > 0;
+    bool busy = here->lane->lane.count > 0;
     lock_release(&marks_lock);
+    if (open)
+        marks_record(here->lane, here->lane_id, (struct lane_run){.continuous = busy});
 }
 
 void pace_stream_leaves(CUstream stream)
 {
-    if (gate_is_used())
-        marks_stream_leaves(stream);
+    if (!gate_is_used())
+        return;
+    process_enter(container_reset);
+    if (load_relaxed(&pace_limited))
+        close_stream(stream);
+    marks_stream_leaves(stream);
 }
 
 void pace_context_leaves(CUcontext context)
 {
     pace_free_launches = 0;
+    process_enter(container_reset);
     if (gate_is_used())
         marks_context_leaves(context);
 }
@@ -292,6 +423,8 @@ void pace_reset(void)
 {
     pace_free_launches = 0;
     memset(&thread, 0, sizeof(thread));
+    lock_reset(&threads.lock);
+    slab_finish(&threads.slab);
     gate_reset();
     durations_reset();
     marks_reset();

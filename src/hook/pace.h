@@ -16,10 +16,13 @@
 #include <stdint.h>
 
 struct lane_record;
+struct thread_stream;
 
 struct pace_launch {
-    struct lane_record *lane; /* NULL: nothing is to be done after the launch */
-    uint32_t epoch;
+    struct thread_stream *by_estimate; /* it was let by, and counted there */
+    struct lane_record *lane;          /* NULL: no mark is to be recorded behind it */
+    uint32_t lane_id;
+    unsigned device;
     uint64_t key;
     uint64_t work_ns;    /* what was taken from the budget for it */
     uint64_t started_ns; /* where the stream was idle: when its mark was recorded */
@@ -59,10 +62,13 @@ static inline void pace_note_wait(void)
         pace_free_launches = 0;
 }
 
+/* A capture begins: from now on each launch asks whether it is recorded. */
+void pace_capture_begins(CUstream stream, enum stream_zero zero);
+
 /* The calling thread's current context is another one. */
 void pace_context_changed(void);
 
-/* Before a stream or a context goes, and all events on it. NULL: all contexts. */
+/* Before a stream or a context goes, and all events on it. */
 void pace_stream_leaves(CUstream stream);
 void pace_context_leaves(CUcontext context);
 

@@ -14,9 +14,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The longest sleep at the gate: limits may change meanwhile, others may give back. */
 #define WAIT_MAX_NS 20000000ull
+/* While work of ours is on its way: what was thought too much of it is given back. */
+#define WAIT_BUSY_NS 5000000ull
 #define GOVERNOR_LOOK_NS 10000000ull
 /* Who asked for GPU time within this counts as working. */
 #define ACTIVE_NS 50000000ull
@@ -35,10 +38,11 @@ static struct {
     unsigned char percent[VGPU_REGION_DEVICES];
     int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
     unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
-    struct lock share_lock;
+    /* Touched only within account_visit_compute, which one thread at a time is in. */
     struct budget_share shares[VGPU_REGION_DEVICES];
     bool over; /* the process ends */
     bool used; /* some launch was under a limit */
+    int pid;   /* whose end is watched */
 } gate;
 
 /* ---- limits ---- */
@@ -74,6 +78,9 @@ unsigned gate_percent(unsigned device)
 /* Called before the driver's own handler, which was registered when it was initialised. */
 static void process_ends(void)
 {
+    /* A forked child that used nothing of this has its locks from its parent as they were. */
+    if (load_relaxed(&gate.pid) != (int)getpid())
+        return;
     store_relaxed(&gate.over, true);
     store_relaxed(&pace_limited, false);
     governor_stop();
@@ -97,6 +104,7 @@ static uint64_t govern(void)
 void gate_watch(void)
 {
     if (!load_relaxed(&gate.used)) {
+        store_relaxed(&gate.pid, (int)getpid());
         store_relaxed(&gate.used, true);
         (void)!atexit(process_ends);
     }
@@ -123,13 +131,24 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
         store_relaxed(&own->asked_ns, admission->now_ns);
     budget_charge(words, admission->gone_ns);
     budget_share_refill(share, admission->percent, active, admission->now_ns);
-    share->balance_ns -= admission->gone_ns;
+    budget_share_charge(share, admission->percent, admission->gone_ns);
     admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
-    admission->admitted = budget_admits(admission->balance_ns, share, active);
+    admission->admitted = budget_admits(
+        admission->balance_ns, admission->percent, share, active, (uint64_t)admission->coming_ns);
     if (!admission->admitted)
         return;
     budget_charge(words, admission->coming_ns);
-    share->balance_ns -= admission->coming_ns;
+    budget_share_charge(share, admission->percent, admission->coming_ns);
+}
+
+unsigned gate_active(int device)
+{
+    return load_relaxed(&gate.active[device]);
+}
+
+void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns)
+{
+    budget_share_settle(&gate.shares[device], gate_active(device), busy_ns, new_ns, work_ns);
 }
 
 void gate_harvested(uint64_t now_ns)
@@ -137,10 +156,10 @@ void gate_harvested(uint64_t now_ns)
     store_relaxed(&gate.harvested_ns, now_ns);
 }
 
-unsigned gate_harvest(const struct lane_record *record)
+unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
 {
     lock_take(&marks_lock);
-    (void)marks_harvest(record->device);
+    *ret_on_device = marks_harvest(record->device);
     unsigned outstanding = record->lane.count;
     lock_release(&marks_lock);
     gate_harvested(clock_now_ns());
@@ -149,12 +168,13 @@ unsigned gate_harvest(const struct lane_record *record)
 
 /* How long until the container may have GPU time; where it has some, until another process may
  * have left some over. */
-static uint64_t wait_ns(const struct admission *admission)
+static uint64_t wait_ns(const struct admission *admission, bool busy)
 {
+    const uint64_t most = busy ? WAIT_BUSY_NS : WAIT_MAX_NS;
     uint64_t wait = budget_wait_ns(admission->balance_ns, admission->percent);
     if (!wait)
         wait = BUDGET_SURPLUS_NS / 2;
-    return wait < WAIT_MAX_NS ? wait : WAIT_MAX_NS;
+    return wait < most ? wait : most;
 }
 
 /* Kernels may wait for each other; one that never ends by itself must not hang its program here. */
@@ -170,46 +190,68 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
     return now - stall->since_ns > STALLED_NS;
 }
 
-int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t coming_ns,
+/* One look at the budget; true where the launch may go. What was not charged there will be later.
+ */
+static bool ask(struct admission *admission)
+{
+    unsigned device = admission->device;
+    admission->now_ns = clock_now_ns();
+    admission->percent = gate_look(admission->now_ns) ? gate_percent(device) : 0;
+    admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
+    bool asked = account_visit_compute(device, admit, admission);
+    if (!asked)
+        gate_charge_later(device, admission->gone_ns);
+    if (asked && admission->admitted)
+        return true;
+    if (asked && admission->percent)
+        return false;
+    gate_charge_later(device, admission->coming_ns);
+    return true;
+}
+
+int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
     void (*before)(const struct lane_record *, uint32_t), bool *ret_waited)
 {
-    unsigned device = (unsigned)record->device;
+    unsigned device = (unsigned)record->device, outstanding = record->lane.count;
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
     *ret_waited = false;
     gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
-    for (;;) {
-        admission.now_ns = clock_now_ns();
-        admission.percent = gate_look(admission.now_ns) ? gate_percent(device) : 0;
-        admission.gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
-        lock_take(&gate.share_lock);
-        bool asked = account_visit_compute(device, admit, &admission);
-        lock_release(&gate.share_lock);
-        if (!asked || admission.admitted || !admission.percent)
-            return admission.balance_ns;
+    while (!ask(&admission)) {
         if (!*ret_waited)
-            before(record, epoch);
+            before(record, id);
         *ret_waited = true;
-        sleep_ns(wait_ns(&admission));
-        bool stalled = is_stalled(&stall, gate_harvest(record));
+        sleep_ns(wait_ns(&admission, outstanding > 0));
+        (void)gate_harvest(record, &outstanding);
         /* What passed here was spent waiting. */
         (void)marks_blind_ns(device, clock_now_ns());
-        if (stalled)
-            return admission.balance_ns;
+        if (is_stalled(&stall, outstanding)) {
+            gate_charge_later(device, admission.coming_ns);
+            break;
+        }
     }
+    return admission.balance_ns;
 }
 
-void gate_wait_until_known(const struct lane_record *record, uint64_t key)
+/* True where one should wait; *vain: it took too long. */
+static bool too_many_unknown(struct lane_record *record, bool vain)
+{
+    lock_take(&marks_lock);
+    bool many = record->lane.unknown >= UNKNOWN_MAX && !record->stuck;
+    if (many && vain)
+        record->stuck = true;
+    lock_release(&marks_lock);
+    return many && !vain;
+}
+
+void gate_wait_until_known(struct lane_record *record, uint64_t key)
 {
     uint64_t start = clock_now_ns();
-    for (;;) {
-        lock_take(&marks_lock);
-        bool many = record->lane.unknown >= UNKNOWN_MAX;
-        lock_release(&marks_lock);
-        if (!many || duration_of(key) || clock_now_ns() - start > UNKNOWN_WAIT_NS)
-            return;
+    unsigned on_device;
+    while (
+        !duration_of(key) && too_many_unknown(record, clock_now_ns() - start > UNKNOWN_WAIT_NS)) {
         sleep_ns(UNKNOWN_WAIT_NS / 500);
-        (void)gate_harvest(record);
+        (void)gate_harvest(record, &on_device);
     }
 }
 

@@ -26,19 +26,27 @@ void gate_charge_later(unsigned device, int64_t gpu_ns);
 void gate_watch(void);
 bool gate_is_used(void);
 
-/* Harvests the marks of the stream's device; returns how many are outstanding on the stream. Who
- * did so himself says when. */
-unsigned gate_harvest(const struct lane_record *record);
+/* Harvests the marks of the stream's device; returns how many are outstanding on the stream,
+ * *ret_on_device: on the device. Who did so himself says when. */
+unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device);
 void gate_harvested(uint64_t now_ns);
 
 /* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
  * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
-int64_t gate_wait(const struct lane_record *record, uint32_t epoch, uint64_t coming_ns,
-    void (*before)(const struct lane_record *record, uint32_t epoch), bool *ret_waited);
+int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
+    void (*before)(const struct lane_record *record, uint32_t id), bool *ret_waited);
 
-/* Waits, at most 100 ms, while several launches of unknown duration are on the stream. */
-void gate_wait_until_known(const struct lane_record *record, uint64_t key);
+/* Waits, at most 100 ms, while several launches of unknown duration are on the stream; after such a
+ * wait was in vain not again until something was reached. */
+void gate_wait_until_known(struct lane_record *record, uint64_t key);
+
+/* How many processes of the container ask for the device's time. */
+unsigned gate_active(int device);
+
+/* What was measured, for this process's own part (budget_share_settle). Within
+ * account_visit_compute. */
+void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns);
 
 /* In a forked child. */
 void gate_reset(void);

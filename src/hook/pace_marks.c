@@ -8,6 +8,7 @@
 #include "base/slab.h"
 #include "hook/capture.h"
 #include "hook/hook.h"
+#include "hook/pace_gate.h"
 #include "limit/budget.h"
 #include "region/account.h"
 
@@ -18,6 +19,7 @@
 /* The driver tells the time between two events in single precision: good to 60 ns over a second. */
 #define REBASE_NS 1000000000ull
 #define CHARGES 64
+#define RECORDING_NS 20000
 
 /* GPU time as the events of a context tell it, put onto the processor's clock: a mark is reached
  * after it was recorded and before it is seen to be. */
@@ -33,7 +35,6 @@ struct pace_context {
 };
 
 struct lock marks_lock = LOCK_INIT;
-uint32_t marks_epoch = 1;
 uint64_t marks_reached;
 
 static struct {
@@ -41,6 +42,7 @@ static struct {
     struct pace_context *contexts;
     struct slab context_slab, lane_slab;
     struct map lanes; /* by stream_key */
+    uint32_t last_id;
 } marks = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
     .lane_slab = {.object_bytes = sizeof(struct lane_record)}};
 
@@ -112,6 +114,17 @@ static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
 /* Tells a thread's own default stream from another's. */
 static _Thread_local char thread_identity __attribute__((tls_model("initial-exec")));
 
+const void *marks_thread(void)
+{
+    return &thread_identity;
+}
+
+static void id_renew(struct lane_record *record) REQUIRES(marks_lock)
+{
+    marks.last_id += marks.last_id == UINT32_MAX ? 2 : 1;
+    store_release(&record->id, marks.last_id);
+}
+
 struct lane_record *marks_lane(CUstream stream)
 {
     struct pace_context *context = context_of(stream);
@@ -126,6 +139,7 @@ struct lane_record *marks_lane(CUstream stream)
     if (!record)
         return NULL;
     record->context = context;
+    id_renew(record);
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
@@ -136,11 +150,6 @@ struct lane_record *marks_lane(CUstream stream)
     record->next = context->lanes;
     context->lanes = record;
     return record;
-}
-
-static void epoch_end(void) REQUIRES(marks_lock)
-{
-    store_release(&marks_epoch, marks_epoch + 1);
 }
 
 /* ---- events ---- */
@@ -193,6 +202,8 @@ static void spare_give(struct pace_context *context, CUevent event) REQUIRES(mar
 
 static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
 {
+    if (gate_active(record->device) > 1)
+        return true;
     for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
         if (other != record && other->lane.count)
             return true;
@@ -212,60 +223,68 @@ static CUevent event_make(CUcontext handle)
     return event;
 }
 
-/* The record is used again only where the epoch says that it still is the same. */
-void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run run)
+/* Between the two the record cannot go, nor can its stream (wait_for_recording). */
+static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *ret_event)
 {
     lock_take(&marks_lock);
-    bool wanted = epoch == marks_epoch && !lane_is_full(&record->lane);
-    CUevent event = wanted ? spare_take(record->context) : NULL;
-    CUstream stream = record->stream;
-    CUcontext context = wanted ? record->context->handle : NULL;
+    bool wanted = marks_is_same(record, id) && !lane_is_full(&record->lane);
+    *ret_event = wanted ? spare_take(record->context) : NULL;
+    record->recording += wanted;
     lock_release(&marks_lock);
-    int device = wanted ? record->device : 0;
-    if (wanted && !event)
-        event = event_make(context);
-    CUresult result = event ? cuda.cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-    bool recorded = result == CUDA_SUCCESS;
-    uint64_t now = clock_now_ns();
-    if (wanted && !recorded)
-        note_blind(device, result, now);
-    if (!event)
-        return;
+    return wanted;
+}
+
+static void end_recording(
+    struct lane_record *record, CUevent event, bool recorded, uint64_t now_ns, struct lane_run run)
+{
     lock_take(&marks_lock);
-    bool kept = epoch == marks_epoch;
-    if (kept && recorded && !lane_is_full(&record->lane)) {
+    if (recorded && !lane_is_full(&record->lane)) {
         run.shared = is_shared(record);
-        lane_mark(&record->lane, event, now, &run);
-    } else if (kept) {
+        lane_mark(&record->lane, event, now_ns, &run);
+    } else if (event) {
         spare_give(record->context, event);
     }
+    record->recording--;
     lock_release(&marks_lock);
-    if (!kept)
-        (void)cuda.cuEventDestroy_v2(event);
+}
+
+void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
+{
+    CUevent event;
+    if (!begin_recording(record, id, &event))
+        return;
+    if (!event)
+        event = event_make(record->context->handle);
+    CUresult result = event ? cuda.cuEventRecord(event, record->stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t now = clock_now_ns();
+    if (result != CUDA_SUCCESS)
+        note_blind(record->device, result, now);
+    end_recording(record, event, result == CUDA_SUCCESS, now, run);
 }
 
 static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(marks_lock)
 {
     for (struct lane_record *lane = but->context->lanes; lane; lane = lane->next) {
-        bool ours = !lane->thread || lane->thread == &thread_identity;
-        if (lane != but && lane->lane.open.launches && ours && !lane->orphan &&
+        bool open = lane->lane.open.launches && lane->opener == &thread_identity;
+        if (lane != but && open && lane->stream != CU_STREAM_LEGACY && !lane->orphan &&
             !lane_is_full(&lane->lane) && !capture_records(lane->stream, STREAM_ZERO_LEGACY))
             return lane;
     }
     return NULL;
 }
 
-void marks_close_others(const struct lane_record *record, uint32_t epoch)
+void marks_close_others(const struct lane_record *record, uint32_t id)
 {
     const struct lane_record *former = NULL;
     for (;;) {
         lock_take(&marks_lock);
-        struct lane_record *lane = epoch == marks_epoch ? open_lane(record) : NULL;
+        struct lane_record *lane = marks_is_same(record, id) ? open_lane(record) : NULL;
+        uint32_t lane_id = lane ? lane->id : 0;
         struct lane_run run = {.continuous = lane && lane->lane.count > 0};
         lock_release(&marks_lock);
         if (!lane || lane == former)
             return;
-        marks_record(lane, epoch, run);
+        marks_record(lane, lane_id, run);
         former = lane;
     }
 }
@@ -288,6 +307,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         uint64_t new = budget_occupy(words, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
+        gate_settle(harvest->device, charge->busy_ns, new, charge->work_ns);
     }
     budget_charge(words, balance);
     if (own)
@@ -309,13 +329,13 @@ static struct lane_charge *charge_slot(struct harvest *harvest)
 }
 
 /* When the mark was reached, on the processor's clock. The first one of a context tells no time but
- * that it was recorded before. */
+ * that it is over now: since it was recorded, a backlog may have been worked off. */
 static uint64_t reached_ns(struct pace_context *context, const struct lane_mark *mark,
     uint64_t now_ns) REQUIRES(marks_lock)
 {
     float milliseconds = 0;
     if (!context->base)
-        return mark->recorded_ns;
+        return now_ns;
     CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
     if (result != CUDA_SUCCESS) {
         note_blind(context->device, result, now_ns);
@@ -360,6 +380,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         harvest->count++;
         store_relaxed(&marks_reached, marks_reached + 1);
         event_done(record->context, event, at);
+        record->stuck = false;
     }
     if (lane_run_on(lane, now_ns, charge_slot(harvest)))
         harvest->count++;
@@ -369,6 +390,7 @@ static void lane_drop(struct lane_record **link) REQUIRES(marks_lock)
 {
     struct lane_record *record = *link;
     *link = record->next;
+    store_release(&record->id, 0u);
     slab_give(&marks.lane_slab, record);
 }
 
@@ -382,7 +404,7 @@ static unsigned harvest_context(struct pace_context *context) REQUIRES(marks_loc
         if (record->lane.count)
             harvest_lane(&harvest, record, now);
         outstanding += record->lane.count;
-        if (record->orphan && !record->lane.count)
+        if (record->orphan && !record->lane.count && !record->recording)
             lane_drop(link);
         else
             link = &record->next;
@@ -421,16 +443,50 @@ static void lane_unlink(struct lane_record *record) REQUIRES(marks_lock)
     (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
 }
 
+/* A thread that waits at the gate may be recording on a stream that another one is about to end. */
+static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->recording && (context->handle == handle || record->stream == stream))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+{
+    while (is_recorded_on(handle, stream)) {
+        lock_release(&marks_lock);
+        sleep_ns(RECORDING_NS);
+        lock_take(&marks_lock);
+    }
+}
+
+void marks_stream_changes(CUstream stream)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->stream == stream && !record->orphan)
+                id_renew(record);
+        }
+    }
+    lock_release(&marks_lock);
+}
+
 void marks_stream_leaves(CUstream stream)
 {
     lock_take(&marks_lock);
+    wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
             if (record->stream != stream || record->orphan)
                 continue;
             lane_unlink(record);
             record->orphan = true;
-            epoch_end();
+            store_release(&record->id, 0u);
         }
     }
     lock_release(&marks_lock);
@@ -452,19 +508,23 @@ static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
         (void)cuda.cuEventDestroy_v2(context->base);
     *link = context->next;
     slab_give(&marks.context_slab, context);
-    epoch_end();
 }
 
 void marks_context_leaves(CUcontext handle)
 {
+    struct capture_relaxed former = capture_relax();
     lock_take(&marks_lock);
+    wait_for_recording(handle, NULL);
     for (struct pace_context **link = &marks.contexts; *link;) {
-        if (!handle || (*link)->handle == handle)
-            context_drop(link);
-        else
+        if ((*link)->handle != handle) {
             link = &(*link)->next;
+            continue;
+        }
+        (void)harvest_context(*link); /* what was reached is charged for */
+        context_drop(link);
     }
     lock_release(&marks_lock);
+    capture_restore(&former);
 }
 
 void marks_reset(void)
@@ -475,5 +535,4 @@ void marks_reset(void)
     slab_finish(&marks.context_slab);
     slab_finish(&marks.lane_slab);
     map_finish(&marks.lanes);
-    epoch_end();
 }

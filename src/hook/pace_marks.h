@@ -6,6 +6,7 @@
 #define VGPU_HOOK_PACE_MARKS_H
 
 #include "abi/cuda.h"
+#include "base/atomic.h"
 #include "base/lock.h"
 #include "limit/lane.h"
 
@@ -21,15 +22,22 @@ struct lane_record {
     CUstream stream;
     const void *thread; /* whose per-thread stream it is */
     int device;
-    bool orphan; /* its stream is gone */
+    uint32_t id;        /* no other lane ever has it; 0: its stream is gone */
+    const void *opener; /* the thread that launched there last */
+    unsigned recording; /* threads that record a mark on it now */
+    bool orphan;        /* its stream is gone */
+    bool stuck;         /* nothing was reached while one waited to know durations */
 };
 
 /* Guards lanes and contexts. Of the driver's calls only those are made under it that ask for or
- * drop an event, or for the current context: none of them waits. */
+ * drop an event, or for contexts and captures: none of them waits. */
 extern struct lock marks_lock;
 
-/* Changes when a lane goes: who kept a pointer to one asks for it anew. */
-extern uint32_t marks_epoch;
+/* Whether a pointer to a lane that somebody kept still is to the same one; its memory stays. */
+static inline bool marks_is_same(const struct lane_record *record, uint32_t id)
+{
+    return load_acquire(&record->id) == id;
+}
 
 /* How many marks were reached so far. */
 extern uint64_t marks_reached;
@@ -43,18 +51,24 @@ uint64_t marks_blind_ns(unsigned device, uint64_t now_ns);
  * NULL where there is no context, its device is not the container's, or there is no memory. */
 struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);
 
-/* Records a mark behind what the lane notes; errors of the driver leave the stretch open. `epoch`:
- * marks_epoch when the lane was had. run.shared is found out here. */
-void marks_record(struct lane_record *record, uint32_t epoch, struct lane_run run);
+/* Records a mark behind what the lane notes; errors of the driver leave the stretch open. `id`: the
+ * lane's when it was had. run.shared is found out here. */
+void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
 
-/* Ends the open stretches on the context's other streams, as far as this thread may record there.
- */
-void marks_close_others(const struct lane_record *record, uint32_t epoch);
+/* Ends the stretches that this thread left open on the context's other streams; not on the legacy
+ * one, where a mark would be a barrier to all others. */
+void marks_close_others(const struct lane_record *record, uint32_t id);
 
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */
 unsigned marks_harvest(int device) REQUIRES(marks_lock);
 unsigned marks_harvest_all(void) REQUIRES(marks_lock);
+
+/* Tells threads, and so their own default streams, apart. */
+const void *marks_thread(void);
+
+/* Who kept a pointer to the stream's lane asks for it anew. */
+void marks_stream_changes(CUstream stream);
 
 void marks_stream_leaves(CUstream stream);
 void marks_context_leaves(CUcontext context);

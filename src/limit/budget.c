@@ -6,8 +6,13 @@
 
 /* Sooner than this after the last grant nothing is granted: most looks write nothing. */
 #define GRANT_STEP_NS 50000ull
-/* Nobody looked for so long: what lies before is nobody's. */
-#define GRANT_MOST_NS 1000000000ull
+/* More pays back any debt, and fills any burst. */
+#define GRANT_MOST_NS 1000000000000ull
+/* A thread that was kept from running may be so late with its time. */
+#define LATE_MOST_NS 1000000000ull
+
+/* A word that serves a span so far ahead of ours is of the same clock: 4 s. */
+#define SPAN_AHEAD_MOST 64
 
 #define SPAN_FILL_MASK 0xffffu
 
@@ -21,27 +26,38 @@ static int64_t burst_ns(unsigned percent)
     return (int64_t)(BUDGET_BURST_NS / 100 * percent);
 }
 
+static int64_t bounded(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* Some thread or process was faster since the time was read: what passed was granted already. A
+ * clock that went back further began anew. */
+static bool is_late(uint64_t then_ns, uint64_t now_ns)
+{
+    return now_ns < then_ns && then_ns - now_ns < LATE_MOST_NS;
+}
+
+static uint64_t passed_ns(uint64_t then_ns, uint64_t now_ns)
+{
+    uint64_t passed = then_ns && now_ns > then_ns ? now_ns - then_ns : 0;
+    return passed < GRANT_MOST_NS ? passed : GRANT_MOST_NS;
+}
+
 int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now_ns)
 {
     uint64_t then = load_relaxed(&words->refilled_ns);
     int64_t balance = budget_balance(words);
-    if (now_ns >= then && now_ns - then < GRANT_STEP_NS)
+    if (now_ns >= then ? now_ns - then < GRANT_STEP_NS : is_late(then, now_ns))
         return balance;
     /* Who exchanges the time is the one who grants. */
     if (!swap_seq_cst(&words->refilled_ns, then, now_ns))
         return balance;
-    uint64_t passed = then && now_ns > then ? now_ns - then : 0;
-    if (passed > GRANT_MOST_NS)
-        passed = GRANT_MOST_NS;
-    int64_t target = balance + (int64_t)(passed * percent / 100);
-    /* Who is new need not wait for his first launch. */
-    if (!then && !balance)
-        target = burst_ns(percent) / 4;
-    if (target > burst_ns(percent))
-        target = burst_ns(percent);
-    if (target < -BUDGET_DEBT_NS)
-        target = -BUDGET_DEBT_NS;
-    (void)add_seq_cst(&words->granted_ns, (uint64_t)(target - balance));
+    /* Who never ran has its burst saved. */
+    int64_t grant = then ? (int64_t)(passed_ns(then, now_ns) * percent / 100) : burst_ns(percent);
+    int64_t target = bounded(balance, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent)) + grant;
+    target = bounded(target, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent));
+    (void)add_seq_cst(&words->granted_ns, (uint64_t)target - (uint64_t)balance);
     return target;
 }
 
@@ -51,34 +67,54 @@ void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
         (void)add_seq_cst(&words->charged_ns, (uint64_t)gpu_ns);
 }
 
+void budget_share_charge(struct budget_share *share, unsigned percent, int64_t gpu_ns)
+{
+    const int64_t floor = -burst_ns(percent) / 2;
+    int64_t left = share->balance_ns - gpu_ns;
+    if (share->balance_ns <= 0 && left < floor)
+        left = share->balance_ns < floor ? share->balance_ns : floor;
+    share->balance_ns = left;
+}
+
+void budget_share_settle(struct budget_share *share, unsigned active, uint64_t busy_ns,
+    uint64_t new_ns, uint64_t work_ns)
+{
+    uint64_t least = active > 1 ? busy_ns / active : busy_ns;
+    uint64_t own = work_ns > busy_ns ? busy_ns : work_ns;
+    if (work_ns < least)
+        own = new_ns > least ? new_ns : least;
+    share->balance_ns -= (int64_t)own - (int64_t)work_ns;
+}
+
 void budget_share_refill(
     struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns)
 {
     const int64_t most = burst_ns(percent) / 2;
-    uint64_t then = share->refilled_ns;
-    uint64_t passed = then && now_ns > then ? now_ns - then : 0;
-    if (passed > GRANT_MOST_NS)
-        passed = GRANT_MOST_NS;
+    uint64_t passed = passed_ns(share->refilled_ns, now_ns);
+    if (is_late(share->refilled_ns, now_ns))
+        return;
     share->refilled_ns = now_ns;
     share->balance_ns += (int64_t)(passed * percent / 100 / (active ? active : 1));
-    if (share->balance_ns > most)
-        share->balance_ns = most;
-    if (share->balance_ns < -most)
-        share->balance_ns = -most;
+    share->balance_ns = bounded(share->balance_ns, -(int64_t)BUDGET_DEBT_NS, most);
 }
 
-bool budget_admits(int64_t balance_ns, const struct budget_share *share, unsigned active)
+bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,
+    unsigned active, uint64_t coming_ns)
 {
-    if (active < 2)
+    if (active < 2 || share->balance_ns > 0)
         return balance_ns > 0;
-    return balance_ns > (share->balance_ns > 0 ? 0 : BUDGET_SURPLUS_NS);
+    /* Who has time of its own left and asks, takes it before so much is saved. */
+    const int64_t idle = burst_ns(percent) / 4 * 3;
+    if (coming_ns > (uint64_t)idle)
+        return balance_ns > idle;
+    return balance_ns > bounded((int64_t)coming_ns + BUDGET_SURPLUS_NS, 0, idle);
 }
 
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)
 {
     if (balance_ns > 0 || !budget_is_limited(percent))
         return 0;
-    uint64_t missing = (uint64_t)(BUDGET_OPEN_NS - balance_ns);
+    uint64_t missing = BUDGET_OPEN_NS - (uint64_t)balance_ns;
     return missing > UINT64_MAX / 100 ? UINT64_MAX : missing * 100 / percent;
 }
 
@@ -91,7 +127,7 @@ static uint64_t fill_span(struct vgpu_compute *words, uint64_t span, uint64_t bu
         uint32_t held = load_relaxed(word);
         int16_t ahead = (int16_t)((uint16_t)(held >> 16) - number);
         /* The word serves a later span by now; a number far ahead is one of long ago. */
-        if (ahead > 0 && ahead <= 2)
+        if (ahead > 0 && ahead <= SPAN_AHEAD_MOST)
             return busy_ns;
         uint64_t fill = ahead == 0 ? held & SPAN_FILL_MASK : 0;
         uint64_t room = fill < VGPU_COMPUTE_SPAN_NS ? VGPU_COMPUTE_SPAN_NS - fill : 0;
@@ -107,7 +143,7 @@ uint64_t budget_occupy(
     if (to_ns <= from_ns || !busy_ns)
         return 0;
     uint64_t length = to_ns - from_ns, left = busy_ns < length ? busy_ns : length, taken = 0;
-    const uint64_t kept = VGPU_COMPUTE_SPANS / 2 * (uint64_t)VGPU_COMPUTE_SPAN_NS;
+    const uint64_t kept = (VGPU_COMPUTE_SPANS - 1) * (uint64_t)VGPU_COMPUTE_SPAN_NS;
     uint64_t at = from_ns;
     if (length > kept) {
         uint64_t early = (uint64_t)((double)left * (double)(length - kept) / (double)length);

@@ -26,7 +26,8 @@
  * (H200, a virtual machine), and the shorter the waits, the more of them. */
 #define BUDGET_OPEN_NS 2000000
 
-/* With so much of the container's GPU time left over, a process may take more than its part. */
+/* With so much of the container's GPU time left over beyond what it takes, or with three quarters
+ * of the burst, a process may take more than its part. */
 #define BUDGET_SURPLUS_NS 4000000
 
 static inline bool budget_is_limited(unsigned percent)
@@ -50,12 +51,23 @@ struct budget_share {
     uint64_t refilled_ns;
 };
 
+/* Takes `gpu_ns` from the process's part. Of what is left over, once its part is used up, no more
+ * is held against it than half a burst. */
+void budget_share_charge(struct budget_share *share, unsigned percent, int64_t gpu_ns);
+
+/* Work that was charged with `work_ns` took `busy_ns` from begin to end, `new_ns` of which nobody
+ * else was busy in. While others are at work too it took that much itself at most, and an equal
+ * part of it at least; between these its estimate is believed. */
+void budget_share_settle(struct budget_share *share, unsigned active, uint64_t busy_ns,
+    uint64_t new_ns, uint64_t work_ns);
+
 /* Gives the process its part, `active` being the number of processes that ask for GPU time. */
 void budget_share_refill(
     struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns);
 
-/* Whether work may go now, with this balance of the container. */
-bool budget_admits(int64_t balance_ns, const struct budget_share *share, unsigned active);
+/* Whether work of about `coming_ns` may go now, with this balance of the container. */
+bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,
+    unsigned active, uint64_t coming_ns);
 
 /* How long until a container with this balance may go on: 0 where it may at once. */
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent);

@@ -64,7 +64,7 @@ static uint64_t busy_of(const struct lane_mark *mark, uint64_t from_ns, uint64_t
  * not to be longer. */
 static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
 {
-    if (!stretch->measured || stretch->other)
+    if (!stretch->measured || stretch->other || stretch->launches != 1)
         return;
     if (stretch->continuous)
         busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
@@ -102,8 +102,8 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     uint64_t busy = busy_of(mark, from, at_ns);
     if (lane->started)
         learn(stretch, busy);
-    *ret_charge = (struct lane_charge){
-        .from_ns = from, .to_ns = at_ns, .busy_ns = busy, .work_ns = stretch->work_ns};
+    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
+    ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
     if (lane->occupied_to_ns) {
         if (lane->occupied_to_ns > from)
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
@@ -116,10 +116,10 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
 
 bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_charge)
 {
-    const struct lane_mark *mark = lane_front(lane);
+    struct lane_mark *mark = lane_front(lane);
     if (!mark || !lane->started || !mark->before.launches || mark->before.other)
         return false;
-    const struct lane_stretch *stretch = &mark->before;
+    struct lane_stretch *stretch = &mark->before;
     if (!stretch->continuous && !stretch->measured)
         return false;
     uint64_t from =
@@ -127,6 +127,8 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_cha
     if (now_ns < lane->reached_ns + stretch->work_ns + RUN_ON_NS || now_ns < from + RUN_ON_NS)
         return false;
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = now_ns - from};
+    ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
+    stretch->replaced = true;
     lane->occupied_to_ns = now_ns;
     lane->occupied_ns += now_ns - from;
     return true;

@@ -28,6 +28,7 @@ struct lane_stretch {
     bool other;      /* something else than a kernel is in it, which may take long */
     bool continuous; /* the mark before it was outstanding when its own was recorded */
     bool measured;   /* one launch, right behind the mark before it */
+    bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
 };
 
