@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is charged for what is no GPU time, for launches that fail, and what happens where a kernel
+ * never ends or the driver's events fail. */
+#include "pace_load.h"
+
+#include "sim/machine.h"
+
+#include <pthread.h>
+
+#define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
+#define LITTLE_NS ((int64_t)(5 * MS))
+#define KERNEL_NS (200 * US)
+
+static CUstream first, second;
+
+static void begin(void)
+{
+    load_begin(0);
+    first = load_stream();
+    second = load_stream();
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+        CHECK_EQ(load_launch(second, KERNEL_NS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+    load_settle();
+}
+
+static void nap(void *ms)
+{
+    bed_sleep_ms((unsigned)(uintptr_t)ms);
+}
+
+/* Kernels on the stream, the thing, kernels: no more is charged than the kernels took, and a
+ * little. */
+static void check_costs_little(void (*thing)(void *argument), void *argument)
+{
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+    thing(argument);
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+    load_settle();
+    struct load_state to = load_state(0);
+    int64_t busy = (int64_t)(to.busy_ns - from.busy_ns);
+    int64_t measured = (int64_t)(to.measured_ns - from.measured_ns);
+    int64_t charged = to.charged_ns - from.charged_ns;
+    CHECK_EQ(busy, 10 * KERNEL_NS);
+    if (!CHECK(measured < busy + LITTLE_NS) || !CHECK(charged < busy + LITTLE_NS))
+        dprintf(STDOUT_FILENO, "# measured %lld us, charged %lld us\n",
+            (long long)(measured / 1000), (long long)(charged / 1000));
+}
+
+static void host_function(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc)(first, nap, (void *)1000), CUDA_SUCCESS);
+}
+
+BED_TEST("a host function of a second costs next to nothing", LIMIT_50)
+{
+    begin();
+    check_costs_little(host_function, NULL);
+}
+
+static void event_of_other_stream(void *argument)
+{
+    CUevent event;
+    (void)argument;
+    CHECK_EQ(CU(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, nap, (void *)1000), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuEventRecord)(event, second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitEvent)(first, event, 0), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does a wait of a second for another stream's event", LIMIT_50)
+{
+    begin();
+    check_costs_little(event_of_other_stream, NULL);
+}
+
+static void idle_second(void *argument)
+{
+    (void)argument;
+    bed_sleep_ms(1000);
+}
+
+BED_TEST("nor a second in which nothing is launched", LIMIT_50)
+{
+    begin();
+    check_costs_little(idle_second, NULL);
+}
+
+static char *host_memory(void)
+{
+    static char *memory;
+    if (!memory)
+        memory = mmap(
+            NULL, GIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void copy_in(void *device)
+{
+    CHECK_EQ(CU(cuMemcpyHtoDAsync_v2)((CUdeviceptr)(uintptr_t)device, host_memory(), GIB, first),
+        CUDA_SUCCESS);
+}
+
+static void copy_out(void *device)
+{
+    CHECK_EQ(CU(cuMemcpyDtoHAsync_v2)(host_memory(), (CUdeviceptr)(uintptr_t)device, GIB, first),
+        CUDA_SUCCESS);
+}
+
+static void copy_any(void *device)
+{
+    CHECK_EQ(CU(cuMemcpyAsync)(
+                 (CUdeviceptr)(uintptr_t)device, (CUdeviceptr)(uintptr_t)host_memory(), GIB, first),
+        CUDA_SUCCESS);
+}
+
+static void copy_rectangle(void *device)
+{
+    const CUDA_MEMCPY2D rectangle = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = host_memory(),
+        .srcPitch = 32768,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = (CUdeviceptr)(uintptr_t)device,
+        .dstPitch = 32768,
+        .WidthInBytes = 32768,
+        .Height = 32768};
+    CHECK_EQ(CU(cuMemcpy2DAsync_v2)(&rectangle, first), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does a copy of 1 GiB, in, out or by rows", LIMIT_50)
+{
+    CUdeviceptr device = 0;
+    begin();
+    REQUIRE(host_memory() != NULL);
+    REQUIRE(CU(cuMemAlloc_v2)(&device, GIB) == CUDA_SUCCESS);
+    void (*const copies[])(void *) = {copy_in, copy_out, copy_any, copy_rectangle};
+    for (unsigned i = 0; i < sizeof(copies) / sizeof(copies[0]); i++)
+        check_costs_little(copies[i], (void *)(uintptr_t)device);
+}
+
+/* ---- launches that fail ---- */
+
+static CUresult launch_too_large(CUfunction kernel, uint64_t duration_ns)
+{
+    void *params[] = {&duration_ns};
+    return CU(cuLaunchKernel)(kernel, 1, 1, 1, 2048, 1, 1, 0, first, params, NULL);
+}
+
+BED_TEST("a launch that fails keeps its code and costs nothing", LIMIT_50)
+{
+    begin();
+    CUfunction kernel = load_kernel();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 300; i++) {
+        CHECK_EQ(launch_too_large(kernel, SECOND), CUDA_ERROR_INVALID_VALUE);
+        CHECK_EQ(load_launch((CUstream)(uintptr_t)0x1230, MS), CUDA_ERROR_INVALID_HANDLE);
+    }
+    load_settle();
+    CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+    load_settle();
+    struct load_state to = load_state(0);
+    CHECK_EQ(to.busy_ns - from.busy_ns, KERNEL_NS);
+    if (!CHECK(to.charged_ns - from.charged_ns < LITTLE_NS))
+        dprintf(STDOUT_FILENO, "# charged %lld us\n",
+            (long long)(to.charged_ns - from.charged_ns) / 1000);
+}
+
+BED_TEST("nor does one of a kernel whose duration is known",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"},
+    .sim = "fail=cuLaunchKernel:31:701,"
+           "fail=cuLaunchKernel:32:701,fail=cuLaunchKernel:33:701,fail=cuLaunchKernel:34:701")
+{
+    load_begin(0);
+    first = load_stream();
+    for (int i = 0; i < 30; i++) {
+        CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
+    }
+    load_settle();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(load_launch(first, 4 * MS), 701);
+    CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
+    load_settle();
+    CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
+    load_settle();
+    struct load_state to = load_state(0);
+    CHECK_EQ(to.busy_ns - from.busy_ns, 8 * MS);
+    CHECK(to.charged_ns - from.charged_ns < (int64_t)(8 * MS) + 2 * LITTLE_NS / 5);
+}
+
+/* ---- a driver whose events fail ---- */
+
+static void check_launches_pass(void)
+{
+    load_begin(0);
+    first = load_stream();
+    uint64_t start = load_now_ns();
+    for (int i = 0; i < 300; i++)
+        CHECK_EQ(load_launch(first, 100 * US), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
+    CHECK(load_now_ns() - start < 20 * SECOND);
+}
+
+BED_TEST("launches pass where each question for an event is answered with a fault", LIMIT_50,
+    .sim = "fail=cuEventQuery:0:719")
+{
+    check_launches_pass();
+}
+
+BED_TEST("and where no event can be made", LIMIT_50, .sim = "fail=cuEventCreate:0:2")
+{
+    check_launches_pass();
+}
+
+BED_TEST("and where none can be recorded", LIMIT_50, .sim = "fail=cuEventRecord:0:719")
+{
+    check_launches_pass();
+}
+
+BED_TEST("and where no time can be asked for", LIMIT_50, .sim = "fail=cuEventElapsedTime:0:719")
+{
+    check_launches_pass();
+}
+
+BED_TEST("after a fault each launch gets the driver's code, at once", LIMIT_50,
+    .sim = "fail=cuLaunchKernel:0:719,fail=cuEventQuery:0:719,fail=cuEventRecord:0:719,"
+           "fail=cuEventCreate:0:719,fail=cuStreamIsCapturing:0:719,fail=cuCtxGetCurrent:0:719")
+{
+    bed_context(0);
+    CUfunction kernel = load_kernel();
+    uint64_t start = load_now_ns(), duration = MS;
+    void *params[] = {&duration};
+    for (int i = 0; i < 100; i++)
+        CHECK_EQ(CU(cuLaunchKernel)(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), 719);
+    CHECK(load_now_ns() - start < 5 * SECOND);
+}
+
+/* ---- a kernel that never ends ---- */
+
+struct late {
+    CUstream stream;
+    CUcontext context;
+    uint64_t passed_ns;
+};
+
+static void *launch_beside(void *argument)
+{
+    struct late *late = argument;
+    CHECK_EQ(CU(cuCtxSetCurrent)(late->context), CUDA_SUCCESS);
+    CHECK_EQ(load_launch(late->stream, KERNEL_NS), CUDA_SUCCESS);
+    late->passed_ns = load_now_ns();
+    return NULL;
+}
+
+BED_TEST("a kernel that never ends hangs no launch for good, on its stream or another", LIMIT_50)
+{
+    pthread_t threads[2];
+    struct late late[2] = {0};
+    begin();
+    CHECK_EQ(load_launch(first, SIM_NEVER), CUDA_SUCCESS);
+    bed_sleep_ms(1500); /* its container is deep in debt by then */
+    uint64_t start = load_now_ns();
+    for (int i = 0; i < 2; i++) {
+        late[i].stream = i ? second : first;
+        CHECK_EQ(CU(cuCtxGetCurrent)(&late[i].context), CUDA_SUCCESS);
+        REQUIRE(pthread_create(&threads[i], NULL, launch_beside, &late[i]) == 0);
+    }
+    while (load_now_ns() - start < 25 * SECOND &&
+           !(__atomic_load_n(&late[0].passed_ns, __ATOMIC_SEQ_CST) &&
+               __atomic_load_n(&late[1].passed_ns, __ATOMIC_SEQ_CST)))
+        bed_sleep_ms(20);
+    CHECK(late[0].passed_ns > start);
+    CHECK(late[1].passed_ns > start);
+    fflush(stdout);
+    _exit(check_shared->failures != 0);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
