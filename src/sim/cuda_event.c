@@ -8,6 +8,7 @@
 struct event {
     struct object object;
     struct context *context;
+    unsigned long long context_id; /* a primary context comes again */
     unsigned flags;
     bool recorded;
     struct sim_ticket ticket;
@@ -16,9 +17,14 @@ struct event {
     struct node_list nodes;
 };
 
+/* NULL also where its context is gone, and it with it. */
 static struct event *event_of(CUevent handle)
 {
-    return object_find(handle, OBJECT_EVENT);
+    struct event *event = object_find(handle, OBJECT_EVENT);
+
+    if (!event || !event->context->live || event->context->id != event->context_id)
+        return NULL;
+    return event;
 }
 
 CUresult sim_cuEventCreate(CUevent *ret, unsigned int flags)
@@ -33,6 +39,7 @@ CUresult sim_cuEventCreate(CUevent *ret, unsigned int flags)
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
     event->context = context_current();
+    event->context_id = event->context->id;
     event->flags = flags;
     object_add(&event->object, OBJECT_EVENT);
     *ret = (CUevent)event;
