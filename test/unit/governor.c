@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The governor's thread: when there is one, what it does while there is nothing to see, and that it
+ * is of no consequence to signals. */
+#include "limit/governor.h"
+
+#include "base/atomic.h"
+#include "check.h"
+
+#include <dirent.h>
+#include <pthread.h>
+
+#define WAIT_SECONDS 20
+
+static uint64_t looks, answer = GOVERNOR_NOTHING;
+
+static uint64_t look(void)
+{
+    (void)add_seq_cst(&looks, 1);
+    return load_relaxed(&answer);
+}
+
+/* The numbers of threads, and of the one that has the governor's name; 0 for none. */
+static unsigned count_threads(int *ret_governor)
+{
+    unsigned count = 0;
+    DIR *directory = opendir("/proc/self/task");
+    REQUIRE(directory != NULL);
+    *ret_governor = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        char path[300], name[32] = "";
+        if (entry->d_name[0] == '.')
+            continue;
+        count++;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(name, sizeof(name), file) && !strcmp(name, "vgpu-governor\n"))
+            *ret_governor = atoi(entry->d_name);
+        if (file)
+            fclose(file);
+    }
+    closedir(directory);
+    return count;
+}
+
+static int governor_thread(void)
+{
+    int thread;
+    (void)count_threads(&thread);
+    return thread;
+}
+
+/* A line of the thread's status that begins so; "" where it is gone. */
+static void read_status(int thread, const char *field, char ret_line[128])
+{
+    char path[64], line[128];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+    ret_line[0] = '\0';
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return;
+    while (fgets(line, sizeof(line), file)) {
+        if (!strncmp(line, field, strlen(field)))
+            strcpy(ret_line, line);
+    }
+    fclose(file);
+}
+
+static unsigned long switches_of(int thread)
+{
+    char line[128];
+    read_status(thread, "voluntary_ctxt_switches:", line);
+    return line[0] ? strtoul(line + 24, NULL, 10) : 0;
+}
+
+static void pause_ms(long milliseconds)
+{
+    const struct timespec pause = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static bool wait_for_looks(uint64_t wanted)
+{
+    for (int i = 0; i < WAIT_SECONDS * 200 && load_relaxed(&looks) < wanted; i++)
+        pause_ms(5);
+    return load_relaxed(&looks) >= wanted;
+}
+
+/* Asleep for good: a quarter of a second, which is longer than its linger, without waking. */
+static bool wait_for_sleep(void)
+{
+    int thread = governor_thread();
+    for (int i = 0; i < WAIT_SECONDS * 4; i++) {
+        unsigned long before = switches_of(thread);
+        uint64_t looked = load_relaxed(&looks);
+        pause_ms(250);
+        if (switches_of(thread) == before && load_relaxed(&looks) == looked)
+            return true;
+    }
+    return false;
+}
+
+TEST("there is no thread before work is on its way, one then, however often it is told")
+{
+    int thread;
+    unsigned before = count_threads(&thread);
+    CHECK_EQ(thread, 0);
+    for (int i = 0; i < 1000; i++)
+        governor_wake(look);
+    REQUIRE(wait_for_looks(1));
+    CHECK_EQ(count_threads(&thread), before + 1);
+    CHECK(thread != 0);
+}
+
+static void *wake_often(void *unused)
+{
+    for (int i = 0; i < 2000; i++)
+        governor_wake(look);
+    return unused;
+}
+
+TEST("threads that find work at once make one thread")
+{
+    pthread_t threads[8];
+    int thread;
+    unsigned before = count_threads(&thread);
+    for (int i = 0; i < 8; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, wake_often, NULL) == 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    REQUIRE(wait_for_looks(1));
+    /* Who was joined may still be listed for a moment. */
+    for (int i = 0; i < 2000 && count_threads(&thread) != before + 1; i++)
+        pause_ms(5);
+    CHECK_EQ(count_threads(&thread), before + 1);
+}
+
+TEST("it looks again after the time that the look asked for, as long as there is work")
+{
+    store_relaxed(&answer, (uint64_t)2000000);
+    governor_wake(look);
+    CHECK(wait_for_looks(100));
+    int thread = governor_thread();
+    CHECK(switches_of(thread) >= 90);
+}
+
+TEST("with nothing to see it sleeps for good, and wakes for new work, again and again")
+{
+    governor_wake(look);
+    for (int round = 0; round < 3; round++) {
+        REQUIRE(wait_for_looks(1));
+        REQUIRE(wait_for_sleep());
+        store_relaxed(&looks, (uint64_t)0);
+        governor_wake(look);
+    }
+    CHECK(wait_for_looks(1));
+}
+
+TEST("before it sleeps it lingers: it still looks a tenth of a second after the last work")
+{
+    governor_wake(look);
+    CHECK(wait_for_looks(4)); /* nothing to see from the first look on */
+}
+
+TEST("work that comes while it falls asleep is not missed")
+{
+    for (int round = 0; round < 15; round++) {
+        governor_wake(look);
+        pause_ms(95 + round); /* about when it does */
+        uint64_t before = load_relaxed(&looks);
+        governor_wake(look);
+        CHECK(wait_for_looks(before + 1));
+    }
+}
+
+TEST("all signals are blocked in it, and in the thread that made it none more than before")
+{
+    sigset_t before, after;
+    char line[128];
+    sigprocmask(SIG_SETMASK, NULL, &before);
+    governor_wake(look);
+    sigprocmask(SIG_SETMASK, NULL, &after);
+    for (int number = 1; number <= 64; number++)
+        CHECK_EQ(sigismember(&after, number), sigismember(&before, number));
+    REQUIRE(wait_for_looks(1));
+    read_status(governor_thread(), "SigBlk:", line);
+    uint64_t blocked = strtoull(line + 7, NULL, 16);
+    for (int number = 1; number <= 64; number++) {
+        bool free = number == SIGKILL || number == SIGSTOP || number == 32 || number == 33;
+        if (!free && !CHECK(blocked >> (number - 1) & 1))
+            dprintf(STDOUT_FILENO, "# signal %d\n", number);
+    }
+}
+
+TEST("it ends when the process does, awake or asleep, and is not made again")
+{
+    for (int asleep = 0; asleep < 2; asleep++) {
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            store_relaxed(&answer, asleep ? GOVERNOR_NOTHING : (uint64_t)1000000);
+            governor_wake(look);
+            REQUIRE(wait_for_looks(1));
+            if (asleep)
+                REQUIRE(wait_for_sleep());
+            governor_stop();
+            for (int i = 0; i < WAIT_SECONDS * 200 && governor_thread(); i++)
+                pause_ms(5);
+            CHECK_EQ(governor_thread(), 0);
+            governor_wake(look);
+            CHECK_EQ(governor_thread(), 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
+TEST("a forked child has no thread, and gets one of its own when it has work")
+{
+    governor_wake(look);
+    REQUIRE(wait_for_looks(1));
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        governor_reset();
+        CHECK_EQ(governor_thread(), 0);
+        store_relaxed(&looks, (uint64_t)0);
+        governor_wake(look);
+        CHECK(wait_for_looks(1));
+        CHECK(governor_thread() != 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}

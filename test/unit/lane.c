@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a stream's stretches cost, rule by rule, and what is learnt from them. */
+#include "limit/lane.h"
+
+#include "check.h"
+#include "limit/durations.h"
+
+#define US 1000ull
+#define MS (1000 * US)
+#define START (1000000 * MS)
+#define KEY 0x123456789abcull
+
+static struct lane lane;
+static int event[LANE_MARKS + 1];
+
+static const struct lane_run dry, continuous = {.continuous = true};
+
+/* A lane whose first mark was reached at START. */
+static void begin(void)
+{
+    struct lane_charge charge;
+    lane_mark(&lane, &event[0], START - 10 * US, &dry);
+    CHECK(lane_pass(&lane, START, &charge) == &event[0]);
+    CHECK_EQ(charge.busy_ns, 0);
+    CHECK_EQ(charge.work_ns, 0);
+}
+
+static struct lane_charge pass(uint64_t at_ns)
+{
+    struct lane_charge charge = {0};
+    (void)lane_pass(&lane, at_ns, &charge);
+    return charge;
+}
+
+static void check_charge(struct lane_charge charge, uint64_t from, uint64_t to, uint64_t busy)
+{
+    CHECK_EQ(charge.from_ns - START, from);
+    CHECK_EQ(charge.to_ns - START, to);
+    CHECK_EQ(charge.busy_ns, busy);
+}
+
+/* ---- rules ---- */
+
+TEST("launches on a stream that never ran dry cost what passed from end to end")
+{
+    begin();
+    lane_note(&lane, 40, 500 * US, 0, START + 50 * US);
+    lane_mark(&lane, &event[1], START + 60 * US, &continuous);
+    struct lane_charge charge = pass(START + 2 * MS);
+    check_charge(charge, 0, 2 * MS, 2 * MS);
+    CHECK_EQ(charge.work_ns, 500 * US);
+}
+
+TEST("one launch on an idle stream costs end to end less the processor's gap and the marks'")
+{
+    begin();
+    lane_note(&lane, 1, 80 * US, KEY, START + 5 * US);
+    lane_mark(
+        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .gap_ns = 4 * US});
+    struct lane_charge charge = pass(START + 104 * US);
+    check_charge(charge, 0, 104 * US, 100 * US - LANE_PAIR_IDLE_NS);
+    CHECK_EQ(charge.work_ns, 80 * US);
+    CHECK_EQ(duration_of(KEY), 100 * US - LANE_PAIR_IDLE_NS);
+}
+
+TEST("a gap that is longer than what was measured costs nothing, and is learnt as next to nothing")
+{
+    begin();
+    lane_note(&lane, 1, 0, KEY, START + 5 * US);
+    lane_mark(
+        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .gap_ns = 9 * MS});
+    CHECK_EQ(pass(START + 100 * US).busy_ns, 0);
+    CHECK(duration_of(KEY) <= 1);
+}
+
+TEST("one launch behind a backlog costs end to end, and is learnt without the marks' own time")
+{
+    begin();
+    lane_note(&lane, 1, 80 * US, KEY, START + 5 * US);
+    lane_mark(
+        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .continuous = true});
+    CHECK_EQ(pass(START + 100 * US).busy_ns, 100 * US);
+    CHECK_EQ(duration_of(KEY), 100 * US - LANE_PAIR_BACKLOG_NS);
+}
+
+TEST("launches on a stream that ran dry cost the sum of what is known of them")
+{
+    begin();
+    lane_note(&lane, 10, 300 * US, 0, START + 100 * US);
+    lane_mark(&lane, &event[1], START + 1500 * US, &dry);
+    struct lane_charge charge = pass(START + 1501 * US);
+    check_charge(charge, 100 * US, 1501 * US, 300 * US);
+}
+
+TEST("launches on a stream that ran dry cost no more than what passed since the first of them")
+{
+    begin();
+    lane_note(&lane, 10, 300 * US, 0, START + 100 * US);
+    lane_mark(&lane, &event[1], START + 150 * US, &dry);
+    check_charge(pass(START + 200 * US), 100 * US, 200 * US, 100 * US);
+}
+
+TEST("after its last launch a stream that ran dry ran through, whatever was thought of it")
+{
+    begin();
+    lane_note(&lane, 3, 10 * US, 0, START + 100 * US);
+    lane_mark(&lane, &event[1], START + 150 * US, &dry);
+    check_charge(pass(START + 950 * US), 100 * US, 950 * US, 800 * US);
+}
+
+TEST("of launches beside something else that takes long no more than what is known is charged")
+{
+    const struct lane_run runs[] = {dry, continuous, {.measured = true}};
+    for (unsigned i = 0; i < 3; i++) {
+        lane = (struct lane){0};
+        begin();
+        lane_note(&lane, 2, 30 * US, KEY, START + 10 * US);
+        lane.open.other = true;
+        lane_mark(&lane, &event[1], START + 20 * US, &runs[i]);
+        struct lane_charge charge = pass(START + 1000 * MS);
+        CHECK_EQ(charge.busy_ns, 30 * US);
+        CHECK_EQ(charge.work_ns, 30 * US);
+        CHECK_EQ(duration_of(KEY), 0);
+    }
+}
+
+TEST("something else alone, and nothing at all, cost nothing")
+{
+    begin();
+    lane.open.other = true;
+    lane_mark(&lane, &event[1], START + 20 * US, &continuous);
+    CHECK_EQ(pass(START + 900 * MS).busy_ns, 0);
+    lane_mark(&lane, &event[2], START + 900 * MS, &continuous);
+    CHECK_EQ(pass(START + 950 * MS).busy_ns, 0);
+}
+
+TEST("what came before the first mark is not charged, only set right")
+{
+    lane_note(&lane, 5, 50 * US, KEY, START - MS);
+    lane_mark(&lane, &event[0], START - 10 * US, &(struct lane_run){.measured = true});
+    struct lane_charge charge = pass(START);
+    CHECK(charge.busy_ns <= 10 * US);
+    CHECK_EQ(charge.work_ns, 50 * US);
+    CHECK_EQ(duration_of(KEY), 0);
+}
+
+TEST("a mark's time that lies before that of the last one counts as that")
+{
+    begin();
+    lane_note(&lane, 5, 50 * US, 0, START + 5);
+    lane_mark(&lane, &event[1], START + 10, &continuous);
+    check_charge(pass(START - 5 * MS), 0, 0, 0);
+    lane_note(&lane, 5, 50 * US, 0, START + MS);
+    lane_mark(&lane, &event[2], START + MS, &continuous);
+    check_charge(pass(START + 3 * MS), 0, 3 * MS, 3 * MS);
+}
+
+TEST("a stretch counts all that was noted, from the first of it")
+{
+    begin();
+    lane_note(&lane, 1, 10 * US, 1, START + 30 * US);
+    lane_note(&lane, 2, 20 * US, 2, START + 10 * US);
+    lane_note(&lane, 3, 30 * US, 3, START + 40 * US);
+    CHECK_EQ(lane.open.launches, 6);
+    CHECK_EQ(lane.open.key, 3);
+    lane_mark(&lane, &event[1], START + 50 * US, &dry);
+    CHECK_EQ(lane.open.launches, 0);
+    struct lane_charge charge = pass(START + 500 * US);
+    CHECK_EQ(charge.from_ns - START, 10 * US);
+    CHECK_EQ(charge.work_ns, 60 * US);
+}
+
+/* ---- learning ---- */
+
+TEST("several launches together teach nothing")
+{
+    begin();
+    lane_note(&lane, 2, 0, KEY, START);
+    lane_mark(&lane, &event[1], START, &continuous);
+    (void)pass(START + MS);
+    CHECK_EQ(duration_of(KEY), 0);
+}
+
+static void measure(uint64_t from, uint64_t busy, bool shared)
+{
+    lane_note(&lane, 1, 0, KEY, from);
+    lane_mark(&lane, &event[1], from, &(struct lane_run){.measured = true, .shared = shared});
+    (void)pass(from + busy + LANE_PAIR_IDLE_NS);
+}
+
+TEST("beside other streams' work a duration is only learnt where it is new or shorter")
+{
+    begin();
+    measure(START, 500 * US, true);
+    CHECK_EQ(duration_of(KEY), 500 * US);
+    measure(lane.reached_ns, 900 * US, true);
+    CHECK_EQ(duration_of(KEY), 500 * US);
+    measure(lane.reached_ns, 100 * US, true);
+    CHECK(duration_of(KEY) < 500 * US);
+    uint64_t known = duration_of(KEY);
+    measure(lane.reached_ns, 900 * US, false);
+    CHECK(duration_of(KEY) > known);
+}
+
+/* ---- what runs on ---- */
+
+/* A stretch of `work` that runs for `length`, looked at each `step`: all that was charged for it,
+ * with its estimate. */
+static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, struct lane_run run)
+{
+    struct lane_charge charge;
+    lane = (struct lane){0};
+    begin();
+    lane_note(&lane, 1, work, KEY, START);
+    lane_mark(&lane, &event[1], START, &run);
+    uint64_t sum = work, up_to = START;
+    for (uint64_t t = step; t < length; t += step) {
+        if (!lane_run_on(&lane, START + t, &charge))
+            continue;
+        CHECK_EQ(charge.from_ns - START, up_to - START);
+        CHECK_EQ(charge.to_ns - START, t);
+        CHECK_EQ(charge.busy_ns, charge.to_ns - charge.from_ns);
+        up_to = charge.to_ns;
+        sum += charge.busy_ns - charge.work_ns;
+        /* Before the end no more is charged than ran, or was thought to. */
+        CHECK(sum <= (t > work ? t : work));
+    }
+    charge = pass(START + length);
+    CHECK(charge.from_ns == up_to || up_to == START);
+    CHECK_EQ(charge.to_ns - START, length);
+    return sum + charge.busy_ns - charge.work_ns;
+}
+
+TEST("what is charged before the end of a stretch and at its end is the whole")
+{
+    for (uint64_t work = 0; work <= 4000 * MS; work = work ? 4 * work : 50 * US) {
+        for (uint64_t step = MS; step < 200 * MS; step *= 3) {
+            CHECK_EQ(charged_in_all(work, 3000 * MS, step, continuous), 3000 * MS);
+            CHECK_EQ(charged_in_all(work, 700 * US, step, continuous), 700 * US);
+        }
+        struct lane_run alone = {.measured = true, .gap_ns = 7 * US};
+        CHECK_EQ(charged_in_all(work, 3000 * MS, 10 * MS, alone),
+            3000 * MS - 7 * US - LANE_PAIR_IDLE_NS);
+    }
+}
+
+TEST("what runs on is charged within some milliseconds, once it takes longer than was thought")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 1, 5 * MS, KEY, START);
+    lane_mark(&lane, &event[1], START, &continuous);
+    CHECK(!lane_run_on(&lane, START + 4 * MS, &charge));
+    CHECK(!lane_run_on(&lane, START + 6 * MS, &charge));
+    CHECK(lane_run_on(&lane, START + 10 * MS, &charge));
+    CHECK_EQ(charge.to_ns - START, 10 * MS);
+    CHECK(!lane_run_on(&lane, START + 10 * MS + 1, &charge));
+    CHECK(lane_run_on(&lane, START + 20 * MS, &charge));
+    check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
+}
+
+TEST("nothing runs on where nothing is known to run")
+{
+    struct lane_charge charge;
+    const uint64_t late = START + 1000 * MS;
+    CHECK(!lane_run_on(&lane, late, &charge));
+    lane_note(&lane, 1, US, KEY, START);
+    lane_mark(&lane, &event[0], START, &continuous);
+    CHECK(!lane_run_on(&lane, late, &charge)); /* when it began is not known */
+    (void)pass(START);
+    lane_mark(&lane, &event[0], START, &continuous);
+    CHECK(!lane_run_on(&lane, late, &charge)); /* no launch */
+    (void)pass(START);
+    lane_note(&lane, 1, US, KEY, START);
+    lane_mark(&lane, &event[0], START, &dry);
+    CHECK(!lane_run_on(&lane, late, &charge)); /* it may wait for something */
+    (void)pass(START);
+    lane_note(&lane, 1, US, KEY, START);
+    lane.open.other = true;
+    lane_mark(&lane, &event[0], START, &continuous);
+    CHECK(!lane_run_on(&lane, late, &charge));
+}
+
+TEST("a mark that was reached before what was charged already gives the rest back")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 1, MS, KEY, START);
+    lane_mark(&lane, &event[1], START, &continuous);
+    CHECK(lane_run_on(&lane, START + 50 * MS, &charge));
+    int64_t sum = (int64_t)MS + (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
+    charge = pass(START + 45 * MS);
+    sum += (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
+    CHECK(sum >= (int64_t)(45 * MS) && sum <= (int64_t)(50 * MS));
+    CHECK(charge.from_ns <= charge.to_ns);
+}
+
+TEST("the stretch after one that ran on begins anew")
+{
+    struct lane_charge charge;
+    CHECK_EQ(charged_in_all(MS, 100 * MS, 10 * MS, continuous), 100 * MS);
+    lane_note(&lane, 4, 2 * MS, KEY, START + 100 * MS);
+    lane_mark(&lane, &event[2], START + 100 * MS, &continuous);
+    CHECK(!lane_run_on(&lane, START + 103 * MS, &charge));
+    charge = pass(START + 105 * MS);
+    check_charge(charge, 100 * MS, 105 * MS, 5 * MS);
+    CHECK_EQ(charge.work_ns, 2 * MS);
+}
+
+/* ---- the ring ---- */
+
+TEST("marks come out in their order, through many turns of a ring that is full")
+{
+    unsigned in = 0, out = 0;
+    struct lane_charge charge;
+    CHECK(lane_front(&lane) == NULL);
+    for (unsigned round = 0; round < 5; round++) {
+        while (!lane_is_full(&lane))
+            lane_mark(&lane, &event[in++ % LANE_MARKS], START, &dry);
+        CHECK_EQ(lane.count, LANE_MARKS);
+        for (unsigned i = 0; i < 100; i++, out++) {
+            CHECK(lane_front(&lane)->event == &event[out % LANE_MARKS]);
+            CHECK(lane_pass(&lane, START + out, &charge) == &event[out % LANE_MARKS]);
+        }
+        CHECK(!lane_is_full(&lane));
+    }
+    while (lane.count)
+        CHECK(lane_forget(&lane) == &event[out++ % LANE_MARKS]);
+    CHECK_EQ(in, out);
+}
+
+TEST("launches that nobody knows the duration of are counted until their mark is out")
+{
+    struct lane_charge charge;
+    for (unsigned i = 0; i < 6; i++) {
+        lane_note(&lane, 1, i % 2 ? 5 : 0, KEY, START);
+        lane_mark(&lane, &event[i], START, &continuous);
+    }
+    lane_mark(&lane, &event[6], START, &continuous);
+    CHECK_EQ(lane.unknown, 3);
+    (void)pass(START + 1);
+    CHECK_EQ(lane.unknown, 2);
+    (void)lane_run_on(&lane, START + 100 * MS, &charge);
+    (void)pass(START + 110 * MS);
+    (void)lane_run_on(&lane, START + 200 * MS, &charge); /* of one that is not known */
+    CHECK_EQ(lane.unknown, 2);
+    while (lane.count)
+        (void)lane_forget(&lane);
+    CHECK_EQ(lane.unknown, 0);
+}
+
+TEST("a mark that is forgotten takes what was charged before its end with it")
+{
+    struct lane_charge charge;
+    begin();
+    for (unsigned i = 1; i < 3; i++) {
+        lane_note(&lane, 1, MS, KEY, START);
+        lane_mark(&lane, &event[i], START, &continuous);
+    }
+    CHECK(lane_run_on(&lane, START + 50 * MS, &charge));
+    CHECK(lane_forget(&lane) == &event[1]);
+    CHECK_EQ(lane.count, 1);
+    CHECK(lane_front(&lane)->event == &event[2]);
+    check_charge(pass(START + 60 * MS), 0, 60 * MS, 60 * MS);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
