@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches in a loop, for what a launch costs: launch kernel|graph STREAMS THREADS LAUNCHES. Prints
+ * the processor's nanoseconds of a launch, of the thread that took longest, and how often threads
+ * slept meanwhile. For bench/launch.py. */
+#include "abi/cuda_api.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define THREADS_MAX 16
+
+static bool graph;
+static unsigned streams, launches;
+static long slept;
+static pthread_barrier_t barrier;
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static void run(unsigned count, uintptr_t thread)
+{
+    static char function, exec;
+    for (unsigned i = 0; i < count; i++) {
+        CUstream stream = (CUstream)(0x10000 * thread + 0x410 * (i % streams + 1));
+        CUresult result = graph ? cuGraphLaunch((CUgraphExec)&exec, stream)
+                                : cuLaunchKernel((CUfunction)&function, 1, 1, 1, 128, 1, 1, 0,
+                                      stream, NULL, NULL);
+        if (result != CUDA_SUCCESS)
+            exit(1);
+    }
+}
+
+static void *measure(void *argument)
+{
+    static double taken[THREADS_MAX];
+    uintptr_t thread = (uintptr_t)argument;
+    run(launches / 10 + 1, thread);
+    pthread_barrier_wait(&barrier);
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    double start = now_ns();
+    run(launches, thread);
+    taken[thread] = (now_ns() - start) / launches;
+    getrusage(RUSAGE_THREAD, &after);
+    __atomic_fetch_add(&slept, after.ru_nvcsw - before.ru_nvcsw, __ATOMIC_RELAXED);
+    return &taken[thread];
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[THREADS_MAX];
+    size_t unused, total;
+    double most = 0;
+    unsigned count = argc == 5 ? (unsigned)atoi(argv[3]) : 0;
+    if (!count || count > THREADS_MAX) {
+        fputs("usage: launch kernel|graph STREAMS THREADS LAUNCHES\n", stderr);
+        return 2;
+    }
+    graph = !strcmp(argv[1], "graph");
+    streams = (unsigned)atoi(argv[2]);
+    launches = (unsigned)atoi(argv[4]);
+    /* The second call is the first that says which device the program is on. */
+    if (!streams || cuInit(0) != CUDA_SUCCESS || cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
+        return 1;
+    pthread_barrier_init(&barrier, NULL, count);
+    for (uintptr_t i = 1; i < count; i++)
+        pthread_create(&threads[i], NULL, measure, (void *)i);
+    most = *(double *)measure(NULL);
+    for (unsigned i = 1; i < count; i++) {
+        void *taken;
+        pthread_join(threads[i], &taken);
+        most = *(double *)taken > most ? *(double *)taken : most;
+    }
+    printf("%.3f %ld\n", most, slept);
+    return 0;
+}
