@@ -171,11 +171,21 @@ static bool primary_is_active(CUdevice dev)
     return cuda.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
 }
 
+/* How often each was retained and not released. */
+static int64_t primary_holds[ORDINALS_MAX];
+
+static CUresult retained(CUdevice dev, CUresult result)
+{
+    if (result == CUDA_SUCCESS && dev >= 0 && dev < ORDINALS_MAX)
+        add_relaxed(&primary_holds[dev], (int64_t)1);
+    return result;
+}
+
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     hook_enter();
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && primary_is_active(dev))
-        return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+        return retained(dev, cuda.cuDevicePrimaryCtxRetain(pctx, dev));
     CUresult result =
         MAKE_CONTEXT(dev, MEMORY_PRIMARY, (uint64_t)dev, cuda.cuDevicePrimaryCtxRetain(pctx, dev));
     /* Another thread may have made it meanwhile, with room for one of the two only. */
@@ -183,7 +193,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         result = cuda.cuDevicePrimaryCtxRetain(pctx, dev);
     if (result == CUDA_SUCCESS && dev >= 0 && dev < ORDINALS_MAX)
         store_relaxed(&primary_contexts[dev], (uintptr_t)*pctx);
-    return result;
+    return retained(dev, result);
 }
 
 /* Events of ours on its streams die with it. */
@@ -191,6 +201,24 @@ static void primary_leaves(CUdevice dev)
 {
     if (dev >= 0 && dev < ORDINALS_MAX && load_relaxed(&primary_contexts[dev]))
         pace_context_leaves((CUcontext)(uintptr_t)load_relaxed(&primary_contexts[dev]));
+}
+
+static void primary_released(CUdevice dev)
+{
+    if (dev < 0 || dev >= ORDINALS_MAX)
+        return;
+    add_relaxed(&primary_holds[dev], -(int64_t)1);
+    if (load_relaxed(&primary_holds[dev]) <= 0) {
+        store_relaxed(&primary_holds[dev], (int64_t)0);
+        primary_leaves(dev);
+    }
+}
+
+static void primary_reset(CUdevice dev)
+{
+    primary_leaves(dev);
+    if (dev >= 0 && dev < ORDINALS_MAX)
+        store_relaxed(&primary_holds[dev], (int64_t)0);
 }
 
 /* After a release or reset the primary context may be gone, and all that it held with it. A reset
@@ -208,7 +236,7 @@ static void settle_primary(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     hook_enter();
-    primary_leaves(dev);
+    primary_released(dev);
     CUresult result = cuda.cuDevicePrimaryCtxRelease(dev);
     settle_primary(dev);
     return result;
@@ -217,7 +245,7 @@ CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     hook_enter();
-    primary_leaves(dev);
+    primary_released(dev);
     CUresult result = cuda.cuDevicePrimaryCtxRelease_v2(dev);
     settle_primary(dev);
     return result;
@@ -226,7 +254,7 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev)
 {
     hook_enter();
-    primary_leaves(dev);
+    primary_reset(dev);
     CUresult result = cuda.cuDevicePrimaryCtxReset(dev);
     settle_primary(dev);
     return result;
@@ -235,7 +263,7 @@ CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev)
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     hook_enter();
-    primary_leaves(dev);
+    primary_reset(dev);
     CUresult result = cuda.cuDevicePrimaryCtxReset_v2(dev);
     settle_primary(dev);
     return result;

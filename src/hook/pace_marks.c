@@ -154,16 +154,19 @@ struct lane_record *marks_lane(CUstream stream)
 
 /* ---- events ---- */
 
-/* After a fault on the device every call answers it, and nothing runs that could be measured. */
-static bool is_fault(CUresult result)
+/* Not where the program's stream or context is not what it says, or a fault ended all work: the
+ * launch itself will be answered so. */
+static bool is_blinding(CUresult result)
 {
-    return result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED;
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_NOT_SUPPORTED ||
+           result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_UNKNOWN ||
+           result == CUDA_ERROR_INVALID_VALUE;
 }
 
 static void note_blind(int device, CUresult result, uint64_t now_ns)
 {
     static bool logged;
-    if (is_fault(result))
+    if (!is_blinding(result))
         return;
     (void)swap_seq_cst(&marks.blind_since_ns[device], (uint64_t)0, now_ns);
     if (!load_relaxed(&logged))
@@ -328,14 +331,32 @@ static struct lane_charge *charge_slot(struct harvest *harvest)
     return &harvest->charges[harvest->count];
 }
 
-/* When the mark was reached, on the processor's clock. The first one of a context tells no time but
- * that it is over now: since it was recorded, a backlog may have been worked off. */
-static uint64_t reached_ns(struct pace_context *context, const struct lane_mark *mark,
+/* The front mark of a context that has no base yet: it was reached so long ago as the events behind
+ * it say that were reached since. */
+static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUIRES(marks_lock)
+{
+    const struct lane_mark *front = &lane->marks[lane->first], *last = front;
+    float milliseconds = 0;
+    for (uint32_t i = 1; i < lane->count; i++) {
+        const struct lane_mark *mark = &lane->marks[(lane->first + i) % LANE_MARKS];
+        if (cuda.cuEventQuery(mark->event) != CUDA_SUCCESS)
+            break;
+        last = mark;
+    }
+    if (last != front)
+        (void)cuda.cuEventElapsedTime(&milliseconds, front->event, last->event);
+    uint64_t since = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
+    return now_ns > front->recorded_ns + since ? now_ns - since : front->recorded_ns;
+}
+
+/* When the front mark was reached, on the processor's clock. */
+static uint64_t reached_ns(const struct lane_record *record, const struct lane_mark *mark,
     uint64_t now_ns) REQUIRES(marks_lock)
 {
+    struct pace_context *context = record->context;
     float milliseconds = 0;
     if (!context->base)
-        return now_ns;
+        return first_reached_ns(&record->lane, now_ns);
     CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
     if (result != CUDA_SUCCESS) {
         note_blind(context->device, result, now_ns);
@@ -375,7 +396,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
             (void)cuda.cuEventDestroy_v2(lane_forget(lane));
             continue;
         }
-        uint64_t at = reached_ns(record->context, mark, now_ns);
+        uint64_t at = reached_ns(record, mark, now_ns);
         CUevent event = lane_pass(lane, at, charge_slot(harvest));
         harvest->count++;
         store_relaxed(&marks_reached, marks_reached + 1);
