@@ -277,6 +277,7 @@ SWEEP("copies of shapes and arrays", each_shaped_copies, .limit = EACH_LIMIT)
 SWEEP("lists of copies", each_listed_copies, .limit = EACH_LIMIT)
 SWEEP("prefetches", each_prefetches, .limit = EACH_LIMIT)
 SWEEP("waits and host functions", each_waits, .limit = EACH_LIMIT)
+SWEEP("captures", each_captures, .limit = EACH_LIMIT)
 SWEEP("current contexts", each_currents, .limit = EACH_LIMIT)
 SWEEP("memory of another process", each_ipc, .limit = EACH_LIMIT)
 

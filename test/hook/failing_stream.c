@@ -245,6 +245,41 @@ static void waits(void)
 }
 const struct each_work each_waits = {"waits", waits, .bare = false};
 
+/* ---- Captures ---- */
+
+#define CAPTURED(begin, suffix, stream, ...)                                                       \
+    do {                                                                                           \
+        DO(begin##suffix, stream, __VA_ARGS__);                                                    \
+        DO(cuLaunchHostFunc##suffix, stream, count_up, &count);                                    \
+        DO(cuStreamEndCapture##suffix, stream, &graph);                                            \
+    } while (0)
+
+#define CAPTURE(suffix, stream)                                                                    \
+    do {                                                                                           \
+        CAPTURED(cuStreamBeginCapture_v2, suffix, stream, CU_STREAM_CAPTURE_MODE_RELAXED);         \
+        DO(cuGraphDestroy, graph);                                                                 \
+        DO(cuStreamBeginCapture##suffix, stream);                                                  \
+        DO(cuStreamEndCapture##suffix, stream, &graph);                                            \
+        DO(cuGraphDestroy, graph);                                                                 \
+        DO(cuGraphCreate, &graph, 0);                                                              \
+        CAPTURED(cuStreamBeginCaptureToGraph, suffix, stream, graph, NULL, NULL, 0,                \
+            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);                                                  \
+        DO(cuGraphDestroy, graph);                                                                 \
+    } while (0)
+
+static void captures(void)
+{
+    static atomic_int count;
+    CUstream stream;
+    CUgraph graph;
+    DO(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CAPTURE(, stream);
+    CAPTURE(_ptsz, stream);
+    CHECK_EQ(atomic_load(&count), 0);
+    DO(cuStreamDestroy_v2, stream);
+}
+const struct each_work each_captures = {"captures", captures, .bare = false};
+
 /* ---- Current contexts ---- */
 
 static void current_is(CUcontext wanted)
