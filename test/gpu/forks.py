@@ -27,7 +27,9 @@ class Scene:
 
     def __init__(self, name):
         self.name = name
-        self.base = card.unowned() / MIB
+        # Over 2 s: beside other programs of the card, some are always being made or torn down, and
+        # NVML counts their memory before and after it lists them.
+        self.base = card.unowned(40, 0.05) / MIB
         self.where = Slice(build, "forks", LIMIT_MIB, options.sim)
 
     def start(self, *command):
@@ -58,10 +60,14 @@ class Scene:
         def expected():
             held[0] = self.on_card()
             return least_mib <= held[0] <= most_mib
-        good = until(expected, 5)
+
+        def counted_well():
+            return held[0] - 8 <= counted <= held[0] + SLACK_MIB
+        until(expected, 5)
         counted = LIMIT_MIB - self.left_for_others()
-        self.check(f"{when}, the card holds what is expected", good, f"{held[0]:.0f} MiB")
-        self.check(f"{when}, the slice counts what the card holds", held[0] - 8 <= counted <= held[0] + SLACK_MIB,
+        until(lambda: expected() and counted_well(), 5)
+        self.check(f"{when}, the card holds what is expected", least_mib <= held[0] <= most_mib, f"{held[0]:.0f} MiB")
+        self.check(f"{when}, the slice counts what the card holds", counted_well(),
                    f"{counted:.0f} MiB are not given to others")
 
     def end(self):
@@ -139,9 +145,13 @@ def closes_all():
     scene = Scene("a CUDA process that closed all its descriptors")
     talker, pids = scene.start(FORKS, "closeall", str(TAKEN_MIB))
     if scene.check("lives", len(pids) == 2 and talker.process.poll() is None):
-        held, counted = scene.on_card(), LIMIT_MIB - scene.left_for_others()
-        scene.check("the slice counts no less than the card holds", counted >= held - 8,
-                    f"the card holds {held:.0f} MiB, {counted:.0f} are not given to others")
+        counted, held = LIMIT_MIB - scene.left_for_others(), [0.0]
+
+        def counts():
+            held[0] = scene.on_card()
+            return counted >= held[0] - 8
+        scene.check("the slice counts no less than the card holds", until(counts, 5),
+                    f"the card holds {held[0]:.0f} MiB, {counted:.0f} are not given to others")
     talker.end()
     scene.end()
 
