@@ -19,7 +19,8 @@ static uint64_t look(void)
     return load_relaxed(&answer);
 }
 
-/* The numbers of threads, and of the one that has the governor's name; 0 for none. */
+/* The number of threads that have the governor's name, and one of them; 0 for none. A sanitizer may
+ * make threads of its own. */
 static unsigned count_threads(int *ret_governor)
 {
     unsigned count = 0;
@@ -30,11 +31,12 @@ static unsigned count_threads(int *ret_governor)
         char path[300], name[32] = "";
         if (entry->d_name[0] == '.')
             continue;
-        count++;
         snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
         FILE *file = fopen(path, "r");
-        if (file && fgets(name, sizeof(name), file) && !strcmp(name, "vgpu-governor\n"))
+        if (file && fgets(name, sizeof(name), file) && !strcmp(name, "vgpu-governor\n")) {
             *ret_governor = atoi(entry->d_name);
+            count++;
+        }
         if (file)
             fclose(file);
     }
