@@ -9,6 +9,17 @@
 /* What runs this much longer than was thought is charged as it goes. */
 #define RUN_ON_NS 2000000ull
 
+/* Sums of learnt durations are set right by what was seen of late: so much work is kept in mind,
+ * half of it forgotten at a time, and this much stands for "they are right" where nothing was seen.
+ */
+#define SURE_WORK_NS 64000000ull
+#define SURE_PRIOR_NS 2000000ull
+/* Of one launch, or a few, chance says too much. */
+#define SURE_LAUNCHES 16
+/* A stretch that took longer than this share of its sum met something else. */
+#define SURE_PERCENT_MAX 130
+#define SURE_PERCENT_MIN 80
+
 static bool is_unknown(const struct lane_stretch *stretch)
 {
     return stretch->launches && !stretch->work_ns;
@@ -42,22 +53,47 @@ static uint64_t above(uint64_t value, uint64_t floor)
     return value > floor ? value - floor : 0;
 }
 
+/* The stretch never ran dry, and nothing but its launches was on the device. */
+static void compare(struct lane *lane, const struct lane_stretch *stretch, uint64_t wall_ns)
+{
+    if (!stretch->continuous || stretch->other || stretch->shared || stretch->replaced ||
+        stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
+        return;
+    uint64_t percent = wall_ns / (stretch->work_ns / 100 + 1);
+    if (percent < SURE_PERCENT_MIN || percent > SURE_PERCENT_MAX)
+        return;
+    if (lane->sure_work_ns >= SURE_WORK_NS) {
+        lane->sure_work_ns /= 2;
+        lane->sure_wall_ns /= 2;
+    }
+    lane->sure_work_ns += stretch->work_ns;
+    lane->sure_wall_ns += wall_ns;
+}
+
+/* What launches really take that are thought to take `work_ns`. */
+static uint64_t set_right(const struct lane *lane, uint64_t work_ns)
+{
+    double wall = (double)(lane->sure_wall_ns + SURE_PRIOR_NS);
+    return (uint64_t)((double)work_ns * wall / (double)(lane->sure_work_ns + SURE_PRIOR_NS));
+}
+
 /* The stretch of `mark` began at `from_ns` and was over at `to_ns`. */
-static uint64_t busy_of(const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
+static uint64_t busy_of(
+    const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
 {
     const struct lane_stretch *stretch = &mark->before;
-    uint64_t wall = to_ns - from_ns;
+    uint64_t wall = to_ns - from_ns, work = set_right(lane, stretch->work_ns);
     if (!stretch->launches)
         return 0;
     if (stretch->other)
-        return at_most(stretch->work_ns, wall);
+        return at_most(work, wall);
     if (stretch->continuous)
         return wall;
     if (stretch->measured)
         return above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
     /* After the last launch it ran through. */
     uint64_t sure = above(to_ns, mark->recorded_ns);
-    return at_most(stretch->work_ns > sure ? stretch->work_ns : sure, wall);
+    return at_most(work > sure ? work : sure, wall);
 }
 
 /* From one launch alone. Where it may have waited for other streams' work, a duration is only known
@@ -83,9 +119,13 @@ void *lane_forget(struct lane *lane)
     return event;
 }
 
-/* Where the stream may have run dry, nothing ran before the first launch. */
-static uint64_t begin_of(const struct lane_stretch *stretch, uint64_t from_ns, uint64_t to_ns)
+/* Where the stream may have run dry, nothing ran before the first launch. A mark on an idle stream
+ * is reached late where the device has to turn to this process first: that time is ours. */
+static uint64_t begin_of(
+    const struct lane *lane, const struct lane_stretch *stretch, uint64_t from_ns, uint64_t to_ns)
 {
+    if (stretch->measured && !stretch->continuous && stretch->shared)
+        return at_most(lane->former_ns, from_ns);
     if (stretch->continuous || stretch->measured || stretch->first_ns < from_ns)
         return from_ns;
     return at_most(stretch->first_ns, to_ns);
@@ -98,10 +138,12 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     uint64_t from = lane->started ? lane->reached_ns : at_ns;
     if (at_ns < from)
         at_ns = from;
-    from = begin_of(stretch, from, at_ns);
-    uint64_t busy = busy_of(mark, from, at_ns);
-    if (lane->started)
-        learn(stretch, busy);
+    if (lane->started) {
+        learn(stretch, busy_of(lane, mark, from, at_ns));
+        compare(lane, stretch, at_ns - from);
+        from = begin_of(lane, stretch, from, at_ns);
+    }
+    uint64_t busy = busy_of(lane, mark, from, at_ns);
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
     if (lane->occupied_to_ns) {
@@ -111,6 +153,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     }
     lane->started = true;
     lane->reached_ns = at_ns;
+    lane->former_ns = mark->recorded_ns;
     return lane_forget(lane);
 }
 

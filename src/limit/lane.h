@@ -6,8 +6,9 @@
  * - launches alone, and the stream never ran dry: from end to end;
  * - one launch alone, put onto an idle stream: from end to end, less what passed between the first
  *   mark and the launch on the processor;
- * - otherwise (the stream ran dry, or waited, or copied): the sum of the launches' learnt
- * durations, at most from end to end.
+ * - otherwise (the stream may have run dry, or waited, or copied): the sum of the launches' learnt
+ *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
+ * small copies, what an event adds) is known from the stretches that never ran dry.
  *
  * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
@@ -45,9 +46,11 @@ struct lane {
     struct lane_stretch open; /* since the last mark */
     bool started;             /* the time of a mark is known */
     uint64_t reached_ns;      /* of the last mark that was reached */
+    uint64_t former_ns;       /* when that mark was recorded */
     uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
     uint64_t occupied_ns;     /* by how much of it */
-    uint64_t occupied_new_ns; /* and how much of that was new to the container */
+    uint64_t sure_wall_ns;    /* of late, stretches that never ran dry: how long they took, */
+    uint64_t sure_work_ns;    /* and what their launches were thought to take */
 };
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`

@@ -364,6 +364,91 @@ TEST("a mark that is forgotten takes what was charged before its end with it")
     check_charge(pass(START + 60 * MS), 0, 60 * MS, 60 * MS);
 }
 
+/* ---- sums are set right ---- */
+
+/* One stretch of 20 launches that begins where the last one was over. */
+static struct lane_charge stretch(uint64_t from, uint64_t wall, uint64_t work, struct lane_run run)
+{
+    lane_note(&lane, 20, work, 0, from);
+    lane_mark(&lane, &event[1], from + 1, &run);
+    return pass(from + wall);
+}
+
+/* What a stretch with something else in it is charged for launches that are thought to take 1 ms.
+ */
+static uint64_t charged_for_ms(uint64_t from)
+{
+    lane.open.other = true;
+    return stretch(from, 10 * MS, MS, dry).busy_ns;
+}
+
+static void check_near(uint64_t value, uint64_t expected)
+{
+    CHECK(value + US > expected && value < expected + US);
+}
+
+TEST("what stretches that never ran dry take more or less than their sums is added to other sums")
+{
+    const int64_t more_us[] = {30, -40};
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t at = START, wall = (uint64_t)((int64_t)MS + more_us[i] * (int64_t)US);
+        lane = (struct lane){0};
+        begin();
+        for (unsigned n = 0; n < 1000; n++, at += wall)
+            CHECK_EQ(stretch(at, wall, MS, continuous).busy_ns, wall);
+        uint64_t charged = charged_for_ms(at);
+        CHECK(charged + 2 * US > wall && charged < wall + 2 * US);
+    }
+}
+
+TEST("one stretch that took a little longer changes sums a little")
+{
+    begin();
+    (void)stretch(START, 1200 * US, MS, continuous);
+    uint64_t charged = charged_for_ms(START + 1200 * US);
+    CHECK(charged > MS && charged < 1100 * US);
+}
+
+TEST("sums follow when the stream's work changes")
+{
+    uint64_t at = START;
+    begin();
+    for (unsigned n = 0; n < 1000; n++, at += 1100 * US)
+        (void)stretch(at, 1100 * US, MS, continuous);
+    for (unsigned n = 0; n < 1000; n++, at += MS)
+        (void)stretch(at, MS, MS, continuous);
+    check_near(charged_for_ms(at), MS);
+}
+
+TEST("only stretches of many launches that were alone and never ran dry say something on sums")
+{
+    uint64_t at = START;
+    begin();
+    for (unsigned n = 0; n < 100; n++) {
+        (void)stretch(at, 1200 * US, MS, dry);
+        (void)stretch(
+            at + 2 * MS, 1200 * US, MS, (struct lane_run){.continuous = true, .shared = true});
+        (void)stretch(at + 4 * MS, 30 * MS, MS, continuous); /* something else was there */
+        lane_note(&lane, 2, MS, 0, at + 40 * MS);
+        lane_mark(&lane, &event[1], at + 40 * MS, &continuous);
+        (void)pass(at + 41200 * US);
+        at += 50 * MS;
+    }
+    check_near(charged_for_ms(at), MS);
+}
+
+TEST("where others are at work a launch is charged from when it stood at the device's door")
+{
+    begin();
+    lane_mark(&lane, &event[1], START + 10 * US, &dry);
+    (void)pass(START + 110 * US); /* the device turned to this process late */
+    lane_note(&lane, 1, MS, KEY, START + 14 * US);
+    lane_mark(&lane, &event[2], START + 15 * US,
+        &(struct lane_run){.measured = true, .shared = true, .gap_ns = 4 * US});
+    struct lane_charge charge = pass(START + 1110 * US);
+    check_charge(charge, 10 * US, 1110 * US, 1096 * US - LANE_PAIR_IDLE_NS);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
