@@ -342,7 +342,9 @@ void pace_end(struct pace_launch *launch, bool launched)
     lock_release(&marks_lock);
     if (!launched)
         gate_charge_later(launch->device, -(int64_t)launch->work_ns);
-    struct lane_run run = {.gap_ns = gap, .continuous = launch->started_ns == 0, .measured = true};
+    bool idle = launch->started_ns != 0;
+    struct lane_run run = {
+        .gap_ns = gap, .continuous = !idle, .measured = true, .launched_ns = idle ? now : 0};
     if (same && launched)
         marks_record(record, launch->lane_id, run);
     gate_watch();

@@ -30,7 +30,8 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     struct lane_mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
     *mark = (struct lane_mark){event, recorded_ns, lane->open};
     mark->before.continuous = run->continuous;
-    mark->before.measured = run->measured;
+    bool late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
+    mark->before.measured = run->measured && !late;
     mark->before.shared = run->shared;
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
@@ -163,11 +164,11 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_cha
     if (!mark || !lane->started || !mark->before.launches || mark->before.other)
         return false;
     struct lane_stretch *stretch = &mark->before;
-    if (!stretch->continuous && !stretch->measured)
-        return false;
-    uint64_t from =
-        lane->occupied_to_ns > lane->reached_ns ? lane->occupied_to_ns : lane->reached_ns;
-    if (now_ns < lane->reached_ns + stretch->work_ns + RUN_ON_NS || now_ns < from + RUN_ON_NS)
+    uint64_t began = lane->reached_ns;
+    if (!stretch->continuous && !stretch->measured && mark->recorded_ns > began)
+        began = mark->recorded_ns; /* before it may have run dry */
+    uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
+    if (now_ns < began + stretch->work_ns + RUN_ON_NS || now_ns < from + RUN_ON_NS)
         return false;
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = now_ns - from};
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;

@@ -89,7 +89,12 @@ struct lane_run {
     bool continuous; /* the mark before it was still outstanding then */
     bool measured;
     bool shared;
+    uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
+
+/* A thread that was kept from running between a launch and its mark says nothing on how long the
+ * launch took: the mark was not there yet when it was over. */
+#define LANE_LATE_NS 100000u
 
 /* A mark was recorded behind what was noted. Not with a full lane. */
 void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run);

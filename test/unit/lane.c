@@ -73,6 +73,16 @@ TEST("a gap that is longer than what was measured costs nothing, and is learnt a
     CHECK(duration_of(KEY) <= 1);
 }
 
+TEST("a mark that came late says nothing on how long its launch took, only that the rest was busy")
+{
+    begin();
+    lane_note(&lane, 1, 50 * US, KEY, START + 5 * US);
+    struct lane_run run = {.measured = true, .gap_ns = 4 * US, .launched_ns = START + 5 * US};
+    lane_mark(&lane, &event[1], START + 3 * MS, &run);
+    CHECK_EQ(pass(START + 3 * MS + 10 * US).busy_ns, 50 * US);
+    CHECK_EQ(duration_of(KEY), 0);
+}
+
 TEST("one launch behind a backlog costs end to end, and is learnt without the marks' own time")
 {
     begin();
@@ -272,13 +282,24 @@ TEST("nothing runs on where nothing is known to run")
     CHECK(!lane_run_on(&lane, late, &charge)); /* no launch */
     (void)pass(START);
     lane_note(&lane, 1, US, KEY, START);
-    lane_mark(&lane, &event[0], START, &dry);
-    CHECK(!lane_run_on(&lane, late, &charge)); /* it may wait for something */
-    (void)pass(START);
-    lane_note(&lane, 1, US, KEY, START);
     lane.open.other = true;
     lane_mark(&lane, &event[0], START, &continuous);
     CHECK(!lane_run_on(&lane, late, &charge));
+}
+
+TEST("where the stream may have run dry, what runs on is charged from its mark on")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 3, 30 * US, KEY, START + MS);
+    lane_mark(&lane, &event[1], START + 10 * MS, &dry);
+    CHECK(!lane_run_on(&lane, START + 12 * MS, &charge));
+    CHECK(lane_run_on(&lane, START + 50 * MS, &charge));
+    check_charge(charge, 10 * MS, 50 * MS, 40 * MS);
+    CHECK_EQ(charge.work_ns, 30 * US);
+    charge = pass(START + 60 * MS);
+    check_charge(charge, 50 * MS, 60 * MS, 10 * MS);
+    CHECK_EQ(charge.work_ns, 0);
 }
 
 TEST("a mark that was reached before what was charged already gives the rest back")
