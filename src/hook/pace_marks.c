@@ -403,7 +403,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         event_done(record->context, event, at);
         record->stuck = false;
     }
-    if (lane_run_on(lane, now_ns, charge_slot(harvest)))
+    if (lane_run_on(lane, now_ns, 1, charge_slot(harvest)))
         harvest->count++;
 }
 

@@ -33,6 +33,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     bool late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.measured = run->measured && !late;
     mark->before.shared = run->shared;
+    mark->before.parts = run->parts;
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
     lane->unknown += is_unknown(&mark->before);
@@ -54,11 +55,18 @@ static uint64_t above(uint64_t value, uint64_t floor)
     return value > floor ? value - floor : 0;
 }
 
+/* How much of the time between the two the device was open to us. */
+static uint64_t open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns)
+{
+    uint64_t wall = above(to_ns, from_ns);
+    return above(wall, closed_between(lane->closed, from_ns, to_ns));
+}
+
 /* The stretch never ran dry, and nothing but its launches was on the device. */
 static void compare(struct lane *lane, const struct lane_stretch *stretch, uint64_t wall_ns)
 {
-    if (!stretch->continuous || stretch->other || stretch->shared || stretch->replaced ||
-        stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
+    if (!stretch->continuous || stretch->other || stretch->shared || stretch->parts > 1 ||
+        stretch->replaced || stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
         return;
     uint64_t percent = wall_ns / (stretch->work_ns / 100 + 1);
     if (percent < SURE_PERCENT_MIN || percent > SURE_PERCENT_MAX)
@@ -78,22 +86,33 @@ static uint64_t set_right(const struct lane *lane, uint64_t work_ns)
     return (uint64_t)((double)work_ns * wall / (double)(lane->sure_work_ns + SURE_PRIOR_NS));
 }
 
+/* Other containers were at work in this time, too. */
+static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, uint64_t work_ns)
+{
+    uint64_t part = wall_ns / stretch->parts;
+    if (!work_ns)
+        return part;
+    return work_ns < part / 2 ? part / 2 : at_most(work_ns, wall_ns);
+}
+
 /* The stretch of `mark` began at `from_ns` and was over at `to_ns`. */
 static uint64_t busy_of(
     const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
 {
     const struct lane_stretch *stretch = &mark->before;
-    uint64_t wall = to_ns - from_ns, work = set_right(lane, stretch->work_ns);
+    uint64_t wall = open_between(lane, from_ns, to_ns), work = set_right(lane, stretch->work_ns);
     if (!stretch->launches)
         return 0;
     if (stretch->other)
         return at_most(work, wall);
-    if (stretch->continuous)
-        return wall;
-    if (stretch->measured)
-        return above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
+    if (stretch->measured && !stretch->continuous)
+        wall = above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
+    if (stretch->continuous || stretch->measured)
+        return stretch->parts > 1 ? own_part(stretch, wall, work) : wall;
     /* After the last launch it ran through. */
-    uint64_t sure = above(to_ns, mark->recorded_ns);
+    uint64_t sure = open_between(lane, mark->recorded_ns, to_ns);
+    if (stretch->parts > 1)
+        sure = own_part(stretch, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
 }
 
@@ -106,7 +125,8 @@ static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
     if (stretch->continuous)
         busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
     uint64_t known = duration_of(stretch->key);
-    if (!stretch->shared || !known || busy_ns < known)
+    bool alone = stretch->parts <= 1;
+    if (!known || (alone && (!stretch->shared || busy_ns < known)))
         duration_learn(stretch->key, busy_ns);
 }
 
@@ -115,6 +135,7 @@ void *lane_forget(struct lane *lane)
     void *event = lane->marks[lane->first].event;
     lane->unknown -= is_unknown(&lane->marks[lane->first].before);
     lane->occupied_to_ns = lane->occupied_ns = 0;
+    lane->occupied_in_parts = false;
     lane->first = (lane->first + 1) % LANE_MARKS;
     lane->count--;
     return event;
@@ -151,6 +172,8 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
         if (lane->occupied_to_ns > from)
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
         ret_charge->busy_ns = above(busy, lane->occupied_ns);
+        if (lane->occupied_in_parts && stretch->parts)
+            ret_charge->busy_ns = open_between(lane, ret_charge->from_ns, at_ns) / stretch->parts;
     }
     lane->started = true;
     lane->reached_ns = at_ns;
@@ -158,22 +181,40 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     return lane_forget(lane);
 }
 
-bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_charge)
+/* From when on the front stretch is known to run without a pause. */
+static uint64_t began_ns(const struct lane *lane, const struct lane_mark *mark)
 {
-    struct lane_mark *mark = lane_front(lane);
+    bool dry = !mark->before.continuous && !mark->before.measured;
+    return dry && mark->recorded_ns > lane->reached_ns ? mark->recorded_ns : lane->reached_ns;
+}
+
+bool lane_runs_on(const struct lane *lane, uint64_t now_ns)
+{
+    const struct lane_mark *mark = lane->count ? &lane->marks[lane->first] : NULL;
     if (!mark || !lane->started || !mark->before.launches || mark->before.other)
         return false;
-    struct lane_stretch *stretch = &mark->before;
-    uint64_t began = lane->reached_ns;
-    if (!stretch->continuous && !stretch->measured && mark->recorded_ns > began)
-        began = mark->recorded_ns; /* before it may have run dry */
-    uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
-    if (now_ns < began + stretch->work_ns + RUN_ON_NS || now_ns < from + RUN_ON_NS)
+    return open_between(lane, began_ns(lane, mark), now_ns) >= mark->before.work_ns + RUN_ON_NS;
+}
+
+bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned parts, struct lane_charge *ret_charge)
+{
+    if (!lane_runs_on(lane, now_ns))
         return false;
-    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = now_ns - from};
+    struct lane_mark *mark = lane_front(lane);
+    struct lane_stretch *stretch = &mark->before;
+    uint64_t began = began_ns(lane, mark);
+    uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
+    uint64_t busy = open_between(lane, from, now_ns);
+    if (busy < RUN_ON_NS)
+        return false;
+    if (parts > 1) {
+        busy /= parts;
+        lane->occupied_in_parts = true;
+    }
+    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = busy};
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
     stretch->replaced = true;
     lane->occupied_to_ns = now_ns;
-    lane->occupied_ns += now_ns - from;
+    lane->occupied_ns += busy;
     return true;
 }

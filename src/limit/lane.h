@@ -10,10 +10,16 @@
  *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
  * small copies, what an event adds) is known from the stretches that never ran dry.
  *
+ * Time in which the channel gate was closed is nobody's. While other containers are at work the
+ * time between two marks is theirs too: then the sums count, not less than half of an equal part,
+ * and for what nobody knows an equal part.
+ *
  * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
 #ifndef VGPU_LIMIT_LANE_H
 #define VGPU_LIMIT_LANE_H
+
+#include "limit/closed.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,11 +32,12 @@ struct lane_stretch {
     uint64_t key;      /* of its last launch (limit/durations.h) */
     uint64_t first_ns; /* when its first launch was made, by the processor's clock */
     uint32_t launches;
-    bool other;      /* something else than a kernel is in it, which may take long */
-    bool continuous; /* the mark before it was outstanding when its own was recorded */
-    bool measured;   /* one launch, right behind the mark before it */
-    bool replaced;   /* what runs on was charged in the place of its work_ns */
-    bool shared;     /* other streams had work on their way: it may have waited for theirs */
+    bool other;          /* something else than a kernel is in it, which may take long */
+    bool continuous;     /* the mark before it was outstanding when its own was recorded */
+    bool measured;       /* one launch, right behind the mark before it */
+    bool replaced;       /* what runs on was charged in the place of its work_ns */
+    bool shared;         /* other streams had work on their way: it may have waited for theirs */
+    unsigned char parts; /* containers at work on the device, ours counted; 0 or 1: we alone */
 };
 
 struct lane_mark {
@@ -49,8 +56,10 @@ struct lane {
     uint64_t former_ns;       /* when that mark was recorded */
     uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
     uint64_t occupied_ns;     /* by how much of it */
-    uint64_t sure_wall_ns;    /* of late, stretches that never ran dry: how long they took, */
-    uint64_t sure_work_ns;    /* and what their launches were thought to take */
+    bool occupied_in_parts;   /* while other containers were at work too */
+    struct closed_times *closed; /* when nothing of ours ran; NULL: never */
+    uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
+    uint64_t sure_work_ns;       /* and what their launches were thought to take */
 };
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
@@ -89,6 +98,7 @@ struct lane_run {
     bool continuous; /* the mark before it was still outstanding then */
     bool measured;
     bool shared;
+    unsigned char parts;
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
@@ -110,7 +120,11 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
 void *lane_forget(struct lane *lane);
 
 /* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
- * before its end is known. False where nothing is. */
-bool lane_run_on(struct lane *lane, uint64_t now_ns, struct lane_charge *ret_charge);
+ * before its end is known, by one of `parts` containers at work. False where nothing is. */
+bool lane_run_on(
+    struct lane *lane, uint64_t now_ns, unsigned parts, struct lane_charge *ret_charge);
+
+/* Whether the front stretch runs longer than its estimate, charged for or not. */
+bool lane_runs_on(const struct lane *lane, uint64_t now_ns);
 
 #endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the channel gate was closed: in that time nothing of ours ran on the device, whatever marks
+ * at both sides of it say. Times are nanoseconds of CLOCK_MONOTONIC. Any thread; a leaf lock. */
+#ifndef VGPU_LIMIT_CLOSED_H
+#define VGPU_LIMIT_CLOSED_H
+
+#include "base/lock.h"
+
+#include <stdint.h>
+
+/* The latest closures kept: at 40 ms each, of 20 s. What runs longer is charged as it goes. */
+#define CLOSED_KEPT 512u
+
+struct closed_times {
+    struct lock lock;
+    uint64_t from_ns[CLOSED_KEPT], to_ns[CLOSED_KEPT]; /* a ring; to 0: closed still */
+    unsigned count;                                    /* of all closures so far */
+};
+
+void closed_reset(struct closed_times *times);
+
+/* The gate was closed at, or opened again at. A closure within another is none. */
+void closed_begin(struct closed_times *times, uint64_t at_ns);
+void closed_end(struct closed_times *times, uint64_t at_ns);
+
+/* For how much of the time between the two the gate was closed. NULL: never. */
+uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t to_ns);
+
+#endif

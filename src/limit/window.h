@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a container's channels are taken off the GPU, and for how long: only where something runs
+ * that a launch gate cannot hold, one kernel (or graph) that goes on while its container has long
+ * had its time. From then on the container runs in windows until that kernel is over.
+ *
+ * Pure functions of the balance, the limit and what runs. Times are nanoseconds. */
+#ifndef VGPU_LIMIT_WINDOW_H
+#define VGPU_LIMIT_WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A kernel may overdraw its container's budget by so much before it is stopped. */
+#define WINDOW_OVERDRAWN_NS 10000000
+
+/* Closing and opening cost the container about 0.3 ms of the device and the governor 0.5 to 0.8 ms
+ * of a core: one window lasts so long, and one period. */
+#define WINDOW_OPEN_MIN_NS 9000000
+#define WINDOW_PERIOD_MIN_NS 40000000
+
+/* No closure is longer: limits change meanwhile. */
+#define WINDOW_CLOSED_MAX_NS 1000000000
+
+struct window_view {
+    int64_t balance_ns; /* of the container on the device, charged up to now */
+    unsigned percent;   /* its limit: 1 to 99 */
+    bool runs_on;       /* something runs longer than was thought when it was let go */
+    bool in_windows;    /* it was stopped already */
+};
+
+/* How long the container is to be stopped from now on; 0: it is not. */
+uint64_t window_close_ns(const struct window_view *view);
+
+/* How long an open container may go on before one must look again; UINT64_MAX: nothing runs that
+ * one had to look after. */
+uint64_t window_open_ns(const struct window_view *view);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stretches cost while the channel gate was closed, and while other containers were at work.
+ */
+#include "limit/lane.h"
+
+#include "check.h"
+#include "limit/durations.h"
+
+#define US 1000ull
+#define MS (1000 * US)
+#define START (1000000 * MS)
+#define KEY 0x123456789abcull
+
+static struct lane lane;
+static struct closed_times closed;
+static int event[4];
+
+static void begin(void)
+{
+    struct lane_charge charge;
+    lane.closed = &closed;
+    lane_mark(&lane, &event[0], START, &(struct lane_run){.gap_ns = 0});
+    (void)lane_pass(&lane, START, &charge);
+}
+
+static void close_from(uint64_t from, uint64_t to)
+{
+    closed_begin(&closed, START + from);
+    closed_end(&closed, START + to);
+}
+
+static void mark(uint32_t launches, uint64_t work, uint64_t recorded, struct lane_run run)
+{
+    lane_note(&lane, launches, work, KEY, START);
+    lane_mark(&lane, &event[1], START + recorded, &run);
+}
+
+static uint64_t pass(uint64_t at)
+{
+    struct lane_charge charge;
+    (void)lane_pass(&lane, START + at, &charge);
+    return charge.busy_ns;
+}
+
+static const struct lane_run continuous = {.continuous = true}, dry,
+                             alone_measured = {.continuous = true, .measured = true};
+
+TEST("time in which the gate was closed is not charged, whatever kind of stretch it lies in")
+{
+    const struct lane_run runs[] = {continuous, alone_measured, dry};
+    for (unsigned i = 0; i < 3; i++) {
+        begin();
+        mark(1, 90 * MS, 0, runs[i]);
+        close_from(20 * MS, 60 * MS);
+        CHECK_EQ(pass(100 * MS), runs[i].continuous ? 60 * MS : 60 * MS);
+        closed_reset(&closed);
+        lane = (struct lane){0};
+    }
+}
+
+TEST("a duration is learnt without the time in which the gate was closed")
+{
+    begin();
+    mark(1, 0, 0, alone_measured);
+    close_from(20 * MS, 60 * MS);
+    (void)pass(100 * MS);
+    CHECK_EQ(duration_of(KEY), 60 * MS - LANE_PAIR_BACKLOG_NS);
+}
+
+TEST("what runs on is charged for the time in which the gate was open")
+{
+    struct lane_charge charge;
+    begin();
+    mark(1, 0, 0, alone_measured);
+    CHECK(lane_runs_on(&lane, START + 10 * MS));
+    CHECK(lane_run_on(&lane, START + 10 * MS, 1, &charge));
+    CHECK_EQ(charge.busy_ns, 10 * MS);
+    closed_begin(&closed, START + 10 * MS);
+    CHECK(!lane_run_on(&lane, START + 50 * MS, 1, &charge));
+    closed_end(&closed, START + 50 * MS);
+    CHECK(!lane_run_on(&lane, START + 51 * MS, 1, &charge));
+    CHECK(lane_run_on(&lane, START + 60 * MS, 1, &charge));
+    CHECK_EQ(charge.busy_ns, 10 * MS);
+    CHECK_EQ(pass(65 * MS), 5 * MS);
+}
+
+TEST("a kernel that was stopped before its time was over does not run on")
+{
+    begin();
+    mark(1, 20 * MS, 0, alone_measured);
+    close_from(10 * MS, 100 * MS);
+    CHECK(!lane_runs_on(&lane, START + 110 * MS));
+    CHECK(lane_runs_on(&lane, START + 113 * MS));
+}
+
+TEST("beside other containers the learnt durations count, not the time between the marks")
+{
+    struct lane_run run = {.continuous = true, .parts = 2};
+    begin();
+    mark(20, 4 * MS, 0, run);
+    CHECK_EQ(pass(10 * MS), 4 * MS);
+    lane = (struct lane){0};
+    begin();
+    mark(20, 40 * MS, 0, run); /* at most all of it */
+    CHECK_EQ(pass(10 * MS), 10 * MS);
+}
+
+TEST("beside other containers no less counts than half of an equal part")
+{
+    begin();
+    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .parts = 2});
+    CHECK_EQ(pass(12 * MS), 3 * MS);
+    lane = (struct lane){0};
+    begin();
+    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .parts = 3});
+    CHECK_EQ(pass(12 * MS), 2 * MS);
+}
+
+TEST("what nobody knows counts as an equal part, also as it goes")
+{
+    struct lane_charge charge;
+    begin();
+    mark(1, 0, 0, (struct lane_run){.continuous = true, .measured = true, .parts = 4});
+    CHECK(lane_run_on(&lane, START + 40 * MS, 4, &charge));
+    CHECK_EQ(charge.busy_ns, 10 * MS);
+    CHECK(lane_run_on(&lane, START + 60 * MS, 2, &charge));
+    CHECK_EQ(charge.busy_ns, 10 * MS);
+    CHECK_EQ(pass(80 * MS), 5 * MS);
+}
+
+TEST("beside other containers only what is new is learnt, and sums are not set right")
+{
+    begin();
+    duration_learn(KEY, MS);
+    mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .parts = 2});
+    (void)pass(2 * MS);
+    CHECK_EQ(duration_of(KEY), MS);
+    for (unsigned i = 0; i < 50; i++) {
+        mark(20, 10 * MS, 10 * i * MS, (struct lane_run){.continuous = true, .parts = 2});
+        (void)pass(2 * MS + (i + 1) * 12 * MS);
+    }
+    CHECK_EQ(lane.sure_work_ns, 0);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
