@@ -63,6 +63,10 @@ def parse(arguments):
     parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in so long")
     parser.add_argument("--only", type=load_list, default=compute_loads.LOADS, metavar="LOADS",
                         help="comma-separated, * matches: " + ", ".join(compute_loads.BY_NAME))
+    parser.add_argument("--earlier", action="append", default=[], metavar="FILE",
+                        help="raw rows of other runs: what kept its promise there is not measured again, and the table "
+                             "shows them")
+    parser.add_argument("--plan", action="store_true", help="only say what would be measured, and how long it takes")
     parser.add_argument("--limits", type=limit_list, default=[10, 20, 50, 80, 95], metavar="LIST")
     parser.add_argument("--library", type=Library, action="append", default=[], metavar="LABEL=PATH[,ENV=VALUE...]",
                         help="measure another preload library, too, with HAMi-core's variables")
@@ -78,7 +82,7 @@ def read_rows(path):
         with open(path, encoding="utf-8") as file:
             for line in file:
                 try:
-                    rows.append(json.loads(line))
+                    rows.append(dict(json.loads(line), file=path))
                 except ValueError:
                     continue
     return [row for row in rows if row.get("load") in compute_loads.BY_NAME]
@@ -96,16 +100,27 @@ def report_in(text):
     raise ValueError("no report")
 
 
+def say_left_out(left_out):
+    by_load = {}
+    for name, limit in left_out:
+        by_load.setdefault(name, []).append(str(limit))
+    if by_load:
+        print("left out for want of time: "
+              + "; ".join(f"{name} at {', '.join(limits)}" for name, limits in by_load.items()))
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
         self.build = os.path.abspath(options.build)
         self.vgpu = os.path.join(self.build, "vgpu")
         self.load = os.path.join(self.build, "vgpu-load")
-        if not options.report:
+        if not options.report and not options.plan:
             os.makedirs(options.output, exist_ok=True)
         self.rows_path = os.path.join(options.output, "rows.jsonl")
         self.rows = read_rows(self.rows_path)
+        self.earlier = [row for path in options.earlier for row in read_rows(path)]
+        self.kept_earlier = compute_report.kept_of(row for row in self.earlier if row["sim"] == options.sim)
         self.run = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
         self.calibration = os.path.join(options.output, "calibration.json")
         self.began = time.monotonic()
@@ -118,14 +133,22 @@ class Bench:
         """Who was not measured yet at that limit."""
         there = {row["who"] for row in self.rows if not row.get("error") and row["sim"] == self.options.sim
                  and (row["load"], row["limit"]) == (load.name, limit)}
+        if (load.name, limit) in self.kept_earlier:
+            there.add("vgpu")
         return [who for who in self.whos(load) if who not in there]
 
+    def natives_missing(self, load):
+        """How many native runs the load still needs: those of an earlier call into the same directory count."""
+        there = sum(row["who"] == "native" and not row.get("error") and row["sim"] == self.options.sim
+                    and row["load"] == load.name for row in self.rows)
+        return max(0, load.natives - there)
+
     def program(self, load):
-        seconds, warmup = self.options.seconds, self.options.warmup
+        seconds, warmup = self.options.seconds * load.windows, self.options.warmup
         if load.kind == "reaction":
             seconds = compute_loads.REACTION_STEP_S * len(compute_loads.REACTION_STEPS)
         if load.script:
-            return [self.options.python, load.script, str(seconds), str(warmup)]
+            return [self.options.python, load.script, str(seconds), str(warmup), *load.arguments[1:]]
         return [self.load, *load.arguments, "--seconds", str(seconds), "--warmup", str(warmup), "--json",
                 "--calibration", self.calibration]
 
@@ -156,7 +179,7 @@ class Bench:
         region = os.path.join(place, "region")
         command, environment = self.command(who, limit, region, self.program(load))
         row = {"run": self.run, "load": load.name, "limit": limit, "who": who, "order": order,
-               "sim": self.options.sim, "seconds": self.options.seconds, "warmup": self.options.warmup,
+               "sim": self.options.sim, "seconds": self.options.seconds * load.windows, "warmup": self.options.warmup,
                "at": round(time.monotonic() - self.began, 1), "error": None}
         watch = compute_watch.Watch(0, region, load.processes)
         with open(place + "/out", "w+", encoding="utf-8") as out, open(place + "/err", "w+", encoding="utf-8") as err:
@@ -182,7 +205,7 @@ class Bench:
         if not row["error"] and load.kind == "reaction":
             self.judge_reaction(row, watch, changes)
         elif not row["error"] and who == "vgpu":
-            row["watch"] = watch.over(0 if load.script else self.options.warmup, self.options.seconds)
+            row["watch"] = watch.over(0 if load.script else self.options.warmup, row["seconds"])
         shutil.rmtree(place, ignore_errors=True)
         self.keep(row)
         return row
@@ -192,7 +215,7 @@ class Bench:
         changing = load.kind == "reaction"
         left = list(compute_loads.REACTION_STEPS[1:]) if changing else []
         changes, was, asked = [], None, []
-        limit_s = self.options.seconds + self.options.warmup + GRACE_S
+        limit_s = self.options.seconds * load.windows + self.options.warmup + GRACE_S
         began = time.monotonic()
         while process.poll() is None:
             if time.monotonic() - began > limit_s:
@@ -229,7 +252,7 @@ class Bench:
                             "work": [round(later - before, 6) for before, later in zip(work, work[1:])]}
 
     def keep(self, row):
-        self.rows.append(row)
+        self.rows.append(dict(row, file=self.rows_path))
         with open(self.rows_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         figure = row["error"] or f"{row['result']['work_per_second']:.4g}"
@@ -269,44 +292,57 @@ class Bench:
                 return limits
             self.measure(load, limits[0], "vgpu")
             return []
-        left_out, compared = [], False
+        left_out, natives = [], self.natives_missing(load)
+        begun = False
         for limit in limits:
             whos = self.missing(load, limit)
-            if not self.fits(load, len(whos) + (1 if compared else 2)):
+            if not self.fits(load, len(whos) + natives):
                 left_out.append(limit)
                 continue
-            if not compared and self.measure(load, 0, "native", "first")["error"]:
-                return limits
-            compared = True
+            if not begun and natives:
+                if self.measure(load, 0, "native", "first")["error"]:
+                    return limits
+                natives -= 1
+            begun = True
             for who in whos:
                 self.measure(load, limit, who)
-        if compared:
+        if begun and natives:
             self.measure(load, 0, "native", "last")
         return left_out
 
-    def measure_all(self):
-        options = self.options
-        loads = options.only
-        if any(load.kind == "torch" for load in loads) and not self.has_torch():
+    def loads(self):
+        """Those asked for that this machine can run."""
+        loads, options = self.options.only, self.options
+        if any(load.kind == "torch" for load in loads) and not options.plan and not self.has_torch():
             reason = "simulated" if options.sim else f"{options.python} has none with a GPU"
             print(f"PyTorch's loads are left out: {reason}")
             loads = [load for load in loads if load.kind != "torch"]
-        self.calibrate()
+        return loads
+
+    def planned(self, loads):
+        options = self.options
         budget = options.minutes and options.minutes * 60 - (time.monotonic() - self.began)
-        chosen, left_out = compute_loads.plan(
-            loads, options.limits, lambda load, limit: len(self.missing(load, limit)), options.seconds,
-            options.warmup, budget)
+        return compute_loads.plan(loads, options.limits, lambda load, limit: len(self.missing(load, limit)),
+                                  self.natives_missing, options.seconds, options.warmup, budget)
+
+    def show_plan(self):
+        chosen, left_out, used = self.planned(self.loads())
+        for name, limits in chosen.items():
+            natives = self.natives_missing(compute_loads.BY_NAME[name])
+            print(f"{name} at {', '.join(map(str, limits))}, natively {natives} times")
+        print(f"{sum(map(len, chosen.values()))} pairs in about {used:.0f} s, and 10 s for the start")
+        say_left_out(left_out)
+
+    def measure_all(self):
+        loads = self.loads()
+        self.calibrate()
+        chosen, left_out, _ = self.planned(loads)
         for name, limits in chosen.items():
             left_out += [(name, limit) for limit in self.measure_load(compute_loads.BY_NAME[name], limits)]
-        if left_out:
-            by_load = {}
-            for name, limit in left_out:
-                by_load.setdefault(name, []).append(str(limit))
-            print("left out for want of time: "
-                  + "; ".join(f"{name} at {', '.join(limits)}" for name, limits in by_load.items()))
+        say_left_out(left_out)
 
     def report(self):
-        rows = [row for row in self.rows if row["sim"] == self.options.sim]
+        rows = [row for row in self.earlier + self.rows if row["sim"] == self.options.sim]
         if not rows:
             print(f"{self.options.output} has no {'simulated ' if self.options.sim else ''}rows")
             return False
@@ -334,6 +370,9 @@ def main():
     signal.signal(signal.SIGTERM, stop)  # what was started ends with us
     bench = Bench(parse(sys.argv[1:]))
     try:
+        if bench.options.plan:
+            bench.show_plan()
+            return
         if not bench.options.report:
             bench.measure_all()
         sys.exit(0 if bench.report() else 1)

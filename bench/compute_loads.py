@@ -6,17 +6,23 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 REACTION_STEPS = (80, 20, 70)
 REACTION_STEP_S = 2.0
-# Rows of the first rank are measured first: a load's rank and the limit's add up.
+# Of rows that are as much needed, those of the first rank come first: a load's rank and the limit's add up.
 LIMIT_RANKS = {20: 0, 50: 1, 80: 1}
 OTHER_LIMITS_RANK = 2
 
 
 class Load:
-    """kind: saturating; paced (waits for the host); torch; shared (several processes); reaction."""
+    """kind: saturating; paced (waits for the host); torch; shared (several processes); reaction.
+    by_work: NVML counts what is no kernel as utilisation. windows: it needs so many times the table's.
+    drifts: its native runs differ by more than 1 %, or its latency counts: measured natively twice.
+    start_s: a program's time beside what it measures, as seen on a machine with an H200."""
 
-    def __init__(self, name, kind, rank, *arguments, kernel_us=0.0, limits=None, processes=1):
+    def __init__(self, name, kind, rank, *arguments, kernel_us=0.0, limits=None, processes=1, by_work=False,
+                 windows=1, drifts=False, start_s=0.45):
         self.name, self.kind, self.rank, self.arguments = name, kind, rank, list(arguments)
         self.kernel_us, self.limits, self.processes = kernel_us, limits, processes
+        self.by_work, self.windows, self.start_s = by_work, windows, start_s
+        self.natives = 0 if kind == "reaction" else 2 if drifts or kind == "paced" else 1
         self.script = os.path.join(HERE, "compute_work", arguments[0]) if kind == "torch" else None
 
 
@@ -31,7 +37,7 @@ LOADS = [
     shape("full-100us", "saturating", 2, "full", 100),
     shape("full-1ms", "saturating", 0, "full", 1000),
     shape("full-5ms", "saturating", 1, "full", 5000),
-    shape("full-50ms", "saturating", 1, "full", 50000),
+    shape("full-50ms", "saturating", 1, "full", 50000, windows=3),
     shape("one-block-10us", "saturating", 2, "one-block", 10),
     shape("one-block-100us", "saturating", 3, "one-block", 100),
     shape("one-block-1ms", "saturating", 0, "one-block", 1000),
@@ -41,19 +47,20 @@ LOADS = [
     shape("per-thread-1ms", "saturating", 1, "per-thread-stream", 1000),
     shape("streams-4-1ms", "saturating", 1, "streams", 1000, "--streams", "4"),
     shape("streams-4-10us", "saturating", 3, "streams", 10, "--streams", "4"),
-    shape("copies-1ms", "saturating", 2, "copies", 1000),
+    shape("copies-1ms", "saturating", 2, "copies", 1000, by_work=True, start_s=0.9),
     shape("hostbound", "paced", 1, "hostbound", 20),
     shape("sync-100us", "paced", 1, "sync", 100),
     shape("sync-1ms", "paced", 3, "sync", 1000),
     shape("burst", "paced", 1, "burst", 1000),
     shape("host-function", "paced", 2, "host-function", 1000, limits=(10, 20)),
-    shape("wait", "paced", 2, "wait", 1000, limits=(10, 20)),
-    Load("torch-mlp", "torch", 1, "training_mlp.py"),
-    Load("torch-conv", "torch", 1, "training_conv.py"),
-    Load("torch-gemm", "torch", 1, "gemm.py"),
-    Load("torch-graph", "torch", 1, "graph.py"),
-    shape("processes-2", "shared", 1, "full", 1000, "--processes", "2", limits=(20, 60), processes=2),
-    shape("processes-4", "shared", 2, "full", 1000, "--processes", "4", limits=(20, 60), processes=4),
+    shape("wait-value", "paced", 2, "wait", 1000, limits=(10, 20)),
+    Load("torch-mlp", "torch", 1, "training_mlp.py", drifts=True, start_s=7),
+    Load("torch-conv", "torch", 1, "training_conv.py", start_s=7),
+    Load("torch-gemm", "torch", 1, "gemm.py", start_s=4),
+    Load("torch-graph", "torch", 1, "graph.py", start_s=4),
+    shape("processes-2", "shared", 1, "full", 1000, "--processes", "2", limits=(20, 60), processes=2, start_s=0.8),
+    shape("processes-4", "shared", 2, "full", 1000, "--processes", "4", limits=(20, 60), processes=4,
+          start_s=1.2),
 ]
 BY_NAME = {load.name: load for load in LOADS}
 ORDER = {load.name: place for place, load in enumerate(LOADS)}
@@ -83,22 +90,29 @@ def importance(load, limit):
 def cost_s(load, seconds, warmup):
     """About how long one measurement takes."""
     if load.kind == "reaction":
-        return REACTION_STEP_S * len(REACTION_STEPS) + 1.5
-    return seconds + warmup + (6 if load.kind == "torch" else 1.2)
+        return REACTION_STEP_S * len(REACTION_STEPS) + 1.3
+    return seconds * load.windows + warmup + load.start_s
 
 
-def plan(loads, limits, missing, seconds, warmup, budget_s):
-    """(what to measure: {load name: [limit...]}, what is left out). missing(load, limit) is how many
-    limited measurements the pair lacks; a load's first pair also brings two native ones."""
-    pairs = [(load, limit) for load in loads for limit in limits_of(load, limits) if missing(load, limit)]
-    pairs.sort(key=lambda pair: (importance(*pair), ORDER[pair[0].name]))
+def plan(loads, limits, missing, natives, seconds, warmup, budget_s):
+    """(what to measure: {load name: [limit...]}, what is left out, seconds that it takes).
+    missing(load, limit) is how many limited measurements the pair lacks, natives(load) how many native ones
+    the load does. A load with fewer limits measured comes first, before and after each choice: what was
+    never measured, then what was measured least."""
+    pairs = {load: [limit for limit in limits_of(load, limits) if missing(load, limit)] for load in loads}
+    there = {load: len(limits_of(load, limits)) - len(pairs[load]) for load in loads}
+    queue = []
+    for load, lacking in pairs.items():
+        lacking.sort(key=lambda limit, load=load: importance(load, limit))
+        queue += [((there[load] + place, importance(load, limit), ORDER[load.name]), load, limit)
+                  for place, limit in enumerate(lacking)]
     chosen, left_out, used = {}, [], 0.0
-    for load, limit in pairs:
-        natives = 0 if load.name in chosen or load.kind == "reaction" else 2
-        cost = (missing(load, limit) + natives) * cost_s(load, seconds, warmup)
+    for _, load, limit in sorted(queue, key=lambda each: each[0]):
+        count = missing(load, limit) + (0 if load.name in chosen else natives(load))
+        cost = count * cost_s(load, seconds, warmup)
         if budget_s is not None and used + cost > budget_s:
             left_out.append((load.name, limit))
             continue
         used += cost
         chosen.setdefault(load.name, []).append(limit)
-    return {name: sorted(chosen[name]) for name in sorted(chosen, key=ORDER.get)}, left_out
+    return {name: sorted(limits) for name, limits in chosen.items()}, left_out, used
