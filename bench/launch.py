@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vgpu adds to a launch, on a driver whose calls return at once (bench/launch_driver.c): runs build/bench/launch
-natively, under the library without a compute limit and with one that is not reached, each round in a random order, and
-prints medians (least to most) and what was added. Usage: launch.py BUILD ROUNDS [--launches N] [--raw FILE]"""
+"""What vgpu adds to a launch: each case natively, under the library without a compute limit and with one that is
+not reached, each round in a random order; medians (least to most) and what was added.
+  launch.py BUILD ROUNDS [--launches N] [--raw FILE]     on a driver whose calls return at once (launch_driver.c)
+  launch.py BUILD --card [ROUNDS] [--batches N] [--sim]  on a card: empty kernels, in batches that fit the queue"""
+import argparse
 import json
 import os
 import random
@@ -10,15 +12,6 @@ import subprocess
 import sys
 import tempfile
 
-build, rounds = os.path.abspath(sys.argv[1]), int(sys.argv[2])
-
-
-def option(name, default):
-    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
-
-
-launches = int(option("--launches", "10000000"))
-raw_path = option("--raw", None)
 # What is launched, streams, threads; turns of the processor in each launch of the driver, a kernel's nanoseconds.
 CASES = {
     "kernel, one stream": ("kernel", 1, 1, 0, 0),
@@ -30,37 +23,113 @@ CASES = {
     "kernel, events 1 us further apart, launched in 1 us": ("kernel", 1, 1, 4000, 1000),
 }
 WAYS = {"native": None, "no limit": "0", "limit of 95": "95"}
+CARD_ROUNDS = 9
+RUN_S = 120
 
 
-def run(case, limit):
+def parse():
+    parser = argparse.ArgumentParser(prog="launch.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=os.path.abspath)
+    parser.add_argument("rounds", type=int, nargs="?", default=CARD_ROUNDS)
+    parser.add_argument("--launches", type=int, default=10_000_000)
+    parser.add_argument("--raw", metavar="FILE")
+    parser.add_argument("--card", action="store_true")
+    parser.add_argument("--batches", type=int, default=300, help="of 200 launches, for each case of a run on a card")
+    parser.add_argument("--sim", action="store_true", help="with --card: on the simulator")
+    return parser.parse_intermixed_args()
+
+
+def preloaded(options, limit, folder):
+    """The variables that put the library before a program, and say its limit."""
+    return {"LD_PRELOAD": f"{options.build}/libvgpu.so", "CUDA_DEVICE_SM_LIMIT": limit,
+            "CUDA_DEVICE_MEMORY_SHARED_CACHE": f"{folder}/region"} if limit is not None else {}
+
+
+def output_of(command, environment):
+    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True, timeout=RUN_S).stdout
+
+
+def run_stub(options, case, limit):
+    """[nanoseconds of the processor a launch, sleeps]"""
     what, streams, threads, loops, kernel_ns = CASES[case]
-    count = launches // 10 if loops else launches
+    count = options.launches // 10 if loops else options.launches
     environment = dict(os.environ, STUB_LAUNCH_LOOPS=str(loops), STUB_KERNEL_NS=str(kernel_ns))
     with tempfile.TemporaryDirectory() as folder:
         if limit is not None:
-            environment.update(LD_PRELOAD=f"{build}/libvgpu.so", VGPU_LEDGER="rm", CUDA_DEVICE_SM_LIMIT=limit,
-                               CUDA_DEVICE_MEMORY_SHARED_CACHE=f"{folder}/region")
-        output = subprocess.run([f"{build}/bench/launch", what, str(streams), str(threads), str(count)], check=True,
-                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+            environment.update(preloaded(options, limit, folder), VGPU_LEDGER="rm")
+        output = output_of([f"{options.build}/bench/launch", what, str(streams), str(threads), str(count)], environment)
     return [float(word) for word in output.split()]
 
 
-raw = {case: {way: [] for way in WAYS} for case in CASES}
-for _ in range(rounds):
-    for case in CASES:
-        for way in random.sample(list(WAYS), len(WAYS)):
-            raw[case][way].append(run(case, WAYS[way]))
-print(f"{launches:,} launches a run, {rounds} runs each, in random order; the thread's nanoseconds of a processor per "
-      "launch: median (least to most)\n")
-print("| launches | native | no limit | added | limit that is not reached | added | sleeps a run |")
-print("| --- | --- | --- | --- | --- | --- | --- |")
-for case, figures in raw.items():
-    slept = sum(run[1] for run in figures["limit of 95"])
-    figures = {way: [run[0] for run in runs] for way, runs in figures.items()}
-    shown = {way: f"{statistics.median(v):.1f} ({min(v):.1f} to {max(v):.1f})" for way, v in figures.items()}
+def run_card(options, limit):
+    """{case: [nanoseconds a launch by the clock, by the thread's processor time]}"""
+    command = [f"{options.build}/bench/launch_card", str(options.batches)]
+    with tempfile.TemporaryDirectory() as folder:
+        more = preloaded(options, limit, folder)
+        if options.sim:
+            libraries = [f"{options.build}/sim/libvgpu-sim-rm.so", more.pop("LD_PRELOAD", "")]
+            settings = [f"{name}={value}" for name, value in more.items()]
+            command = [f"{options.build}/vgpu", "run", "--sim", "--", "env", f"LD_PRELOAD={' '.join(libraries).strip()}",
+                       *settings, *command]
+            more = {}
+        lines = output_of(command, dict(os.environ, **more)).splitlines()
+    return {case: [float(word) for word in figures.split()] for case, figures in (line.split("\t") for line in lines)}
+
+
+def shown(values):
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+def row(name, figures, more=""):
     native, free, limited = (statistics.median(figures[way]) for way in WAYS)
-    print(f"| {case} | {shown['native']} | {shown['no limit']} | {free - native:.1f} | {shown['limit of 95']} "
-          f"| {limited - native:.1f} | {slept / rounds:.0f} |")
-if raw_path:
-    with open(raw_path, "w", encoding="utf-8") as file:
-        json.dump(raw, file, indent=1)
+    return (f"| {name} | {shown(figures['native'])} | {shown(figures['no limit'])} | {free - native:.1f} "
+            f"| {shown(figures['limit of 95'])} | {limited - native:.1f} |{more}")
+
+
+def measure_stub(options):
+    raw = {case: {way: [] for way in WAYS} for case in CASES}
+    for _ in range(options.rounds):
+        for case in CASES:
+            for way in random.sample(list(WAYS), len(WAYS)):
+                raw[case][way].append(run_stub(options, case, WAYS[way]))
+    print(f"{options.launches:,} launches a run, {options.rounds} runs each, in random order; the thread's nanoseconds of "
+          "a processor per launch: median (least to most)\n")
+    print("| launches | native | no limit | added | limit that is not reached | added | sleeps a run |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for case, ways in raw.items():
+        slept = sum(run[1] for run in ways["limit of 95"])
+        print(row(case, {way: [run[0] for run in runs] for way, runs in ways.items()},
+                  f" {slept / options.rounds:.0f} |"))
+    return raw
+
+
+def measure_card(options):
+    raw = {}
+    for _ in range(options.rounds):
+        for way in random.sample(list(WAYS), len(WAYS)):
+            for case, figures in run_card(options, WAYS[way]).items():
+                raw.setdefault(case, {each: [] for each in WAYS})[way].append(figures)
+    if options.sim:
+        print("Simulated: this says nothing of a card.")
+    print(f"Empty kernels, {options.batches} batches of 200 a run, {options.rounds} runs each, in random order; "
+          "nanoseconds per launch, the median batch of a run: median of the runs (least to most)\n")
+    print("| launches | native | no limit | added | limit that is not reached | added |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for place, clock in enumerate(("by the clock", "by the processor")):
+        for case, ways in raw.items():
+            print(row(f"{case}, {clock}", {way: [run[place] for run in runs] for way, runs in ways.items()}))
+    return raw
+
+
+def main():
+    options = parse()
+    raw = measure_card(options) if options.card else measure_stub(options)
+    if options.raw:
+        with open(options.raw, "w", encoding="utf-8") as file:
+            json.dump(raw, file, indent=1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
