@@ -156,7 +156,7 @@ class Bench:
         """(command, environment)"""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        sim = os.path.join(self.build, "sim", "libvgpu-sim-rm.so")
+        sim = os.path.join(self.build, "src", "sim", "libvgpu-sim-rm.so")
         if who == "vgpu":
             more = ["--sim"] if self.options.sim else []
             return [self.vgpu, "run", "--cores", str(limit), "--region", region, *more, "--", *program], environment
@@ -167,7 +167,7 @@ class Bench:
                                 "CUDA_REDIRECT": library.path, "LIBCUDA_LOG_LEVEL": "0", **library.settings})
             preload = [library.path]
         if self.options.sim:
-            preload = [sim, *preload]
+            preload = [*preload, sim]
             program = [self.vgpu, "run", "--sim", "--", "env", "LD_PRELOAD=" + " ".join(preload), *program]
         elif preload:
             environment["LD_PRELOAD"] = " ".join(preload)

@@ -69,7 +69,7 @@ def run_card(options, limit):
     with tempfile.TemporaryDirectory() as folder:
         more = preloaded(options, limit, folder)
         if options.sim:
-            libraries = [f"{options.build}/sim/libvgpu-sim-rm.so", more.pop("LD_PRELOAD", "")]
+            libraries = [more.pop("LD_PRELOAD", ""), f"{options.build}/src/sim/libvgpu-sim-rm.so"]
             settings = [f"{name}={value}" for name, value in more.items()]
             command = [f"{options.build}/vgpu", "run", "--sim", "--", "env", f"LD_PRELOAD={' '.join(libraries).strip()}",
                        *settings, *command]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """compute-sanitizer, Nsight Compute, Nsight Systems and cuda-gdb around a small program, natively and
-in a slice: the same result and exit status, and the slice holds inside the tool.
-Usage: sanitizer.py BUILD"""
+in a slice: the same result and exit status, and the slice holds inside the tool. With a compute limit (--cores 50),
+the tools around 50 launches. (What ncu runs again and again to count is not held: docs/compatibility.md.)
+Usage: sanitizer.py BUILD [--cores PERCENT]"""
 import os
 import re
 import shutil
@@ -16,7 +17,8 @@ here = os.path.dirname(os.path.abspath(__file__))
 LIMIT_MIB = 8 * 1024
 scratch = tempfile.mkdtemp(prefix="vgpu-tools-")
 small = f"{scratch}/small"
-SLICE = [f"{build}/vgpu", "run", "--memory", f"{LIMIT_MIB}m", "--"]
+CORES = sys.argv[2:4] if sys.argv[2:3] == ["--cores"] else []
+SLICE = [f"{build}/vgpu", "run", "--memory", f"{LIMIT_MIB}m", *CORES, "--"]
 MEMCHECK = ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--target-processes", "all"]
 NCU = ["ncu", "--metrics", "sm__cycles_elapsed.max", "--clock-control", "none", "--target-processes", "all"]
 GDB = ["cuda-gdb", "-batch", "-nx", "-ex", "run", "--args"]
@@ -34,6 +36,9 @@ CASES = [
     ("cuda-gdb", GDB, "", r"exited normally|exited with code \d+|received signal \w+"),
     ("nsys", NSYS, "", None),
 ]
+if CORES:
+    CASES = [("no tool", [], "many", None)] + [(name, tool, "many", pattern) for name, tool, argument, pattern in CASES
+                                               if tool and not argument]
 
 
 class Ran:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small CUDA program for tools that watch one. small: adds vectors; small oob: a thread writes
- * beyond an allocation; small full: asks for more memory than any card has. */
+ * beyond an allocation; small full: asks for more memory than any card has; small many: adds 50 times. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -47,7 +47,16 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         checksum += host[i];
     printf("small: checksum %lld\n", checksum);
-    if (argc > 1 && !strcmp(argv[1], "full")) {
+    if (argc > 1 && !strcmp(argv[1], "many")) {
+        /* Each on the sum before: one that is lost or runs twice shows. */
+        for (int i = 0; i < 50; i++)
+            add<<<COUNT / 256, 256>>>(sum, b, sum, COUNT);
+        must(cudaMemcpy(host, sum, COUNT * sizeof(int), cudaMemcpyDeviceToHost), "cudaMemcpy");
+        checksum = 0;
+        for (int i = 0; i < COUNT; i++)
+            checksum += host[i];
+        printf("small: 50 more: %lld\n", checksum);
+    } else if (argc > 1 && !strcmp(argv[1], "full")) {
         void *block;
         printf("small: 4 TiB: %s\n", cudaGetErrorName(cudaMalloc(&block, (size_t)4 << 40)));
         cudaGetLastError();
