@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """selftest.py BUILD: what test/gpu judges by, judged itself: the region's reader beside the program's
-own ledger on the simulator, and the soak's verdict on samples that were made up."""
+own ledger on the simulator, the soak's verdict on samples that were made up, and the accuracy table's on rows."""
 import json
 import os
 import subprocess
@@ -8,8 +8,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, f"{HERE}/../process")
+sys.path[:0] = [f"{HERE}/../process", f"{HERE}/../../bench"]
 
+import compute_loads  # noqa: E402
+import compute_report  # noqa: E402
 import tap  # noqa: E402
 from tap import equal, test, true  # noqa: E402
 from watch import MIB, Card, Slice, Talker, sim_begin, until  # noqa: E402
@@ -89,6 +91,59 @@ def reader():
     true(until(lambda: not any(s["locked"] for s in where.region().slots()), 20), "a dead process is seen as dead")
     equal(card.bytes_of(where.tag), 0, "NVML's bytes of a dead process")
     where.end()
+
+
+def measured(load, limit, work, nvml, run="one", who="vgpu"):
+    result = {"work_per_second": work, "nvml_utilization": nvml, "cpu_seconds": 0.1, "seconds": 15, "latency_us": None}
+    return {"run": run, "file": "rows", "load": load, "limit": limit, "who": who, "error": None, "result": result}
+
+
+def broken(load, work, nvml):
+    """Of a row at 20 % beside a native one."""
+    table = compute_report.build([measured(load, 0, 1, 100, who="native"), measured(load, 20, work, nvml)])
+    return [len(row["broken"]) for row in table["rows"]]
+
+
+@test
+def long_kernels():
+    """Kernels of 50 ms are within a point by NVML and by their work"""
+    equal([broken("full-50ms", *figures) for figures in ((.205, 20.9), (.205, 21.1), (.211, 20.9), (.188, 20.0))],
+          [[0], [1], [1], [1]], "what is broken")
+
+
+@test
+def copies():
+    """Kernels beside copies are judged by their work alone"""
+    equal([broken("copies-1ms", *figures) for figures in ((.2, 100), (.212, 100), (.18, 20))], [[0], [1], [2]],
+          "what is broken")
+
+
+@test
+def other_calls():
+    """A row stands beside the native ones of another call into the same file, and says so"""
+    rows = [measured("full-1ms", 0, 1, 100, who="native"), measured("full-1ms", 20, .2, 20, run="two")]
+    equal([row["native_elsewhere"] for row in compute_report.build(rows)["rows"]], [True], "rows")
+    equal(compute_report.build([dict(rows[0], file="other"), rows[1]])["rows"], [], "rows without native ones")
+
+
+def planned(there, budget_s=None, natives=1):
+    """What is measured of two loads at 20, 50 and 80 where some is there."""
+    loads = [compute_loads.BY_NAME[name] for name in ("full-1ms", "one-block-5ms")]
+    chosen, left_out, _ = compute_loads.plan(loads, [20, 50, 80], lambda load, limit: (load.name, limit) not in there,
+                                             lambda load: natives, 5, 1, budget_s)
+    return list(chosen.items()), len(left_out)
+
+
+@test
+def plan():
+    """A table is completed where the least was measured, and native runs count where they are lacking"""
+    there = {("full-1ms", 20), ("full-1ms", 50)}
+    wanted = [("one-block-5ms", [20, 50, 80]), ("full-1ms", [80])]
+    equal(planned(there), (wanted, 0), "all that is lacking")
+    equal(planned(there, 13), ([("one-block-5ms", [20])], 3), "in 13 s")
+    equal(planned(there, 13, 0), ([("one-block-5ms", [20, 50])], 2), "in 13 s, with native runs there")
+    equal(planned({("full-1ms", 20), ("one-block-5ms", 20)}, 26)[0], [("full-1ms", [50]), ("one-block-5ms", [50])],
+          "each load before any load's next limit")
 
 
 tap.main()
