@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "sim/cuda_sim.h"
+#include "sim/cuda_stream.h"
 
 /* Neither the kernel's mmap area nor a sanitizer's shadow lies here. */
 #define RANGE_FIRST 0x200000000000u
@@ -166,6 +166,7 @@ CUresult allocation_add(struct allocation allocation, struct allocation **ret_al
 
 void allocation_forget(struct allocation *allocation)
 {
+    values_forget(allocation->address, allocation->bytes);
     tdelete(allocation, &tree, allocation_compare);
     contents_drop(allocation->contents, allocation->bytes);
     free(allocation);

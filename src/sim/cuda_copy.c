@@ -89,6 +89,7 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
             memmove(to.host + z * to.layer + y * to.pitch,
                 from.host + z * from.layer + y * from.pitch, copy->WidthInBytes);
     }
+    values_changed();
     return CUDA_SUCCESS;
 }
 
@@ -131,5 +132,6 @@ CUresult fill_execute(const CUDA_MEMSET_NODE_PARAMS *fill)
         for (uint64_t x = 0; x < row; x += fill->elementSize)
             memcpy(at + x, &fill->value, fill->elementSize);
     }
+    values_changed();
     return CUDA_SUCCESS;
 }

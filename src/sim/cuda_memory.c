@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "sim/cuda_sim.h"
+#include "sim/cuda_stream.h"
 
 #define UNIT_BYTES 512
 #define BLOCK_UNITS (MEMORY_PAGE_BYTES / UNIT_BYTES)
@@ -145,6 +145,7 @@ void memory_destroy(struct allocation *allocation)
     struct context *context = allocation->context;
     struct block *block = allocation->block;
 
+    values_forget(allocation->address, allocation->bytes);
     if (block) {
         unsigned first = (unsigned)((allocation->address - block->address) / UNIT_BYTES);
         unsigned units = (unsigned)(round_up(allocation->bytes, UNIT_BYTES) / UNIT_BYTES);

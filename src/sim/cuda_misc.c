@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small calls: callbacks, memory operations on streams, texture objects, the profiler's switch. */
+/* Small calls: callbacks, managed memory of a stream, texture objects, the profiler's switch. */
 #include <stdlib.h>
 
 #include "sim/cuda_stream.h"
@@ -45,41 +45,6 @@ CUresult sim_cuStreamAddCallback(
     if (r != CUDA_SUCCESS)
         free(callback);
     return r;
-}
-
-/* The value is written at the call: nothing of the simulator's reads it in stream order. */
-static CUresult value_write(CUstream handle, CUdeviceptr address, uint64_t value, unsigned bytes)
-{
-    CUDA_LOCKED;
-    struct stream *stream;
-    CUDA_MEMSET_NODE_PARAMS low = {
-        .dst = address, .value = (unsigned)value, .elementSize = 4, .width = 1, .height = 1};
-    CUDA_MEMSET_NODE_PARAMS high = low;
-    CUresult r = stream_get(handle, &stream);
-
-    if (r == CUDA_SUCCESS && stream->capture)
-        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (r == CUDA_SUCCESS && (!allocation_find(address) || address % bytes))
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        r = fill_execute(&low);
-    high.dst += 4;
-    high.value = (unsigned)(value >> 32);
-    return r == CUDA_SUCCESS && bytes == 8 ? fill_execute(&high) : r;
-}
-
-CUresult sim_cuStreamWriteValue32_v2(
-    CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
-{
-    (void)flags;
-    return value_write(stream, address, value, 4);
-}
-
-CUresult sim_cuStreamWriteValue64_v2(
-    CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
-{
-    (void)flags;
-    return value_write(stream, address, value, 8);
 }
 
 CUresult sim_cuStreamAttachMemAsync(

@@ -99,6 +99,24 @@ void ticket_wait(const struct sim_ticket *ticket);
 CUresult host_function_add(struct stream *stream, CUhostFn fn, void *data);
 void host_function_wait(struct stream *stream, unsigned long long issued);
 
+/* ---- waits for values in memory, and writes of them (cuda_value_queue.c) ---- */
+struct value_op {
+    uint64_t address; /* as the program knows it */
+    void *host;       /* where its bytes are */
+    uint64_t value;
+    unsigned flags; /* of a wait: CUstreamWaitValue_flags */
+    unsigned bytes; /* 4 or 8 */
+    bool write;
+};
+/* Is it a write, or does the value there end the wait? A write is done by asking. */
+bool value_done(const struct value_op *op);
+/* Puts it onto the stream, which is joined already, to be done by a thread of the simulator. */
+CUresult value_queue_add(struct stream *stream, const struct value_op *op);
+/* Something was written into memory: who waits for a value looks now. */
+void values_changed(void);
+/* The memory is going: nobody waits for it or writes to it any more. */
+void values_forget(uint64_t address, uint64_t bytes);
+
 /* ---- captures ---- */
 CUresult capture_work(struct stream *stream, const struct work *work);
 CUresult capture_allocation(

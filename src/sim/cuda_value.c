@@ -1,60 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits for a value in memory, and lists of waits and writes. Contents move at the call and nothing
- * tells when they will: a value that is there is waited for at once, for any other the answer is
- * that the driver cannot. */
+/* The calls that wait for values in memory and write them, one by one and in lists. Both versions
+ * of each do the same. */
 #include "sim/cuda_stream.h"
 
 #define OPERATIONS_MAX 256
+#define WAIT_FLAGS (CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH)
 
-static CUresult value_read(CUdeviceptr address, unsigned bytes, uint64_t *ret_value)
+static CUresult value_locate(CUdeviceptr address, unsigned bytes, void **ret_host)
 {
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .srcDevice = address,
-        .dstMemoryType = CU_MEMORYTYPE_HOST,
-        .dstHost = ret_value,
-        .WidthInBytes = bytes,
-        .Height = 1,
-        .Depth = 1};
+    char *host;
+    CUresult r;
 
-    *ret_value = 0;
-    return allocation_find(address) && address % bytes == 0 ? copy_execute(&copy)
-                                                            : CUDA_ERROR_INVALID_VALUE;
+    if (!allocation_find(address) || address % bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = contents_of(address, bytes, &host);
+    if (r == CUDA_SUCCESS && !host)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS)
+        *ret_host = host;
+    return r;
 }
 
-/* As the card compares: by the sign of the difference, so that counters may wrap. */
-static bool value_holds(uint64_t found, uint64_t wanted, unsigned flags, unsigned bytes)
+/* What can be done at once needs no thread. */
+static CUresult value_run(CUstream handle, struct value_op *op)
 {
-    switch (flags & 3) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-        return bytes == 4 ? (int32_t)((uint32_t)found - (uint32_t)wanted) >= 0
-                          : (int64_t)(found - wanted) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-        return found == wanted;
-    case CU_STREAM_WAIT_VALUE_AND:
-        return (found & wanted) != 0;
-    default:
-        return (bytes == 4 ? (uint32_t) ~(found | wanted) : ~(found | wanted)) != 0;
-    }
-}
-
-static CUresult value_wait(
-    CUstream handle, CUdeviceptr address, uint64_t wanted, unsigned flags, unsigned bytes)
-{
+    stream_admit(handle);
     CUDA_LOCKED;
     struct stream *stream;
-    uint64_t found;
+    struct sim_ticket here;
     CUresult r = stream_get(handle, &stream);
 
     if (r == CUDA_SUCCESS && stream->capture)
         r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (r == CUDA_SUCCESS)
-        r = value_read(address, bytes, &found);
-    if (r == CUDA_SUCCESS && !value_holds(found, wanted, flags, bytes))
-        r = CUDA_ERROR_NOT_SUPPORTED;
-    return r;
+        r = value_locate(op->address, op->bytes, &op->host);
+    if (r != CUDA_SUCCESS)
+        return r;
+    here = stream_here(stream);
+    if (sim_ticket_done(&here, NULL) && value_done(op)) {
+        values_changed();
+        return CUDA_SUCCESS;
+    }
+    return value_queue_add(stream, op);
+}
+
+static CUresult value_wait(
+    CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags, unsigned bytes)
+{
+    struct value_op op = {.address = address, .value = value, .flags = flags, .bytes = bytes};
+
+    return flags & ~(unsigned)WAIT_FLAGS ? CUDA_ERROR_INVALID_VALUE : value_run(stream, &op);
+}
+
+static CUresult value_write(
+    CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags, unsigned bytes)
+{
+    struct value_op op = {.address = address, .value = value, .bytes = bytes, .write = true};
+
+    return flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER ? CUDA_ERROR_INVALID_VALUE
+                                                                      : value_run(stream, &op);
 }
 
 CUresult sim_cuStreamWaitValue32_v2(
+    CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    return value_wait(stream, address, value, flags, 4);
+}
+
+CUresult sim_cuStreamWaitValue32(
     CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
 {
     return value_wait(stream, address, value, flags, 4);
@@ -64,6 +77,36 @@ CUresult sim_cuStreamWaitValue64_v2(
     CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     return value_wait(stream, address, value, flags, 8);
+}
+
+CUresult sim_cuStreamWaitValue64(
+    CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    return value_wait(stream, address, value, flags, 8);
+}
+
+CUresult sim_cuStreamWriteValue32_v2(
+    CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    return value_write(stream, address, value, flags, 4);
+}
+
+CUresult sim_cuStreamWriteValue32(
+    CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    return value_write(stream, address, value, flags, 4);
+}
+
+CUresult sim_cuStreamWriteValue64_v2(
+    CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    return value_write(stream, address, value, flags, 8);
+}
+
+CUresult sim_cuStreamWriteValue64(
+    CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    return value_write(stream, address, value, flags, 8);
 }
 
 static CUresult operation_run(CUstream stream, const CUstreamBatchMemOpParams *operation)
@@ -77,9 +120,9 @@ static CUresult operation_run(CUstream stream, const CUstreamBatchMemOpParams *o
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
         return value_wait(stream, wait->address, wait->value64, wait->flags, 8);
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        return sim_cuStreamWriteValue32_v2(stream, write->address, write->value, write->flags);
+        return value_write(stream, write->address, write->value, write->flags, 4);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        return sim_cuStreamWriteValue64_v2(stream, write->address, write->value64, write->flags);
+        return value_write(stream, write->address, write->value64, write->flags, 8);
     case CU_STREAM_MEM_OP_BARRIER:
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
         return CUDA_SUCCESS;
@@ -98,4 +141,10 @@ CUresult sim_cuStreamBatchMemOp_v2(
     for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++)
         r = operation_run(stream, &operations[i]);
     return r;
+}
+
+CUresult sim_cuStreamBatchMemOp(
+    CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)
+{
+    return sim_cuStreamBatchMemOp_v2(stream, count, operations, flags);
 }

@@ -2,7 +2,7 @@
 /* The simulated machine's timeline: who runs when, and what streams, events and NVML say of it. All
  * figures are the machine's own, read at one instant of its time, so that a loaded computer, on
  * which looks come late, changes none of them. */
-#include "driver.h"
+#include "program.h"
 
 #include "abi/rm.h"
 #include "sim/machine_layout.h"
@@ -10,75 +10,10 @@
 
 #include "check.h"
 
-#include <dirent.h>
-
 #define MS 1000000ull
 #define SLICE_NS 2048000ull
 #define SWITCH_NS 185000ull
 #define NEVER UINT64_MAX
-
-static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
-                          ".visible .entry spin(.param .u64 duration_ns)\n{\nret;\n}\n";
-
-static char directory[] = "/tmp/vgpu-test-timeline-XXXXXX";
-
-/* A machine for this test alone. */
-static void begin(const char *description)
-{
-    char path[96];
-    snprintf(path, sizeof(path), "%s/%d", directory, (int)getpid());
-    setenv("VGPU_SIM", description, 1);
-    setenv("VGPU_SIM_MACHINE", path, 1);
-    REQUIRE(sim_attach() == 0);
-}
-
-static void nap_ms(unsigned ms)
-{
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    nanosleep(&pause, NULL);
-}
-
-/* ---- a program on the machine ---- */
-static CUfunction spin;
-
-static void program_begin(void)
-{
-    CUcontext context;
-    CUmodule module;
-    REQUIRE(driver_load());
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
-    DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
-    DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
-}
-
-static CUstream stream_new(void)
-{
-    CUstream stream;
-    DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
-static CUevent event_new(void)
-{
-    CUevent event;
-    DRIVER_CALL(driver.cuEventCreate(&event, 0));
-    return event;
-}
-
-static void launch(CUstream stream, uint64_t duration_ns)
-{
-    void *params[] = {&duration_ns};
-    DRIVER_CALL(driver.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-}
-
-static CUevent record(CUstream stream)
-{
-    CUevent event = event_new();
-    DRIVER_CALL(driver.cuEventRecord(event, stream));
-    return event;
-}
 
 static int64_t elapsed_us(CUevent from, CUevent to)
 {
@@ -694,25 +629,11 @@ TEST("a driver without GSP firmware disables no channels")
     CHECK_EQ(channels_switch(true), RM_ERR_NOT_SUPPORTED);
 }
 
-static void directory_remove(void)
-{
-    char path[512];
-    DIR *listing = opendir(directory);
-    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
-        snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-        if (entry->d_name[0] != '.')
-            unlink(path);
-    }
-    if (listing)
-        closedir(listing);
-    rmdir(directory);
-}
-
 int main(int argc, char **argv)
 {
-    if (!mkdtemp(directory))
+    if (!program_directory_make())
         return 1;
     int status = check_run(argc, argv);
-    directory_remove();
+    program_directory_remove();
     return status;
 }

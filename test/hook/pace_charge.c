@@ -31,6 +31,18 @@ static void nap(void *ms)
     bed_sleep_ms((unsigned)(uintptr_t)ms);
 }
 
+static void check_charged(const struct load_state *from, uint64_t busy_ns, int64_t more_ns)
+{
+    struct load_state to = load_state(0);
+    int64_t busy = (int64_t)(to.busy_ns - from->busy_ns);
+    int64_t measured = (int64_t)(to.measured_ns - from->measured_ns);
+    int64_t charged = to.charged_ns - from->charged_ns;
+    CHECK_EQ(busy, busy_ns);
+    if (!CHECK(measured < busy + more_ns) || !CHECK(charged < busy + more_ns))
+        dprintf(STDOUT_FILENO, "# measured %lld us, charged %lld us\n",
+            (long long)(measured / 1000), (long long)(charged / 1000));
+}
+
 /* Kernels on the stream, the thing, kernels: no more is charged than the kernels took, and a
  * little. */
 static void check_costs_little(void (*thing)(void *argument), void *argument)
@@ -42,14 +54,7 @@ static void check_costs_little(void (*thing)(void *argument), void *argument)
     for (int i = 0; i < 5; i++)
         CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
     load_settle();
-    struct load_state to = load_state(0);
-    int64_t busy = (int64_t)(to.busy_ns - from.busy_ns);
-    int64_t measured = (int64_t)(to.measured_ns - from.measured_ns);
-    int64_t charged = to.charged_ns - from.charged_ns;
-    CHECK_EQ(busy, 10 * KERNEL_NS);
-    if (!CHECK(measured < busy + LITTLE_NS) || !CHECK(charged < busy + LITTLE_NS))
-        dprintf(STDOUT_FILENO, "# measured %lld us, charged %lld us\n",
-            (long long)(measured / 1000), (long long)(charged / 1000));
+    check_charged(&from, 10 * KERNEL_NS, LITTLE_NS);
 }
 
 static void host_function(void *argument)
@@ -78,6 +83,86 @@ BED_TEST("nor does a wait of a second for another stream's event", LIMIT_50)
 {
     begin();
     check_costs_little(event_of_other_stream, NULL);
+}
+
+/* ---- waits for values ---- */
+
+static volatile uint64_t *word; /* the processor's, and the card's under the same address */
+
+static void word_begin(void)
+{
+    void *memory;
+    begin();
+    REQUIRE(CU(cuMemHostAlloc)(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS);
+    word = memory;
+}
+
+static CUdeviceptr word_address(void)
+{
+    return (CUdeviceptr)(uintptr_t)word;
+}
+
+static void write_late(void *value)
+{
+    bed_sleep_ms(1000);
+    *word = (uint64_t)(uintptr_t)value;
+}
+
+static void value_of_processor(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, write_late, (void *)1), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitValue32_v2)(first, word_address(), 1, CU_STREAM_WAIT_VALUE_EQ),
+        CUDA_SUCCESS);
+}
+
+static void value_of_other_stream(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, nap, (void *)1000), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWriteValue64_v2)(second, word_address(), 2, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitValue64_v2)(first, word_address(), 2, CU_STREAM_WAIT_VALUE_GEQ),
+        CUDA_SUCCESS);
+}
+
+static void value_of_list(void *argument)
+{
+    CUstreamBatchMemOpParams wait = {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                                         .address = word_address(),
+                                         .value = 4,
+                                         .flags = CU_STREAM_WAIT_VALUE_AND}};
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, write_late, (void *)4), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBatchMemOp_v2)(first, 1, &wait, 0), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does a wait of a second for a value, whoever writes it",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
+{
+    word_begin();
+    check_costs_little(value_of_processor, NULL);
+    check_costs_little(value_of_other_stream, NULL);
+    check_costs_little(value_of_list, NULL);
+}
+
+/* One kernel each 10 ms on the other stream is all that is charged, and for each what the computer
+ * was busy with elsewhere between the kernel and its mark. */
+BED_TEST("a stream that waits for a value costs nothing while another works",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
+{
+    word_begin();
+    struct load_state from = load_state(0);
+    CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitValue32_v2)(first, word_address(), 1, CU_STREAM_WAIT_VALUE_EQ),
+        CUDA_SUCCESS);
+    CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+    for (int i = 0; i < 98; i++) {
+        CHECK_EQ(load_launch(second, KERNEL_NS), CUDA_SUCCESS);
+        bed_sleep_ms(10);
+    }
+    *word = 1;
+    load_settle();
+    check_charged(&from, 100 * KERNEL_NS, SECOND / 10);
 }
 
 static void idle_second(void *argument)
