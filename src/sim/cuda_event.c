@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: a place in a stream's work and when it was passed, or, recorded in a capture, a set of
- * nodes to depend on. */
+ * nodes to depend on; and events that several processes know. */
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "sim/cuda_stream.h"
+
+#define HANDLE_MAGIC 0x3145504955504756u
+
+struct ipc_event_handle {
+    uint64_t magic;
+    struct sim_event event;
+    int32_t pid;
+};
+
+_Static_assert(sizeof(struct ipc_event_handle) <= sizeof(CUipcEventHandle), "fits the program's");
 
 struct event {
     struct object object;
@@ -15,6 +27,8 @@ struct event {
     struct sim_mark mark;          /* none with CU_EVENT_DISABLE_TIMING */
     unsigned long long capture_id; /* 0: not recorded in a capture */
     struct node_list nodes;
+    struct sim_event shared; /* then that has the ticket */
+    bool imported;
 };
 
 /* NULL also where its context is gone, and it with it. */
@@ -27,6 +41,24 @@ static struct event *event_of(CUevent handle)
     return event;
 }
 
+static struct sim_ticket event_ticket(const struct event *event)
+{
+    return event->shared.generation ? sim_event_ticket(&event->shared) : event->ticket;
+}
+
+static struct event *event_create(unsigned flags)
+{
+    struct event *event = calloc(1, sizeof *event);
+
+    if (!event)
+        return NULL;
+    event->context = context_current();
+    event->context_id = event->context->id;
+    event->flags = flags;
+    object_add(&event->object, OBJECT_EVENT);
+    return event;
+}
+
 CUresult sim_cuEventCreate(CUevent *ret, unsigned int flags)
 {
     CUDA_LOCKED;
@@ -35,13 +67,9 @@ CUresult sim_cuEventCreate(CUevent *ret, unsigned int flags)
     if (!ret || flags > 7 ||
         ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    event = calloc(1, sizeof *event);
+    event = event_create(flags);
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    event->context = context_current();
-    event->context_id = event->context->id;
-    event->flags = flags;
-    object_add(&event->object, OBJECT_EVENT);
     *ret = (CUevent)event;
     return CUDA_SUCCESS;
 }
@@ -55,6 +83,8 @@ CUresult sim_cuEventDestroy_v2(CUevent handle)
         return CUDA_ERROR_INVALID_HANDLE;
     object_remove(&event->object);
     sim_mark_drop(&event->mark);
+    if (event->shared.generation && !event->imported)
+        sim_event_destroy(&event->shared);
     node_list_finish(&event->nodes);
     free(event);
     return CUDA_SUCCESS;
@@ -78,6 +108,8 @@ static CUresult event_record_captured(struct event *event, struct stream *stream
 static CUresult event_mark(struct event *event, struct stream *stream)
 {
     event->ticket = stream_here(stream);
+    if (event->shared.generation)
+        sim_event_record(&event->shared, &event->ticket);
     if (event->flags & CU_EVENT_DISABLE_TIMING)
         return CUDA_SUCCESS;
     while (!sim_queue_record(&stream->queue, &event->mark))
@@ -114,7 +146,9 @@ CUresult sim_cuEventRecord(CUevent handle, CUstream stream)
 
 static bool event_done(const struct event *event)
 {
-    return !event->recorded || event->mark.at_ns || sim_ticket_done(&event->ticket, NULL);
+    const struct sim_ticket ticket = event_ticket(event);
+
+    return !event->recorded || event->mark.at_ns || sim_ticket_done(&ticket, NULL);
 }
 
 CUresult sim_cuEventQuery(CUevent handle)
@@ -129,10 +163,23 @@ CUresult sim_cuEventQuery(CUevent handle)
     return event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+/* Of a shared event: each look finds out who died. */
+static void event_wait(struct sim_event shared, const struct sim_ticket *ticket)
+{
+    uint64_t look;
+
+    while (!sim_ticket_done(ticket, &look)) {
+        time_wait(look);
+        if (shared.generation)
+            (void)sim_event_ticket(&shared);
+    }
+}
+
 CUresult sim_cuEventSynchronize(CUevent handle)
 {
     struct device *device;
     struct sim_ticket until;
+    struct sim_event shared;
 
     {
         CUDA_LOCKED;
@@ -142,10 +189,11 @@ CUresult sim_cuEventSynchronize(CUevent handle)
             return CUDA_ERROR_INVALID_HANDLE;
         if (event->capture_id)
             return CUDA_ERROR_CAPTURED_EVENT;
-        until = event->recorded ? event->ticket : (struct sim_ticket){0};
+        until = event->recorded ? event_ticket(event) : (struct sim_ticket){0};
+        shared = event->shared;
         device = event->context->device;
     }
-    ticket_wait(&until);
+    event_wait(shared, &until);
     {
         CUDA_LOCKED;
 
@@ -203,7 +251,56 @@ CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned i
         capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
-    if (event->recorded)
-        stream_append_after(stream, &event->ticket);
+    if (event->recorded) {
+        const struct sim_ticket ticket = event_ticket(event);
+
+        stream_append_after(stream, &ticket);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- between processes ---- */
+
+/* From now on the machine knows what was recorded last, by whomever. */
+CUresult sim_cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent handle)
+{
+    CUDA_LOCKED;
+    struct event *event = event_of(handle);
+    struct ipc_event_handle raw = {.magic = HANDLE_MAGIC, .pid = getpid()};
+
+    if (!ret)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!event || !(event->flags & CU_EVENT_INTERPROCESS))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!event->shared.generation &&
+        sim_event_create(rm_descriptor(), &event->ticket, &event->shared) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    event->recorded = true;
+    raw.event = event->shared;
+    memset(ret, 0, sizeof *ret);
+    memcpy(ret, &raw, sizeof raw);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
+{
+    CUDA_LOCKED;
+    struct ipc_event_handle raw;
+    struct event *event;
+
+    memcpy(&raw, &handle, sizeof raw);
+    if (!ret || raw.magic != HANDLE_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (raw.pid == getpid())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim_event_lives(&raw.event))
+        return CUDA_ERROR_MAP_FAILED;
+    event = event_create(CU_EVENT_DISABLE_TIMING);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    event->shared = raw.event;
+    event->imported = true;
+    event->recorded = true;
+    *ret = (CUevent)event;
     return CUDA_SUCCESS;
 }

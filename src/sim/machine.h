@@ -165,7 +165,7 @@ struct sim_mark {
 
 /* Appends. False: no room now, nothing was done, try again later. The work of a group that
  * is gone is done at once. Blocks for no more than the machine's lock; makes no system call while
- * no two groups compete. */
+ * no two processes compete or wait for each other. */
 bool sim_queue_add(struct sim_queue *queue, const struct sim_work *work) SIM_WARN_UNUSED;
 /* The same with a mark, which forgets what it stood for before: it gets the time at which all that
  * is on the queue is done. All zero where the machine has no more marks. */
@@ -182,6 +182,25 @@ bool sim_ticket_done(const struct sim_ticket *ticket, uint64_t *ret_look_ns);
 /* True with the time once what it marks is done. */
 bool sim_mark_read(struct sim_mark *mark, uint64_t *ret_at_ns) SIM_WARN_UNUSED;
 void sim_mark_drop(struct sim_mark *mark);
+
+/*
+ * An event that several processes know: what was recorded last, by whichever of them. It goes with
+ * the process that made it; then nothing waits for it. Any thread.
+ */
+struct sim_event {
+    uint32_t index;
+    uint32_t generation; /* 0: none */
+};
+/* On a descriptor of the maker's; all that is known so far is that `ticket` was recorded. 0 or
+ * -errno (-ENOSPC: the machine has no more). */
+int sim_event_create(
+    int fd, const struct sim_ticket *ticket, struct sim_event *ret_event) SIM_WARN_UNUSED;
+void sim_event_destroy(const struct sim_event *event);
+bool sim_event_lives(const struct sim_event *event);
+void sim_event_record(const struct sim_event *event, const struct sim_ticket *ticket);
+/* What is waited for by who waits for the event now. Finds processes that died before they got
+ * there. */
+struct sim_ticket sim_event_ticket(const struct sim_event *event);
 
 /* NVML's view, one sample each 200 ms (seen on H200, driver 580.159.04). Share of the last whole
  * window, 0 to 100. */

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 3u
+#define SIM_LAYOUT_VERSION 4u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -25,6 +25,7 @@
 #define SIM_LANES_MAX 1024u
 #define SIM_OPS_MAX 2048u
 #define SIM_MARKS_MAX (1u << 17)
+#define SIM_EVENTS_MAX 4096u
 #define SIM_WINDOWS_MAX 128u
 #define SIM_EXPORTS_MAX 16u
 #define SIM_METADATA_BYTES 64u
@@ -165,6 +166,15 @@ struct sim_mark_slot {
     uint64_t at_ns; /* 0: not yet */
 };
 
+/* An event that several processes know. */
+struct sim_event_slot {
+    uint32_t live;
+    uint32_t generation;
+    uint32_t slot; /* of the process that made it */
+    uint32_t pad;
+    struct sim_ticket ticket;
+};
+
 struct sim_timeline {
     uint64_t now_ns; /* all before has happened */
     uint64_t reaped_ns;
@@ -177,9 +187,12 @@ struct sim_timeline {
     uint32_t marks_end;
     uint32_t free_lane;
     uint32_t free_mark;
+    uint32_t events_end;
+    uint32_t pad;
     struct sim_engine engines[SIM_DEVICES_MAX];
     struct sim_group groups[SIM_GROUPS_MAX];
     struct sim_mark_slot marks[SIM_MARKS_MAX];
+    struct sim_event_slot events[SIM_EVENTS_MAX];
     struct sim_lane lanes[SIM_LANES_MAX];
 };
 
@@ -246,10 +259,13 @@ bool sim_rule_hits(enum sim_rule_kind kind, const char *function, uint32_t numbe
 /* An empty one, before anybody else sees it. */
 void sim_timeline_init(struct sim_machine *machine);
 /* Lets happen what happens until now, which it returns; where groups of several processes compete,
- * it looks now and then whether they live. Then every index must be looked up again. */
+ * or one waits for another, it looks now and then whether they live. Then every index must be
+ * looked up again. */
 uint64_t sim_timeline_look_locked(void);
 /* The same without looking who lives. */
 uint64_t sim_timeline_advance_locked(void);
+/* Looks now whether processes died, unless somebody did a moment ago. */
+void sim_timeline_look_for_dead_locked(void);
 /* What has become of a lane's first work is looked at, now. */
 void sim_timeline_begin_locked(uint32_t lane);
 /* A mark that held a lane is gone, now. */
@@ -264,6 +280,10 @@ void sim_timeline_channels_changed_locked(uint32_t object);
 void sim_timeline_object_gone_locked(uint32_t object);
 /* The figure that follows from what an earlier one left, after an owner of the lock died. */
 void sim_timeline_recover_locked(void);
+
+/* ---- events of several processes (machine_event.c) ---- */
+void sim_events_drop_slot_locked(uint32_t slot);
+void sim_events_recover_locked(void);
 
 /* ---- NVML's windows (machine_samples.c) ---- */
 void sim_windows_add(struct sim_window *windows, int32_t pid, uint64_t start_ns, uint64_t end_ns);

@@ -385,13 +385,32 @@ static bool contended(void)
     return false;
 }
 
+/* Somebody waits for what another process has on its way, and which may have died. */
+static bool waits_for_others(void)
+{
+    for (uint32_t i = timeline()->waiting; i != SIM_NONE; i = lane_at(i)->next) {
+        const struct sim_op *op = first_op(lane_at(i));
+        if (op->kind == SIM_WORK_AFTER &&
+            group_at(lane_at(op->index)->group)->slot != group_at(lane_at(i)->group)->slot)
+            return true;
+    }
+    return false;
+}
+
+void sim_timeline_look_for_dead_locked(void)
+{
+    uint64_t now = sim_timeline_advance_locked();
+    if (now - timeline()->reaped_ns <= REAP_NS)
+        return;
+    timeline()->reaped_ns = now;
+    sim_reap_locked();
+}
+
 uint64_t sim_timeline_look_locked(void)
 {
     uint64_t now = sim_timeline_advance_locked();
-    if (contended() && now - timeline()->reaped_ns > REAP_NS) {
-        timeline()->reaped_ns = now;
-        sim_reap_locked();
-    }
+    if (contended() || waits_for_others())
+        sim_timeline_look_for_dead_locked();
     return now;
 }
 
@@ -468,6 +487,7 @@ void sim_timeline_drop_group_locked(uint32_t index)
 void sim_timeline_drop_slot_locked(uint32_t slot)
 {
     (void)sim_timeline_advance_locked();
+    sim_events_drop_slot_locked(slot);
     for (uint32_t i = timeline()->groups_end; i-- > 0;) {
         if (group_at(i)->live && group_at(i)->slot == slot)
             group_drop(i);
@@ -601,6 +621,7 @@ void sim_timeline_recover_locked(void)
     lists_clear(timeline());
     recover_groups();
     recover_marks();
+    sim_events_recover_locked();
     for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
         struct sim_lane *lane = lane_at(i);
         bool whole = lane->live && lane->end - lane->first <= SIM_OPS_MAX;
