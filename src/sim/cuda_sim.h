@@ -152,7 +152,8 @@ struct context {
     struct rm_object local;
     uint64_t local_bytes_per_thread;
     size_t limits[CU_LIMIT_MAX];
-    struct stream *streams;
+    struct stream *streams; /* also those destroyed whose work is not known to be done: */
+    unsigned streams_gone, streams_gone_most; /* so many, and for how many it is asked */
     struct stream *legacy;
     struct block *blocks;
     CUfunc_cache cache_config;

@@ -57,25 +57,51 @@ static struct stream *stream_create(struct context *context, unsigned flags, int
     return stream;
 }
 
-/* Streams whose host functions are still to run live on here. */
+/* Streams of contexts that are gone live on here while host functions of theirs are still to run.
+ */
 static struct stream *buried;
 
-static void stream_destroy(struct stream *stream)
+static void stream_free(struct stream *stream)
 {
-    struct stream **at = &stream->context->streams;
-
-    while (*at != stream)
-        at = &(*at)->next;
-    *at = stream->next;
-    object_remove(&stream->object);
-    capture_stream_gone(stream);
-    node_list_finish(&stream->tail);
     if (stream->host_done == stream->host_issued) {
         free(stream);
     } else {
         stream->next = buried;
         buried = stream;
     }
+}
+
+static void stream_leave(struct stream *stream)
+{
+    if (stream->gone)
+        return;
+    object_remove(&stream->object);
+    capture_stream_gone(stream);
+    node_list_finish(&stream->tail);
+    stream->gone = true;
+}
+
+/* Its work goes on: who waits for the context, or is the legacy stream, waits for that too. The
+ * others that are gone are looked at when twice as many are as the last look left. */
+static void stream_destroy(struct stream *stream)
+{
+    struct context *context = stream->context;
+    bool all = context->streams_gone >= context->streams_gone_most;
+    unsigned left = 0;
+
+    stream_leave(stream);
+    for (struct stream **at = &context->streams, *each; (each = *at);) {
+        if (each->gone && (all || each == stream) && stream_done(each)) {
+            *at = each->next;
+            free(each);
+        } else {
+            left += each->gone;
+            at = &each->next;
+        }
+    }
+    context->streams_gone = left;
+    if (all)
+        context->streams_gone_most = 2 * left + 8;
 }
 
 CUresult streams_context_init(struct context *context)
@@ -86,8 +112,12 @@ CUresult streams_context_init(struct context *context)
 
 void streams_context_finish(struct context *context)
 {
-    while (context->streams)
-        stream_destroy(context->streams);
+    for (struct stream *stream; (stream = context->streams);) {
+        context->streams = stream->next;
+        stream_leave(stream);
+        stream_free(stream);
+    }
+    context->streams_gone = 0;
     context->legacy = NULL;
 }
 

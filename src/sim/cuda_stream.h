@@ -59,6 +59,7 @@ struct stream {
     struct context *context;
     unsigned flags;
     int priority;
+    bool gone; /* destroyed: only what it has to do is left */
     unsigned long long id;
     struct sim_queue queue;
     struct sim_ticket joined;    /* of the legacy stream, for which this one waits already */

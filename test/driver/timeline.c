@@ -424,6 +424,42 @@ TEST("work on the legacy stream follows all blocking streams, and they follow it
     CHECK_EQ(elapsed_us(legacy, last), 3000);
 }
 
+TEST("a stream that is destroyed works on, and who waits for its context waits for that")
+{
+    begin("");
+    program_begin();
+    CUstream idle = stream_new();
+    REQUIRE(channels_switch(true) == RM_OK);
+    for (int i = 0; i < 40; i++) {
+        CUstream stream = stream_new();
+        launch(stream, 2 * MS);
+        DRIVER_CALL(driver.cuStreamDestroy_v2(stream));
+    }
+    CHECK_EQ(driver.cuStreamQuery(idle), CUDA_SUCCESS);
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuCtxSynchronize());
+    CHECK_EQ(own_busy_ns(), 80 * MS);
+}
+
+TEST("the legacy stream follows a blocking stream that was destroyed")
+{
+    begin("");
+    program_begin();
+    CUstream one;
+    DRIVER_CALL(driver.cuStreamCreate(&one, 0));
+    REQUIRE(channels_switch(true) == RM_OK);
+    for (int i = 0; i < 2; i++)
+        launch(one, 1 * MS);
+    CUevent first = record(one);
+    DRIVER_CALL(driver.cuStreamDestroy_v2(one));
+    launch(NULL, 1 * MS);
+    CUevent legacy = record(NULL);
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuStreamSynchronize(NULL));
+    CHECK_EQ(elapsed_us(first, legacy), 1000);
+    CHECK_EQ(own_busy_ns(), 3 * MS);
+}
+
 static void letter_await(void *data)
 {
     char letter;
