@@ -212,8 +212,9 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned parts, struct lane
         lane->occupied_in_parts = true;
     }
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = busy};
-    ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
-    stretch->replaced = true;
+    /* What waits for other streams' work has its own still before it. */
+    ret_charge->work_ns = stretch->replaced || stretch->shared ? 0 : stretch->work_ns;
+    stretch->replaced = !stretch->shared;
     lane->occupied_to_ns = now_ns;
     lane->occupied_ns += busy;
     return true;

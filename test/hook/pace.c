@@ -176,6 +176,26 @@ BED_TEST("four streams keep to the limit together", .environment = {"CUDA_DEVICE
     load_check_share(&load, 0, 30);
 }
 
+/* What is let go is bounded by the time that passed, and that is the longer the slower we are. */
+BED_TEST("what many streams have waiting is let go within the limit",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+{
+    load_begin(0);
+    CUstream first = load_stream();
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
+    }
+    load_settle();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 60; i++) {
+        CHECK_EQ(load_launch(load_stream(), 4 * MS), CUDA_SUCCESS);
+        struct load_state to = load_state(0);
+        to.busy_ns = from.busy_ns + (uint64_t)(i + 1) * 4 * MS;
+        load_check_at_most(&from, &to, 50);
+    }
+}
+
 struct two_contexts {
     CUcontext contexts[2];
     CUfunction kernels[2];

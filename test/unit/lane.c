@@ -269,6 +269,23 @@ TEST("what runs on is charged within some milliseconds, once it takes longer tha
     check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
 }
 
+TEST("what may be waiting for other streams' work keeps its estimate until it is over")
+{
+    struct lane_charge charge;
+    struct lane_run waiting = {.measured = true, .gap_ns = 0, .shared = true};
+    begin();
+    lane_note(&lane, 1, 5 * MS, KEY, START);
+    lane_mark(&lane, &event[1], START, &waiting);
+    for (uint64_t at = 10 * MS; at < 50 * MS; at += 10 * MS) {
+        CHECK(lane_run_on(&lane, START + at, 1, &charge));
+        check_charge(charge, at - 10 * MS, at, 10 * MS);
+        CHECK_EQ(charge.work_ns, 0);
+    }
+    charge = pass(START + 50 * MS);
+    CHECK_EQ(charge.from_ns - START, 40 * MS);
+    CHECK_EQ(charge.work_ns, 5 * MS);
+}
+
 TEST("nothing runs on where nothing is known to run")
 {
     struct lane_charge charge;
