@@ -120,7 +120,6 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
 void *lane_forget(struct lane *lane);
 
 /* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
-/* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
  * before its end is known, by one of `parts` containers at work. Its estimate is given back, but
  * where it may be waiting for other streams' work: then not before its end. False where nothing is
  * to be charged. */
