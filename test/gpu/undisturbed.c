@@ -16,10 +16,11 @@
 
 #define SPIN_NS 5000000ull
 #define ROUNDS 20
-#define CAPTURES 50
+#define CAPTURES 30
 #define CAPTURED_KERNELS 10
 #define BESIDE_KERNELS 800
-#define BESIDE_FIRST 300 /* more than a limit of 50 % lets a container save up */
+#define BESIDE_FIRST 300  /* more than a limit of 50 % lets a container save up */
+#define BESIDE_DURING 400 /* these 100 wait at the gate while a stream captures */
 #define BESIDE_NS 200000ull
 #define LATENCIES 1000
 
@@ -194,22 +195,27 @@ static void *launch_beside(void *unused)
 {
     (void)unused;
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
-    while (launched_beside < BESIDE_FIRST || (launched_beside < BESIDE_KERNELS && !ends)) {
+    while (launched_beside < BESIDE_DURING || (launched_beside < BESIDE_KERNELS && !ends)) {
         launch_spin(other, BESIDE_NS);
         launched_beside++;
     }
     return NULL;
 }
 
-static void begin_beside(pthread_t *thread)
+static void wait_for_beside(unsigned launched)
 {
     struct timespec pause = {.tv_nsec = 100000};
+    while (launched_beside < launched)
+        nanosleep(&pause, NULL);
+}
+
+static void begin_beside(pthread_t *thread)
+{
     launched_beside = 0;
     ends = false;
     if (pthread_create(thread, NULL, launch_beside, NULL) != 0)
         exit(1);
-    while (launched_beside < BESIDE_FIRST)
-        nanosleep(&pause, NULL);
+    wait_for_beside(BESIDE_FIRST);
 }
 
 /* While another thread launches so much that it waits at the gate. */
@@ -225,12 +231,15 @@ static void captures(CUstreamCaptureMode mode, const char *what)
         CUgraph graph = NULL;
         size_t nodes = 0;
         DRIVER_CALL(driver.cuStreamBeginCapture_v2(stream, mode));
-        for (unsigned k = 0; k < CAPTURED_KERNELS; k++)
+        for (unsigned k = 0; k < CAPTURED_KERNELS; k++) {
             launch_add(stream);
+            launch_spin(stream, BESIDE_NS);
+        }
+        wait_for_beside(BESIDE_DURING);
         CUresult result = driver.cuStreamEndCapture(stream, &graph);
         good = good && result == CUDA_SUCCESS && graph &&
                driver.cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS &&
-               nodes == CAPTURED_KERNELS;
+               nodes == 2 * CAPTURED_KERNELS;
         if (!good) {
             printf("# capture %u: %s, %zu nodes\n", i, driver_error(result), nodes);
             break;
