@@ -265,13 +265,24 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
     end_recording(record, event, result == CUDA_SUCCESS, now, run);
 }
 
+static bool is_open(const struct lane_record *lane) REQUIRES(marks_lock)
+{
+    return lane->lane.open.launches && lane->opener == &thread_identity && !lane->orphan &&
+           !lane_is_full(&lane->lane);
+}
+
+/* A default stream is only to be had while its context is the thread's current one. */
 static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(marks_lock)
 {
-    for (struct lane_record *lane = but->context->lanes; lane; lane = lane->next) {
-        bool open = lane->lane.open.launches && lane->opener == &thread_identity;
-        if (lane != but && open && lane->stream != CU_STREAM_LEGACY && !lane->orphan &&
-            !lane_is_full(&lane->lane) && !capture_records(lane->stream, STREAM_ZERO_LEGACY))
-            return lane;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        bool own = context == but->context;
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            bool named = (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD;
+            bool reachable = named || (own && lane->stream != CU_STREAM_LEGACY);
+            if (lane != but && lane->device == but->device && reachable && is_open(lane) &&
+                !capture_records(lane->stream, STREAM_ZERO_LEGACY))
+                return lane;
+        }
     }
     return NULL;
 }

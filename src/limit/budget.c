@@ -53,8 +53,9 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
     /* Who exchanges the time is the one who grants. */
     if (!swap_seq_cst(&words->refilled_ns, then, now_ns))
         return balance;
-    /* Who never ran has its burst saved. */
-    int64_t grant = then ? (int64_t)(passed_ns(then, now_ns) * percent / 100) : burst_ns(percent);
+    /* Who never ran has its burst saved; of a high limit's, what is used up within 0.1 s. */
+    int64_t grant = then ? (int64_t)(passed_ns(then, now_ns) * percent / 100)
+                         : burst_ns(percent < 50 ? percent : 100 - percent);
     int64_t target = bounded(balance, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent)) + grant;
     target = bounded(target, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent));
     (void)add_seq_cst(&words->granted_ns, (uint64_t)target - (uint64_t)balance);

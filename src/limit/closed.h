@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* The latest closures kept: at 40 ms each, of 20 s. What runs longer is charged as it goes. */
+/* The latest closures kept: at 50 ms each, of 25 s. What runs longer is charged as it goes. */
 #define CLOSED_KEPT 512u
 
 struct closed_times {

@@ -14,8 +14,8 @@
  */
 #define SURE_WORK_NS 64000000ull
 #define SURE_PRIOR_NS 2000000ull
-/* Of one launch, or a few, chance says too much. */
-#define SURE_LAUNCHES 16
+/* Of one launch, or two, chance and the marks' own time say too much. */
+#define SURE_LAUNCHES 4
 /* A stretch that took longer than this share of its sum met something else. */
 #define SURE_PERCENT_MAX 130
 #define SURE_PERCENT_MIN 80

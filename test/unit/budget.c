@@ -36,6 +36,13 @@ TEST("a container that never ran has its burst saved")
     CHECK_EQ(budget_refill(&words, 40, START), burst_of(40));
 }
 
+TEST(
+    "of a high limit's burst a container that never ran has what is used up in a tenth of a second")
+{
+    words = (struct vgpu_compute){0};
+    CHECK_EQ(budget_refill(&words, 95, START), burst_of(5));
+}
+
 TEST("a limit grants its share of the time that passed")
 {
     for (unsigned percent = 1; percent < 100; percent++) {
