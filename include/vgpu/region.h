@@ -80,7 +80,8 @@ struct vgpu_device {
     uint32_t core_soft_limit; /* 76: percent; 0 none */
     uint64_t settings_hash;   /* 80: of the environment that the limits came from; 0 from none */
     uint64_t orphaned;        /* 88: exported by processes that died; counts as lingering */
-    uint64_t reserved[4];     /* 96 */
+    uint64_t tenant;          /* 96: the container's random id on the GPU's board; 0 none yet */
+    uint64_t reserved[3];     /* 104 */
 };
 
 /* Which of the defaults were set while programs ran: they hold for a device that is met later,
@@ -137,6 +138,7 @@ _Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
 _Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_device, tenant) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, defaults_set) == 60, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");

@@ -10,6 +10,8 @@
 
 #define CONFIG_DEVICES 64
 #define CONFIG_REGION_PATH "/tmp/cudevshr.cache"
+#define CONFIG_BOARD_DIRECTORY "/tmp/vgpulock" /* which HAMi mounts into its containers */
+#define CONFIG_PRIORITY 1                      /* of a task that says nothing; 0 is higher */
 
 enum value_state {
     VALUE_UNSET,   /* no limit asked for */
@@ -35,11 +37,14 @@ struct config {
     /* The un-indexed value stands for every device without one of its own. */
     struct config_value memory_default, memory[CONFIG_DEVICES];
     struct config_value cores_default, cores[CONFIG_DEVICES];
-    enum ledger_choice ledger; /* VGPU_LEDGER */
+    struct config_value soft_default, soft[CONFIG_DEVICES]; /* CUDA_CORE_SOFT_LIMIT */
+    uint32_t priority;                                      /* CUDA_TASK_PRIORITY; 0 high */
+    enum ledger_choice ledger;                              /* VGPU_LEDGER */
     enum core_policy core_policy;
     bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
     bool region_too_long; /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
+    char board_directory[PATH_MAX]; /* VGPU_BOARD_DIR; used only if it exists */
     const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
     const char *device_list_name; /* its variable; NULL where device_list is */
 };
@@ -51,6 +56,10 @@ void config_read(struct config *config, char *(*lookup)(const char *name));
 /* The limit of the container's index-th device; index beyond the table or below 0: the default. */
 struct config_value config_memory_limit(const struct config *config, int index);
 struct config_value config_core_limit(const struct config *config, int index);
+
+/* Its soft limit: percent above its compute limit, 100 for all of the GPU. VALUE_UNSET where the
+ * device has no compute limit, which then is the whole GPU already. */
+struct config_value config_core_soft_limit(const struct config *config, int index);
 
 /* True where any device's memory is limited, or was meant to be. */
 bool config_limits_memory(const struct config *config);

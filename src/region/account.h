@@ -111,6 +111,10 @@ bool account_visit_compute(unsigned device,
  * (vgpu_usage.asked_ns). */
 unsigned account_asking(unsigned device, uint64_t since_ns);
 
+/* The container's id on the device's board (vgpu_device.tenant), made where it has none; 0 where
+ * there is no region. */
+uint64_t account_tenant(unsigned device);
+
 /* Names the ledger in use, for tools: 1 resource manager, 2 API. */
 void account_set_ledger(unsigned ledger);
 

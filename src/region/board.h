@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The board of a GPU (include/vgpu/board.h) as this process uses it: what the tenants of the GPU
+ * tell each other. Advisory: where there is no board, or a hostile one, fairness between tenants is
+ * lost, and nothing else.
+ *
+ * Any thread may call any function at any time between board_attach and board_detach, except where
+ * said otherwise. All keep errno. What touches the mapping opens a guard window (base/guard.h) by
+ * itself: within the caller's own that costs nothing, by itself 0.3 to 0.8 us. */
+#ifndef VGPU_REGION_BOARD_H
+#define VGPU_REGION_BOARD_H
+
+#include "vgpu/board.h"
+
+#include "base/lock.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct board {
+    struct vgpu_board *shared; /* NULL: none was ever had. The address stays until board_detach */
+    struct lock lock;          /* attaching; held over file locks */
+    int fd;                    /* close-on-exec, high; carries the slot's lock; -1 none */
+    int slot;                  /* ours; -1: none was to be had. Without one, look and wait work */
+    uint64_t tenant;           /* of our container on this GPU */
+    dev_t device;              /* identity of the mapped file */
+    ino_t inode;
+    bool lost;               /* the file was shortened; memory of our own lies in its place */
+    bool kept_from_children; /* forked children do not have the mapping */
+    bool failure_said;
+    uint32_t priority;     /* as last published */
+    uint64_t published_ns; /* the active_ns that this process wrote last */
+    uint64_t looked_ns;    /* when board_keep last looked after the file */
+    uint64_t waited_ns;    /* when board_wait last came back */
+    char name[32];
+    char path[PATH_MAX];
+};
+
+/* What a tenant says of itself: the container's values, not the process's. */
+struct board_own {
+    bool active; /* work of it is on the GPU, or asks to be */
+    bool wants;  /* it is held back by its limit */
+    bool paused;
+    uint32_t core_limit;      /* percent; 0 none */
+    uint32_t core_soft_limit; /* percent; 0 none */
+    uint32_t priority;        /* 0 high */
+    uint64_t busy_ns;         /* GPU time measured so far (vgpu_compute.busy_ns) */
+};
+
+/* What the other tenants say, each value bounded. Those at work are those who said so within the
+ * last VGPU_BOARD_ACTIVE_NS and are not paused. */
+struct board_view {
+    uint32_t epoch;            /* for board_wait; read before the rest. 0 without a board */
+    unsigned active;           /* other tenants at work, at most VGPU_BOARD_SLOTS */
+    unsigned active_limit_sum; /* percent: their limits, each 1 to 100; one without counts 100 */
+    unsigned higher;           /* of them: of higher priority than ours (as last published) */
+    unsigned equal;            /* of them: of our priority */
+    unsigned higher_limit_sum; /* percent */
+    unsigned equal_limit_sum;  /* percent */
+    unsigned wanting;          /* of them: held back by their limits within the same time */
+    uint64_t since_ns;         /* when the last of them turned active, at most now; 0 where none */
+    uint64_t idle_ns;          /* when the first of them will count as idle unless it is heard of
+                                  again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
+};
+
+/* A random tenant id, never 0. */
+uint64_t board_tenant_new(void);
+
+/* Opens the board of the GPU `uuid` in `directory`, made where it is missing, and claims or joins
+ * the container's slot. `tenant` is the container's id on this GPU (account_tenant); 0: a random
+ * one. `name`, cut to 32 bytes, is for tools; NULL: the command's name. The directory is never
+ * made. Follows no symbolic link at the file's name, opens nothing but a regular file, truncates
+ * nothing; what is neither a board nor blank is left as it is. Blocks at most 0.1 s, on another
+ * process that claims a slot. Whatever it returns, `board` may be used: board_keep tries again.
+ * Returns 0, or -errno: -ENOENT the directory does not exist (not a word in the log); after one
+ * warning -EPROTO the file is no board, -EACCES and the like as the kernel said. */
+int board_attach(struct board *board, const char *directory, const char *uuid, uint64_t tenant,
+    const char *name) __attribute__((warn_unused_result));
+
+/* Says that we are idle, gives the slot back, unmaps and closes. Nobody else may be using `board`.
+ * At the process's end board_publish with active = false does as well. */
+void board_detach(struct board *board);
+
+/* In a forked child, before anything else here: forgets the parent's. The parent's slot stays its
+ * own. `board` then is as one that was detached. */
+void board_reset(struct board *board);
+
+/* Looks after the file, at most each 100 ms: where it was deleted, replaced or shortened, where the
+ * program closed our descriptor, or where our slot was taken, attaches anew. Else one comparison.
+ * Where there never was a board, tries once a second. About 2 us where it looks and all is well. */
+void board_keep(struct board *board, uint64_t now_ns);
+
+/* True where we have a slot. */
+bool board_is_attached(const struct board *board);
+
+/* Writes what we say. Stores, and no system call, but where we turn active or idle, or change
+ * `paused` or the priority: then wakes whoever sleeps on the epoch. Not active: idle at once,
+ * unless another process of the container was active since this one said so. */
+void board_publish(struct board *board, const struct board_own *own, uint64_t now_ns);
+
+/* What the others say. Pure loads. */
+void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view);
+
+/* Sleeps until the epoch is another than `epoch`, at most `timeout_ns`; may return sooner. Returns
+ * at most each half millisecond, so that a hostile board cannot make us spin. Without a board
+ * sleeps for the whole time. */
+void board_wait(struct board *board, uint32_t epoch, uint64_t timeout_ns);
+
+/* The epoch itself, for FUTEX_WAIT (shared, not private) beside other words; NULL without a board.
+ * Not to be read outside a window. Where the file was shortened, FUTEX_WAIT returns EFAULT at once.
+ */
+uint32_t *board_wait_word(struct board *board);
+
+/* Wakes all who sleep in board_wait on this GPU's board, of all tenants. */
+void board_wake(struct board *board);
+
+/* A tenant as the board has it, its name terminated: for tools. */
+struct board_tenant {
+    struct vgpu_board_slot said; /* as it lies there: unchecked */
+    char name[33];
+    bool active, ours;
+    bool held; /* its slot is locked: some process of it lives, or that cannot be told */
+};
+
+/* All tenants whose slots are held; returns how many were filled. A system call each. */
+unsigned board_tenants(
+    struct board *board, uint64_t now_ns, struct board_tenant ret_tenants[VGPU_BOARD_SLOTS]);
+
+#endif
