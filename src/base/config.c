@@ -42,7 +42,22 @@ static struct config_value percent_value(const char *name, const char *text)
     return result;
 }
 
-/* `first` wins over `second`; both name the same limit in different systems' words. */
+static struct config_value soft_value(const char *name, const char *text)
+{
+    struct config_value result = {VALUE_UNSET, 0};
+    if (parse_number(text, UINT32_MAX, &result.value)) {
+        log_error("%s=\"%.64s\" is not a percentage; accepted: %s. No soft limit is set.", name,
+            text, PARSE_PERCENT_ACCEPTED);
+        result.state = VALUE_INVALID;
+    } else if (result.value) {
+        result.value = result.value < 100 ? result.value : 100;
+        result.state = VALUE_SET;
+    }
+    return result;
+}
+
+/* `first` wins over `second`, which may be NULL; both name the same limit in different systems'
+ * words. */
 static void read_family(struct config_value *common, struct config_value *each,
     char *(*lookup)(const char *name), const char *first, const char *second,
     struct config_value (*parse)(const char *name, const char *text))
@@ -50,6 +65,8 @@ static void read_family(struct config_value *common, struct config_value *each,
     const char *families[] = {second, first};
     for (int f = 0; f < 2; f++) {
         char name[64];
+        if (!families[f])
+            continue;
         const char *text = lookup(families[f]);
         if (text && *text)
             *common = parse(families[f], text);
@@ -102,6 +119,67 @@ static void read_core_policy(struct config *config, const char *text)
         text);
 }
 
+static void read_priority(struct config *config, const char *text)
+{
+    uint64_t priority = CONFIG_PRIORITY;
+    if (text && *text && parse_number(text, UINT32_MAX, &priority)) {
+        log_warning(
+            "CUDA_TASK_PRIORITY=\"%.64s\" is not known; accepted: a whole number, 0 for high "
+            "priority and 1 or more for lower. %d is used.",
+            text, CONFIG_PRIORITY);
+        priority = CONFIG_PRIORITY;
+    }
+    config->priority = (uint32_t)priority;
+}
+
+/* A relative one would be another in each of the container's working directories. */
+static void read_board_directory(struct config *config, const char *text)
+{
+    const char *path = text && *text ? text : CONFIG_BOARD_DIRECTORY;
+    size_t length = strlen(path);
+    if (*path == '/' && length < sizeof(config->board_directory)) {
+        memcpy(config->board_directory, path, length + 1);
+        return;
+    }
+    log_warning("VGPU_BOARD_DIR=\"%.64s\" is %s; accepted: the absolute path of a directory. The "
+                "containers that share a GPU will not know of this one.",
+        path, *path == '/' ? "too long" : "no absolute path");
+}
+
+static struct config_value value_at(
+    const struct config_value *common, const struct config_value *each, int index)
+{
+    if (index >= 0 && index < CONFIG_DEVICES && each[index].state != VALUE_UNSET)
+        return each[index].state == VALUE_SET && !each[index].value
+                   ? (struct config_value){VALUE_UNSET, 0}
+                   : each[index];
+    return *common;
+}
+
+/* What cannot rise above the compute limit is none. */
+static bool is_vain(struct config_value soft, struct config_value cores)
+{
+    return soft.state == VALUE_SET && cores.state == VALUE_SET && soft.value <= cores.value;
+}
+
+/* Once for all devices that have neither of the two for themselves. */
+static void check_soft_limits(const struct config *config)
+{
+    for (int i = -1; i < CONFIG_DEVICES; i++) {
+        char index[8] = "";
+        bool own = i >= 0 &&
+                   (config->soft[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET);
+        struct config_value soft = value_at(&config->soft_default, config->soft, i);
+        struct config_value cores = config_core_limit(config, i);
+        if (own)
+            snprintf(index, sizeof(index), " %d", i);
+        if ((own || i < 0) && is_vain(soft, cores))
+            log_warning("CUDA_CORE_SOFT_LIMIT of %d percent is not above the compute limit of %d "
+                        "percent (device%s); accepted: more than that. It is ignored.",
+                (int)soft.value, (int)cores.value, i < 0 ? "s without limits of their own" : index);
+    }
+}
+
 static void read_region_path(struct config *config, const char *text)
 {
     config->region_named = text && *text;
@@ -121,6 +199,11 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
         "CUDA_MEM_LIMIT", size_value);
     read_family(&config->cores_default, config->cores, lookup, "CUDA_DEVICE_SM_LIMIT",
         "CUDA_CORE_LIMIT", percent_value);
+    read_family(
+        &config->soft_default, config->soft, lookup, "CUDA_CORE_SOFT_LIMIT", NULL, soft_value);
+    check_soft_limits(config);
+    read_priority(config, lookup("CUDA_TASK_PRIORITY"));
+    read_board_directory(config, lookup("VGPU_BOARD_DIR"));
     read_ledger(config, lookup("VGPU_LEDGER"));
     read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));
     read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
@@ -136,16 +219,6 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     }
 }
 
-static struct config_value value_at(
-    const struct config_value *common, const struct config_value *each, int index)
-{
-    if (index >= 0 && index < CONFIG_DEVICES && each[index].state != VALUE_UNSET)
-        return each[index].state == VALUE_SET && !each[index].value
-                   ? (struct config_value){VALUE_UNSET, 0}
-                   : each[index];
-    return *common;
-}
-
 struct config_value config_memory_limit(const struct config *config, int index)
 {
     return value_at(&config->memory_default, config->memory, index);
@@ -154,6 +227,15 @@ struct config_value config_memory_limit(const struct config *config, int index)
 struct config_value config_core_limit(const struct config *config, int index)
 {
     return value_at(&config->cores_default, config->cores, index);
+}
+
+struct config_value config_core_soft_limit(const struct config *config, int index)
+{
+    struct config_value soft = value_at(&config->soft_default, config->soft, index);
+    struct config_value cores = config_core_limit(config, index);
+    if (soft.state == VALUE_SET && (cores.state != VALUE_SET || is_vain(soft, cores)))
+        return (struct config_value){VALUE_UNSET, 0};
+    return soft;
 }
 
 bool config_limits_memory(const struct config *config)
@@ -168,7 +250,8 @@ bool config_limits_memory(const struct config *config)
 bool config_is_indexed(const struct config *config)
 {
     for (int i = 0; i < CONFIG_DEVICES; i++) {
-        if (config->memory[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET)
+        if (config->memory[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET ||
+            config->soft[i].state != VALUE_UNSET)
             return true;
     }
     return false;

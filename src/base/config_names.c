@@ -45,6 +45,11 @@ static void check_limits(struct config *config, const char *variable)
         log_error("%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. It sets no "
                   "compute limit.",
             length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
+    if (is_misnamed(variable, "CUDA_CORE_SOFT_LIMIT_"))
+        log_error(
+            "%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. It sets no soft "
+            "limit.",
+            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
 }
 
 static void check_log_level(const char *variable)

@@ -312,6 +312,86 @@ TEST("other names, and names that are set to nothing, say nothing of memory")
     }
 }
 
+static uint64_t soft_limit(const struct config *config, int index)
+{
+    struct config_value value = config_core_soft_limit(config, index);
+    return value.state == VALUE_SET ? value.value : 0;
+}
+
+TEST("a soft limit is taken above the compute limit of its device, and 100 is all of the GPU")
+{
+    struct config *config = READ("CUDA_DEVICE_SM_LIMIT", "30", "CUDA_CORE_SOFT_LIMIT", "60",
+        "CUDA_CORE_SOFT_LIMIT_1", "250", "CUDA_CORE_SOFT_LIMIT_2", "0", "CUDA_CORE_LIMIT_3", "59");
+    CHECK_EQ(soft_limit(config, -1), 60);
+    CHECK_EQ(soft_limit(config, 0), 60);
+    CHECK_EQ(soft_limit(config, 1), 100);
+    CHECK_EQ(soft_limit(config, 2), 0);
+    CHECK_EQ(soft_limit(config, 3), 60);
+    CHECK(config_is_indexed(READ("CUDA_CORE_SOFT_LIMIT_5", "60")));
+    CHECK_EQ(soft_limit(READ("CUDA_DEVICE_SM_LIMIT", "30"), 0), 0);
+}
+
+TEST("a soft limit without a compute limit, or not above it, is none")
+{
+    CHECK_EQ(soft_limit(READ("CUDA_CORE_SOFT_LIMIT", "60"), 0), 0);
+    CHECK_EQ(soft_limit(READ("CUDA_CORE_SOFT_LIMIT", "60", "CUDA_CORE_LIMIT_0", "0"), 0), 0);
+    CHECK_EQ(soft_limit(READ("CUDA_CORE_SOFT_LIMIT", "30", "CUDA_CORE_LIMIT", "30"), 0), 0);
+    struct config *config =
+        READ("CUDA_CORE_SOFT_LIMIT", "40", "CUDA_CORE_LIMIT", "30", "CUDA_CORE_LIMIT_2", "40");
+    CHECK_EQ(soft_limit(config, 2), 0);
+    CHECK_EQ(soft_limit(config, 3), 40);
+    config = READ("CUDA_CORE_SOFT_LIMIT", "half", "CUDA_CORE_LIMIT", "30");
+    CHECK_EQ(soft_limit(config, 0), 0);
+    check_value(config_core_limit(config, 0), VALUE_SET, 30);
+}
+
+TEST("a soft limit that is not above, or not understood, is said in one line")
+{
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT", "30", "CUDA_CORE_LIMIT", "30"), 1);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT", "40", "CUDA_CORE_LIMIT", "30"), 0);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT", "40", "CUDA_CORE_LIMIT", "30", "CUDA_CORE_LIMIT_0", "40",
+                 "CUDA_CORE_SOFT_LIMIT_1", "10"),
+        2);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT", "60%", "CUDA_CORE_LIMIT", "30"), 1);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT_3", "-1"), 1);
+    CHECK_EQ(LINES("CUDA_CORE_SOFT_LIMIT", "60"), 0);
+}
+
+TEST("the priority is a whole number, 0 high, and 1 where it is not said or not understood")
+{
+    CHECK_EQ(READ("VGPU_LEDGER", "")->priority, 1);
+    CHECK_EQ(READ("CUDA_TASK_PRIORITY", "")->priority, 1);
+    CHECK_EQ(READ("CUDA_TASK_PRIORITY", "0")->priority, 0);
+    CHECK_EQ(READ("CUDA_TASK_PRIORITY", "7")->priority, 7);
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING);
+    static const char *const texts[] = {"-1", "high", "4294967296", "1.5", " "};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        CHECK_EQ(READ("CUDA_TASK_PRIORITY", texts[i])->priority, 1);
+        CHECK_EQ(LINES("CUDA_TASK_PRIORITY", texts[i]), 1);
+    }
+    CHECK_EQ(LINES("CUDA_TASK_PRIORITY", "2"), 0);
+}
+
+TEST("the boards' directory is an absolute path; another is none, with one line")
+{
+    static char path[PATH_MAX + 10];
+    CHECK_STR(READ("VGPU_LEDGER", "")->board_directory, "/tmp/vgpulock");
+    CHECK_STR(
+        READ("VGPU_BOARD_DIR", "/run/boards of mine")->board_directory, "/run/boards of mine");
+    CHECK_STR(READ("VGPU_BOARD_DIR", "boards")->board_directory, "");
+    memset(path, 'a', sizeof(path) - 1);
+    path[0] = '/';
+    CHECK_STR(READ("VGPU_BOARD_DIR", path)->board_directory, "");
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING);
+    CHECK_EQ(LINES("VGPU_BOARD_DIR", path), 1);
+    CHECK_EQ(LINES("VGPU_BOARD_DIR", "./boards"), 1);
+    CHECK_EQ(LINES("VGPU_BOARD_DIR", "/nowhere"), 0);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
