@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define DESCRIPTOR_FLOOR 300
 
 int file_status(int fd, struct stat *ret_status)
 {
@@ -41,4 +44,23 @@ int file_set_size(int fd, off_t bytes)
         result = ftruncate(fd, bytes);
     } while (result != 0 && errno == EINTR);
     return result == 0 ? 0 : -errno;
+}
+
+int file_raise(int fd)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= DESCRIPTOR_FLOOR + 16)
+        return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTOR_FLOOR);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+bool file_may_reach(off_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           limit.rlim_cur >= (rlim_t)bytes;
 }

@@ -4,6 +4,7 @@
 #ifndef VGPU_BASE_FILE_H
 #define VGPU_BASE_FILE_H
 
+#include <stdbool.h>
 #include <sys/stat.h>
 
 /* As fstat(2), but returns 0 or -errno and keeps errno. */
@@ -16,5 +17,13 @@ int file_set_size(int fd, off_t bytes) __attribute__((warn_unused_result));
 
 /* As lstat(2), likewise. */
 int file_status_at(const char *path, struct stat *ret_status) __attribute__((warn_unused_result));
+
+/* Moves a descriptor, close-on-exec, out of the way of programs that count on low numbers; returns
+ * the new one, or the same where there is none. */
+int file_raise(int fd) __attribute__((warn_unused_result));
+
+/* Whether this process may make a file of so many bytes: writing past its limit (RLIMIT_FSIZE)
+ * would raise SIGXFSZ. */
+bool file_may_reach(off_t bytes);
 
 #endif

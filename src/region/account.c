@@ -734,6 +734,18 @@ unsigned account_asking(unsigned device, uint64_t since_ns)
     return asking;
 }
 
+uint64_t account_tenant(unsigned device)
+{
+    uint64_t tenant = 0;
+    lock_take(&self.lock);
+    if (self.region && look_begin()) {
+        tenant = region_device_tenant(self.region, device);
+        (void)look_end();
+    }
+    lock_release(&self.lock);
+    return tenant;
+}
+
 void account_set_ledger(unsigned ledger)
 {
     lock_take(&self.lock);

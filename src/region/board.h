@@ -71,15 +71,21 @@ uint64_t board_tenant_new(void);
  * the container's slot. `tenant` is the container's id on this GPU (account_tenant); 0: a random
  * one. `name`, cut to 32 bytes, is for tools; NULL: the command's name. The directory is never
  * made. Follows no symbolic link at the file's name, opens nothing but a regular file, truncates
- * nothing; what is neither a board nor blank is left as it is. Blocks at most 0.1 s, on another
+ * nothing; what is neither a board nor blank is left as it is. Blocks at most 20 ms, on another
  * process that claims a slot. Whatever it returns, `board` may be used: board_keep tries again.
  * Returns 0, or -errno: -ENOENT the directory does not exist (not a word in the log); after one
  * warning -EPROTO the file is no board, -EACCES and the like as the kernel said. */
 int board_attach(struct board *board, const char *directory, const char *uuid, uint64_t tenant,
     const char *name) __attribute__((warn_unused_result));
 
-/* Says that we are idle, gives the slot back, unmaps and closes. Nobody else may be using `board`.
- * At the process's end board_publish with active = false does as well. */
+/* As board_attach for a file that exists, for tools: claims no slot, mends nothing, not a word in
+ * the log. Only board_look, board_tenants and board_detach may be used with it. Returns 0 or
+ * -errno. */
+int board_open(struct board *board, const char *directory, const char *uuid)
+    __attribute__((warn_unused_result));
+
+/* Says that we are idle (board_idle), gives the slot back, unmaps and closes. Nobody else may be
+ * using `board`. At the process's end board_idle does as well. */
 void board_detach(struct board *board);
 
 /* In a forked child, before anything else here: forgets the parent's. The parent's slot stays its
@@ -98,6 +104,10 @@ bool board_is_attached(const struct board *board);
  * `paused` or the priority: then wakes whoever sleeps on the epoch. Not active: idle at once,
  * unless another process of the container was active since this one said so. */
 void board_publish(struct board *board, const struct board_own *own, uint64_t now_ns);
+
+/* Idle at once, unless another process of the container was active since this one said so: what
+ * board_publish does where `active` is false, and nothing else. Takes no lock. */
+void board_idle(struct board *board);
 
 /* What the others say. Pure loads. */
 void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view);

@@ -28,11 +28,21 @@ static int control(int fd, int command, struct flock *lock)
     return error;
 }
 
-int file_lock_take(int fd, off_t byte)
+static int take(int fd, short type, off_t byte)
 {
-    struct flock lock = byte_lock(F_WRLCK, byte);
+    struct flock lock = byte_lock(type, byte);
     int error = control(fd, F_OFD_SETLK, &lock);
     return error == -EACCES ? -EAGAIN : error;
+}
+
+int file_lock_take(int fd, off_t byte)
+{
+    return take(fd, F_WRLCK, byte);
+}
+
+int file_lock_share(int fd, off_t byte)
+{
+    return take(fd, F_RDLCK, byte);
 }
 
 int file_lock_wait(int fd, off_t byte, uint64_t wait_ns)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "region/board.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
 #include "region/slot.h"
@@ -228,6 +229,8 @@ static void remember(
         strncmp(seen.uuid, device->known.uuid, sizeof(seen.uuid)) != 0)
         return;
     region->known_settings = settings;
+    if (!seen.tenant)
+        seen.tenant = device->known.tenant;
     memcpy((char *)&device->known + sizeof(seen.uuid), (char *)&seen + sizeof(seen.uuid),
         sizeof(seen) - sizeof(seen.uuid));
 }
@@ -238,6 +241,9 @@ static void enter_again_locked(struct region *region, struct region_device *devi
     if (entry < 0)
         entry = entry_add_locked(region, device->known.uuid, device->index, &device->known);
     device->entry = entry;
+    if (entry >= 0 && device->known.tenant)
+        (void)swap_seq_cst(
+            &region->shared->devices[entry].tenant, (uint64_t)0, device->known.tenant);
 }
 
 void region_devices_again(struct region *region)
@@ -346,4 +352,21 @@ struct vgpu_device *region_device_entry(struct region *region, unsigned number)
         return NULL;
     remember(region, device, &region->shared->devices[device->entry]);
     return &region->shared->devices[device->entry];
+}
+
+/* Others who make one at the same time all take the first. */
+uint64_t region_device_tenant(struct region *region, unsigned number)
+{
+    uint64_t *known = &region->devices[number].known.tenant;
+    struct vgpu_device *entry = region_device_entry(region, number);
+    if (!entry)
+        return *known;
+    uint64_t tenant = load_relaxed(&entry->tenant);
+    if (!tenant) {
+        (void)swap_seq_cst(&entry->tenant, (uint64_t)0, *known ? *known : board_tenant_new());
+        tenant = load_relaxed(&entry->tenant);
+    }
+    if (tenant && !load_acquire(&region->lost))
+        *known = tenant;
+    return *known;
 }

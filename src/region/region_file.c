@@ -10,12 +10,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define HAMI_REGION_BYTES 2008952
 #define OPEN_TRIES 10
-#define DESCRIPTOR_FLOOR 300 /* out of the way of programs that count on low numbers */
 
 struct head {
     uint64_t magic;
@@ -108,18 +106,6 @@ static int make_file(const char *path, int flags)
     return fd;
 }
 
-static int raise_descriptor(int fd)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= DESCRIPTOR_FLOOR + 16)
-        return fd;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTOR_FLOOR);
-    if (high < 0)
-        return fd;
-    close(fd);
-    return high;
-}
-
 /* A second name that somebody gives root's pinned file must not take it away from all others. */
 static int check_kind(const struct stat *status, bool may_have_names)
 {
@@ -154,7 +140,7 @@ static int open_once(const char *path, bool create)
         close(fd);
         return error;
     }
-    return raise_descriptor(fd);
+    return file_raise(fd);
 }
 
 /* Somebody may delete it between two of these steps. */
@@ -164,14 +150,6 @@ int region_file_open(const char *path, bool create)
     for (int i = 0; fd == -ENOENT && create && i < OPEN_TRIES; i++)
         fd = open_once(path, create);
     return fd;
-}
-
-/* Writing past the process's limit on file sizes would raise SIGXFSZ. */
-static bool may_grow(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           limit.rlim_cur >= VGPU_REGION_FILE_BYTES;
 }
 
 /* Storage for all but the slots and what belongs to a device, which are reserved when they are
@@ -237,7 +215,7 @@ int region_file_prepare(int fd, enum region_file_make make)
         return 0;
     if (!may_be_made(fd, status.st_size, &head, make))
         return -EPROTO;
-    if (!may_grow())
+    if (!file_may_reach((off_t)VGPU_REGION_FILE_BYTES))
         return -EFBIG;
     if (!whole)
         error = file_set_size(fd, (off_t)VGPU_REGION_FILE_BYTES);

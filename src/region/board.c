@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saying, and hearing from others, who is at work on a GPU. How one attaches is board_attach.c's.
+ */
+#include "region/board.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/guard.h"
+#include "region/file_lock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_GAP_NS 500000ull
+
+/* Within a window, as all that follows. */
+static struct vgpu_board *shared_of(const struct board *board)
+{
+    return load_acquire(&board->shared);
+}
+
+static bool was_lately(uint64_t time_ns, uint64_t now_ns)
+{
+    if (time_ns > now_ns)
+        return time_ns - now_ns <= VGPU_BOARD_FUTURE_NS;
+    return time_ns && now_ns - time_ns < VGPU_BOARD_ACTIVE_NS;
+}
+
+static bool is_paused(const struct vgpu_board_slot *slot)
+{
+    return load_relaxed(&slot->flags) & VGPU_BOARD_PAUSED;
+}
+
+static unsigned limit_of(const struct vgpu_board_slot *slot)
+{
+    uint32_t percent = load_relaxed(&slot->core_limit);
+    bool unlimited = load_relaxed(&slot->flags) & VGPU_BOARD_UNLIMITED;
+    return unlimited || !percent || percent > 100 ? 100 : percent;
+}
+
+static void wake_all(struct vgpu_board *shared)
+{
+    int errno_kept = errno;
+    (void)add_seq_cst(&shared->epoch, 1u);
+    syscall(SYS_futex, &shared->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    errno = errno_kept;
+}
+
+/* True where the container turned active by it. */
+static bool say_active(struct board *board, struct vgpu_board_slot *slot, uint64_t now_ns)
+{
+    bool idle = !was_lately(load_relaxed(&slot->active_ns), now_ns);
+    if (idle)
+        store_relaxed(&slot->since_ns, now_ns);
+    store_relaxed(&board->published_ns, now_ns);
+    store_release(&slot->active_ns, now_ns);
+    return idle;
+}
+
+/* True where the container turned idle by it: whoever was active since has written another time. */
+static bool say_idle(struct board *board, struct vgpu_board_slot *slot)
+{
+    uint64_t mine = load_relaxed(&board->published_ns);
+    store_relaxed(&board->published_ns, (uint64_t)0);
+    return mine && swap_seq_cst(&slot->active_ns, mine, (uint64_t)0);
+}
+
+/* True where it is another than before. */
+static bool say_word(uint32_t *word, uint32_t value)
+{
+    bool other = load_relaxed(word) != value;
+    if (other)
+        store_relaxed(word, value);
+    return other;
+}
+
+static bool say(
+    struct board *board, struct vgpu_board_slot *slot, const struct board_own *own, uint64_t now_ns)
+{
+    uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
+                     (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED);
+    bool paused = is_paused(slot), changed = false;
+    (void)say_word(&slot->core_limit, own->core_limit);
+    (void)say_word(&slot->core_soft_limit, own->core_soft_limit);
+    if (say_word(&slot->flags, flags))
+        changed |= paused != own->paused;
+    changed |= say_word(&slot->priority, own->priority);
+    store_relaxed(&slot->busy_ns, own->busy_ns);
+    if (own->wants)
+        store_relaxed(&slot->wants_ns, now_ns);
+    changed |= own->active ? say_active(board, slot, now_ns) : say_idle(board, slot);
+    return changed;
+}
+
+/* A slot that is another's by now is left alone: board_keep finds us another one. */
+void board_publish(struct board *board, const struct board_own *own, uint64_t now_ns)
+{
+    store_relaxed(&board->priority, own->priority);
+    int index = load_acquire(&board->slot);
+    if (index < 0)
+        return;
+    guard_enter();
+    struct vgpu_board *shared = shared_of(board);
+    struct vgpu_board_slot *slot = &shared->slots[index];
+    if (load_relaxed(&slot->tenant) == load_relaxed(&board->tenant) &&
+        say(board, slot, own, now_ns))
+        wake_all(shared);
+    guard_leave();
+}
+
+void board_idle(struct board *board)
+{
+    int index = load_acquire(&board->slot);
+    if (index < 0)
+        return;
+    guard_enter();
+    struct vgpu_board *shared = shared_of(board);
+    struct vgpu_board_slot *slot = &shared->slots[index];
+    if (load_relaxed(&slot->tenant) == load_relaxed(&board->tenant) && say_idle(board, slot))
+        wake_all(shared);
+    guard_leave();
+}
+
+static void count(
+    struct board_view *view, const struct vgpu_board_slot *slot, uint32_t priority, uint64_t now_ns)
+{
+    uint64_t active_ns = load_acquire(&slot->active_ns);
+    if (!was_lately(active_ns, now_ns) || is_paused(slot))
+        return;
+    unsigned limit = limit_of(slot);
+    uint32_t theirs = load_relaxed(&slot->priority);
+    uint64_t since_ns = load_relaxed(&slot->since_ns);
+    view->active++;
+    view->active_limit_sum += limit;
+    if (theirs < priority) {
+        view->higher++;
+        view->higher_limit_sum += limit;
+    } else if (theirs == priority) {
+        view->equal++;
+        view->equal_limit_sum += limit;
+    }
+    view->wanting += was_lately(load_relaxed(&slot->wants_ns), now_ns);
+    if (since_ns > now_ns)
+        since_ns = now_ns;
+    if (view->since_ns < since_ns)
+        view->since_ns = since_ns;
+    uint64_t idle_ns = (active_ns < now_ns ? active_ns : now_ns) + VGPU_BOARD_ACTIVE_NS;
+    if (view->idle_ns > idle_ns)
+        view->idle_ns = idle_ns;
+}
+
+void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view)
+{
+    *ret_view = (struct board_view){.idle_ns = UINT64_MAX};
+    if (!shared_of(board))
+        return;
+    guard_enter();
+    const struct vgpu_board *shared = shared_of(board);
+    ret_view->epoch = load_acquire(&shared->epoch);
+    uint64_t ours = load_relaxed(&board->tenant);
+    uint32_t priority = load_relaxed(&board->priority);
+    unsigned high = load_relaxed(&shared->slot_high);
+    for (unsigned i = 0; i < high && i < VGPU_BOARD_SLOTS; i++) {
+        uint64_t tenant = load_relaxed(&shared->slots[i].tenant);
+        if (tenant && tenant != ours)
+            count(ret_view, &shared->slots[i], priority, now_ns);
+    }
+    guard_leave();
+}
+
+/* Until then, by the word where there is one. A file that was shortened, and has no such word, is
+ * slept on like none. */
+static void sleep_until(uint32_t *word, uint32_t epoch, uint64_t until_ns)
+{
+    uint64_t now = clock_now_ns();
+    if (now >= until_ns)
+        return;
+    const struct timespec time = {.tv_sec = (time_t)((until_ns - now) / 1000000000u),
+        .tv_nsec = (long)((until_ns - now) % 1000000000u)};
+    if (word && (syscall(SYS_futex, word, FUTEX_WAIT, epoch, &time, NULL, 0) == 0 ||
+                    (errno != EFAULT && errno != EINVAL && errno != ENOSYS)))
+        return;
+    sleep_ns(until_ns - now);
+}
+
+void board_wait(struct board *board, uint32_t epoch, uint64_t timeout_ns)
+{
+    int errno_kept = errno;
+    uint64_t now = clock_now_ns(), until = now + timeout_ns;
+    uint64_t earliest = load_relaxed(&board->waited_ns) + WAIT_GAP_NS;
+    if (earliest > now && earliest <= now + WAIT_GAP_NS)
+        sleep_ns((earliest < until ? earliest : until) - now);
+    sleep_until(board_wait_word(board), epoch, until);
+    store_relaxed(&board->waited_ns, clock_now_ns());
+    errno = errno_kept;
+}
+
+uint32_t *board_wait_word(struct board *board)
+{
+    struct vgpu_board *shared = shared_of(board);
+    return shared ? &shared->epoch : NULL;
+}
+
+void board_wake(struct board *board)
+{
+    if (!shared_of(board))
+        return;
+    guard_enter();
+    wake_all(shared_of(board));
+    guard_leave();
+}
+
+static bool is_held(struct board *board, unsigned index)
+{
+    off_t byte =
+        (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
+    return (int)index == load_relaxed(&board->slot) || file_lock_held(board->fd, byte) != 0;
+}
+
+static unsigned tenants_locked(struct board *board, uint64_t now_ns,
+    struct board_tenant ret_tenants[VGPU_BOARD_SLOTS]) REQUIRES(board->lock)
+{
+    unsigned filled = 0;
+    const struct vgpu_board *shared = shared_of(board);
+    for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++) {
+        const struct vgpu_board_slot *slot = &shared->slots[i];
+        if (!load_acquire(&slot->tenant) || !is_held(board, i))
+            continue;
+        struct board_tenant *tenant = &ret_tenants[filled++];
+        memset(tenant, 0, sizeof(*tenant));
+        memcpy(&tenant->said, slot, sizeof(*slot));
+        memcpy(tenant->name, tenant->said.name, sizeof(tenant->said.name));
+        tenant->active =
+            was_lately(tenant->said.active_ns, now_ns) && !(tenant->said.flags & VGPU_BOARD_PAUSED);
+        tenant->ours = tenant->said.tenant == board->tenant;
+    }
+    return filled;
+}
+
+unsigned board_tenants(
+    struct board *board, uint64_t now_ns, struct board_tenant ret_tenants[VGPU_BOARD_SLOTS])
+{
+    unsigned filled = 0;
+    lock_take(&board->lock);
+    if (shared_of(board)) {
+        guard_enter();
+        filled = tenants_locked(board, now_ns, ret_tenants);
+        guard_leave();
+    }
+    lock_release(&board->lock);
+    return filled;
+}

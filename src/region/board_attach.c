@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attaching to a board's file, staying attached whatever happens to it, and a slot in it. */
+#include "region/board.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/file.h"
+#include "base/guard.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "region/board_file.h"
+#include "region/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOK_NS 100000000ull
+#define LOOK_FOR_NONE_NS 1000000000ull
+#define CLAIM_WAIT_NS 20000000ull
+#define CLAIM_BYTE 0 /* locked by who claims a slot: two processes of a container take one */
+#define STALE_NS                                                                                   \
+    10000000000ull /* where no lock tells, who was not heard of for so long is gone                \
+                    */
+#define RAISE_TRIES 10
+#ifndef GRND_NONBLOCK
+#define GRND_NONBLOCK 1
+#endif
+
+uint64_t board_tenant_new(void)
+{
+    int errno_kept = errno;
+    uint64_t id = 0;
+    if (syscall(SYS_getrandom, &id, sizeof(id), GRND_NONBLOCK) != (long)sizeof(id))
+        id = (clock_now_ns() ^ (uint64_t)getpid() << 40 ^ (uintptr_t)&id) * 0x9e3779b97f4a7c15ull;
+    errno = errno_kept;
+    return id ? id : 1;
+}
+
+static off_t slot_byte(unsigned index)
+{
+    return (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
+}
+
+static bool is_mapped(const struct board *board, const struct stat *status)
+{
+    return status->st_dev == board->device && status->st_ino == board->inode;
+}
+
+static bool fd_is_ours(const struct board *board)
+{
+    struct stat status;
+    return board->fd >= 0 && file_status(board->fd, &status) == 0 && is_mapped(board, &status);
+}
+
+/* Maps the file where it was mapped before: other threads may be looking. */
+static int map_file(struct board *board, int fd)
+{
+    struct vgpu_board *former = board->shared;
+    void *map = mmap(former, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE,
+        MAP_SHARED | (former ? MAP_FIXED : 0), fd, 0);
+    if (map == MAP_FAILED) {
+        int error = errno;
+        if (former) { /* which may be unmapped by now */
+            (void)!mmap(former, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            store_release(&board->lost, true);
+        }
+        return -error;
+    }
+    /* A mapping holds the open file, and so the slot's lock, also in a child. */
+    board->kept_from_children = madvise(map, sizeof(struct vgpu_board), MADV_DONTFORK) == 0;
+    store_release(&board->lost, false);
+    int error = former ? 0 : guard_add(map, sizeof(struct vgpu_board), &board->lost);
+    if (error)
+        munmap(map, sizeof(struct vgpu_board));
+    else
+        store_release(&board->shared, (struct vgpu_board *)map);
+    return error;
+}
+
+/* Others may lower it all the time. */
+static void raise_high(struct vgpu_board *shared, unsigned slots)
+{
+    for (int i = 0; i < RAISE_TRIES; i++) {
+        uint32_t high = load_acquire(&shared->slot_high);
+        if (high >= slots || swap_seq_cst(&shared->slot_high, high, (uint32_t)slots))
+            return;
+    }
+}
+
+static bool is_ours(const struct board *board, const struct vgpu_board_slot *slot)
+{
+    return load_acquire(&slot->tenant) == board->tenant;
+}
+
+/* The slot that another process of the container has, or that one had before. */
+static int join_slot(const struct board *board, int fd)
+{
+    for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++) {
+        const struct vgpu_board_slot *slot = &board->shared->slots[i];
+        if (!is_ours(board, slot))
+            continue;
+        int error = file_lock_share(fd, slot_byte(i));
+        if ((!error || error == -EINVAL) && is_ours(board, slot))
+            return (int)i;
+        if (!error)
+            file_lock_drop(fd, slot_byte(i));
+    }
+    return -1;
+}
+
+/* Where the kernel has no such locks. */
+static bool is_stale(const struct vgpu_board_slot *slot, uint64_t now_ns)
+{
+    uint64_t active_ns = load_relaxed(&slot->active_ns);
+    return active_ns <= now_ns ? now_ns - active_ns > STALE_NS
+                               : active_ns - now_ns > VGPU_BOARD_FUTURE_NS;
+}
+
+static bool take_slot(const struct board *board, struct vgpu_board_slot *slot)
+{
+    uint64_t former = load_acquire(&slot->tenant);
+    store_relaxed(&slot->active_ns, (uint64_t)0);
+    if (!swap_seq_cst(&slot->tenant, former, board->tenant))
+        return false;
+    memset(&slot->active_ns, 0, sizeof(*slot) - offsetof(struct vgpu_board_slot, active_ns));
+    memcpy(slot->name, board->name, sizeof(slot->name));
+    return true;
+}
+
+static int claim_slot(const struct board *board, int fd)
+{
+    uint64_t now = clock_now_ns();
+    for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++) {
+        struct vgpu_board_slot *slot = &board->shared->slots[i];
+        int error = file_lock_take(fd, slot_byte(i));
+        if (error == -EINVAL ? load_relaxed(&slot->tenant) && !is_stale(slot, now) : error != 0)
+            continue;
+        bool taken = take_slot(board, slot);
+        int shared = error || !taken ? 0 : file_lock_share(fd, slot_byte(i));
+        if (taken && !shared) {
+            raise_high(board->shared, i + 1);
+            return (int)i;
+        }
+        if (!error)
+            file_lock_drop(fd, slot_byte(i));
+    }
+    return -1;
+}
+
+/* Who cannot have the claimers' lock in time goes on without it: at worst the container is there
+ * twice. */
+static void have_slot_locked(struct board *board, uint64_t wait_ns) REQUIRES(board->lock)
+{
+    int error = file_lock_wait(board->fd, CLAIM_BYTE, wait_ns);
+    int former = board->slot;
+    store_release(&board->slot, -1);
+    if (former >= 0) /* which somebody wrote over: free for him, or for us once more */
+        file_lock_drop(board->fd, slot_byte((unsigned)former));
+    guard_enter();
+    int slot = join_slot(board, board->fd);
+    if (slot < 0)
+        slot = claim_slot(board, board->fd);
+    guard_leave();
+    store_release(&board->slot, slot);
+    if (!error)
+        file_lock_drop(board->fd, CLAIM_BYTE);
+}
+
+/* At the number that it had, so that no thread meets a closed one in between. */
+static int replace_descriptor(int former, int fd)
+{
+    if (former < 0)
+        return fd;
+    bool replaced = dup3(fd, former, O_CLOEXEC) >= 0;
+    close(replaced ? fd : former);
+    return replaced ? former : fd;
+}
+
+static int attach_locked(struct board *board, bool make, uint64_t wait_ns) REQUIRES(board->lock)
+{
+    struct stat status;
+    int fd = board_file_open(board->path, make);
+    if (fd < 0)
+        return fd;
+    int error = file_status(fd, &status);
+    int former = fd_is_ours(board) ? board->fd : -1;
+    store_release(&board->slot, -1);
+    if (!error)
+        error = map_file(board, fd);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    board->device = status.st_dev;
+    board->inode = status.st_ino;
+    board->fd = replace_descriptor(former, fd);
+    if (make)
+        have_slot_locked(board, wait_ns);
+    return 0;
+}
+
+/* A directory that is not there is no fault: nobody shares the GPU, or nobody wants a board. */
+static void say_failure(struct board *board, int error)
+{
+    if (board->failure_said || error == -ENOENT)
+        return;
+    board->failure_said = true;
+    log_warning("cannot use the GPU's board %.256s: %s; containers that share the GPU do not know "
+                "of this one",
+        board->path, error == -EPROTO ? "it is no board of this version" : strerror(-error));
+}
+
+static void put_at_start(struct board *board)
+{
+    memset(board, 0, sizeof(*board));
+    board->fd = board->slot = -1;
+    board->priority = CONFIG_PRIORITY;
+}
+
+int board_attach(
+    struct board *board, const char *directory, const char *uuid, uint64_t tenant, const char *name)
+{
+    int errno_kept = errno;
+    put_at_start(board);
+    board->tenant = tenant ? tenant : board_tenant_new();
+    if (name)
+        memcpy(board->name, name, strnlen(name, sizeof(board->name)));
+    else
+        process_command(board->name, sizeof(board->name));
+    board->looked_ns = clock_now_ns();
+    int error = board_file_path(directory, uuid, board->path, sizeof(board->path));
+    lock_take(&board->lock);
+    if (error)
+        board->path[0] = '\0';
+    else
+        error = attach_locked(board, true, CLAIM_WAIT_NS);
+    lock_release(&board->lock);
+    if (error)
+        say_failure(board, error);
+    errno = errno_kept;
+    return error;
+}
+
+int board_open(struct board *board, const char *directory, const char *uuid)
+{
+    int errno_kept = errno;
+    put_at_start(board);
+    int error = board_file_path(directory, uuid, board->path, sizeof(board->path));
+    lock_take(&board->lock);
+    if (!error)
+        error = attach_locked(board, false, 0);
+    lock_release(&board->lock);
+    errno = errno_kept;
+    return error;
+}
+
+static void forget(struct board *board, bool is_mapped_here)
+{
+    if (board->shared) {
+        guard_remove(board->shared);
+        if (is_mapped_here)
+            munmap(board->shared, sizeof(struct vgpu_board));
+    }
+    if (fd_is_ours(board))
+        close(board->fd);
+    put_at_start(board);
+}
+
+void board_detach(struct board *board)
+{
+    int errno_kept = errno;
+    board_idle(board);
+    forget(board, true);
+    errno = errno_kept;
+}
+
+/* The parent holds the same open file: its lock stays. In the mapping's place there may be
+ * something of the program's by now. */
+void board_reset(struct board *board)
+{
+    int errno_kept = errno;
+    forget(board, !board->kept_from_children);
+    errno = errno_kept;
+}
+
+bool board_is_attached(const struct board *board)
+{
+    return load_acquire(&board->slot) >= 0 && !load_acquire(&board->lost);
+}
+
+/* Whether the file is whole, and the one that others find. Where nothing can be seen at the path
+ * there is nothing to go to. */
+static bool is_well(const struct board *board)
+{
+    struct stat status;
+    if (!board->shared || load_acquire(&board->lost) || board->fd < 0 ||
+        file_status(board->fd, &status) != 0 || !is_mapped(board, &status) ||
+        status.st_nlink == 0 || status.st_size < (off_t)sizeof(struct vgpu_board))
+        return false;
+    return file_status_at(board->path, &status) != 0 || is_mapped(board, &status);
+}
+
+/* Ours still, and where others see it. */
+static bool slot_is_well(const struct board *board)
+{
+    bool well = false;
+    guard_enter();
+    if (board->slot >= 0 && is_ours(board, &board->shared->slots[board->slot])) {
+        raise_high(board->shared, (unsigned)board->slot + 1);
+        well = true;
+    }
+    guard_leave();
+    return well;
+}
+
+static void keep_locked(struct board *board) REQUIRES(board->lock)
+{
+    int error = 0;
+    if (!is_well(board))
+        error = attach_locked(board, true, 0);
+    else if (!slot_is_well(board))
+        have_slot_locked(board, 0);
+    if (error)
+        say_failure(board, error);
+}
+
+void board_keep(struct board *board, uint64_t now_ns)
+{
+    uint64_t looked = load_relaxed(&board->looked_ns);
+    uint64_t pause = load_relaxed(&board->shared) ? LOOK_NS : LOOK_FOR_NONE_NS;
+    if (now_ns - looked < pause || !board->path[0] ||
+        !swap_seq_cst(&board->looked_ns, looked, now_ns))
+        return;
+    int errno_kept = errno;
+    lock_take(&board->lock);
+    keep_locked(board);
+    lock_release(&board->lock);
+    errno = errno_kept;
+}
