@@ -43,7 +43,7 @@ enum vgpu_board_flags {
 struct vgpu_board_slot {
     uint64_t tenant;          /* 0: random, the container's on this GPU; 0: never claimed */
     uint64_t active_ns;       /* 8: when it last had work on the GPU or asked for it; 0 idle */
-    uint64_t since_ns;        /* 16: when it last turned active */
+    uint64_t since_ns;        /* 16: when it last turned active, or claimed the slot */
     uint64_t wants_ns;        /* 24: when it was last held back by its limit; 0 never */
     uint64_t busy_ns;         /* 32: GPU time measured so far */
     uint32_t core_limit;      /* 40: percent; 0 none */

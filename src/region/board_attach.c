@@ -119,18 +119,20 @@ static int join_slot(const struct board *board, int fd)
 /* Where the kernel has no such locks. */
 static bool is_stale(const struct vgpu_board_slot *slot, uint64_t now_ns)
 {
-    uint64_t active_ns = load_relaxed(&slot->active_ns);
-    return active_ns <= now_ns ? now_ns - active_ns > STALE_NS
-                               : active_ns - now_ns > VGPU_BOARD_FUTURE_NS;
+    uint64_t active_ns = load_relaxed(&slot->active_ns), since_ns = load_relaxed(&slot->since_ns);
+    uint64_t heard_ns = active_ns > since_ns ? active_ns : since_ns;
+    return heard_ns <= now_ns ? now_ns - heard_ns > STALE_NS
+                              : heard_ns - now_ns > VGPU_BOARD_FUTURE_NS;
 }
 
-static bool take_slot(const struct board *board, struct vgpu_board_slot *slot)
+static bool take_slot(const struct board *board, struct vgpu_board_slot *slot, uint64_t now_ns)
 {
     uint64_t former = load_acquire(&slot->tenant);
     store_relaxed(&slot->active_ns, (uint64_t)0);
     if (!swap_seq_cst(&slot->tenant, former, board->tenant))
         return false;
     memset(&slot->active_ns, 0, sizeof(*slot) - offsetof(struct vgpu_board_slot, active_ns));
+    store_relaxed(&slot->since_ns, now_ns);
     memcpy(slot->name, board->name, sizeof(slot->name));
     return true;
 }
@@ -143,7 +145,7 @@ static int claim_slot(const struct board *board, int fd)
         int error = file_lock_take(fd, slot_byte(i));
         if (error == -EINVAL ? load_relaxed(&slot->tenant) && !is_stale(slot, now) : error != 0)
             continue;
-        bool taken = take_slot(board, slot);
+        bool taken = take_slot(board, slot, now);
         int shared = error || !taken ? 0 : file_lock_share(fd, slot_byte(i));
         if (taken && !shared) {
             raise_high(board->shared, i + 1);
@@ -187,11 +189,11 @@ static int replace_descriptor(int former, int fd)
 static int attach_locked(struct board *board, bool make, uint64_t wait_ns) REQUIRES(board->lock)
 {
     struct stat status;
+    int former = fd_is_ours(board) ? board->fd : -1; /* before its number is given anew */
     int fd = board_file_open(board->path, make);
     if (fd < 0)
         return fd;
     int error = file_status(fd, &status);
-    int former = fd_is_ours(board) ? board->fd : -1;
     store_release(&board->slot, -1);
     if (!error)
         error = map_file(board, fd);
@@ -213,9 +215,10 @@ static void say_failure(struct board *board, int error)
     if (board->failure_said || error == -ENOENT)
         return;
     board->failure_said = true;
-    log_warning("cannot use the GPU's board %.256s: %s; containers that share the GPU do not know "
+    log_warning("cannot use the GPU's board%s%.256s: %s; containers that share the GPU do not know "
                 "of this one",
-        board->path, error == -EPROTO ? "it is no board of this version" : strerror(-error));
+        *board->path ? " " : "", board->path,
+        error == -EPROTO ? "it is no board of this version" : strerror(-error));
 }
 
 static void put_at_start(struct board *board)

@@ -107,7 +107,8 @@ static int check_contents(int fd, const struct stat *status, bool make)
     ssize_t bytes = pread(fd, &seen, sizeof(seen), 0);
     if (bytes < 0)
         return -errno;
-    bool known = memcmp(&seen, &whole_head, sizeof(seen)) == 0;
+    /* Also the beginning of a head, of a file that was cut off there. */
+    bool known = memcmp(&seen, &whole_head, (size_t)bytes) == 0;
     if (known && status->st_size >= BOARD_BYTES)
         return 0;
     return make && (known || is_blank(fd, status->st_size)) ? mend(fd) : -EPROTO;
