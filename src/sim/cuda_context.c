@@ -17,7 +17,12 @@
  * "out of memory" for each other of the 17 (seen on H200, driver 580.159.04). */
 #define UNKNOWN_WHEN_REFUSED 11
 
-static unsigned long long next_id = 1;
+unsigned long long context_next_id(void)
+{
+    static unsigned long long last;
+
+    return ++last;
+}
 
 /* One large object and 16 small ones, together exactly the described size. */
 static CUresult context_memory_init(struct context *context)
@@ -89,7 +94,8 @@ CUresult context_start(struct context *context)
         context_objects_finish(context);
         return r;
     }
-    context->id = next_id++;
+    context->id = context_next_id();
+    context->refs = 1;
     context->local_bytes_per_thread = DEFAULT_STACK_BYTES;
     memset(context->limits, 0, sizeof context->limits);
     context->limits[CU_LIMIT_STACK_SIZE] = DEFAULT_STACK_BYTES;
@@ -133,7 +139,6 @@ CUresult context_create(struct device *device, unsigned flags, bool primary, uns
     context->primary = primary;
     context->flags = flags;
     context->version = version;
-    context->refs = 1;
     r = context_start(context);
     if (r != CUDA_SUCCESS) {
         free(context);

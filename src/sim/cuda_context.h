@@ -13,5 +13,6 @@ CUresult context_start(struct context *context);
 void context_stop(struct context *context);
 /* A destroyed context's record stays: threads may have it on their stacks. */
 void context_bury(struct context *context);
+unsigned long long context_next_id(void);
 
 #endif

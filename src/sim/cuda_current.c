@@ -9,12 +9,26 @@
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local unsigned depth;
 
-struct context *context_current(void)
+/* A destroyed context stays on stacks; its record lives on as long as the process. */
+static struct context *context_top(void)
 {
     struct context *top = depth ? stack[depth - 1] : NULL;
 
-    /* A destroyed context stays on stacks; its record lives on as long as the process. */
-    return top && top->live ? top : NULL;
+    return top && top->live && (!top->home || top->home->live) ? top : NULL;
+}
+
+struct context *context_current(void)
+{
+    struct context *top = context_top();
+
+    return top && top->home ? top->home : top;
+}
+
+struct context *context_current_green(void)
+{
+    struct context *top = context_top();
+
+    return top && top->home ? top : NULL;
 }
 
 struct context *context_of(CUcontext handle)
@@ -22,7 +36,7 @@ struct context *context_of(CUcontext handle)
     struct context *context;
 
     if (!handle)
-        return context_current();
+        return context_top();
     context = object_find(handle, OBJECT_CONTEXT);
     return context && context->live ? context : NULL;
 }
@@ -86,9 +100,9 @@ CUresult sim_cuCtxDestroy_v2(CUcontext handle)
     CUDA_LOCKED;
     struct context *context = handle ? context_of(handle) : NULL;
 
-    if (!context || context->primary)
+    if (!context || context->primary || context->home)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context == context_current())
+    if (context == context_top())
         depth--;
     object_remove(&context->object);
     context_stop(context);
@@ -104,22 +118,31 @@ CUresult sim_cuCtxDestroy(CUcontext handle)
 CUresult sim_cuCtxAttach(CUcontext *ret, unsigned int flags)
 {
     CUDA_LOCKED;
+    struct context *context = context_current();
 
     if (!ret || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    context_current()->refs++;
-    *ret = (CUcontext)context_current();
+    context->refs++;
+    if (context->primary)
+        context->device->primary_refs++;
+    *ret = (CUcontext)context;
     return CUDA_SUCCESS;
 }
 
+/* Of the current context alone; a primary one is retained by being attached, and detaching does
+ * nothing to it otherwise (H200, driver 580.159.04). */
 CUresult sim_cuCtxDetach(CUcontext handle)
 {
     CUDA_LOCKED;
     struct context *context = handle ? context_of(handle) : NULL;
 
-    if (!context)
+    if (!context || context != context_top() || context->home)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return --context->refs ? CUDA_SUCCESS : sim_cuCtxDestroy_v2(handle);
+    if (context->refs == 1)
+        return context->primary ? CUDA_SUCCESS : sim_cuCtxDestroy_v2(handle);
+    context->refs--;
+    return context->primary ? sim_cuDevicePrimaryCtxRelease_v2(context->device->ordinal)
+                            : CUDA_SUCCESS;
 }
 
 CUresult sim_cuCtxPushCurrent_v2(CUcontext handle)

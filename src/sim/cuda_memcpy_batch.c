@@ -58,7 +58,7 @@ static CUresult batch_begin(CUstream handle)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (stream == stream->context->legacy)
+    if (stream == stream_default(stream))
         return CUDA_ERROR_INVALID_VALUE;
     if (!stream->capture)
         return CUDA_SUCCESS;

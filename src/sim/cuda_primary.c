@@ -50,6 +50,8 @@ CUresult sim_cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
+    if (device->greens)
+        return CUDA_ERROR_NOT_PERMITTED;
     device->primary_refs = 0;
     if (device->primary)
         context_stop(device->primary);

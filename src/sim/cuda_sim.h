@@ -53,6 +53,7 @@ enum object_kind {
     OBJECT_VMM,
     OBJECT_TEXTURE,
     OBJECT_EXTERNAL_MEMORY,
+    OBJECT_RESOURCE_DESCRIPTOR,
 };
 
 struct object {
@@ -118,6 +119,7 @@ struct device {
     struct context *primary;
     unsigned primary_refs;
     unsigned primary_flags;
+    unsigned greens; /* live green contexts, each of which retains the primary one */
     struct pool *default_pool;
     struct pool *current_pool;
     struct pool *graph_pool;
@@ -139,9 +141,10 @@ struct block;
 struct context {
     struct object object;
     struct device *device;
+    struct context *home; /* of a green context: the primary one, which has all but its streams */
     bool live;
     bool primary;
-    unsigned refs;
+    unsigned refs; /* as cuCtxAttach and cuCtxDetach count */
     unsigned flags;
     unsigned version;
     unsigned long long id;
@@ -160,9 +163,12 @@ struct context {
     CUsharedconfig shared_config;
 };
 
-/* The calling thread's current context, NULL if none. */
+/* The calling thread's current context, NULL if none; where that is a green one, the primary
+ * context. */
 struct context *context_current(void);
-/* A live context of that handle; NULL handle means the current one. */
+/* The calling thread's current green context, NULL if it has no such. */
+struct context *context_current_green(void);
+/* A live context of that handle; NULL handle means the current one. May be a green one. */
 struct context *context_of(CUcontext handle);
 /* Makes sure that a kernel of bytes of local memory a thread can run. */
 CUresult context_local_grow(struct context *context, uint64_t bytes);

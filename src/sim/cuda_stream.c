@@ -40,13 +40,15 @@ void ticket_wait(const struct sim_ticket *ticket)
         time_wait(look);
 }
 
-static struct stream *stream_create(struct context *context, unsigned flags, int priority)
+struct stream *stream_create(
+    struct context *context, struct context *green, unsigned flags, int priority)
 {
     struct stream *stream = calloc(1, sizeof *stream);
 
     if (!stream)
         return NULL;
     stream->context = context;
+    stream->green = green;
     stream->flags = flags;
     stream->priority = priority;
     stream->id = next_id++;
@@ -83,7 +85,7 @@ static void stream_leave(struct stream *stream)
 
 /* Its work goes on: who waits for the context, or is the legacy stream, waits for that too. The
  * others that are gone are looked at when twice as many are as the last look left. */
-static void stream_destroy(struct stream *stream)
+void stream_destroy(struct stream *stream)
 {
     struct context *context = stream->context;
     bool all = context->streams_gone >= context->streams_gone_most;
@@ -106,7 +108,7 @@ static void stream_destroy(struct stream *stream)
 
 CUresult streams_context_init(struct context *context)
 {
-    context->legacy = stream_create(context, CU_STREAM_DEFAULT, 0);
+    context->legacy = stream_create(context, NULL, CU_STREAM_DEFAULT, 0);
     return context->legacy ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -130,29 +132,44 @@ static struct stream *stream_of_thread(struct context *context)
     if (per_thread_count == PER_THREAD_MAX)
         per_thread_count = 0;
     per_thread[per_thread_count].context_id = context->id;
-    per_thread[per_thread_count].stream = stream_create(context, CU_STREAM_DEFAULT, 0);
+    per_thread[per_thread_count].stream = stream_create(context, NULL, CU_STREAM_DEFAULT, 0);
     return per_thread[per_thread_count++].stream;
+}
+
+static CUresult stream_named(CUstream handle, struct stream **ret_stream)
+{
+    struct stream *stream = object_find(handle, OBJECT_STREAM);
+
+    if (!stream)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->green && !stream->green->live)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *ret_stream = stream;
+    return CUDA_SUCCESS;
+}
+
+struct stream *stream_default(const struct stream *stream)
+{
+    return stream->green ? stream->green->legacy : stream->context->legacy;
 }
 
 static CUresult stream_find(CUstream handle, bool spoil, struct stream **ret_stream)
 {
-    struct context *context = context_current();
-    struct stream *stream;
+    struct context *context = context_current(), *green = context_current_green();
 
-    if ((uintptr_t)handle > 2) {
-        stream = object_find(handle, OBJECT_STREAM);
-        *ret_stream = stream;
-        return stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    }
+    if ((uintptr_t)handle > 2)
+        return stream_named(handle, ret_stream);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (handle == CU_STREAM_PER_THREAD || (!handle && cuda_entry_per_thread())) {
+        if (green)
+            return CUDA_ERROR_INVALID_HANDLE;
         *ret_stream = stream_of_thread(context);
         return *ret_stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (capture_blocks_legacy(context, spoil))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    *ret_stream = context->legacy;
+    *ret_stream = green ? green->legacy : context->legacy;
     return CUDA_SUCCESS;
 }
 
@@ -208,7 +225,7 @@ void stream_append_after(struct stream *stream, const struct sim_ticket *ticket)
  * for last. */
 static void stream_join(struct stream *stream)
 {
-    struct stream *legacy = stream->context->legacy;
+    struct stream *legacy = stream_default(stream);
 
     if (stream->flags & CU_STREAM_NON_BLOCKING)
         return;
@@ -220,7 +237,8 @@ static void stream_join(struct stream *stream)
         return;
     }
     for (struct stream *other = stream->context->streams; other; other = other->next) {
-        if (other == legacy || (other->flags & CU_STREAM_NON_BLOCKING) ||
+        if (other == legacy || other->green != legacy->green ||
+            (other->flags & CU_STREAM_NON_BLOCKING) ||
             ticket_same(&other->joined_by, &other->queue.last))
             continue;
         other->joined_by = other->queue.last;
@@ -256,7 +274,7 @@ struct tickets {
 static CUresult tickets_collect(
     const struct context *context, const struct stream *only, struct tickets *ret_tickets)
 {
-    const bool legacy = only && only == context->legacy;
+    const bool legacy = only && only == stream_default(only);
     size_t count = 0;
 
     for (const struct stream *stream = context->streams; stream; stream = stream->next)
@@ -265,7 +283,8 @@ static CUresult tickets_collect(
     if (!ret_tickets->list)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (const struct stream *stream = context->streams; stream; stream = stream->next) {
-        if (!only || stream == only || (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING)))
+        if (!only || stream == only ||
+            (legacy && stream->green == only->green && !(stream->flags & CU_STREAM_NON_BLOCKING)))
             ret_tickets->list[ret_tickets->count++] = stream->queue.last;
     }
     return CUDA_SUCCESS;
@@ -351,6 +370,8 @@ CUresult sim_cuCtxSynchronize_v2(CUcontext handle)
         CUDA_LOCKED;
 
         context = context_of(handle);
+        if (context && context->home)
+            context = context->home;
     }
     return context ? context_synchronise(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -363,7 +384,7 @@ CUresult sim_cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int p
     if (!ret || flags > CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-    stream = stream_create(context_current(), flags, priority);
+    stream = stream_create(context_current(), context_current_green(), flags, priority);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *ret = (CUstream)stream;
@@ -378,12 +399,12 @@ CUresult sim_cuStreamCreate(CUstream *ret, unsigned int flags)
 CUresult sim_cuStreamDestroy_v2(CUstream handle)
 {
     CUDA_LOCKED;
-    struct stream *stream = object_find(handle, OBJECT_STREAM);
+    struct stream *stream;
+    CUresult r = stream_named(handle, &stream);
 
-    if (!stream)
-        return CUDA_ERROR_INVALID_HANDLE;
-    stream_destroy(stream);
-    return CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
+        stream_destroy(stream);
+    return r;
 }
 
 CUresult sim_cuStreamDestroy(CUstream handle)
@@ -479,9 +500,7 @@ CUresult sim_cuStreamGetCtx_v2(CUstream handle, CUcontext *ret, CUgreenCtx *ret_
 {
     CUresult r = sim_cuStreamGetCtx(handle, ret);
 
-    if (r == CUDA_SUCCESS && ret_green)
-        *ret_green = NULL;
-    return r;
+    return r == CUDA_SUCCESS && ret_green ? sim_cuStreamGetGreenCtx(handle, ret_green) : r;
 }
 
 CUresult sim_cuStreamGetDevice(CUstream handle, CUdevice *ret)

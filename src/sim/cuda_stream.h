@@ -57,6 +57,7 @@ struct stream {
     struct object object;
     struct stream *next;
     struct context *context;
+    struct context *green; /* NULL: of none; dead: calls with it fail */
     unsigned flags;
     int priority;
     bool gone; /* destroyed: only what it has to do is left */
@@ -72,6 +73,13 @@ struct stream {
     unsigned long long host_round; /* under the host functions' lock: looked at, not ready */
 };
 
+/* NULL where there is no memory. `green`: NULL or a green context of `context`. */
+struct stream *stream_create(
+    struct context *context, struct context *green, unsigned flags, int priority);
+/* What was put on it is still done. */
+void stream_destroy(struct stream *stream);
+/* The default stream that it goes with; may be itself. */
+struct stream *stream_default(const struct stream *stream);
 /* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
  */
 CUresult stream_get(CUstream handle, struct stream **ret_stream);

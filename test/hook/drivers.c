@@ -146,6 +146,7 @@ BED_TEST("535: all that we replace but what CUDA 12.4 brought", .limit = LIMIT, 
 BED_TEST("580: as on the card that was measured", .limit = LIMIT, .sim = "driver=580",
     .environment = {TELL})
 {
+    CHECK(has_cuda("cuGreenCtxCreate") && has_cuda("cuGreenCtxStreamCreate"));
     CHECK(has_cuda("cuCtxCreate_v4") && has_nvml("nvmlDeviceGetProcessesUtilizationInfo"));
     CHECK(!has_cuda("cuMemAlloc_v3"));
     check_slice(1, RM_SAYS);
