@@ -3,7 +3,9 @@
 #include "hook/hook.h"
 
 #include "base/atomic.h"
+#include "hook/context_make.h"
 #include "hook/graph.h"
+#include "hook/green.h"
 #include "hook/pace.h"
 #include "hook/pools.h"
 #include "hook/vmm.h"
@@ -77,7 +79,9 @@ void *hook_for_cuda(void *real)
 
 static void reset(void)
 {
+    contexts_reset();
     graph_reset();
+    green_reset();
     pace_reset();
     pools_reset();
     vmm_reset();
@@ -88,7 +92,7 @@ static int current_context(uint64_t *ret_context)
     CUcontext context = NULL;
     if (cuda.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return -EIO;
-    *ret_context = (uintptr_t)context;
+    *ret_context = (uintptr_t)green_home(context);
     return 0;
 }
 

@@ -258,6 +258,8 @@ static unsigned swept_count;
 
 SWEEP("the way in", each_starting, .limit = EACH_LIMIT)
 SWEEP("contexts", each_contexts, .limit = EACH_LIMIT)
+SWEEP("detached contexts", each_detached, .limit = EACH_LIMIT)
+SWEEP("green contexts", each_green, .limit = EACH_LIMIT)
 SWEEP("the primary context", each_primary, .limit = EACH_LIMIT)
 SWEEP("linear memory", each_linear, .limit = EACH_LIMIT)
 SWEEP("arrays", each_arrays, .limit = EACH_LIMIT)

@@ -56,6 +56,49 @@ static void contexts(void)
 }
 const struct each_work each_contexts = {"contexts", contexts, .bare = true};
 
+static void detached(void)
+{
+    CUcontext context, same;
+    CUdeviceptr pointer;
+    DO(cuInit, 0);
+    DO(cuCtxCreate_v2, &context, 0, 0);
+    DO(cuCtxAttach, &same, 0);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuCtxDetach, context);
+    DO(cuCtxDetach, context);
+    DO(cuDevicePrimaryCtxRetain, &context, 0);
+    DO(cuCtxSetCurrent, context);
+    DO(cuCtxAttach, &same, 0);
+    DO(cuDevicePrimaryCtxRelease_v2, 0);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuCtxDetach, context);
+}
+const struct each_work each_detached = {"detached contexts", detached, .bare = true};
+
+/* What it allocates in one goes with the primary context, which the last one takes along. */
+static void green(void)
+{
+    CUcontext context, popped;
+    CUgreenCtx one, two;
+    CUdevResource all, part;
+    CUdevResourceDesc descriptor;
+    CUdeviceptr pointer;
+    unsigned count = 1;
+    DO(cuInit, 0);
+    DO(cuDeviceGetDevResource, 0, &all, CU_DEV_RESOURCE_TYPE_SM);
+    DO(cuDevSmResourceSplitByCount, &part, &count, &all, NULL, 0, 8);
+    DO(cuDevResourceGenerateDesc, &descriptor, &part, 1);
+    DO(cuGreenCtxCreate, &one, descriptor, 0, 1);
+    DO(cuGreenCtxCreate, &two, descriptor, 0, 1);
+    DO(cuCtxFromGreenCtx, &context, one);
+    DO(cuCtxPushCurrent_v2, context);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuCtxPopCurrent_v2, &popped);
+    DO(cuGreenCtxDestroy, one);
+    DO(cuGreenCtxDestroy, two);
+}
+const struct each_work each_green = {"green contexts", green, .bare = true};
+
 static void primary(void)
 {
     CUcontext context;

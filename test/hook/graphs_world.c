@@ -5,6 +5,7 @@
 #include "allocate.h"
 #include "bed.h"
 #include "driver.h"
+#include "green.h"
 
 #define MUST(call) REQUIRE((call) == CUDA_SUCCESS)
 
@@ -127,6 +128,8 @@ void world_make(struct world *w)
     MUST(CU(cuCtxGetCurrent)(&w->context));
     MUST(CU(cuCtxCreate_v2)(&w->second, 0, 0));
     MUST(CU(cuCtxSetCurrent)(w->context));
+    w->descriptor = green_descriptor(0);
+    w->green = green_make();
     MUST(CU(cuStreamCreate)(&w->stream, w->stream_flags));
     MUST(CU(cuStreamCreate)(&w->other, CU_STREAM_NON_BLOCKING));
     MUST(CU(cuEventCreate)(&w->event, 0));

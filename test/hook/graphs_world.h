@@ -10,6 +10,8 @@
 struct world {
     unsigned stream_flags; /* of `stream`; set before world_make */
     CUcontext context, second, made_context;
+    CUgreenCtx green, made_green;
+    CUdevResourceDesc descriptor;
     CUstream stream, other;
     CUevent event;
     CUmodule module, spare, made_module;

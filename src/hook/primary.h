@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Primary contexts, and who holds them: the program, and its green contexts. Any thread. What is
+ * said of a device that is none, PRIMARY_NONE among them, does nothing. */
+#ifndef VGPU_HOOK_PRIMARY_H
+#define VGPU_HOOK_PRIMARY_H
+
+#include "abi/cuda.h"
+
+#define PRIMARY_NONE ((CUdevice)-1)
+
+/* As cuDevicePrimaryCtxRetain, for us; to be given back by primary_drop. */
+CUresult primary_retain(CUcontext *ret_context, CUdevice dev) __attribute__((warn_unused_result));
+void primary_drop(CUdevice dev);
+
+/* Somebody holds the primary context, by a call of the driver's that answered. */
+void primary_held(CUdevice dev);
+
+/* Before a call by which a holder goes: with the last one our events on its streams die. */
+void primary_let_go(CUdevice dev);
+
+/* After it: where the context is gone, all that it held is given back. */
+void primary_settle(CUdevice dev);
+
+/* Whose primary context it is, as far as the program retained it; else PRIMARY_NONE. */
+CUdevice primary_device(CUcontext context);
+
+/* The last handle of it; NULL where it was never retained. */
+CUcontext primary_handle(CUdevice dev);
+
+#endif
