@@ -2,22 +2,18 @@
 /* A program on a simulated machine that is the test's alone. */
 #include "program.h"
 
+#include "scratch.h"
 #include "sim/machine.h"
-
-#include <dirent.h>
 
 static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
                           ".visible .entry spin(.param .u64 duration_ns)\n{\nret;\n}\n";
 
-static char directory[] = "/tmp/vgpu-test-machine-XXXXXX";
 static CUfunction spin;
 
 void begin(const char *description)
 {
-    char path[96];
-    snprintf(path, sizeof(path), "%s/%d", directory, (int)getpid());
     setenv("VGPU_SIM", description, 1);
-    setenv("VGPU_SIM_MACHINE", path, 1);
+    setenv("VGPU_SIM_MACHINE", scratch_path("machine"), 1);
     REQUIRE(sim_attach() == 0);
 }
 
@@ -64,23 +60,4 @@ CUevent record(CUstream stream)
     CUevent event = event_new();
     DRIVER_CALL(driver.cuEventRecord(event, stream));
     return event;
-}
-
-bool program_directory_make(void)
-{
-    return mkdtemp(directory) != NULL;
-}
-
-void program_directory_remove(void)
-{
-    char path[512];
-    DIR *listing = opendir(directory);
-    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
-        snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-        if (entry->d_name[0] != '.')
-            unlink(path);
-    }
-    if (listing)
-        closedir(listing);
-    rmdir(directory);
 }

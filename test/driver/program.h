@@ -19,8 +19,4 @@ CUevent record(CUstream stream);
 
 void nap_ms(unsigned ms);
 
-/* Around check_run(): the directory that the machines lie in. */
-bool program_directory_make(void);
-void program_directory_remove(void);
-
 #endif

@@ -208,9 +208,5 @@ TEST("only events that were made for it go to other processes, while their maker
 
 int main(int argc, char **argv)
 {
-    if (!program_directory_make())
-        return 1;
-    int status = check_run(argc, argv);
-    program_directory_remove();
-    return status;
+    return check_run(argc, argv);
 }

@@ -667,9 +667,5 @@ TEST("a driver without GSP firmware disables no channels")
 
 int main(int argc, char **argv)
 {
-    if (!program_directory_make())
-        return 1;
-    int status = check_run(argc, argv);
-    program_directory_remove();
-    return status;
+    return check_run(argc, argv);
 }

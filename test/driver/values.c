@@ -309,9 +309,5 @@ TEST("a process that is killed while it waits leaves nothing on the machine")
 
 int main(int argc, char **argv)
 {
-    if (!program_directory_make())
-        return 1;
-    int status = check_run(argc, argv);
-    program_directory_remove();
-    return status;
+    return check_run(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include "region/slot.h"
 
 #include "fuzz.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,7 +15,7 @@
 #define HAMI_BYTES 2008952
 #define PROCESS_OTHER 1 /* a process that lives on */
 
-static char path[64], limit_text[24];
+static char path[128], limit_text[24];
 static bool has_limit;
 
 static char *lookup(const char *name)
@@ -76,7 +77,10 @@ static int make_file(struct fuzz_input *input)
         .device_entries = VGPU_REGION_DEVICES,
         .slot_entries = VGPU_REGION_SLOTS};
     unsigned form = fuzz_byte(input);
-    snprintf(path, sizeof(path), "/tmp/vgpu-fuzz-region.XXXXXX");
+    static const char *first;
+    if (!first)
+        first = scratch_path("region");
+    snprintf(path, sizeof(path), "%.100s.XXXXXX", first);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
         abort();

@@ -9,6 +9,7 @@
 #include "limit/container.h"
 #include "limit/rm_export.h"
 #include "limit/rm_ledger.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 
@@ -239,16 +240,10 @@ static void step(void)
 
 static void begin(void)
 {
-    char path[] = "/tmp/vgpu-fuzz-rm.XXXXXX";
-    int fd = mkstemp(path);
-    if (fd < 0)
-        abort();
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("CUDA_DEVICE_MEMORY_LIMIT", "64g", 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     container_enter();
-    unlink(path);
     for (unsigned i = 0; i < OWN_FDS; i++)
         own_fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }

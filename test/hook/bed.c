@@ -3,11 +3,11 @@
 #include "bed.h"
 
 #include "abi/cuda.h"
+#include "scratch.h"
 #include "sim/machine.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -98,14 +98,6 @@ static void set_environment(const struct bed *bed, const char *directory)
     set_preloads(bed);
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
-{
-    (void)status;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 /* Built for another machine, a program is an argument of that machine's emulator. */
 static void execute(char *const argv[])
 {
@@ -140,11 +132,6 @@ static pid_t start(const struct bed *bed, const char *directory, char *const arg
     return pid;
 }
 
-static void remove_directory(const char *directory)
-{
-    (void)!nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static size_t read_all(int fd, char *text, size_t size)
 {
     size_t used = 0;
@@ -160,14 +147,14 @@ static size_t read_all(int fd, char *text, size_t size)
 
 int bed_run(const struct bed *bed, char *const argv[], char *output, size_t output_bytes)
 {
-    char directory[] = "/tmp/vgpu-test-XXXXXX";
+    char directory[64];
     int from, status = -1;
-    if (!mkdtemp(directory))
+    if (!scratch_make(directory))
         return -1;
     pid_t pid = start(bed, directory, argv, NULL, &from);
     read_all(from, output, output_bytes);
     waitpid(pid, &status, 0);
-    remove_directory(directory);
+    scratch_remove(directory);
     return status;
 }
 
@@ -198,9 +185,9 @@ static void show_log(const char *path)
 int bed_repeat(const struct bed *bed, const char *sentence, char ret_reason[200])
 {
     static char output[1 << 16];
-    char directory[] = "/tmp/vgpu-test-XXXXXX", log[64], *program;
+    char directory[64], log[80], *program;
     int from, status = -1;
-    if (!mkdtemp(directory) || !(program = realpath("/proc/self/exe", NULL)))
+    if (!scratch_make(directory) || !(program = realpath("/proc/self/exe", NULL)))
         return -1;
     snprintf(log, sizeof(log), "%s/stderr", directory);
     char *argv[] = {program, (char *)sentence, NULL};
@@ -210,7 +197,7 @@ int bed_repeat(const struct bed *bed, const char *sentence, char ret_reason[200]
     forward(output, ret_reason);
     if (status != 0)
         show_log(log);
-    remove_directory(directory);
+    scratch_remove(directory);
     free(program);
     return status;
 }

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests as functions whose first line of documentation is their sentence; TAP on stdout."""
+"""Tests as functions whose first line of documentation is their sentence; TAP on stdout. Temporary
+files are removed at the end (scratch.py)."""
 import sys
 import traceback
 
+import scratch
+
+scratch.begin()
+scratch.end_in_order()
 TESTS = []
 
 

@@ -7,8 +7,8 @@
 #include "base/lock.h"
 #include "check.h"
 #include "region/slot.h"
+#include "scratch.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 
 #define STEP_WAIT_NS 20000000000ull
@@ -28,40 +28,14 @@ static char *lookup(const char *name)
     return NULL;
 }
 
-/* The test's process ends by _exit or a signal: a process beside it cleans up after it. */
-static void remove_directory_later(void)
-{
-    int ends[2];
-    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-    pid_t cleaner = fork();
-    REQUIRE(cleaner >= 0);
-    if (cleaner == 0) {
-        char gone;
-        close(ends[1]);
-        (void)!read(ends[0], &gone, 1);
-        DIR *directory = opendir(peers_directory);
-        for (struct dirent *entry; directory && (entry = readdir(directory));) {
-            unlinkat(dirfd(directory), entry->d_name, 0);
-            unlinkat(dirfd(directory), entry->d_name, AT_REMOVEDIR);
-        }
-        rmdir(peers_directory);
-        _exit(0);
-    }
-    /* Out of the group that is killed when the test ends. */
-    REQUIRE(setpgid(cleaner, cleaner) == 0);
-    close(ends[0]);
-}
-
 void peers_begin(void)
 {
-    snprintf(peers_directory, sizeof(peers_directory), "/tmp/vgpu-test-region.XXXXXX");
-    REQUIRE(mkdtemp(peers_directory));
+    REQUIRE(scratch_make(peers_directory));
     snprintf(peers_path, sizeof(peers_path), "%s/region", peers_directory);
     peers =
         mmap(NULL, sizeof(struct peers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(peers != MAP_FAILED);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
-    remove_directory_later();
 }
 
 struct config *peers_config(const char *limit)

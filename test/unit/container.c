@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "check.h"
+#include "scratch.h"
 #include "region/account.h"
 
 #include <sys/resource.h>
@@ -12,14 +13,11 @@
 #define UUID "GPU-00000000-0000-0000-0000-000000000001"
 #define MIB (1ull << 20)
 
-static char path[64];
+static char *path;
 
 static void set_environment(const char *limit)
 {
-    int fd;
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-container.XXXXXX");
-    REQUIRE((fd = mkstemp(path)) >= 0);
-    close(fd);
+    path = scratch_path("region");
     setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     if (limit)
@@ -58,13 +56,11 @@ TEST("a process that could not join for want of descriptors is full, and joins w
     REQUIRE(device >= 0);
     CHECK_EQ(account_reserve((unsigned)device, 1025 * MIB, ACCOUNT_BUFFER), -ENOMEM);
     CHECK_EQ(account_reserve((unsigned)device, 1024 * MIB, ACCOUNT_BUFFER), 0);
-    unlink(path);
 }
 
 TEST("while it cannot join, it is tried once a second at most")
 {
     set_environment("1g");
-    REQUIRE(unlink(path) == 0);
     allow_descriptors(0);
     container_enter();
     uint64_t start = clock_now_ns();
@@ -76,7 +72,6 @@ TEST("while it cannot join, it is tried once a second at most")
     }
     CHECK(clock_now_ns() - start >= 900000000ull);
     CHECK(before > 1);
-    unlink(path);
 }
 
 TEST("without a limit a process that could not join is in nobody's way")
@@ -86,7 +81,6 @@ TEST("without a limit a process that could not join is in nobody's way")
     container_enter();
     CHECK_EQ(container_device(UUID), CONTAINER_DEVICE_UNKNOWN);
     CHECK_EQ(account_reserve(0, 1024 * MIB, ACCOUNT_BUFFER), 0);
-    unlink(path);
 }
 
 int main(int argc, char **argv)

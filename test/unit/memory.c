@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "limit/container.h"
+#include "scratch.h"
 
 #include <pthread.h>
 
@@ -17,17 +18,11 @@ static int device;
 /* Becomes a process of a container with the limit ("": none). */
 static void begin(const char *limit, const char *ledger)
 {
-    static char path[64];
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-memory.XXXXXX");
-    int fd = mkstemp(path);
-    REQUIRE(fd >= 0);
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("CUDA_DEVICE_MEMORY_LIMIT", limit, 1);
     setenv("VGPU_LEDGER", ledger, 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     container_enter();
-    unlink(path);
     device = container_device(UUID);
     REQUIRE(device >= 0);
 }

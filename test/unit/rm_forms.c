@@ -5,6 +5,7 @@
 
 #include "abi/rm.h"
 #include "check.h"
+#include "scratch.h"
 #include "limit/container.h"
 
 #define MIB (1ull << 20)
@@ -14,8 +15,6 @@
 #define DEVICE 0x10u
 #define SUBDEVICE 0x11u
 #define CLASS_UNKNOWN 0xd040u
-
-static char path[64];
 
 static struct {
     unsigned calls;
@@ -125,15 +124,10 @@ static uint64_t own(void)
 /* A process under a limit of 64 MiB that has opened its device. */
 static void begin(void)
 {
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-forms.XXXXXX");
-    int fd = mkstemp(path);
-    REQUIRE(fd >= 0);
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("CUDA_DEVICE_MEMORY_LIMIT", "64m", 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     CHECK_EQ(allocate(0, 0, CLIENT, RM_CLASS_CLIENT), RM_OK);
-    unlink(path);
     CHECK_EQ(allocate(CLIENT, CLIENT, DEVICE, RM_CLASS_DEVICE), RM_OK);
     CHECK_EQ(allocate(CLIENT, DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE), RM_OK);
     CHECK_EQ(container_device(UUID), 0);

@@ -4,6 +4,7 @@
 
 #include "abi/rm.h"
 #include "check.h"
+#include "scratch.h"
 #include "limit/container.h"
 #include "limit/memory.h"
 
@@ -13,8 +14,6 @@
 #define CLIENT 0xc1d00001u
 #define DEVICE 0x10u
 #define SUBDEVICE 0x11u
-
-static char path[64];
 
 static struct {
     unsigned calls;         /* that the kernel saw */
@@ -97,15 +96,10 @@ static uint64_t own(void)
 /* A process under a limit of 64 MiB that has opened its device as the driver does. */
 static void begin(void)
 {
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-rm.XXXXXX");
-    int fd = mkstemp(path);
-    REQUIRE(fd >= 0);
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("CUDA_DEVICE_MEMORY_LIMIT", "64m", 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     CHECK_EQ(allocate_object(0, 0, CLIENT, RM_CLASS_CLIENT, NULL), RM_OK);
-    unlink(path);
     CHECK_EQ(allocate_object(CLIENT, CLIENT, DEVICE, RM_CLASS_DEVICE, NULL), RM_OK);
     CHECK_EQ(allocate_object(CLIENT, DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, NULL), RM_OK);
     CHECK_EQ(container_device(UUID), 0);
@@ -240,7 +234,6 @@ TEST("a forked child begins with an empty ledger")
     }
     int status = -1;
     REQUIRE(waitpid(pid, &status, 0) == pid);
-    unlink(path); /* made anew by the child */
     CHECK_EQ(status, 0);
     CHECK_EQ(own(), 40 * MIB);
 }

@@ -3,6 +3,7 @@
 #include "sim/machine_layout.h"
 
 #include "check.h"
+#include "scratch.h"
 
 static const struct sim_rule *only_rule(const char *text)
 {
@@ -52,12 +53,9 @@ TEST("a rule for whichever call needs a number from 1 and a known API")
 
 static void begin(const char *rules)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-rules-%d", (int)getpid());
     setenv("VGPU_SIM", rules, 1);
-    setenv("VGPU_SIM_MACHINE", path, 1);
+    setenv("VGPU_SIM_MACHINE", scratch_path("machine"), 1);
     REQUIRE(sim_attach() == 0);
-    unlink(path);
 }
 
 TEST("the nth call of an API fails, and no other")

@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/log.h"
 #include "check.h"
+#include "scratch.h"
 #include "limit/container.h"
 
 #include <fcntl.h>
@@ -16,17 +17,12 @@
 #define ROUNDS 200
 #define LINES 100
 
-static char path[64];
 static int device, devices[THREADS][4], taken, charged;
 
 /* What a program's environment says before it enters. */
 static void prepare(const char *limit)
 {
-    snprintf(path, sizeof(path), "/tmp/vgpu-test-threads.XXXXXX");
-    int fd = mkstemp(path);
-    REQUIRE(fd >= 0);
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("CUDA_DEVICE_MEMORY_LIMIT", limit, 1);
     setenv("VGPU_LEDGER", "api", 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
@@ -44,7 +40,6 @@ static void begin(void)
 {
     prepare("1000m");
     container_enter();
-    unlink(path);
     device = container_device(uuid_of(0));
     REQUIRE(device >= 0);
 }
@@ -71,7 +66,6 @@ TEST("threads that enter at once meet the same devices under the same numbers")
 {
     prepare("1000m");
     run_threads(enter_and_meet);
-    unlink(path);
     for (int d = 0; d < 4; d++) {
         CHECK(devices[0][d] >= 0);
         for (int other = 0; other < d; other++)
