@@ -8,7 +8,7 @@
  * in the machine's byte order, which `byte_order` proves.
  *
  * The first VGPU_REGION_OFFSET bytes of the file are kept for the projection that HAMi's monitor
- * reads; our own part begins there.
+ * reads and in whose last page it gives its commands; our own part begins there.
  *
  * Trust: every process of the container can write the whole file. A reader checks each value that
  * it uses as an index, a count or a length, and trusts none of them for its own memory safety. */
@@ -24,7 +24,7 @@ extern "C" {
 
 #define VGPU_REGION_OFFSET 2011136u             /* 491 pages: HAMi's 2,008,952 bytes, rounded up */
 #define VGPU_REGION_MAGIC 0x3147455255504756ull /* "VGPUREG1" as bytes in the file */
-#define VGPU_REGION_VERSION 2u
+#define VGPU_REGION_VERSION 3u
 #define VGPU_REGION_BYTE_ORDER 0x01020304u
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
@@ -77,7 +77,8 @@ struct vgpu_device {
     uint64_t memory_closed;   /* 56: nonzero: a limit was asked for that is not understood */
     uint64_t physical_bytes;  /* 64: the card's own memory, 0 unknown */
     uint32_t core_limit;      /* 72: percent; 0 none */
-    uint32_t core_soft_limit; /* 76: percent; 0 none */
+    uint32_t core_soft_limit; /* 76: percent, up to 100; 0 none. Means something only above
+                                 core_limit */
     uint64_t settings_hash;   /* 80: of the environment that the limits came from; 0 from none */
     uint64_t orphaned;        /* 88: exported by processes that died; counts as lingering */
     uint64_t tenant;          /* 96: the container's random id on the GPU's board; 0 none yet */
@@ -89,7 +90,17 @@ struct vgpu_device {
 enum vgpu_defaults_set {
     VGPU_DEFAULTS_MEMORY = 1,
     VGPU_DEFAULTS_CORES = 2,
+    VGPU_DEFAULTS_SOFT_CORES = 4,
 };
+
+/* Who gave the container its priority. */
+enum vgpu_priority_set {
+    VGPU_PRIORITY_UNSET = 0,       /* nobody: it has VGPU_PRIORITY_DEFAULT */
+    VGPU_PRIORITY_ENVIRONMENT = 1, /* the environment of its first process */
+    VGPU_PRIORITY_LIVE = 2,        /* set while programs ran: no environment sets it back */
+};
+
+#define VGPU_PRIORITY_DEFAULT 1u /* 0 is high, a larger number is lower */
 
 /* The container's GPU time on one device, in nanoseconds; times are CLOCK_MONOTONIC. Written by all
  * its processes, without a lock: a process that is killed between two writes leaves at most the few
@@ -120,10 +131,39 @@ struct vgpu_region {
     uint64_t default_memory_limit; /* 48: bytes, for devices without a limit of their own; 0 none */
     uint32_t default_core_limit;   /* 56: percent, likewise */
     uint32_t defaults_set;         /* 60: enum vgpu_defaults_set; 0: they are an environment's */
-    uint64_t reserved[24];         /* 64 */
+    uint32_t orders_epoch;         /* 64: a futex word. Raised, and all its sleepers woken, by who
+                                      changes limits, pauses, resumes, or opens or closes the window */
+    uint32_t paused;               /* 68: 0 or 1: nothing of the container runs on the GPU */
+    uint32_t priority;             /* 72: 0 high; VGPU_PRIORITY_DEFAULT where nobody set one */
+    uint32_t priority_set;         /* 76: enum vgpu_priority_set */
+    uint64_t window_closed_ns;     /* 80: when the container's governors last closed its GPU */
+    uint64_t window_until_ns;      /* 88: and until when it is closed; 0 open. CLOCK_MONOTONIC */
+    uint32_t default_core_soft_limit; /* 96: percent, for devices without one of their own */
+    uint32_t reserved_word;           /* 100 */
+    uint64_t reserved[19];            /* 104 */
     struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
     struct vgpu_compute compute[VGPU_REGION_DEVICES]; /* 8528128: of devices[] */
+};
+
+/* The page before our part, with HAMi's words as HAMi laid them out (version 1.2 of its region). */
+struct vgpu_hami_page {
+    unsigned char reserved[1856]; /* 0, at 2007040 in the file: the end of HAMi's slots */
+    int32_t proc_num;             /* 1856: not written yet */
+    int32_t utilization_switch; /* 1860, at 2008900 in the file: by the monitor: 0 the compute limit
+                                   is not in force (unless GPU_CORE_UTILIZATION_POLICY forces it) */
+    int32_t recent_kernel;      /* 1864: below 0, by the monitor: the container must wait; the
+                                   container's programs set it positive when they work */
+    int32_t priority;           /* 1868: the container's, for the monitor */
+    uint64_t last_kernel_time;  /* 1872: s since the epoch; not written yet */
+    unsigned char reserved_more[2216]; /* 1880 */
+};
+
+/* What a process maps of the file. */
+#define VGPU_REGION_MAP_OFFSET (VGPU_REGION_OFFSET - sizeof(struct vgpu_hami_page))
+struct vgpu_region_map {
+    struct vgpu_hami_page hami;
+    struct vgpu_region region;
 };
 
 #define VGPU_REGION_FILE_BYTES (VGPU_REGION_OFFSET + sizeof(struct vgpu_region))
@@ -141,12 +181,25 @@ _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, tenant) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, defaults_set) == 60, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, orders_epoch) == 64, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, paused) == 68, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, priority) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, priority_set) == 76, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, window_closed_ns) == 80, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, window_until_ns) == 88, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, default_core_soft_limit) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
-_Static_assert(VGPU_REGION_OFFSET % 4096 == 0, "our part is mapped by itself");
+_Static_assert(sizeof(struct vgpu_hami_page) == 4096, "a page of its own");
+_Static_assert(VGPU_REGION_MAP_OFFSET == 2007040, "frozen layout");
+_Static_assert(offsetof(struct vgpu_hami_page, utilization_switch) == 2008900 - 2007040, "HAMi's");
+_Static_assert(offsetof(struct vgpu_hami_page, recent_kernel) == 2008904 - 2007040, "HAMi's");
+_Static_assert(offsetof(struct vgpu_hami_page, priority) == 2008908 - 2007040, "HAMi's");
+_Static_assert(offsetof(struct vgpu_hami_page, last_kernel_time) == 2008912 - 2007040, "HAMi's");
+_Static_assert(VGPU_REGION_MAP_OFFSET % 4096 == 0, "mapped from here");
 #endif
 
 #ifdef __cplusplus

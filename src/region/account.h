@@ -100,6 +100,55 @@ unsigned account_processes(
  * no device has one. Looks after the file as a charge does. */
 bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES]);
 
+/* What is in force for the container now. */
+struct account_orders {
+    unsigned char percent[VGPU_REGION_DEVICES]; /* compute limits by device number; 0: none */
+    unsigned char soft[VGPU_REGION_DEVICES];    /* soft limits above them, up to 100; 0: none */
+    bool paused;                                /* by `vgpu pause` */
+    bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
+    unsigned priority;                          /* 0 high */
+    bool has_priority;                          /* somebody gave it one */
+    uint32_t epoch;                             /* of what was read: for account_wait_orders */
+};
+
+/* Reads it; true where there is a compute limit, a pause or a hold. GPU_CORE_UTILIZATION_POLICY and
+ * the monitor's utilization_switch are heeded. Looks after the file as a charge does; where there
+ * is none, what it last said holds. */
+bool account_orders(struct account_orders *ret_orders);
+
+/* Sleeps until the orders' epoch is no longer `seen`, or the process has attached to another file,
+ * or the time is over (UINT64_MAX: none). May return early for no reason, and does after 1 s, so
+ * that a file that others replaced is noticed by account_orders. Holds no lock meanwhile; keeps
+ * errno. */
+void account_wait_orders(uint32_t seen, uint64_t timeout_ns);
+
+/* Raises the orders' epoch and wakes all who sleep on it, in all processes of the container. */
+void account_wake_orders(void);
+
+/* HAMi's monitor is to see that the container's programs work: recent_kernel turns positive, but
+ * never from below 0. For every few milliseconds in which something was launched. */
+void account_note_activity(void);
+
+/* The time in which the container's governors keep its GPU closed; CLOCK_MONOTONIC. */
+struct account_window {
+    uint64_t closed_ns;
+    uint64_t until_ns; /* 0: open */
+};
+
+#define ACCOUNT_WINDOW_MAX_NS 10000000000ull
+
+/* What the region says, checked: a window that is over, that began in the future or that is longer
+ * than ACCOUNT_WINDOW_MAX_NS is open. */
+struct account_window account_window(uint64_t now_ns);
+
+/* Closes the container's window until then, raises the epoch and wakes. True where this call closed
+ * it: false where it is closed already, where somebody else closes it at the same moment, or where
+ * there is no region. */
+bool account_window_close(uint64_t now_ns, uint64_t until_ns);
+
+/* Opens it, raises the epoch and wakes, where it is closed. */
+void account_window_open(void);
+
 /* Calls `visit` on the words in which the container's GPU time on the device is counted, and on
  * this process's own use (NULL where it has no slot). `visit` is to be short: no driver call, no
  * lock. False, and not called, where there is no region. */
