@@ -8,7 +8,7 @@
  * broken variants that must be found.
  *
  * Taken for granted, and so the code's to give:
- * - One order of all steps, the same for all. account.c gives it where it matters: the addition to
+ * - One order of all steps, the same for all. The code gives it where it matters: the addition to
  *   bytes, the swaps of state and slot_high, and the loads of slot_high, state and bytes in a sum
  *   are sequentially consistent. pending is raised before bytes and lowered after by such
  *   operations, and read before (acquire) and after the load of bytes. A claimer's zeroes lie

@@ -50,7 +50,7 @@ struct region {
     bool failure_said;
     int slot;              /* -1: none was to be had, or not asked for */
     uint64_t word;         /* the slot's state word */
-    bool slot_is_empty;    /* claimed anew: what the process holds is not in it yet (account.c) */
+    bool slot_is_empty;    /* claimed anew: what the process holds is not in it yet (account_self.c) */
     unsigned device_count; /* devices[] in use */
     struct region_device devices[VGPU_REGION_DEVICES];
     char path[PATH_MAX + 16];

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process's account and its place in the region. */
+#include "region/account_self.h"
+
+#include "base/guard.h"
+#include "base/log.h"
+#include "region/slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct account account;
+
+void account_start(struct region *region, int without)
+{
+    lock_reset(&account.lock);
+    account.region = region;
+    account.without = without;
+    account.ledger = 0;
+    account.refusal_logged_ns = 0;
+    account.full_logged = false;
+    memset(account.holdings, 0, sizeof(account.holdings));
+    memset(account.seen_free_bytes, 0, sizeof(account.seen_free_bytes));
+}
+
+void account_start_late(struct region *region)
+{
+    store_release(&account.region, region);
+}
+
+bool account_look_begin(void) REQUIRES(account.lock)
+{
+    if (load_acquire(&account.region->lost))
+        return false;
+    guard_enter();
+    return true;
+}
+
+bool account_look_end(void) REQUIRES(account.lock)
+{
+    guard_leave();
+    return !load_acquire(&account.region->lost);
+}
+
+uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind)
+{
+    switch (kind) {
+    case ACCOUNT_CONTEXT:
+        return &usage->context;
+    case ACCOUNT_MODULE:
+        return &usage->module;
+    case ACCOUNT_MANAGED:
+        return &usage->managed;
+    case ACCOUNT_UNEXPLAINED:
+        return &usage->unexplained;
+    default:
+        return &usage->buffer;
+    }
+}
+
+static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account.lock)
+{
+    struct region *region = account.region;
+    for (unsigned d = 0; d < region->device_count; d++) {
+        const struct account_holdings *held = &account.holdings[d];
+        if (!held->bytes && !held->lingering && !held->imported)
+            continue;
+        if (!region_device_entry(region, d))
+            continue;
+        struct vgpu_usage *usage = &slot->usage[region->devices[d].entry];
+        store_relaxed(&usage->pending, held->pending);
+        store_relaxed(&usage->lingering, held->lingering);
+        store_relaxed(&usage->imported, held->imported);
+        store_relaxed(&usage->exported, held->exported);
+        for (int k = 0; k < ACCOUNT_KINDS; k++)
+            store_relaxed(account_kind_word(usage, k), held->kinds[k]);
+        add_seq_cst(&usage->bytes, held->bytes);
+    }
+    store_relaxed(&slot->ledger, account.ledger);
+}
+
+bool account_slot_is_ours(void) REQUIRES(account.lock)
+{
+    const struct region *region = account.region;
+    return region->slot >= 0 &&
+           load_seq_cst(&region->shared->slots[region->slot].state) == region->word;
+}
+
+struct vgpu_slot *account_slot_locked(void) REQUIRES(account.lock)
+{
+    struct region *region = account.region;
+    struct vgpu_slot *slots = region->shared->slots;
+    if (!account_slot_is_ours()) {
+        if (region->slot >= 0)
+            slot_unlock(region, (unsigned)region->slot);
+        region->slot = slot_claim(region, &region->word);
+        region->slot_is_empty = true;
+    }
+    if (region->slot < 0) {
+        if (!account.full_logged)
+            log_warning("no slot in the shared region: %s",
+                region->slot == -ENOSPC ? "all are taken, or its file system is full"
+                                        : strerror(-region->slot));
+        account.full_logged = true;
+        return NULL;
+    }
+    if (region->slot_is_empty)
+        fill_slot_locked(&slots[region->slot]);
+    region->slot_is_empty = false;
+    return &slots[region->slot];
+}
+
+struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock)
+{
+    if (!region_device_entry(account.region, device))
+        return NULL;
+    struct vgpu_slot *slot = account_slot_locked();
+    return slot ? &slot->usage[account.region->devices[device].entry] : NULL;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t bound)
+{
+    return value < bound ? value : bound;
+}
+
+static uint64_t at_least(uint64_t value, uint64_t bound)
+{
+    return value > bound ? value : bound;
+}
+
+struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock)
+{
+    struct account_sum sum = {0};
+    struct region *region = account.region;
+    int entry = region->devices[device].entry;
+    if (entry < 0)
+        return sum;
+    uint64_t lingering = 0, imported = 0;
+    uint64_t *orphaned = &region->shared->devices[entry].orphaned;
+    uint64_t left = load_seq_cst(orphaned);
+    unsigned bound = region_slot_bound(region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = &region->shared->slots[i];
+        if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)
+            continue;
+        struct vgpu_usage *usage = &slot->usage[entry];
+        /* Read on both sides of the bytes: what was still pending when they were read may have
+         * been taken back before it is read once more. */
+        uint64_t pending = load_acquire(&usage->pending);
+        uint64_t bytes = load_seq_cst(&usage->bytes);
+        sum.bytes += bytes;
+        lingering += load_relaxed(&usage->lingering);
+        imported += load_relaxed(&usage->imported);
+        if ((int)i != region->slot)
+            sum.others_pending += at_most(at_least(load_relaxed(&usage->pending), pending), bytes);
+    }
+    /* Where nobody holds an import, what was exported once is gone. */
+    if (left && !imported)
+        (void)swap_seq_cst(orphaned, left, (uint64_t)0);
+    sum.imported = imported;
+    sum.bytes += at_most(lingering + left, imported);
+    uint64_t limit = region->devices[device].known.memory_limit;
+    store_relaxed(&account.seen_free_bytes[device], limit > sum.bytes ? limit - sum.bytes : 0);
+    return sum;
+}
+
+void account_reap_locked(unsigned device) REQUIRES(account.lock)
+{
+    int entry = account.region->devices[device].entry;
+    if (entry >= 0)
+        slot_reap_dead(account.region, account.region->slot, (unsigned)entry);
+}
+
+struct account_limits account_limits_locked(unsigned device) REQUIRES(account.lock)
+{
+    bool in_file = region_device_entry(account.region, device);
+    const struct vgpu_device *known = &account.region->devices[device].known;
+    return (struct account_limits){.bytes = known->memory_limit,
+        .closed = known->memory_closed || (known->memory_limit && !in_file)};
+}
+
+struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account.lock)
+{
+    const struct vgpu_device *known = &account.region->devices[device].known;
+    return (struct account_limits){
+        .bytes = known->memory_limit, .closed = known->memory_closed || known->memory_limit};
+}
+
+void account_set_ledger(unsigned ledger)
+{
+    lock_take(&account.lock);
+    account.ledger = ledger;
+    if (!account_is_without_region() && account_look_begin()) {
+        struct vgpu_slot *slot = account_slot_locked();
+        if (slot)
+            store_relaxed(&slot->ledger, (uint64_t)ledger);
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+}

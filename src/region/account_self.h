@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the account's files share: the process's account, its place in the region, and looks at the
+ * region's words. For account*.c alone. */
+#ifndef VGPU_REGION_ACCOUNT_SELF_H
+#define VGPU_REGION_ACCOUNT_SELF_H
+
+#include "region/account.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+/* How often something is tried again where the file goes away under it. */
+#define ACCOUNT_LOST_TRIES 10
+
+/* What this process holds, from which a slot that was taken away is filled again. */
+struct account_holdings {
+    uint64_t bytes, pending, lingering, imported, exported;
+    uint64_t kinds[ACCOUNT_KINDS];
+};
+
+struct account {
+    struct lock
+        lock; /* held over all that touches the region, never over a driver call or a sleep */
+    struct region *region; /* set once, maybe late */
+    int without;
+    uint64_t ledger;
+    uint64_t refusal_logged_ns;
+    bool full_logged;
+    struct account_holdings holdings[VGPU_REGION_DEVICES];
+    uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
+};
+
+extern struct account account;
+
+static inline bool account_is_without_region(void)
+{
+    return !load_acquire(&account.region);
+}
+
+/* A look at the region's words: its file is there, as far as can be told, and may go away while one
+ * looks. account_look_end is false where it did: what was read means nothing. */
+bool account_look_begin(void) REQUIRES(account.lock);
+bool account_look_end(void) REQUIRES(account.lock);
+
+/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
+ * for dead or the file was made anew. NULL where none is to be had. Within a look, as all below. */
+struct vgpu_slot *account_slot_locked(void) REQUIRES(account.lock);
+bool account_slot_is_ours(void) REQUIRES(account.lock);
+
+/* NULL where the process has no place in the region for the device. */
+struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock);
+uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind);
+
+struct account_sum {
+    uint64_t bytes;          /* all live slots, lingering included */
+    uint64_t imported;       /* held on memory of others */
+    uint64_t others_pending; /* the part that other processes may yet take back */
+};
+
+struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock);
+
+/* Before a refusal, which then looks again: somebody else may have reaped them a moment ago. */
+void account_reap_locked(unsigned device) REQUIRES(account.lock);
+
+struct account_limits {
+    uint64_t bytes; /* 0: none */
+    bool closed;
+};
+
+/* As the file says. A device that found no room in it cannot be kept to its limit. */
+struct account_limits account_limits_locked(unsigned device) REQUIRES(account.lock);
+
+/* As the file last said. Without it nobody is kept to a limit, so a limited device is full. Needs
+ * no look. */
+struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account.lock);
+
+#endif
