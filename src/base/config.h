@@ -39,6 +39,7 @@ struct config {
     struct config_value cores_default, cores[CONFIG_DEVICES];
     struct config_value soft_default, soft[CONFIG_DEVICES]; /* CUDA_CORE_SOFT_LIMIT */
     uint32_t priority;                                      /* CUDA_TASK_PRIORITY; 0 high */
+    bool has_priority;                                      /* it was given, and understood */
     enum ledger_choice ledger;                              /* VGPU_LEDGER */
     enum core_policy core_policy;
     bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */

@@ -49,13 +49,12 @@ static struct {
 
 static void look_again(uint64_t now_ns)
 {
-    unsigned char percent[VGPU_REGION_DEVICES];
+    struct account_orders orders;
     store_relaxed(&gate.looked_ns, now_ns);
-    bool limited = account_core_limits(percent) && !load_relaxed(&gate.over) &&
-                   container_config()->core_policy != CORE_POLICY_DISABLE;
+    bool limited = account_orders(&orders) && !load_relaxed(&gate.over);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        store_relaxed(&gate.percent[d], percent[d]);
-        if (percent[d])
+        store_relaxed(&gate.percent[d], orders.percent[d]);
+        if (orders.percent[d])
             store_relaxed(&gate.active[d], account_asking(d, now_ns - ACTIVE_NS));
     }
     store_relaxed(&pace_limited, limited);

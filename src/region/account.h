@@ -96,10 +96,6 @@ struct account_process {
 unsigned account_processes(
     unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX]);
 
-/* The compute limits that the region has now, in percent by device number, 0 for none; false where
- * no device has one. Looks after the file as a charge does. */
-bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES]);
-
 /* What is in force for the container now. */
 struct account_orders {
     unsigned char percent[VGPU_REGION_DEVICES]; /* compute limits by device number; 0: none */
@@ -135,15 +131,15 @@ struct account_window {
     uint64_t until_ns; /* 0: open */
 };
 
-#define ACCOUNT_WINDOW_MAX_NS 10000000000ull
+#define ACCOUNT_WINDOW_MAX_NS 1000000000ull
 
-/* What the region says, checked: a window that is over, that began in the future or that is longer
- * than ACCOUNT_WINDOW_MAX_NS is open. */
+/* What the region says; a window that is over, or would last longer than ACCOUNT_WINDOW_MAX_NS (it
+ * is from before the machine's last start, or made up), is open: all zero. */
 struct account_window account_window(uint64_t now_ns);
 
-/* Closes the container's window until then, raises the epoch and wakes. True where this call closed
- * it: false where it is closed already, where somebody else closes it at the same moment, or where
- * there is no region. */
+/* Closes the container's window until then (at most ACCOUNT_WINDOW_MAX_NS from now), raises the
+ * epoch and wakes. True where this call closed it: false where it is closed already, where somebody
+ * else closes it at the same moment, or where there is no region. */
 bool account_window_close(uint64_t now_ns, uint64_t until_ns);
 
 /* Opens it, raises the epoch and wakes, where it is closed. */

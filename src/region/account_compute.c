@@ -1,37 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The container's GPU time and the limits on it. */
+/* The container's GPU time. */
 #include "region/account_self.h"
 
-#include "base/guard.h"
 #include "region/slot.h"
-
-#include <string.h>
-
-static unsigned core_limit_locked(unsigned device) REQUIRES(account.lock)
-{
-    const struct vgpu_device *entry = region_device_entry(account.region, device);
-    uint32_t percent =
-        entry ? load_relaxed(&entry->core_limit) : account.region->devices[device].known.core_limit;
-    return percent < 100 ? percent : 0;
-}
-
-bool account_core_limits(unsigned char ret_percent[VGPU_REGION_DEVICES])
-{
-    bool any = false;
-    memset(ret_percent, 0, VGPU_REGION_DEVICES);
-    lock_take(&account.lock);
-    if (account.region) {
-        (void)!region_keep(account.region);
-        guard_enter();
-        for (unsigned d = 0; d < account.region->device_count; d++) {
-            ret_percent[d] = (unsigned char)core_limit_locked(d);
-            any |= ret_percent[d] != 0;
-        }
-        guard_leave();
-    }
-    lock_release(&account.lock);
-    return any;
-}
 
 bool account_visit_compute(unsigned device,
     void (*visit)(struct vgpu_compute *words, struct vgpu_usage *own, void *argument),

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
+#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -27,35 +28,47 @@ static bool is_mapped(const struct region *region, const struct stat *status)
     return status->st_dev == region->device && status->st_ino == region->inode;
 }
 
+/* Who sleeps on the file that is mapped now would never hear of the next one. */
+static uint32_t wake_sleepers(struct region *region)
+{
+    if (!region->shared)
+        return 0;
+    guard_enter();
+    uint32_t epoch = orders_leave(region->shared);
+    guard_leave();
+    return epoch;
+}
+
 /* Maps the file where it was mapped before: other threads may be looking. */
 static int map_file(struct region *region, int fd, const struct stat *status)
 {
-    int flags = MAP_SHARED | (region->shared ? MAP_FIXED : 0);
-    void *map = mmap(region->shared, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE, flags, fd,
-        VGPU_REGION_OFFSET);
+    int flags = MAP_SHARED | (region->map ? MAP_FIXED : 0);
+    void *map = mmap(region->map, sizeof(struct vgpu_region_map), PROT_READ | PROT_WRITE, flags, fd,
+        VGPU_REGION_MAP_OFFSET);
     if (map == MAP_FAILED) {
         int error = errno;
-        if (region->shared) { /* which may be unmapped by now */
-            (void)!mmap(region->shared, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE,
+        if (region->map) { /* which may be unmapped by now */
+            (void)!mmap(region->map, sizeof(struct vgpu_region_map), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
             store_release(&region->lost, true);
         }
         return -error;
     }
     /* Without this the first touch reads ahead through the sparse file: 2 ms on ext4. */
-    (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM);
+    (void)madvise(map, sizeof(struct vgpu_region_map), MADV_RANDOM);
     /* A mapping holds the open file, and so the lock that says that we live, also in a child that
      * has closed all descriptors. */
-    region->kept_from_children = madvise(map, sizeof(struct vgpu_region), MADV_DONTFORK) == 0;
+    region->kept_from_children = madvise(map, sizeof(struct vgpu_region_map), MADV_DONTFORK) == 0;
     store_release(&region->lost, false);
-    if (!region->shared) {
-        int error = guard_add(map, sizeof(struct vgpu_region), &region->lost);
+    if (!region->map) {
+        int error = guard_add(map, sizeof(struct vgpu_region_map), &region->lost);
         if (error) {
-            munmap(map, sizeof(struct vgpu_region));
+            munmap(map, sizeof(struct vgpu_region_map));
             return error;
         }
     }
-    region->shared = map;
+    region->map = map;
+    region->shared = &region->map->region;
     region->device = status->st_dev;
     region->inode = status->st_ino;
     region->pinned = region_file_pins(status);
@@ -72,13 +85,15 @@ static int replace_descriptor(int former, int fd)
     return replaced ? former : fd;
 }
 
-static void join(struct region *region, bool fresh)
+static void join(struct region *region, bool fresh, uint32_t left_epoch)
 {
     guard_enter();
     if (region->slot >= 0) /* a file that was shortened may still have it */
         slot_leave(region, (unsigned)region->slot, region->word);
     region_settings_take(region, fresh);
+    orders_take(region, fresh);
     region_devices_again(region);
+    orders_arrive(region->shared, left_epoch);
     region->slot = slot_claim(region, &region->word);
     region->slot_is_empty = true;
     guard_leave();
@@ -91,13 +106,14 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     int made = region_file_prepare(fd, make);
     int error = made < 0 ? made : file_status(fd, &status);
     int former = region_fd_is_ours(region) ? region->fd : -1;
+    uint32_t left_epoch = error ? 0 : wake_sleepers(region);
     if (!error)
         error = map_file(region, fd, &status);
     if (error)
         return error;
     region->fd = replace_descriptor(former, fd);
     if (make != REGION_FILE_KEEP)
-        join(region, made > 0);
+        join(region, made > 0, left_epoch);
     return 0;
 }
 
@@ -176,10 +192,10 @@ int region_open(struct region *region, const char *path)
 
 static void forget(struct region *region, bool is_mapped_here)
 {
-    if (region->shared) {
-        guard_remove(region->shared);
+    if (region->map) {
+        guard_remove(region->map);
         if (is_mapped_here)
-            munmap(region->shared, sizeof(struct vgpu_region));
+            munmap(region->map, sizeof(struct vgpu_region_map));
     }
     *region = (struct region){.fd = -1, .slot = -1};
 }

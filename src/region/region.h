@@ -25,10 +25,21 @@ struct region_device {
     int entry;                /* in the file's devices[]; -1: there is no room for it */
 };
 
+/* What the container is told to do at once, as one look at the file has it. */
+struct region_orders {
+    uint32_t epoch;
+    bool paused;
+    bool held;         /* HAMi's recent_kernel is below 0 */
+    bool switched_off; /* HAMi's utilization_switch is 0 */
+    enum vgpu_priority_set priority_set;
+    uint32_t priority;
+};
+
 struct region {
-    struct vgpu_region *shared; /* NULL: not attached. The address stays until region_detach. */
-    int fd;                     /* close-on-exec, high; carries the slot's lock */
-    dev_t device;               /* identity of the mapped file */
+    struct vgpu_region *shared;  /* NULL: not attached. The address stays until region_detach. */
+    struct vgpu_region_map *map; /* what `shared` lies in */
+    int fd;                      /* close-on-exec, high; carries the slot's lock */
+    dev_t device;                /* identity of the mapped file */
     ino_t inode;
     bool lost;               /* the file was shortened; memory of our own lies in its place */
     bool kept_from_children; /* forked children do not have the mapping */
@@ -39,18 +50,20 @@ struct region {
     struct region_settings {
         uint64_t hash;
         uint64_t memory_limit; /* for devices without a limit of their own, as core_limit */
-        uint32_t core_limit;
-        uint32_t set; /* which of the two were set while programs ran: enum vgpu_defaults_set */
+        uint32_t core_limit, core_soft_limit;
+        uint32_t set; /* which of them were set while programs ran: enum vgpu_defaults_set */
     } known_settings; /* the file's, as last seen */
-    uint64_t lock_wait_ns;   /* for who initialises the file */
-    uint64_t whole_seen_ns;  /* when the file was last seen to be there, and whole */
-    uint64_t path_seen_ns;   /* when the path was last seen to name the file */
-    uint64_t mend_failed_ns; /* when a device's entry could last not be mended; 0 never */
-    uint64_t failed_ns;      /* when the file could last not be had again; 0 never */
+    struct region_orders known_orders; /* likewise */
+    bool orders_known;                 /* they were seen */
+    uint64_t lock_wait_ns;             /* for who initialises the file */
+    uint64_t whole_seen_ns;            /* when the file was last seen to be there, and whole */
+    uint64_t path_seen_ns;             /* when the path was last seen to name the file */
+    uint64_t mend_failed_ns;           /* when a device's entry could last not be mended; 0 never */
+    uint64_t failed_ns;                /* when the file could last not be had again; 0 never */
     bool failure_said;
-    int slot;              /* -1: none was to be had, or not asked for */
-    uint64_t word;         /* the slot's state word */
-    bool slot_is_empty;    /* claimed anew: what the process holds is not in it yet (account_self.c) */
+    int slot;           /* -1: none was to be had, or not asked for */
+    uint64_t word;      /* the slot's state word */
+    bool slot_is_empty; /* claimed anew: what the process holds is not in it yet (account_self.c) */
     unsigned device_count; /* devices[] in use */
     struct region_device devices[VGPU_REGION_DEVICES];
     char path[PATH_MAX + 16];

@@ -24,9 +24,9 @@ static uint64_t settings_hash(const struct config *config)
     uint64_t hash = 14695981039346656037ull;
     bool any = false;
     for (int i = -1; i < CONFIG_DEVICES; i++) {
-        struct config_value values[2] = {
-            config_memory_limit(config, i), config_core_limit(config, i)};
-        for (int v = 0; v < 2; v++) {
+        struct config_value values[3] = {config_memory_limit(config, i),
+            config_core_limit(config, i), config_core_soft_limit(config, i)};
+        for (int v = 0; v < 3; v++) {
             any |= values[v].state != VALUE_UNSET;
             hash = (hash ^ values[v].state) * 1099511628211ull;
             hash = (hash ^ values[v].value) * 1099511628211ull;
@@ -42,16 +42,21 @@ static struct region_settings settings_read(const struct vgpu_region *shared)
     return (struct region_settings){.hash = load_acquire(&shared->settings_hash),
         .memory_limit = load_relaxed(&shared->default_memory_limit),
         .core_limit = load_relaxed(&shared->default_core_limit),
+        .core_soft_limit = load_relaxed(&shared->default_core_soft_limit),
         .set = load_relaxed(&shared->defaults_set)};
+}
+
+static uint32_t percent_of(struct config_value value)
+{
+    return value.state == VALUE_SET ? (uint32_t)value.value : 0u;
 }
 
 static void store_default(struct vgpu_region *shared, const struct config *config)
 {
     struct config_value memory = config_memory_limit(config, -1);
-    struct config_value cores = config_core_limit(config, -1);
     store_relaxed(&shared->default_memory_limit, memory.state == VALUE_SET ? memory.value : 0);
-    store_relaxed(
-        &shared->default_core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+    store_relaxed(&shared->default_core_limit, percent_of(config_core_limit(config, -1)));
+    store_relaxed(&shared->default_core_soft_limit, percent_of(config_core_soft_limit(config, -1)));
     store_relaxed(&shared->defaults_set, 0u);
 }
 
@@ -98,6 +103,7 @@ void region_settings_take(struct region *region, bool fresh)
     if (fresh && known->hash) {
         store_relaxed(&region->shared->default_memory_limit, known->memory_limit);
         store_relaxed(&region->shared->default_core_limit, known->core_limit);
+        store_relaxed(&region->shared->default_core_soft_limit, known->core_soft_limit);
         store_relaxed(&region->shared->defaults_set, known->set);
         store_release(&region->shared->settings_hash, known->hash);
     } else {
@@ -144,6 +150,7 @@ static void set_limits_pinned(const struct vgpu_region *shared, struct vgpu_devi
     uint64_t memory = load_relaxed(&shared->default_memory_limit);
     limits_write(device, memory, !memory);
     store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
+    store_relaxed(&device->core_soft_limit, load_relaxed(&shared->default_core_soft_limit));
 }
 
 /* What was set for all devices while programs ran goes before an environment's word. */
@@ -154,13 +161,14 @@ static void set_limits_from_outside(const struct vgpu_region *shared, struct vgp
         limits_write(device, load_relaxed(&shared->default_memory_limit), false);
     if (set & VGPU_DEFAULTS_CORES)
         store_relaxed(&device->core_limit, load_relaxed(&shared->default_core_limit));
+    if (set & VGPU_DEFAULTS_SOFT_CORES)
+        store_relaxed(&device->core_soft_limit, load_relaxed(&shared->default_core_soft_limit));
 }
 
 static void set_limits(struct region *region, struct vgpu_device *device, int index)
 {
     const struct config *config = region->config;
     struct config_value memory = config_memory_limit(config, index);
-    struct config_value cores = config_core_limit(config, index);
     uint64_t held = load_relaxed(&region->shared->settings_hash);
     /* Who runs under other limits than the region's says nothing about its devices. */
     bool ours = region->settings_hash == held;
@@ -169,7 +177,8 @@ static void set_limits(struct region *region, struct vgpu_device *device, int in
     } else {
         limits_write(
             device, memory.state == VALUE_SET ? memory.value : 0, memory.state == VALUE_INVALID);
-        store_relaxed(&device->core_limit, cores.state == VALUE_SET ? (uint32_t)cores.value : 0u);
+        store_relaxed(&device->core_limit, percent_of(config_core_limit(config, index)));
+        store_relaxed(&device->core_soft_limit, percent_of(config_core_soft_limit(config, index)));
     }
     set_limits_from_outside(region->shared, device);
     store_release(&device->settings_hash, ours ? held : 0);
@@ -311,6 +320,7 @@ static bool is_as_known(const struct region *region, const struct region_device 
     return device->entry >= 0 && settings.hash == region->known_settings.hash &&
            settings.memory_limit == region->known_settings.memory_limit &&
            settings.core_limit == region->known_settings.core_limit &&
+           settings.core_soft_limit == region->known_settings.core_soft_limit &&
            settings.set == region->known_settings.set &&
            memcmp(&shared->devices[device->entry], &device->known,
                offsetof(struct vgpu_device, orphaned)) == 0 &&

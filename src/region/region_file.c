@@ -156,7 +156,8 @@ int region_file_open(const char *path, bool create)
  * taken: writing a hole of a full file system through a mapping would kill the program. */
 static int reserve_storage(int fd)
 {
-    int error = file_reserve(fd, VGPU_REGION_OFFSET, offsetof(struct vgpu_region, slots));
+    int error =
+        file_reserve(fd, VGPU_REGION_MAP_OFFSET, offsetof(struct vgpu_region_map, region.slots));
     return error == -EOPNOTSUPP || error == -ENOSYS ? 0 : error;
 }
 
@@ -165,6 +166,19 @@ static bool is_ours(const struct head *head)
     return head->magic == VGPU_REGION_MAGIC && head->version == VGPU_REGION_VERSION &&
            head->byte_order == VGPU_REGION_BYTE_ORDER && head->size == sizeof(struct vgpu_region) &&
            head->device_entries == VGPU_REGION_DEVICES && head->slot_entries == VGPU_REGION_SLOTS;
+}
+
+/* HAMi's monitor has said nothing yet. As HAMi's library has it in a new region. */
+static int write_hami_words(int fd)
+{
+    const struct {
+        int32_t utilization_switch, recent_kernel, priority;
+    } words = {1, 2, VGPU_PRIORITY_DEFAULT};
+    ssize_t written = pwrite(fd, &words, sizeof(words),
+        VGPU_REGION_MAP_OFFSET + offsetof(struct vgpu_hami_page, utilization_switch));
+    if (written < 0)
+        return -errno;
+    return written == sizeof(words) ? 0 : -EIO;
 }
 
 /* In one piece: whoever shortens the file in between must not leave half of it. */
@@ -222,6 +236,8 @@ int region_file_prepare(int fd, enum region_file_make make)
     if (error)
         return error;
     error = reserve_storage(fd);
+    if (!error && !is_ours(&head))
+        error = write_hami_words(fd);
     if (error)
         return error;
     return is_ours(&head) ? 1 : write_head(fd);

@@ -8,6 +8,7 @@
 #include "base/saturate.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
+#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -35,20 +36,21 @@ int region_set_open(struct region *region, int fd)
     *region = (struct region){.fd = -1, .slot = -1};
     int error = check_file(fd, &status);
     void *map = error ? MAP_FAILED
-                      : mmap(NULL, sizeof(struct vgpu_region), PROT_READ | PROT_WRITE, MAP_SHARED,
-                            fd, VGPU_REGION_OFFSET);
+                      : mmap(NULL, sizeof(struct vgpu_region_map), PROT_READ | PROT_WRITE,
+                            MAP_SHARED, fd, VGPU_REGION_MAP_OFFSET);
     if (!error && map == MAP_FAILED)
         error = -errno;
     if (!error)
-        error = guard_add(map, sizeof(struct vgpu_region), &region->lost);
+        error = guard_add(map, sizeof(struct vgpu_region_map), &region->lost);
     if (error) {
         if (map != MAP_FAILED)
-            munmap(map, sizeof(struct vgpu_region));
+            munmap(map, sizeof(struct vgpu_region_map));
         close(fd);
         return error;
     }
-    (void)madvise(map, sizeof(struct vgpu_region), MADV_RANDOM); /* as in region.c */
-    region->shared = map;
+    (void)madvise(map, sizeof(struct vgpu_region_map), MADV_RANDOM); /* as in region.c */
+    region->map = map;
+    region->shared = &region->map->region;
     region->fd = fd;
     region->device = status.st_dev;
     region->inode = status.st_ino;
@@ -103,6 +105,7 @@ int region_set_look(struct region *region, int device, struct region_look *ret_l
     if (device == REGION_ALL_DEVICES) {
         look.device.memory_limit = load_relaxed(&shared->default_memory_limit);
         look.device.core_limit = load_relaxed(&shared->default_core_limit);
+        look.device.core_soft_limit = load_relaxed(&shared->default_core_soft_limit);
     } else if (known && device >= 0) {
         memcpy(&look.device, &shared->devices[device], sizeof(look.device));
         look.device.uuid[sizeof(look.device.uuid) - 1] = '\0';
@@ -127,6 +130,8 @@ static void set_device(
     }
     if (change->cores)
         store_release(&device->core_limit, change->core_percent);
+    if (change->soft_cores)
+        store_release(&device->core_soft_limit, change->soft_percent);
     /* Settled: the first process of the region's environment must not set it anew. */
     store_release(&device->settings_hash, held);
 }
@@ -137,18 +142,17 @@ static void set_default(struct vgpu_region *shared, const struct region_change *
         store_release(&shared->default_memory_limit, change->memory_bytes);
     if (change->cores)
         store_release(&shared->default_core_limit, change->core_percent);
-    uint32_t set =
-        (change->memory ? VGPU_DEFAULTS_MEMORY : 0u) | (change->cores ? VGPU_DEFAULTS_CORES : 0u);
+    if (change->soft_cores)
+        store_release(&shared->default_core_soft_limit, change->soft_percent);
+    uint32_t set = (change->memory ? VGPU_DEFAULTS_MEMORY : 0u) |
+                   (change->cores ? VGPU_DEFAULTS_CORES : 0u) |
+                   (change->soft_cores ? VGPU_DEFAULTS_SOFT_CORES : 0u);
     store_release(&shared->defaults_set, load_relaxed(&shared->defaults_set) | set);
 }
 
-/* Within a window, under the initialiser's lock. */
-static int set_locked(struct region *region, int device, const struct region_change *change)
+static void set_devices(
+    struct vgpu_region *shared, int device, int count, const struct region_change *change)
 {
-    struct vgpu_region *shared = region->shared;
-    int count = device_count(region);
-    if (device != REGION_ALL_DEVICES && (device < 0 || device >= count))
-        return -ENODEV;
     uint64_t held = load_relaxed(&shared->settings_hash);
     if (device == REGION_ALL_DEVICES)
         set_default(shared, change);
@@ -158,6 +162,48 @@ static int set_locked(struct region *region, int device, const struct region_cha
         if (device == REGION_ALL_DEVICES || device == i)
             set_device(&shared->devices[i], change, held);
     }
+}
+
+/* Within a window, under the initialiser's lock. */
+static int set_locked(struct region *region, int device, const struct region_change *change)
+{
+    int count = device_count(region);
+    if (device != REGION_ALL_DEVICES && (device < 0 || device >= count))
+        return -ENODEV;
+    /* A priority alone does not make the region one that has limits. */
+    if (change->memory || change->cores || change->soft_cores)
+        set_devices(region->shared, device, count, change);
+    if (change->priority)
+        orders_set_priority(region, change->priority_level, VGPU_PRIORITY_LIVE);
+    orders_raise(region->shared);
+    return 0;
+}
+
+int region_set_state(struct region *region, struct region_state *ret_state)
+{
+    guard_enter();
+    struct region_orders words = orders_read(region);
+    guard_leave();
+    if (load_acquire(&region->lost))
+        return -EIO;
+    *ret_state = (struct region_state){.paused = words.paused,
+        .held = words.held,
+        .has_priority = words.priority_set != VGPU_PRIORITY_UNSET,
+        .priority = words.priority};
+    return 0;
+}
+
+int region_set_paused(struct region *region, bool paused, bool *ret_was)
+{
+    if (region->pinned)
+        return -EPERM;
+    guard_enter();
+    uint32_t was = exchange_acq_rel(&region->shared->paused, paused ? 1u : 0u);
+    orders_raise(region->shared);
+    guard_leave();
+    if (load_acquire(&region->lost))
+        return -EIO;
+    *ret_was = was != 0;
     return 0;
 }
 

@@ -12,9 +12,11 @@
 #define REGION_ALL_DEVICES (-1)
 
 struct region_change {
-    bool memory, cores;    /* which of the two is changed */
-    uint64_t memory_bytes; /* 0: no limit */
-    uint32_t core_percent; /* 1 to 99; 0: no limit */
+    bool memory, cores, soft_cores, priority; /* which of them is changed */
+    uint64_t memory_bytes;                    /* 0: no limit */
+    uint32_t core_percent;                    /* 1 to 99; 0: no limit */
+    uint32_t soft_percent;                    /* 1 to 100; 0: no soft limit */
+    uint32_t priority_level;                  /* the container's, whatever the device; 0 high */
 };
 
 /* A device as the file has it now. */
@@ -36,6 +38,24 @@ int region_set_device_count(struct region *region) __attribute__((warn_unused_re
  * devices that nobody has met yet. Frees the slots of dead processes. Returns 0, -ENODEV where
  * there is none, or -EIO. */
 int region_set_look(struct region *region, int device, struct region_look *ret_look)
+    __attribute__((warn_unused_result));
+
+/* What the container as a whole is told. */
+struct region_state {
+    bool paused;
+    bool held; /* HAMi's monitor has it wait */
+    bool has_priority;
+    uint32_t priority;
+};
+
+/* Returns 0 or -EIO. */
+int region_set_state(struct region *region, struct region_state *ret_state)
+    __attribute__((warn_unused_result));
+
+/* Pauses the container or lets it go on, and wakes its programs; waits for nobody. Whoever may set
+ * limits may do either, whoever paused it. *ret_was: whether it was paused before. Returns 0,
+ * -EPERM or -EIO, as region_set_limits. */
+int region_set_paused(struct region *region, bool paused, bool *ret_was)
     __attribute__((warn_unused_result));
 
 /* Changes the limits of one device, or of all, those not met yet included. What is in use already

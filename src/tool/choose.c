@@ -99,10 +99,10 @@ static bool is_region_mapping(const char *line, struct mapping *ret_mapping, con
     if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*c%*c%*c%c %" SCNx64 " %*x:%*x %" SCNu64 " %n",
             &ret_mapping->start, &ret_mapping->end, &shared, &offset, &ret_mapping->inode,
             &behind) != 5 ||
-        !behind || shared != 's' || offset != VGPU_REGION_OFFSET || line[behind] != '/')
+        !behind || shared != 's' || offset != VGPU_REGION_MAP_OFFSET || line[behind] != '/')
         return false;
     *ret_path = line + behind;
-    return ret_mapping->end - ret_mapping->start >= sizeof(struct vgpu_region);
+    return ret_mapping->end - ret_mapping->start >= sizeof(struct vgpu_region_map);
 }
 
 /* Opens what lies at the path if it is the file that is mapped. */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the container is told: limits of compute, pauses, priority, and its window. */
+#include "region/account_self.h"
+
+#include "base/guard.h"
+#include "region/region_orders.h"
+
+#include <string.h>
+
+#define WAIT_MAX_NS 1000000000ull /* a file that others replaced is noticed only by looking */
+#define ACTIVE_KERNEL 2 /* what HAMi's library writes for its monitor to count down from */
+
+/* ---- orders ---- */
+
+static void take_limits_locked(unsigned device, struct account_orders *orders)
+    REQUIRES(account.lock)
+{
+    const struct vgpu_device *entry = region_device_entry(account.region, device);
+    if (!entry)
+        entry = &account.region->devices[device].known;
+    uint32_t percent = load_relaxed(&entry->core_limit);
+    uint32_t soft = load_relaxed(&entry->core_soft_limit);
+    if (!percent || percent >= 100)
+        return;
+    orders->percent[device] = (unsigned char)percent;
+    if (soft > percent)
+        orders->soft[device] = (unsigned char)(soft < 100 ? soft : 100);
+}
+
+static bool limits_are_in_force(const struct region *region, const struct region_orders *words)
+{
+    switch (region->config ? region->config->core_policy : CORE_POLICY_DEFAULT) {
+    case CORE_POLICY_FORCE:
+        return true;
+    case CORE_POLICY_DISABLE:
+        return false;
+    default:
+        return !words->switched_off;
+    }
+}
+
+/* The epoch is read before all else: who sleeps on it has seen no less than it says. */
+static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.lock)
+{
+    struct region *region = account.region;
+    bool any = false;
+    struct region_orders words = orders_read(region);
+    orders->epoch = words.epoch; /* also of memory in the file's place: it is slept on */
+    if (!load_acquire(&region->lost))
+        region->known_orders = words;
+    words = region->known_orders;
+    if (limits_are_in_force(region, &words)) {
+        for (unsigned d = 0; d < region->device_count; d++) {
+            take_limits_locked(d, orders);
+            any |= orders->percent[d] != 0;
+        }
+    }
+    orders->paused = words.paused;
+    orders->held = words.held;
+    orders->priority = words.priority;
+    orders->has_priority = words.priority_set != VGPU_PRIORITY_UNSET;
+    return any || words.paused || words.held;
+}
+
+bool account_orders(struct account_orders *ret_orders)
+{
+    bool any = false;
+    *ret_orders = (struct account_orders){.priority = VGPU_PRIORITY_DEFAULT};
+    lock_take(&account.lock);
+    if (account.region) {
+        (void)!region_keep(account.region);
+        guard_enter();
+        any = take_orders_locked(ret_orders);
+        guard_leave();
+    }
+    lock_release(&account.lock);
+    return any;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t at_most(uint64_t value, uint64_t bound)
+{
+    return value < bound ? value : bound;
+}
+
+/* Without the lock: the mapping's address stays, whatever lies there. */
+void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
+{
+    struct region *region = load_acquire(&account.region);
+    timeout_ns = at_most(timeout_ns, WAIT_MAX_NS);
+    if (region && !load_acquire(&region->lost))
+        orders_wait(&region->shared->orders_epoch, seen, timeout_ns);
+    else
+        sleep_ns(at_most(timeout_ns, region ? ORDERS_SLEEP_NS : timeout_ns));
+}
+
+void account_wake_orders(void)
+{
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        orders_raise(account.region->shared);
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+}
+
+/* The monitor may write -1 at any moment. */
+void account_note_activity(void)
+{
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        int32_t *word = &account.region->map->hami.recent_kernel;
+        int32_t old = load_relaxed(word);
+        if (old >= 0 && old != ACTIVE_KERNEL)
+            (void)swap_seq_cst(word, old, ACTIVE_KERNEL);
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+}
+
+/* ---- the window ---- */
+
+static bool is_closed(uint64_t until_ns, uint64_t now_ns)
+{
+    return until_ns > now_ns && until_ns - now_ns <= ACCOUNT_WINDOW_MAX_NS;
+}
+
+struct account_window account_window(uint64_t now_ns)
+{
+    struct account_window window = {0};
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        const struct vgpu_region *shared = account.region->shared;
+        window.until_ns = load_acquire(&shared->window_until_ns);
+        window.closed_ns = load_relaxed(&shared->window_closed_ns);
+        if (!account_look_end() || !is_closed(window.until_ns, now_ns))
+            window = (struct account_window){0};
+    }
+    lock_release(&account.lock);
+    return window;
+}
+
+/* Who reads the new end reads no older beginning; of two who close it, both began now. */
+static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t until_ns)
+{
+    uint64_t until = load_acquire(&shared->window_until_ns);
+    if (is_closed(until, now_ns) || !is_closed(until_ns, now_ns))
+        return false;
+    store_relaxed(&shared->window_closed_ns, now_ns);
+    if (!swap_seq_cst(&shared->window_until_ns, until, until_ns))
+        return false;
+    orders_raise(shared);
+    return true;
+}
+
+bool account_window_close(uint64_t now_ns, uint64_t until_ns)
+{
+    bool closed = false;
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        closed = close_locked(account.region->shared, now_ns, until_ns);
+        if (!account_look_end())
+            closed = false;
+    }
+    lock_release(&account.lock);
+    return closed;
+}
+
+void account_window_open(void)
+{
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        struct vgpu_region *shared = account.region->shared;
+        if (exchange_acq_rel(&shared->window_until_ns, (uint64_t)0))
+            orders_raise(shared);
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+}
