@@ -223,6 +223,14 @@ static bool is_held(struct board *board, unsigned index)
     return (int)index == load_relaxed(&board->slot) || file_lock_held(board->fd, byte) != 0;
 }
 
+static void said_read(struct vgpu_board_slot *ret_said, const struct vgpu_board_slot *slot)
+{
+    const uint64_t *from = &slot->tenant;
+    uint64_t *to = &ret_said->tenant;
+    for (size_t i = 0; i < sizeof(*slot) / sizeof(*from); i++)
+        to[i] = load_relaxed(&from[i]);
+}
+
 static unsigned tenants_locked(struct board *board, uint64_t now_ns,
     struct board_tenant ret_tenants[VGPU_BOARD_SLOTS]) REQUIRES(board->lock)
 {
@@ -234,7 +242,7 @@ static unsigned tenants_locked(struct board *board, uint64_t now_ns,
             continue;
         struct board_tenant *tenant = &ret_tenants[filled++];
         memset(tenant, 0, sizeof(*tenant));
-        memcpy(&tenant->said, slot, sizeof(*slot));
+        said_read(&tenant->said, slot);
         memcpy(tenant->name, tenant->said.name, sizeof(tenant->said.name));
         tenant->active =
             was_lately(tenant->said.active_ns, now_ns) && !(tenant->said.flags & VGPU_BOARD_PAUSED);

@@ -60,7 +60,7 @@ static bool fd_is_ours(const struct board *board)
 }
 
 /* Maps the file where it was mapped before: other threads may be looking. */
-static int map_file(struct board *board, int fd)
+static int map_board(struct board *board, int fd)
 {
     struct vgpu_board *former = board->shared;
     void *map = mmap(former, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE,
@@ -131,9 +131,12 @@ static bool take_slot(const struct board *board, struct vgpu_board_slot *slot, u
     store_relaxed(&slot->active_ns, (uint64_t)0);
     if (!swap_seq_cst(&slot->tenant, former, board->tenant))
         return false;
-    memset(&slot->active_ns, 0, sizeof(*slot) - offsetof(struct vgpu_board_slot, active_ns));
-    store_relaxed(&slot->since_ns, now_ns);
-    memcpy(slot->name, board->name, sizeof(slot->name));
+    struct vgpu_board_slot fresh = {.since_ns = now_ns};
+    memcpy(fresh.name, board->name, sizeof(fresh.name));
+    /* Word by word: a thread that is late may be writing what it knew of its own there. */
+    uint64_t *to = &slot->active_ns, *from = &fresh.active_ns;
+    for (size_t i = 0; i < sizeof(*slot) / sizeof(*to) - 1; i++)
+        store_relaxed(&to[i], from[i]);
     return true;
 }
 
@@ -196,7 +199,7 @@ static int attach_locked(struct board *board, bool make, uint64_t wait_ns) REQUI
     int error = file_status(fd, &status);
     store_release(&board->slot, -1);
     if (!error)
-        error = map_file(board, fd);
+        error = map_board(board, fd);
     if (error) {
         close(fd);
         return error;

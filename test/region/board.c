@@ -77,6 +77,7 @@ TEST("who was not at work for 50 ms is idle, and so is who will have been in mor
     CHECK_EQ(seen_at(NOW + 50 * MS), 0);
     CHECK_EQ(seen_at(NOW - 1000 * MS), 1);
     CHECK_EQ(seen_at(NOW - 1000 * MS - 1), 0);
+    CHECK_EQ(boards_look(&ours, NOW - 1000 * MS).idle_ns, NOW - 950 * MS);
     CHECK_EQ(seen_at(0), 0);
     CHECK_EQ(seen_at(UINT64_MAX), 0);
     store_relaxed(&their_slot()->active_ns, UINT64_MAX);
@@ -217,6 +218,32 @@ TEST("who waits is woken by another process that turns active, and otherwise in 
     board_wait(&ours, epoch, 50000 * MS); /* which it no longer is */
     CHECK(clock_now_ns() - start < 20000 * MS);
     CHECK_EQ(peers_reap(pid), 0);
+}
+
+static void wait_long(void)
+{
+    boards_attach(&ours, 1);
+    uint32_t epoch = boards_look(&ours, clock_now_ns()).epoch;
+    uint64_t start = clock_now_ns();
+    add_seq_cst(&peers->number[0], 1);
+    while (load_acquire(board_wait_word(&ours)) == epoch)
+        board_wait(&ours, epoch, 50000 * MS);
+    CHECK(clock_now_ns() - start < 40000 * MS);
+}
+
+TEST("all who wait are woken")
+{
+    pid_t pids[5];
+    boards_begin();
+    for (int i = 0; i < 5; i++)
+        pids[i] = peers_fork(wait_long);
+    while (load_acquire(&peers->number[0]) < 5 && !check_shared->failures)
+        sleep_ns(100000);
+    peers_sleep_ms(50);
+    boards_attach(&theirs, 2);
+    boards_say(&theirs, true, NOW);
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(peers_reap(pids[i]), 0);
 }
 
 static bool ended;

@@ -114,6 +114,8 @@ TEST("what is no board is left as it is, and said once")
     plant("hello\n", 6);
     CHECK_EQ(boards_try(&ours, 1), -EPROTO);
     CHECK_EQ(size_of_board(), 6);
+    REQUIRE(truncate(boards_path, 0) == 0 && truncate(boards_path, 20000) == 0);
+    CHECK_EQ(boards_try(&ours, 1), -EPROTO);
 }
 
 TEST("a board of another version is left as it is")
@@ -308,6 +310,9 @@ TEST("a board that is cut off under those who use it harms nobody, and is made w
     static const off_t sizes[] = {0, 1, 4096, 10000};
     boards_begin();
     boards_attach(&ours, 1);
+    REQUIRE(truncate(boards_path, 16000) == 0); /* where no access shows it */
+    boards_keep(&ours);
+    CHECK_EQ(size_of_board(), 16384);
     boards_attach(&theirs, 2);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         REQUIRE(truncate(boards_path, sizes[i]) == 0);

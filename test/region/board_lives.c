@@ -78,6 +78,39 @@ TEST("processes of one container that come at the same moment share its slot")
     CHECK_EQ(tenants_held(&slots), 1);
 }
 
+#define RACERS 4
+#define RACES 150
+
+/* Without a sleep: so that they come within a microsecond. */
+static void race(void)
+{
+    for (int i = 1; i <= RACES; i++) {
+        add_seq_cst(&peers->number[0], 1);
+        while (load_acquire(&peers->number[0]) < (int64_t)i * RACERS && !check_shared->failures)
+            ;
+        boards_attach(&theirs, 7);
+        add_seq_cst(&peers->number[1], 1);
+        while (load_acquire(&peers->number[1]) < (int64_t)i * RACERS && !check_shared->failures)
+            sleep_ns(50000);
+        CHECK_EQ(boards_held(&theirs), 1);
+        add_seq_cst(&peers->number[2], 1);
+        while (load_acquire(&peers->number[2]) < (int64_t)i * RACERS && !check_shared->failures)
+            sleep_ns(50000);
+        board_detach(&theirs);
+        (void)unlink(boards_path);
+    }
+}
+
+TEST("of processes of one container that race for a slot no two get one each")
+{
+    pid_t pids[RACERS];
+    boards_begin();
+    for (int i = 0; i < RACERS; i++)
+        pids[i] = peers_fork(race);
+    for (int i = 0; i < RACERS; i++)
+        CHECK_EQ(peers_reap(pids[i]), 0);
+}
+
 static void come_and_stay(void)
 {
     uint64_t tenant = (uint64_t)number_of_peer + 100;
@@ -235,6 +268,21 @@ TEST("a slot that somebody wrote over is found again")
     }
 }
 
+TEST("a slot that somebody wrote over is let go")
+{
+    static struct board third;
+    boards_begin();
+    boards_attach(&theirs, 2);
+    boards_attach(&ours, 1);
+    boards_attach(&third, 3);
+    int former = ours.slot;
+    board_detach(&theirs);
+    store_relaxed(&ours.shared->slots[former].tenant, (uint64_t)77);
+    boards_keep(&ours);
+    CHECK(board_is_attached(&ours) && ours.slot != former);
+    CHECK_EQ(boards_held(&third), 2);
+}
+
 /* Holds locks on the board through an open file of its own. */
 static int hostile_file(void)
 {
@@ -318,6 +366,10 @@ TEST("a container has one id on a GPU, which its region keeps, and a region that
     peers_sleep_ms(20);
     CHECK_EQ(peers_used(device), 0);
     CHECK_EQ(access(peers_path, F_OK), 0);
+    CHECK_EQ(account_tenant(device), tenant);
+    struct vgpu_device *entry = &peers_region.shared->devices[0];
+    CHECK_EQ(load_relaxed(&entry->tenant), tenant);
+    store_relaxed(&entry->tenant, (uint64_t)0);
     CHECK_EQ(account_tenant(device), tenant);
     peers_step(2);
     CHECK_EQ(peers_reap(pid), 0);

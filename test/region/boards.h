@@ -4,6 +4,7 @@
 #ifndef VGPU_TEST_REGION_BOARDS_H
 #define VGPU_TEST_REGION_BOARDS_H
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "check.h"
 #include "peers.h"
@@ -46,7 +47,7 @@ static inline struct board_view boards_look(struct board *board, uint64_t now_ns
 /* Looks after the file as if the time for it had come. */
 static inline void boards_keep(struct board *board)
 {
-    board->looked_ns = 0;
+    store_relaxed(&board->looked_ns, (uint64_t)0);
     board_keep(board, clock_now_ns());
 }
 
