@@ -410,6 +410,10 @@ _Static_assert(sizeof(struct rm_import_objects) == 652, "import objects");
 #define RM_CTRL_SET_TIMESLICE 0xA06C0103u
 #define RM_CTRL_GET_TIMESLICE 0xA06C0104u
 
+/* The same on a channel, which may be of any generation. */
+#define RM_CTRL_IS_CHANNEL_SCHEDULE(cmd)                                                           \
+    (RM_CLASS_IS_CHANNEL((cmd) >> 16) && ((cmd)&0xFFFFu) == 0x0103u)
+
 #define RM_GID_BYTES_MAX 256
 #define RM_GID_FLAGS_ASCII 0u
 #define RM_PID_INFO_MAX 200

@@ -66,6 +66,16 @@ static void read_memory_params(
     allocation->attr_address = address + offsetof(struct rm_memory_params, attr);
 }
 
+/* As above: 0 stands for the class's own size. */
+static void read_group_params(
+    struct rm_allocation *allocation, uint64_t address, uint32_t params_size)
+{
+    struct rm_channel_group_params params;
+    if ((!params_size || params_size >= sizeof(params)) &&
+        own_memory_read(address, &params, sizeof(params)))
+        allocation->engine_type = params.engine_type;
+}
+
 static bool read_alloc(const struct rm_call *call, struct rm_allocation *allocation)
 {
     struct rm_alloc64 form = {0};
@@ -82,8 +92,11 @@ static bool read_alloc(const struct rm_call *call, struct rm_allocation *allocat
         .status_address = call->address + (is64 ? offsetof(struct rm_alloc64, status)
                                                 : offsetof(struct rm_alloc21, status)),
         .object_address = call->address + offsetof(struct rm_alloc64, object)};
+    uint32_t params_size = is64 ? form.params_size : older.params_size;
     if (form.class_id == RM_CLASS_MEMORY_LOCAL && form.params)
-        read_memory_params(allocation, form.params, is64 ? form.params_size : older.params_size);
+        read_memory_params(allocation, form.params, params_size);
+    else if (form.class_id == RM_CLASS_CHANNEL_GROUP && form.params)
+        read_group_params(allocation, form.params, params_size);
     return true;
 }
 

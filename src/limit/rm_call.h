@@ -31,7 +31,8 @@ int rm_call_pass(const struct rm_call *call);
 /* An object that is to be allocated, by RM_ALLOC, RM_ALLOC_MEMORY or RM_VID_HEAP_CONTROL. */
 struct rm_allocation {
     uint32_t client, parent, object, class_id;
-    uint64_t bytes; /* of device memory; 0: it is none */
+    uint32_t engine_type; /* of a channel group; 0: not told */
+    uint64_t bytes;       /* of device memory; 0: it is none */
     /* Where the answer will lie; 0: nowhere. */
     uint64_t status_address, object_address, size_address, attr_address;
     bool size_is_limit; /* the size less one */

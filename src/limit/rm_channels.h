@@ -35,8 +35,10 @@ void rm_channels_scheduled(uint32_t client, uint32_t object);
 struct rm_channels_detached; /* what left the record while the kernel frees it */
 
 /* Before the kernel is asked to free the object: it and all below it leave the record, as they are;
- * what no longer could be switched without the object is opened. NULL where it concerns none. */
-struct rm_channels_detached *rm_channels_detach(uint32_t client, uint32_t object);
+ * what no longer could be switched without the object is opened. `class_id` is the object's, 0
+ * where it is not known. NULL where it concerns none. */
+struct rm_channels_detached *rm_channels_detach(
+    uint32_t client, uint32_t object, uint32_t class_id);
 
 /* The kernel refused: back they are, opened or closed as their device is by now. NULL is accepted.
  */
@@ -83,6 +85,8 @@ void rm_channels_release(void);
 
 /* The process ends: opens all devices for good. */
 void rm_channels_finish(void);
+
+bool rm_channels_any_closed(void);
 
 /* Compute channels on record. One load. */
 unsigned rm_channels_count(unsigned device);

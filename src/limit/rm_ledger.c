@@ -213,6 +213,15 @@ uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd, unsig
     return bytes;
 }
 
+uint32_t rm_ledger_class(uint32_t client, uint32_t handle)
+{
+    lock_take(&ledger.lock);
+    struct object *object = find_locked(client, handle);
+    uint32_t class_id = object ? object->class_id : 0;
+    lock_release(&ledger.lock);
+    return class_id;
+}
+
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t handle)
 {
     lock_take(&ledger.lock);

@@ -47,6 +47,9 @@ bool rm_ledger_add_duplicate(
  * bytes that were not exported before, and their device. */
 uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t object, int fd, unsigned *ret_device);
 
+/* The object's class; 0 where it is not known. */
+uint32_t rm_ledger_class(uint32_t client, uint32_t object);
+
 /* The object's ancestor of class RM_CLASS_DEVICE (or itself): its handle; 0 where there is none. */
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t object);
 

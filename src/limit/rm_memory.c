@@ -8,6 +8,7 @@
 #include "limit/container.h"
 #include "limit/rm_audit.h"
 #include "limit/rm_call.h"
+#include "limit/rm_channels.h"
 #include "limit/rm_export.h"
 #include "limit/rm_ledger.h"
 #include "limit/rm_unknown.h"
@@ -43,6 +44,7 @@ void rm_memory_reset(void)
     rm_export_reset();
     rm_audit_reset();
     rm_unknown_reset();
+    rm_channels_reset();
 }
 
 bool rm_memory_in_flight(void)
@@ -104,9 +106,12 @@ static void freed_visit(const struct rm_freed *memory, void *context)
 /* A handle that is still known was freed where we did not see it: with its descriptor. */
 static void forget_stale(uint32_t client, uint32_t object)
 {
+    uint32_t class_id = rm_ledger_class(client, object);
     struct rm_subtree *stale = rm_ledger_detach(client, object);
-    if (stale)
-        rm_ledger_drop(stale, freed_visit, NULL);
+    if (!stale)
+        return;
+    rm_channels_drop(rm_channels_detach(client, object, class_id));
+    rm_ledger_drop(stale, freed_visit, NULL);
 }
 
 static int alloc_client(const struct rm_call *call, struct rm_allocation *allocation)
@@ -139,6 +144,7 @@ static int alloc_object(const struct rm_call *call, struct rm_allocation *alloca
             0, 0, ACCOUNT_BUFFER);
         if (allocation->class_id == RM_CLASS_SUBDEVICE)
             try_gpu(call, allocation);
+        rm_channels_added(call, allocation);
         uint32_t device_handle =
             load_relaxed(&active) ? rm_ledger_device_handle(client, allocation->parent) : 0;
         if (device_handle)
@@ -257,17 +263,21 @@ static int do_free(const struct rm_call *call, const struct rm_release *release)
     uint32_t device_handle = rm_ledger_device_handle(client, object);
     bool hidden = rm_ledger_imports() || rm_unknown_has_memory();
     add_seq_cst(&in_flight, 1u);
+    uint32_t class_id = rm_ledger_class(client, object);
     struct rm_subtree *subtree = rm_ledger_detach(client, object);
+    struct rm_channels_detached *channels = rm_channels_detach(client, object, class_id);
     int result = rm_call_pass(call);
     sub_seq_cst(&in_flight, 1u);
     if (!subtree)
         return result;
     if (result == 0 && rm_release_answer(release) == RM_OK) {
+        rm_channels_drop(channels);
         rm_ledger_drop(subtree, freed_visit, NULL);
         if (hidden && device_handle && device_handle != object)
             rm_audit(call->fd, client, device_handle, true, call->next);
     } else {
         rm_ledger_attach(subtree);
+        rm_channels_attach(channels);
     }
     return result;
 }
@@ -283,6 +293,21 @@ static int do_duplicate(const struct rm_call *call)
     if (!rm_ledger_add_duplicate(
             form.client, form.parent, form.object, form.client_src, form.object_src))
         rm_export_imported(call->fd, form.client, form.parent, form.object, call->next);
+    return result;
+}
+
+static bool lets_channels_run(uint32_t command)
+{
+    return command == RM_CTRL_GPFIFO_SCHEDULE || RM_CTRL_IS_CHANNEL_SCHEDULE(command);
+}
+
+static int do_control(const struct rm_call *call)
+{
+    struct rm_control form;
+    int result = rm_export_control(call);
+    if (rm_channels_any_closed() && rm_call_answer(call, result, &form, sizeof(form)) &&
+        form.status == RM_OK && lets_channels_run(form.cmd))
+        rm_channels_scheduled(form.client, form.object);
     return result;
 }
 
@@ -314,7 +339,7 @@ int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_func
     case RM_NR_DUP_OBJECT:
         return do_duplicate(&call);
     case RM_NR_CONTROL:
-        return rm_export_control(&call);
+        return do_control(&call);
     case RM_NR_SHARE:
         return rm_export_share(&call);
     default:
