@@ -36,6 +36,7 @@ static struct {
     unsigned held;   /* read without the lock */
     bool finished;   /* … */
     unsigned groups; /* … on record */
+    bool unplaced;   /* … a compute group was seen whose GPU could not be told */
 } gate = {.list = RM_CHANNEL_LIST_INIT};
 
 void rm_channels_reset(void)
@@ -46,6 +47,7 @@ void rm_channels_reset(void)
     gate.held = 0;
     gate.finished = false;
     gate.groups = 0;
+    gate.unplaced = false;
 }
 
 unsigned rm_channels_count(unsigned device)
@@ -97,7 +99,7 @@ static void set_state_locked(unsigned device, enum rm_channels_state state, uint
     struct device *own = &gate.devices[device];
     if (own->state == RM_CHANNELS_FAILED)
         return;
-    own->status = status;
+    store_relaxed(&own->status, status);
     store_release(&own->state, state);
     store_relaxed(&own->unsaid, state == RM_CHANNELS_FAILED);
 }
@@ -157,15 +159,29 @@ static bool is_barred(void)
     return load_seq_cst(&gate.held) != 0 || load_seq_cst(&gate.finished);
 }
 
+/* Not yet, or nothing was there to test. */
+static bool may_test(enum rm_channels_state state)
+{
+    return state == RM_CHANNELS_UNTESTED || state == RM_CHANNELS_NO_GROUP ||
+           state == RM_CHANNELS_NO_GPU;
+}
+
+static bool is_usable(enum rm_channels_state state)
+{
+    return may_test(state) || state == RM_CHANNELS_WORKS;
+}
+
 static enum rm_channels_state test_locked(unsigned device) REQUIRES(gate.lock)
 {
     struct device *own = &gate.devices[device];
     uint32_t status;
-    if ((own->state != RM_CHANNELS_UNTESTED && own->state != RM_CHANNELS_NO_GROUP) || is_barred())
+    if (!may_test(own->state) || is_barred())
         return own->state;
     enum rm_channels_state state = rm_switch_test(&gate.list, device, &status);
+    if (state == RM_CHANNELS_NO_GROUP && load_relaxed(&gate.unplaced))
+        state = RM_CHANNELS_NO_GPU;
     set_state_locked(device, state, status);
-    if (state != RM_CHANNELS_WORKS && state != RM_CHANNELS_NO_GROUP)
+    if (!is_usable(state))
         own->wanted = false;
     settle_locked(device);
     return own->state;
@@ -186,7 +202,9 @@ static const char *state_words(enum rm_channels_state state)
     case RM_CHANNELS_WORKS:
         return "works";
     case RM_CHANNELS_NO_GROUP:
-        return "does not work: this process has no compute channels of its own, as under MPS";
+        return "does not work: no compute channels are known (a client of MPS has none)";
+    case RM_CHANNELS_NO_GPU:
+        return "does not work: the kernel module does not tell on which GPU channels are";
     case RM_CHANNELS_REFUSED:
         return "does not work: the kernel module refuses it";
     case RM_CHANNELS_TOO_SLOW:
@@ -213,12 +231,6 @@ void rm_channels_describe(unsigned device, char ret_words[RM_CHANNELS_WORDS])
 }
 
 /* ---- opening and closing ---- */
-
-static bool is_usable(enum rm_channels_state state)
-{
-    return state == RM_CHANNELS_UNTESTED || state == RM_CHANNELS_WORKS ||
-           state == RM_CHANNELS_NO_GROUP;
-}
 
 /* An opener that does not wait for the lock has either seen that the device is closed, or is seen
  * here: its count is raised before it looks, ours is read after the device counts as closed. */
@@ -342,8 +354,10 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
     struct rm_route route;
     uint32_t device_handle = rm_ledger_device_handle(allocation->client, allocation->parent);
     int device = rm_device_index(call->fd, allocation->client, device_handle, call->next);
-    if (device < 0)
+    if (device < 0) {
+        store_relaxed(&gate.unplaced, true);
         return;
+    }
     rm_route_init(&route, call->fd, allocation->client, call->next);
     lock_take(&gate.lock);
     struct rm_group *group = rm_channel_list_add_group(&gate.list, &route, allocation->object);

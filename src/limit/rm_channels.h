@@ -96,8 +96,10 @@ unsigned rm_channels_count(unsigned device);
 enum rm_channels_state {
     RM_CHANNELS_UNTESTED, /* no test was made yet */
     RM_CHANNELS_WORKS,
-    RM_CHANNELS_NO_GROUP, /* at the last test this process had no compute channels (an MPS client
-                             never has); a later test may find some */
+    /* At the last test this process had no compute channels here (an MPS client never has), or some
+     * whose GPU could not be told; a later test may find others. */
+    RM_CHANNELS_NO_GROUP,
+    RM_CHANNELS_NO_GPU,
     RM_CHANNELS_REFUSED,  /* in the test a control was refused */
     RM_CHANNELS_TOO_SLOW, /* a control took longer than RM_CHANNELS_SLOW_NS, three times */
     RM_CHANNELS_FAILED,   /* a control was refused later */
@@ -114,7 +116,7 @@ enum rm_channels_state rm_channels_test(unsigned device);
 enum rm_channels_state rm_channels_state(unsigned device);
 
 /* The state in words, to follow "the channel gate ": "works", "does not work: …". */
-#define RM_CHANNELS_WORDS 128
+#define RM_CHANNELS_WORDS 160
 void rm_channels_describe(unsigned device, char ret_words[RM_CHANNELS_WORDS]);
 
 /* ---- time slices ---- */

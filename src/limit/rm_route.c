@@ -48,14 +48,18 @@ uint32_t rm_route_control(const struct rm_route *route, uint32_t object, uint32_
         .object = object,
         .cmd = command,
         .params = (uintptr_t)params,
-        .params_size = params_size};
+        .params_size = params_size,
+        .status = RM_ROUTE_ERRNO | EIO};
     if (!is_still_there(route))
         return RM_ROUTE_ERRNO | EBADF;
     int errno_kept = errno, error = EINTR;
-    for (int tries = 0; error == EINTR && tries < INTERRUPTED_MAX; tries++)
-        error = route->next(route->fd, RM_IOCTL_CONTROL, &call) == 0 ? 0 : errno;
+    int result = -1;
+    for (int tries = 0; result != 0 && error == EINTR && tries < INTERRUPTED_MAX; tries++) {
+        result = route->next(route->fd, RM_IOCTL_CONTROL, &call);
+        error = errno;
+    }
     errno = errno_kept;
-    return error ? RM_ROUTE_ERRNO | (uint32_t)error : call.status;
+    return result != 0 ? RM_ROUTE_ERRNO | (uint32_t)error : call.status;
 }
 
 bool rm_route_may_be_gone(uint32_t status)

@@ -91,7 +91,8 @@ static void take_time(uint64_t ns)
 }
 
 /* All are looked up before any changes. Channels of another client than the subdevice's are refused
- * with INVALID_CLIENT (seen on H200, driver 580.159.04). */
+ * with INVALID_CLIENT (seen on H200, driver 580.159.04), those of another GPU with INVALID_DEVICE
+ * (assumed). */
 static uint32_t find_channels(
     const struct sim_rm_control *control, uint32_t ret_channels[RM_DISABLE_CHANNELS_MAX])
 {
@@ -108,6 +109,8 @@ static uint32_t find_channels(
             return RM_ERR_OBJECT_NOT_FOUND;
         if (!RM_CLASS_IS_CHANNEL(sim_machine->objects[ret_channels[i]].class_id))
             return RM_ERR_INVALID_OBJECT_HANDLE;
+        if (sim_machine->objects[ret_channels[i]].device != control_object(control)->device)
+            return RM_ERR_INVALID_DEVICE;
     }
     return RM_OK;
 }

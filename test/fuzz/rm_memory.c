@@ -7,6 +7,7 @@
 #include "abi/rm.h"
 #include "fuzz.h"
 #include "limit/container.h"
+#include "limit/rm_channels.h"
 #include "limit/rm_export.h"
 #include "limit/rm_ledger.h"
 #include "scratch.h"
@@ -93,9 +94,12 @@ static void allocate(unsigned form)
 {
     static const uint32_t classes[] = {RM_CLASS_CLIENT, RM_CLASS_CLIENT_0, RM_CLASS_DEVICE,
         RM_CLASS_SUBDEVICE, RM_CLASS_MEMORY_LOCAL, RM_CLASS_MEMORY_LOCAL, RM_CLASS_MEMORY_SYSTEM};
-    unsigned choice = fuzz_byte(&input) % 8;
+    unsigned byte = fuzz_byte(&input), choice = byte % 8;
     uint32_t class_id = choice < 7 ? classes[choice] : (uint32_t)fuzz_number(&input, 4);
+    if (byte & 128)
+        class_id = byte & 64 ? RM_CLASS_CHANNEL_GROUP : RM_CLASS_CHANNEL_HOPPER;
     struct rm_memory_params *params = fuzz_copy(&(struct rm_memory_params){0}, sizeof(*params));
+    params->width = RM_ENGINE_GR0; /* where a group's parameters have its engine */
     params->size = fuzz_size(&input) >> 8;
     params->attr = form & 16 ? (uint32_t)fuzz_number(&input, 4) : 0;
     params->flags = form & 32 ? (uint32_t)fuzz_number(&input, 4) : 0;
@@ -198,6 +202,29 @@ static void reopen(unsigned which)
     own_fds[which % OWN_FDS] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+static void gate(unsigned op)
+{
+    unsigned device = op >> 3 & 1;
+    switch (op >> 4 & 7) {
+    case 0:
+    case 1:
+        (void)rm_channels_close(device, NULL);
+        break;
+    case 2:
+        (void)rm_channels_open(device, NULL);
+        break;
+    case 3:
+        rm_channels_hold_open();
+        rm_channels_release();
+        break;
+    case 4:
+        (void)rm_channels_test(device);
+        break;
+    default:
+        (void)rm_channels_set_timeslice(device, op & 64 ? 10000 : 0);
+    }
+}
+
 static void step(void)
 {
     unsigned op = fuzz_byte(&input);
@@ -231,7 +258,10 @@ static void step(void)
         call(RM_REQUEST(RM_NR_SHARE, sizeof(share_call)), &share_call, sizeof(share_call));
         break;
     case 6:
-        reopen(op >> 3);
+        if (op & 128)
+            gate(fuzz_byte(&input));
+        else
+            reopen(op >> 3);
         break;
     default:
         anything();
@@ -264,6 +294,11 @@ static void check_nothing_left(void)
             device, account_own_bytes(device, ACCOUNT_UNEXPLAINED), ACCOUNT_UNEXPLAINED);
     }
     FUZZ_CHECK(rm_ledger_imports() == 0);
+    for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++) {
+        FUZZ_CHECK(rm_channels_count(device) == 0);
+        FUZZ_CHECK(rm_channels_open(device, NULL) == 0);
+        FUZZ_CHECK(!rm_channels_is_closed(device));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -59,7 +59,9 @@ static void allocate(struct rm_alloc64 *call)
         .class_id = call->class_id,
         .slice_us = SLICE_US};
     if (call->class_id == RM_CLASS_DEVICE)
-        objects[i].number = ((const struct rm_device_params *)(uintptr_t)call->params)->device_id;
+        objects[i].number =
+            call->params ? ((const struct rm_device_params *)(uintptr_t)call->params)->device_id
+                         : 0;
     else if (find(call->client, call->parent))
         objects[i].number = find(call->client, call->parent)->number;
 }
@@ -124,6 +126,8 @@ static uint32_t control(const struct rm_control *call)
     switch (call->cmd) {
     case RM_CTRL_GPU_GET_GID_INFO: {
         struct rm_gid_info *gid = params;
+        if (kernel.nameless)
+            return RM_ERR_NOT_SUPPORTED;
         snprintf((char *)gid->data, sizeof(gid->data), "GPU-00000000-0000-0000-0000-00000000000%u",
             object->number);
         return RM_OK;

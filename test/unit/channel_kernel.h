@@ -34,6 +34,7 @@ struct channel_kernel {
     uint32_t bad_channel;  /* in a list, it answers … */
     uint32_t bad_status;   /* … this */
     uint32_t slice_status; /* of the controls on time slices */
+    bool nameless;         /* GPUs are not told */
     int error;             /* the next `errors` controls fail with this errno */
     unsigned errors;
     unsigned slow_ms;     /* each switch takes this long */

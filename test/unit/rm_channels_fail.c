@@ -51,11 +51,24 @@ TEST("without compute channels there is no gate, until there are some")
     kernel_allocate_channels(CLIENT, GROUP_COPY, CHANNELS_COPY, 2);
     CHECK_EQ(rm_channels_test(0), RM_CHANNELS_NO_GROUP);
     CHECK_EQ(kernel.controls, 0);
-    CHECK_STR(
-        words(), "does not work: this process has no compute channels of its own, as under MPS");
+    CHECK(strstr(words(), "no compute channels") != NULL);
     CHECK_EQ(kernel_allocate_group(CLIENT, DEVICE, GROUP, RM_ENGINE_GR0), RM_OK);
     kernel_allocate_channels(CLIENT, GROUP, CHANNELS, 2);
     CHECK_EQ(rm_channels_test(0), RM_CHANNELS_WORKS);
+}
+
+TEST("a kernel that does not tell GPUs is no gate, and that is the reason given")
+{
+    kernel_begin();
+    kernel.nameless = true;
+    CHECK_EQ(kernel_allocate(CLIENT, CLIENT, DEVICE_2, RM_CLASS_DEVICE), RM_OK);
+    CHECK_EQ(kernel_allocate(CLIENT, DEVICE_2, SUBDEVICE_2, RM_CLASS_SUBDEVICE), RM_OK);
+    CHECK_EQ(kernel_allocate_group(CLIENT, DEVICE_2, GROUP, RM_ENGINE_GR0), RM_OK);
+    kernel_allocate_channels(CLIENT, GROUP, CHANNELS, 2);
+    CHECK_EQ(rm_channels_test(0), RM_CHANNELS_NO_GPU);
+    CHECK(strstr(words(), "on which GPU") != NULL);
+    CHECK_EQ(rm_channels_close(0, NULL), 0);
+    CHECK_EQ(kernel_disabled(), 0);
 }
 
 TEST("a kernel that cannot disable channels is told by its status")
