@@ -20,9 +20,9 @@ MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_MEM_LI
 CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "CUDA_CORE_LIMIT_0")
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
-          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY")
-IGNORED = ("CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY",
-           "CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
+          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
+          "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR")
+IGNORED = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
            "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
            "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT")
@@ -250,6 +250,27 @@ def policies():
         done = run_slice({"GPU_CORE_UTILIZATION_POLICY": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
         is_silent(done, value)
         is_limited(done, 0, 1024, value)
+
+
+@test
+def tenants():
+    """what is said of other tenants and not understood is one line, and the limits hold"""
+    for name in ("CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY"):
+        for value in NO_PERCENT if name.endswith("LIMIT") else ("-1", "high", HUGE[1], HOSTILE[0], " "):
+            done = run_slice({name: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+            equal(done.status, 7, f"{name}={value[:40]!r}: exit status")
+            is_report(done, name, value)
+            is_limited(done, 0, 1024, value[:40])
+    for value in BLANK + HOSTILE + ("boards", "./boards", "/" + "b" * LONG):
+        done = run_slice({"VGPU_BOARD_DIR": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, "VGPU_BOARD_DIR", value)
+        is_limited(done, 0, 1024, value[:40])
+    done = run_slice({"CUDA_CORE_SOFT_LIMIT": "20", "CUDA_DEVICE_SM_LIMIT": "30"})
+    is_report(done, "CUDA_CORE_SOFT_LIMIT", "20")
+    for variables in ({"CUDA_CORE_SOFT_LIMIT": "40", "CUDA_DEVICE_SM_LIMIT": "30"},
+                      {"CUDA_CORE_SOFT_LIMIT": "0"}, {"CUDA_TASK_PRIORITY": "0"},
+                      {"VGPU_BOARD_DIR": "/no/such/directory"}):
+        is_silent(run_slice(variables), variables)
 
 
 @test

@@ -378,6 +378,8 @@ TEST("the priority is a whole number, 0 high, and 1 where it is not said or not 
 TEST("the boards' directory is an absolute path; another is none, with one line")
 {
     static char path[PATH_MAX + 10];
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING);
     CHECK_STR(READ("VGPU_LEDGER", "")->board_directory, "/tmp/vgpulock");
     CHECK_STR(
         READ("VGPU_BOARD_DIR", "/run/boards of mine")->board_directory, "/run/boards of mine");
@@ -385,8 +387,6 @@ TEST("the boards' directory is an absolute path; another is none, with one line"
     memset(path, 'a', sizeof(path) - 1);
     path[0] = '/';
     CHECK_STR(READ("VGPU_BOARD_DIR", path)->board_directory, "");
-    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
-    CHECK_EQ(log_level(), LOG_WARNING);
     CHECK_EQ(LINES("VGPU_BOARD_DIR", path), 1);
     CHECK_EQ(LINES("VGPU_BOARD_DIR", "./boards"), 1);
     CHECK_EQ(LINES("VGPU_BOARD_DIR", "/nowhere"), 0);
