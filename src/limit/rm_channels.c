@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "limit/container.h"
 #include "limit/rm_audit.h"
 #include "limit/rm_channel_list.h"
 #include "limit/rm_channel_switch.h"
@@ -280,6 +281,7 @@ int rm_channels_open(unsigned device, struct rm_channels_times *ret_times)
     int result = 0;
     (void)add_seq_cst(&own->opens, 1u);
     if (load_seq_cst(&own->closed)) {
+        container_enter(); /* what a forked child has of its parent is not its own to open */
         lock_take(&gate.lock);
         result = open_locked(device, &times);
         lock_release(&gate.lock);
@@ -304,7 +306,9 @@ void rm_channels_hold_open(void)
 
 void rm_channels_release(void)
 {
-    (void)sub_seq_cst(&gate.held, 1u);
+    unsigned held = load_seq_cst(&gate.held);
+    while (held && !swap_seq_cst(&gate.held, held, held - 1)) /* 0: reset meanwhile */
+        held = load_seq_cst(&gate.held);
 }
 
 void rm_channels_finish(void)

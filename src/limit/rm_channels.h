@@ -11,6 +11,9 @@
  * by any thread; each waits at most for the controls that are under way, never for the GPU, a lock
  * of the driver or another thread's progress elsewhere. errno is kept.
  *
+ * A forked child is to enter (limit/container.h) before it calls these; opening, which may be all
+ * that it does, enters by itself where there is something to open.
+ *
  * A device is open at first. It is closed from rm_channels_close until the first of
  * rm_channels_open, _hold_open, _finish or a failure. Whatever fails, fails open. */
 #ifndef VGPU_LIMIT_RM_CHANNELS_H
@@ -79,7 +82,7 @@ bool rm_channels_is_closed(unsigned device);
 
 /* Opens all devices, which then stay open until as many calls of rm_channels_release: around what
  * waits for the GPU inside the driver (a context is destroyed or reset) and before exec. Release
- * closes nothing by itself. */
+ * closes nothing by itself. Not for the child of a vfork, whose hold would stay its parent's. */
 void rm_channels_hold_open(void);
 void rm_channels_release(void);
 

@@ -295,9 +295,15 @@ TEST("a forked child has no channels and asks the kernel for nothing")
 {
     begin(2);
     CHECK_EQ(rm_channels_close(0, NULL), 2);
+    rm_channels_hold_open();
+    rm_channels_release();
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
     kernel.controls = 0;
     pid_t pid = fork();
     if (pid == 0) {
+        rm_channels_hold_open();
+        rm_channels_release();
+        CHECK_EQ(kernel.controls, 0);
         container_enter();
         CHECK_EQ(rm_channels_count(0), 0);
         CHECK(!rm_channels_is_closed(0));
