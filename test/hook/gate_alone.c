@@ -211,6 +211,7 @@ BED_TEST("contexts come and go while another thread closes and opens", GATE)
     pthread_t thread;
     begin();
     unsigned count = gate.count(0);
+    CHECK_EQ(gate.test(0), RM_CHANNELS_WORKS);
     REQUIRE(pthread_create(&thread, NULL, close_and_open, &stop) == 0);
     for (int i = 0; i < 20; i++) {
         CUcontext context;

@@ -3,6 +3,7 @@
 #include "channel_kernel.h"
 
 #include "limit/container.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -294,14 +295,9 @@ static void add_device(uint32_t client, uint32_t device_handle, unsigned number)
 
 void kernel_begin(void)
 {
-    char path[] = "/tmp/vgpu-test-channels.XXXXXX";
-    int fd = mkstemp(path);
-    REQUIRE(fd >= 0);
-    close(fd);
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", scratch_path("region"), 1);
     setenv("LIBCUDA_LOG_LEVEL", "0", 0);
     CHECK_EQ(kernel_allocate(0, 0, CLIENT, RM_CLASS_CLIENT), RM_OK);
-    unlink(path);
     CHECK_EQ(container_device("GPU-00000000-0000-0000-0000-000000000000"), 0);
     CHECK_EQ(container_device("GPU-00000000-0000-0000-0000-000000000001"), 1);
     add_device(CLIENT, DEVICE, 0);
