@@ -8,9 +8,13 @@
 #include "sim/cuda_array.h"
 #include "sim/cuda_stream.h"
 
-/* About what PCIe 5 gives; copies on the card are as fast as that is slow to matter. */
+/* About what PCIe 5 gives, and what an H200's memory does. */
 #define HOST_BYTES_PER_US 25000
-#define DEVICE_BYTES_PER_US 2000000
+#define COPY_BYTES_PER_US 2000000
+#define FILL_BYTES_PER_US 2400000
+/* What the smallest one takes. */
+#define COPY_LEAST_NS 1000
+#define FILL_LEAST_NS 2000
 
 /* One side of a copy: bytes at base + z * layer + y * pitch. */
 struct side {
@@ -93,18 +97,42 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
     return CUDA_SUCCESS;
 }
 
-uint64_t copy_duration_ns(const CUDA_MEMCPY3D *copy)
+/* Both sides are memory of one card. */
+static bool is_on_card(const struct side *from, const struct side *to)
 {
+    const struct allocation *source = allocation_find(from->address);
+    const struct allocation *target = allocation_find(to->address);
+
+    return from->device && to->device && (!source || !target || source->device == target->device);
+}
+
+struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
+{
+    struct sim_work work = {SIM_WORK_COPY, 0, {0}};
+    uint64_t bytes = copy->WidthInBytes * copy->Height * copy->Depth;
+    uint64_t rate = HOST_BYTES_PER_US;
     struct side from;
     struct side to;
-    uint64_t rate = DEVICE_BYTES_PER_US;
 
     if (copy_is_empty(copy))
-        return 0;
+        return work;
     if (side_init(&from, copy, true) == CUDA_SUCCESS &&
-        side_init(&to, copy, false) == CUDA_SUCCESS && !(from.device && to.device))
-        rate = HOST_BYTES_PER_US;
-    return 1000 + copy->WidthInBytes * copy->Height * copy->Depth / rate * 1000;
+        side_init(&to, copy, false) == CUDA_SUCCESS && is_on_card(&from, &to)) {
+        work.kind = SIM_WORK_KERNEL;
+        rate = COPY_BYTES_PER_US;
+    }
+    work.duration_ns = COPY_LEAST_NS + bytes * 1000 / rate;
+    return work;
+}
+
+struct sim_work fill_work(const CUDA_MEMSET_NODE_PARAMS *fill)
+{
+    uint64_t bytes = fill->width * fill->elementSize * fill->height;
+    struct sim_work work = {SIM_WORK_KERNEL, 0, {0}};
+
+    if (bytes)
+        work.duration_ns = FILL_LEAST_NS + bytes * 1000 / FILL_BYTES_PER_US;
+    return work;
 }
 
 CUresult fill_execute(const CUDA_MEMSET_NODE_PARAMS *fill)

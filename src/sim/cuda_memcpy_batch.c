@@ -7,16 +7,78 @@
 
 _Static_assert(sizeof(CUDA_MEMCPY3D_PEER) == sizeof(CUDA_MEMCPY3D), "the same but for contexts");
 
+static CUDA_MEMCPY3D copy_between(const CUDA_MEMCPY3D_PEER *peer)
+{
+    CUDA_MEMCPY3D copy;
+
+    memcpy(&copy, peer, sizeof copy);
+    copy.reserved0 = NULL;
+    copy.reserved1 = NULL;
+    return copy;
+}
+
 CUresult sim_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *peer, CUstream stream)
 {
     CUDA_MEMCPY3D copy;
 
     if (!peer)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&copy, peer, sizeof copy);
-    copy.reserved0 = NULL;
-    copy.reserved1 = NULL;
+    copy = copy_between(peer);
     return sim_cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult sim_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *peer)
+{
+    CUDA_MEMCPY3D copy;
+
+    if (!peer)
+        return CUDA_ERROR_INVALID_VALUE;
+    copy = copy_between(peer);
+    return sim_cuMemcpy3D_v2(&copy);
+}
+
+/* ---- linear copies of arrays ---- */
+
+static CUDA_MEMCPY3D copy_line(size_t from_offset, size_t to_offset, size_t bytes)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = from_offset,
+        .dstXInBytes = to_offset,
+        .WidthInBytes = bytes,
+        .Height = 1,
+        .Depth = 1};
+}
+
+CUresult sim_cuMemcpyAtoA_v2(
+    CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes)
+{
+    CUDA_MEMCPY3D copy = copy_line(from_offset, to_offset, bytes);
+
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = from;
+    copy.dstArray = to;
+    return sim_cuMemcpy3D_v2(&copy);
+}
+
+CUresult sim_cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes)
+{
+    CUDA_MEMCPY3D copy = copy_line(offset, 0, bytes);
+
+    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = from;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = to;
+    return sim_cuMemcpy3D_v2(&copy);
+}
+
+CUresult sim_cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes)
+{
+    CUDA_MEMCPY3D copy = copy_line(0, offset, bytes);
+
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = to;
+    return sim_cuMemcpy3D_v2(&copy);
 }
 
 CUresult sim_cuMemcpyAtoHAsync_v2(

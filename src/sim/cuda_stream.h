@@ -201,6 +201,8 @@ bool graph_node_follows(const struct graph_node *node, const struct graph_node *
 /* ---- copies and fills ---- */
 CUresult copy_execute(const CUDA_MEMCPY3D *copy);
 CUresult fill_execute(const CUDA_MEMSET_NODE_PARAMS *fill);
-uint64_t copy_duration_ns(const CUDA_MEMCPY3D *copy);
+/* What they have the machine do: on the card they take the compute engine, as kernels do. */
+struct sim_work copy_work(const CUDA_MEMCPY3D *copy);
+struct sim_work fill_work(const CUDA_MEMSET_NODE_PARAMS *fill);
 
 #endif

@@ -2,9 +2,6 @@
 /* Running one piece of work on a stream: what it does at once, and what it has the machine do. */
 #include "sim/cuda_stream.h"
 
-/* About what the smallest fill takes; larger ones are not told apart. */
-#define FILL_NS 2000
-
 static CUresult kernel_run(struct stream *stream, const struct work *work)
 {
     struct sim_work kernel = {SIM_WORK_KERNEL, work->kernel.duration_ns, {0}};
@@ -15,31 +12,40 @@ static CUresult kernel_run(struct stream *stream, const struct work *work)
     return r;
 }
 
-static void copy_append(struct stream *stream, uint64_t duration_ns)
+static CUresult copy_run(struct stream *stream, const CUDA_MEMCPY3D *copy)
 {
-    struct sim_work copy = {SIM_WORK_COPY, duration_ns, {0}};
+    CUresult r = copy_execute(copy);
+    struct sim_work work;
 
-    stream_append(stream, &copy);
+    if (r != CUDA_SUCCESS)
+        return r;
+    work = copy_work(copy);
+    stream_append(stream, &work);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fill_run(struct stream *stream, const CUDA_MEMSET_NODE_PARAMS *fill)
+{
+    CUresult r = fill_execute(fill);
+    struct sim_work work;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    work = fill_work(fill);
+    stream_append(stream, &work);
+    return CUDA_SUCCESS;
 }
 
 /* Contents move at the call, not at their time: no simulated kernel reads or writes them. */
 CUresult work_run(struct stream *stream, const struct work *work)
 {
-    CUresult r = CUDA_SUCCESS;
-
     switch (work->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return kernel_run(stream, work);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        r = copy_execute(&work->copy);
-        if (r == CUDA_SUCCESS)
-            copy_append(stream, copy_duration_ns(&work->copy));
-        return r;
+        return copy_run(stream, &work->copy);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        r = fill_execute(&work->fill);
-        if (r == CUDA_SUCCESS)
-            copy_append(stream, FILL_NS);
-        return r;
+        return fill_run(stream, &work->fill);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_function_add(stream, work->host.fn, work->host.userData);
     case CU_GRAPH_NODE_TYPE_GRAPH:
