@@ -2,6 +2,7 @@
 /* The calls that copy and fill: each says what it means as work for a stream. */
 #include "sim/cuda_stream.h"
 
+/* Nobody waits for a copy on the card ("API synchronization behavior" of the driver's manual). */
 static CUresult copy_enqueue(const CUDA_MEMCPY3D *copy, CUstream handle, bool wait)
 {
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
@@ -19,8 +20,9 @@ static CUresult copy_enqueue(const CUDA_MEMCPY3D *copy, CUstream handle, bool wa
         }
         if (r == CUDA_SUCCESS)
             r = stream_run(stream, &work);
+        wait = wait && r == CUDA_SUCCESS && copy_work(copy).kind == SIM_WORK_COPY;
     }
-    return r == CUDA_SUCCESS && wait ? stream_wait(stream) : r;
+    return wait ? stream_wait(stream) : r;
 }
 
 /* Addresses of any kind: the driver tells device from host by the address itself. */
