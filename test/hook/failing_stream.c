@@ -203,7 +203,6 @@ static void count_callback(CUstream stream, CUresult status, void *data)
         count_up(data);
 }
 
-/* The old forms: no driver of today has them unless its kernel module is told to. */
 #define WAIT(suffix, stream)                                                                       \
     do {                                                                                           \
         DO(cuEventRecord##suffix, event, stream);                                                  \
@@ -214,9 +213,9 @@ static void count_callback(CUstream stream, CUresult status, void *data)
         DO(cuStreamWaitValue32_v2##suffix, stream, word, 7, CU_STREAM_WAIT_VALUE_EQ);              \
         DO(cuStreamWaitValue64_v2##suffix, stream, word, 7, CU_STREAM_WAIT_VALUE_EQ);              \
         DO(cuStreamSynchronize##suffix, stream);                                                   \
-        ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuStreamWaitValue32##suffix, stream, word, 7, 0);        \
-        ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuStreamWaitValue64##suffix, stream, word, 7, 0);        \
-        ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuStreamBatchMemOp##suffix, stream, 2, operations, 0);   \
+        DO(cuStreamWaitValue32##suffix, stream, word, 7, 0);                                       \
+        DO(cuStreamWaitValue64##suffix, stream, word, 7, 0);                                       \
+        DO(cuStreamBatchMemOp##suffix, stream, 2, operations, 0);                                  \
     } while (0)
 
 static void waits(void)
