@@ -34,6 +34,7 @@ extern "C" {
 enum vgpu_board_flags {
     VGPU_BOARD_PAUSED = 1,    /* stopped on purpose: not at work, whatever active_ns says */
     VGPU_BOARD_UNLIMITED = 2, /* has no compute limit */
+    VGPU_BOARD_HEAVY = 4,     /* keeps the GPU busy for a good part of the time */
 };
 
 /* A tenant. While it lives, each of its processes that uses the board holds an

@@ -97,6 +97,22 @@ static void read_ledger(struct config *config, const char *text)
             "VGPU_LEDGER=\"%.64s\" is not known; accepted: auto, rm or api. auto is used.", text);
 }
 
+static void read_gate(struct config *config, const char *text)
+{
+    static const char *const words[] = {"auto", "launch", "channel"};
+    config->gate = GATE_AUTO;
+    if (!text || !*text)
+        return;
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (!strcmp(text, words[i])) {
+            config->gate = (enum gate_choice)i;
+            return;
+        }
+    }
+    log_warning(
+        "VGPU_GATE=\"%.64s\" is not known; accepted: auto, launch or channel. auto is used.", text);
+}
+
 static void read_core_policy(struct config *config, const char *text)
 {
     static const struct {
@@ -207,6 +223,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     read_priority(config, lookup("CUDA_TASK_PRIORITY"));
     read_board_directory(config, lookup("VGPU_BOARD_DIR"));
     read_ledger(config, lookup("VGPU_LEDGER"));
+    read_gate(config, lookup("VGPU_GATE"));
     read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));
     read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
     static const char *const lists[] = {

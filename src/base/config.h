@@ -33,6 +33,13 @@ enum core_policy {
     CORE_POLICY_DISABLE, /* this process keeps to none */
 };
 
+/* VGPU_GATE: by what a compute limit is kept. */
+enum gate_choice {
+    GATE_AUTO,    /* launches wait; what runs too long is taken off the GPU where that works */
+    GATE_LAUNCH,  /* launches wait, and nothing else */
+    GATE_CHANNEL, /* what runs is taken off the GPU; launches wait only where that does not work */
+};
+
 struct config {
     /* The un-indexed value stands for every device without one of its own. */
     struct config_value memory_default, memory[CONFIG_DEVICES];
@@ -42,6 +49,7 @@ struct config {
     bool has_priority;                                      /* it was given, and understood */
     enum ledger_choice ledger;                              /* VGPU_LEDGER */
     enum core_policy core_policy;
+    enum gate_choice gate;
     bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
     bool region_too_long; /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];

@@ -47,6 +47,11 @@ void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
     errno = errno_kept;
 }
 
+bool lock_try(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
+{
+    return swap_seq_cst(&lock->word, 0u, 1u);
+}
+
 void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     if (exchange_acq_rel(&lock->word, 0u) == 2)

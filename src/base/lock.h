@@ -6,6 +6,7 @@
 
 #include "base/thread_safety.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct CAPABILITY("lock") lock {
@@ -18,6 +19,8 @@ struct CAPABILITY("lock") lock {
     }
 
 void lock_take(struct lock *lock) ACQUIRE(*lock);
+/* Takes it where it is free. */
+bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 
 /* Only for a forked child, in which no other thread exists. */

@@ -13,6 +13,7 @@
 #define GUARDED_BY(lock) THREAD_SAFETY(guarded_by(lock))
 #define REQUIRES(lock) THREAD_SAFETY(requires_capability(lock))
 #define ACQUIRE(lock) THREAD_SAFETY(acquire_capability(lock))
+#define TRY_ACQUIRE(lock) THREAD_SAFETY(try_acquire_capability(true, lock))
 #define RELEASE(lock) THREAD_SAFETY(release_capability(lock))
 #define NO_THREAD_SAFETY_ANALYSIS THREAD_SAFETY(no_thread_safety_analysis)
 

@@ -98,7 +98,9 @@ static void forget_attached(CUcontext ctx)
 static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
 {
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
+    pace_context_ends();
     CUresult result = driver(ctx);
+    pace_context_ended();
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS) {
         memory_context_gone((uintptr_t)ctx);

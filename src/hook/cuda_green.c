@@ -114,7 +114,9 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)hCtx);
     pace_context_leaves(context); /* its default stream, which was measured in its name */
     primary_let_go(dev);
+    pace_context_ends();
     CUresult result = cuda.cuGreenCtxDestroy(hCtx);
+    pace_context_ended();
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)hCtx);
     if (result != CUDA_SUCCESS && dev != PRIMARY_NONE) {
         note(context, dev);

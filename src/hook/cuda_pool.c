@@ -239,20 +239,24 @@ static inline CUresult synchronised(CUresult result)
 
 CUresult hook_cuCtxSynchronize(void)
 {
+    pace_before_wait();
     return synchronised(cuda.cuCtxSynchronize());
 }
 
 CUresult hook_cuStreamSynchronize(CUstream hStream)
 {
+    pace_before_wait();
     return synchronised(cuda.cuStreamSynchronize(hStream));
 }
 
 CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
 {
+    pace_before_wait();
     return synchronised(cuda.cuStreamSynchronize_ptsz(hStream));
 }
 
 CUresult hook_cuEventSynchronize(CUevent hEvent)
 {
+    pace_before_wait();
     return synchronised(cuda.cuEventSynchronize(hEvent));
 }

@@ -119,29 +119,32 @@ void primary_settle(CUdevice dev)
     memory_context_gone((uintptr_t)primary_handle(dev));
 }
 
+static CUresult release(CUdevice dev, CUresult (*driver)(CUdevice dev))
+{
+    primary_let_go(dev);
+    pace_context_ends();
+    CUresult result = driver(dev);
+    pace_context_ended();
+    primary_settle(dev);
+    return result;
+}
+
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     hook_enter();
-    primary_let_go(dev);
-    CUresult result = cuda.cuDevicePrimaryCtxRelease(dev);
-    primary_settle(dev);
-    return result;
+    return release(dev, cuda.cuDevicePrimaryCtxRelease);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     hook_enter();
-    primary_let_go(dev);
-    CUresult result = cuda.cuDevicePrimaryCtxRelease_v2(dev);
-    primary_settle(dev);
-    return result;
+    return release(dev, cuda.cuDevicePrimaryCtxRelease_v2);
 }
 
 /* Asked twice: nobody else would release what the program does not know of. */
 void primary_drop(CUdevice dev)
 {
-    primary_let_go(dev);
-    if (cuda.cuDevicePrimaryCtxRelease_v2(dev) != CUDA_SUCCESS)
+    if (release(dev, cuda.cuDevicePrimaryCtxRelease_v2) != CUDA_SUCCESS)
         (void)cuda.cuDevicePrimaryCtxRelease_v2(dev);
     primary_settle(dev);
 }
@@ -151,7 +154,9 @@ static CUresult reset(CUdevice dev, CUresult (*driver)(CUdevice dev))
     /* Refused while there are green contexts, whose work goes on (H200, driver 580.159.04). */
     if (!green_is_on(dev))
         leaves(dev);
+    pace_context_ends();
     CUresult result = driver(dev);
+    pace_context_ended();
     if (result == CUDA_SUCCESS && is_known(dev))
         store_relaxed(&primary[dev].holds, (int64_t)0);
     primary_settle(dev);

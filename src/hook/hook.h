@@ -8,6 +8,7 @@
 
 #include "driver/cuda.h"
 #include "driver/nvml.h"
+#include "hook/pace_govern.h"
 #include "limit/container.h"
 #include "limit/memory.h"
 
@@ -35,6 +36,7 @@ static inline void hook_enter(void)
 {
     container_enter();
     (void)cuda_load(true);
+    govern_look_after();
 }
 
 /* First statement of every NVML hook. */

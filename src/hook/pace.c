@@ -9,7 +9,10 @@
 #include "driver/library.h"
 #include "hook/hook.h"
 #include "hook/pace_gate.h"
+#include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
+#include "hook/pace_rules.h"
+#include "hook/pace_tenants.h"
 #include "limit/budget.h"
 
 #include <errno.h>
@@ -73,14 +76,14 @@ static struct thread_stream *thread_stream(struct pace_thread *own, CUstream str
     return &own->streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
 }
 
-/* So many that the next look comes after about GATE_LOOK_NS at the rate of the last ones. */
+/* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
 static void let_go(uint64_t now_ns)
 {
     uint64_t passed = now_ns - thread.looked_ns;
-    if (passed < GATE_LOOK_NS / 2)
+    if (passed < RULES_LOOK_NS / 2)
         thread.free_step = 2 * thread.free_step + 1;
-    else if (passed > 2 * GATE_LOOK_NS)
-        thread.free_step = (int)((uint64_t)thread.free_step * GATE_LOOK_NS / passed);
+    else if (passed > 2 * RULES_LOOK_NS)
+        thread.free_step = (int)((uint64_t)thread.free_step * RULES_LOOK_NS / passed);
     if (thread.free_step > FREE_LAUNCHES_MAX)
         thread.free_step = FREE_LAUNCHES_MAX;
     thread.looked_ns = now_ns;
@@ -202,7 +205,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     if (open) {
         marks_record(found.record, found.lane_id, (struct lane_run){.continuous = found.busy});
         found.marked_ns = clock_now_ns();
-        gate_harvested(found.marked_ns);
+        govern_harvested(found.marked_ns);
     }
     return found;
 }
@@ -229,8 +232,9 @@ static void begin_slow(
         return;
     struct thread_stream *here = thread_stream(own, named);
     struct found found = find_stream(named, here);
-    unsigned percent = found.record ? gate_percent((unsigned)found.record->device) : 0;
+    unsigned percent = found.record ? rules_percent((unsigned)found.record->device) : 0;
     if (!percent) {
+        gate_wait_while_held();
         let_go(now_ns);
         return;
     }
@@ -277,7 +281,7 @@ static bool let_by_again(
         return false;
     lock_take(&marks_lock);
     const struct lane_record *record = lane_now(stream, here);
-    uint64_t open = record && record->lane.started && gate_percent((unsigned)record->device)
+    uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
                         ? record->lane.open.work_ns
                         : QUANTUM_NS;
     here->due_ns = open < QUANTUM_NS ? (uint32_t)(QUANTUM_NS - open) : 0;
@@ -306,10 +310,12 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
-    if (gate_look(now))
+    if (rules_look(now)) {
         begin_slow(launch, stream, zero, now);
-    else
+    } else {
+        gate_stand_by();
         let_go(now);
+    }
     errno = errno_kept;
 }
 
@@ -335,6 +341,7 @@ void pace_end(struct pace_launch *launch, bool launched)
     uint64_t gap = launch->started_ns ? now - launch->started_ns : 0;
     lock_take(&marks_lock);
     bool same = marks_is_same(record, launch->lane_id);
+    govern_note_work(launch->device, now);
     if (same && launched) {
         lane_note(&record->lane, 1, launch->work_ns, launch->key, now);
         record->opener = marks_thread();
@@ -413,6 +420,17 @@ void pace_stream_leaves(CUstream stream)
     marks_stream_leaves(stream);
 }
 
+void pace_context_ends(void)
+{
+    process_enter(container_reset);
+    govern_hold_open();
+}
+
+void pace_context_ended(void)
+{
+    govern_let_close();
+}
+
 void pace_context_leaves(CUcontext context)
 {
     pace_free_launches = 0;
@@ -428,6 +446,9 @@ void pace_reset(void)
     lock_reset(&threads.lock);
     slab_finish(&threads.slab);
     gate_reset();
+    govern_reset();
+    tenants_reset();
+    rules_reset();
     durations_reset();
     marks_reset();
 }

@@ -10,6 +10,7 @@
 #define VGPU_HOOK_PACE_H
 
 #include "hook/capture.h"
+#include "hook/pace_govern.h"
 #include "limit/durations.h"
 
 #include <stdbool.h>
@@ -55,6 +56,12 @@ static inline void pace_note_other(CUstream stream, enum stream_zero zero)
         pace_note_other_slow(stream, zero);
 }
 
+/* The thread is about to wait for the GPU. */
+static inline void pace_before_wait(void)
+{
+    govern_look_after();
+}
+
 /* The thread waited for the GPU: a good moment to see whether a limit was set meanwhile. */
 static inline void pace_note_wait(void)
 {
@@ -68,8 +75,15 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero);
 /* The calling thread's current context is another one. */
 void pace_context_changed(void);
 
-/* Before a stream or a context goes, and all events on it. */
+/* Before a stream goes, and all events on it. */
 void pace_stream_leaves(CUstream stream);
+
+/* Before the driver is asked to end or reset a context, or something that contexts hang on: it
+ * waits for the GPU then, which must not be closed to us. Nested calls are counted. */
+void pace_context_ends(void);
+void pace_context_ended(void);
+
+/* In between: all events on the context's streams go with it. */
 void pace_context_leaves(CUcontext context);
 
 /* In a forked child. */

@@ -7,9 +7,11 @@
 #include "base/lock.h"
 #include "hook/hook.h"
 #include "hook/pace.h"
+#include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
+#include "hook/pace_rules.h"
 #include "limit/budget.h"
-#include "limit/governor.h"
+#include "limit/rm_channels.h"
 #include "region/account.h"
 
 #include <stdlib.h>
@@ -20,7 +22,8 @@
 #define WAIT_MAX_NS 20000000ull
 /* While work of ours is on its way: what was thought too much of it is given back. */
 #define WAIT_BUSY_NS 5000000ull
-#define GOVERNOR_LOOK_NS 10000000ull
+/* While the container may not work at all; who ends that wakes those who wait. */
+#define HOLD_WAIT_NS 20000000ull
 /* Who asked for GPU time within this counts as working. */
 #define ACTIVE_NS 50000000ull
 /* Launches of unknown duration that may be on their way on a stream, and how long one waits for
@@ -30,47 +33,15 @@
 /* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
 #define STALLED_NS 10000000000ull
 
-bool pace_limited;
-
 static struct {
-    uint64_t looked_ns;
-    uint64_t harvested_ns;
-    unsigned char percent[VGPU_REGION_DEVICES];
+    uint64_t counted_ns;                       /* when `active` was */
     int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
     unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
     /* Touched only within account_visit_compute, which one thread at a time is in. */
     struct budget_share shares[VGPU_REGION_DEVICES];
-    bool over; /* the process ends */
-    bool used; /* some launch was under a limit */
-    int pid;   /* whose end is watched */
+    bool used;   /* some launch was under a limit */
+    int32_t pid; /* whose end is watched; 0: nobody's yet */
 } gate;
-
-/* ---- limits ---- */
-
-static void look_again(uint64_t now_ns)
-{
-    struct account_orders orders;
-    store_relaxed(&gate.looked_ns, now_ns);
-    bool limited = account_orders(&orders) && !load_relaxed(&gate.over);
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        store_relaxed(&gate.percent[d], orders.percent[d]);
-        if (orders.percent[d])
-            store_relaxed(&gate.active[d], account_asking(d, now_ns - ACTIVE_NS));
-    }
-    store_relaxed(&pace_limited, limited);
-}
-
-bool gate_look(uint64_t now_ns)
-{
-    if (now_ns - load_relaxed(&gate.looked_ns) >= GATE_LOOK_NS)
-        look_again(now_ns);
-    return load_relaxed(&pace_limited);
-}
-
-unsigned gate_percent(unsigned device)
-{
-    return load_relaxed(&gate.percent[device]);
-}
 
 /* ---- the end of the process ---- */
 
@@ -78,42 +49,38 @@ unsigned gate_percent(unsigned device)
 static void process_ends(void)
 {
     /* A forked child that used nothing of this has its locks from its parent as they were. */
-    if (load_relaxed(&gate.pid) != (int)getpid())
+    if (load_relaxed(&gate.pid) != (int32_t)getpid())
         return;
-    store_relaxed(&gate.over, true);
-    store_relaxed(&pace_limited, false);
-    governor_stop();
+    rules_finish();
+    govern_finish();
     lock_take(&marks_lock);
     lock_release(&marks_lock);
 }
 
-static uint64_t govern(void)
+static void watch(void)
 {
-    if (load_relaxed(&gate.over))
-        return GOVERNOR_NOTHING;
-    uint64_t since = clock_now_ns() - load_relaxed(&gate.harvested_ns);
-    if (since < GOVERNOR_LOOK_NS)
-        return 2 * GOVERNOR_LOOK_NS - since;
-    lock_take(&marks_lock);
-    unsigned outstanding = load_relaxed(&gate.over) ? 0 : marks_harvest_all();
-    lock_release(&marks_lock);
-    return outstanding ? GOVERNOR_LOOK_NS : GOVERNOR_NOTHING;
+    if (swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
+        (void)!atexit(process_ends);
+    govern_watch();
 }
 
 void gate_watch(void)
 {
-    if (!load_relaxed(&gate.used)) {
-        store_relaxed(&gate.pid, (int)getpid());
-        store_relaxed(&gate.used, true);
-        (void)!atexit(process_ends);
-    }
-    governor_wake(govern);
+    store_relaxed(&gate.used, true);
+    watch();
+}
+
+void gate_stand_by(void)
+{
+    if (rules_are_given())
+        watch();
 }
 
 /* ---- the gate ---- */
 
 struct admission {
     unsigned device, percent;
+    bool always; /* no budget holds it back */
     uint64_t now_ns;
     int64_t gone_ns;   /* let go since the last look */
     int64_t coming_ns; /* of the launch that asks */
@@ -132,8 +99,9 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
     budget_share_refill(share, admission->percent, active, admission->now_ns);
     budget_share_charge(share, admission->percent, admission->gone_ns);
     admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
-    admission->admitted = budget_admits(
-        admission->balance_ns, admission->percent, share, active, (uint64_t)admission->coming_ns);
+    admission->admitted =
+        admission->always || budget_admits(admission->balance_ns, admission->percent, share, active,
+                                 (uint64_t)admission->coming_ns);
     if (!admission->admitted)
         return;
     budget_charge(words, admission->coming_ns);
@@ -145,23 +113,33 @@ unsigned gate_active(int device)
     return load_relaxed(&gate.active[device]);
 }
 
+static void count_active(uint64_t now_ns)
+{
+    if (now_ns - load_relaxed(&gate.counted_ns) < RULES_LOOK_NS)
+        return;
+    store_relaxed(&gate.counted_ns, now_ns);
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (rules_percent(d))
+            store_relaxed(&gate.active[d], account_asking(d, now_ns - ACTIVE_NS));
+    }
+}
+
 void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns)
 {
     budget_share_settle(&gate.shares[device], gate_active(device), busy_ns, new_ns, work_ns);
 }
 
-void gate_harvested(uint64_t now_ns)
-{
-    store_relaxed(&gate.harvested_ns, now_ns);
-}
-
 unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
 {
+    if (govern_is_closed((unsigned)record->device)) {
+        *ret_on_device = 1;
+        return load_relaxed(&record->lane.count);
+    }
     lock_take(&marks_lock);
     *ret_on_device = marks_harvest(record->device);
     unsigned outstanding = record->lane.count;
     lock_release(&marks_lock);
-    gate_harvested(clock_now_ns());
+    govern_harvested(clock_now_ns());
     return outstanding;
 }
 
@@ -189,13 +167,32 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
     return now - stall->since_ns > STALLED_NS;
 }
 
+/* Where channels are taken off the GPU instead, launches need not wait. */
+static bool is_always_admitted(unsigned device, unsigned percent)
+{
+    return percent >= RULES_WATCHED || (container_config()->gate == GATE_CHANNEL &&
+                                           rm_channels_state(device) == RM_CHANNELS_WORKS);
+}
+
+void gate_wait_while_held(void)
+{
+    while (rules_hold()) {
+        rules_wait(HOLD_WAIT_NS);
+        (void)rules_look(clock_now_ns());
+    }
+}
+
 /* One look at the budget; true where the launch may go. What was not charged there will be later.
  */
 static bool ask(struct admission *admission)
 {
     unsigned device = admission->device;
     admission->now_ns = clock_now_ns();
-    admission->percent = gate_look(admission->now_ns) ? gate_percent(device) : 0;
+    admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
+    admission->always = is_always_admitted(device, admission->percent);
+    count_active(admission->now_ns);
+    if (rules_hold())
+        return false;
     admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
     bool asked = account_visit_compute(device, admit, admission);
     if (!asked)
@@ -206,6 +203,17 @@ static bool ask(struct admission *admission)
         return false;
     gate_charge_later(device, admission->coming_ns);
     return true;
+}
+
+/* One sleep of a launch that has to wait. */
+static void wait_once(const struct admission *admission, bool busy)
+{
+    if (rules_hold()) {
+        rules_wait(HOLD_WAIT_NS);
+        return;
+    }
+    govern_note_wait(admission->device, admission->now_ns);
+    sleep_ns(wait_ns(admission, busy));
 }
 
 int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
@@ -220,11 +228,14 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
         if (!*ret_waited)
             before(record, id);
         *ret_waited = true;
-        sleep_ns(wait_ns(&admission, outstanding > 0));
+        wait_once(&admission, outstanding > 0);
         (void)gate_harvest(record, &outstanding);
         /* What passed here was spent waiting. */
         (void)marks_blind_ns(device, clock_now_ns());
-        if (is_stalled(&stall, outstanding)) {
+        govern_look_after();
+        if (rules_hold() || govern_is_closed(device)) {
+            stall.since_ns = 0;
+        } else if (is_stalled(&stall, outstanding)) {
             gate_charge_later(device, admission.coming_ns);
             break;
         }
@@ -267,6 +278,4 @@ bool gate_is_used(void)
 void gate_reset(void)
 {
     memset(&gate, 0, sizeof(gate));
-    store_relaxed(&pace_limited, false);
-    governor_reset();
 }

@@ -9,16 +9,6 @@
 
 struct lane_record;
 
-/* How often one looks whether the limits were changed. */
-#define GATE_LOOK_NS 5000000ull
-
-/* Whether some device of the container has a compute limit; looks at the region where the last look
- * was too long ago. */
-bool gate_look(uint64_t now_ns);
-
-/* The limit of a device, as it was last seen: 0 none. */
-unsigned gate_percent(unsigned device);
-
 /* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
 void gate_charge_later(unsigned device, int64_t gpu_ns);
 
@@ -26,10 +16,15 @@ void gate_charge_later(unsigned device, int64_t gpu_ns);
 void gate_watch(void);
 bool gate_is_used(void);
 
+/* The same without a limit, where a container may yet be paused. */
+void gate_stand_by(void);
+
+/* Blocks while the container may not work at all (rules_hold). */
+void gate_wait_while_held(void);
+
 /* Harvests the marks of the stream's device; returns how many are outstanding on the stream,
- * *ret_on_device: on the device. Who did so himself says when. */
+ * *ret_on_device: on the device. While the channels are closed nothing is asked. */
 unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device);
-void gate_harvested(uint64_t now_ns);
 
 /* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.

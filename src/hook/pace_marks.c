@@ -9,6 +9,8 @@
 #include "hook/capture.h"
 #include "hook/hook.h"
 #include "hook/pace_gate.h"
+#include "hook/pace_govern.h"
+#include "hook/pace_rules.h"
 #include "limit/budget.h"
 #include "region/account.h"
 
@@ -143,6 +145,7 @@ struct lane_record *marks_lane(CUstream stream)
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
+    record->lane.closed = govern_closed_times((unsigned)record->device);
     if (map_put(&marks.lanes, key, record) != 0) {
         slab_give(&marks.lane_slab, record);
         return NULL;
@@ -243,6 +246,7 @@ static void end_recording(
     lock_take(&marks_lock);
     if (recorded && !lane_is_full(&record->lane)) {
         run.shared = is_shared(record);
+        run.part = (uint16_t)rules_part((unsigned)record->device);
         lane_mark(&record->lane, event, now_ns, &run);
     } else if (event) {
         spare_give(record->context, event);
@@ -414,7 +418,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         event_done(record->context, event, at);
         record->stuck = false;
     }
-    if (lane_run_on(lane, now_ns, 1, charge_slot(harvest)))
+    if (lane_run_on(lane, now_ns, rules_part((unsigned)record->device), charge_slot(harvest)))
         harvest->count++;
 }
 
@@ -466,6 +470,20 @@ unsigned marks_harvest(int device)
 unsigned marks_harvest_all(void)
 {
     return harvest_contexts(-1);
+}
+
+struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
+{
+    struct marks_survey survey = {.left_ns = 0};
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        for (const struct lane_record *record = context->lanes; record; record = record->next) {
+            survey.runs_long |= lane_runs_for(&record->lane, now_ns, long_ns);
+            survey.left_ns += lane_left_ns(&record->lane, now_ns);
+        }
+    }
+    return survey;
 }
 
 /* ---- ends ---- */

@@ -64,6 +64,15 @@ void marks_close_others(const struct lane_record *record, uint32_t id);
 unsigned marks_harvest(int device) REQUIRES(marks_lock);
 unsigned marks_harvest_all(void) REQUIRES(marks_lock);
 
+/* What is on its way on the device: whether some of it has run for at least so long, and how much
+ * of what it was charged with has not run yet. */
+struct marks_survey {
+    bool runs_long;
+    uint64_t left_ns;
+};
+struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
+    REQUIRES(marks_lock);
+
 /* Tells threads, and so their own default streams, apart. */
 const void *marks_thread(void);
 

@@ -22,6 +22,7 @@ enum governor_state { ABSENT, STARTING, AWAKE, ASLEEP, STOPPED, REFUSED };
 static struct {
     uint32_t state;
     uint64_t (*look)(void);
+    void (*rest)(uint64_t ns);
 } governor;
 
 static bool change(uint32_t from, uint32_t to)
@@ -50,9 +51,9 @@ static void *run(void *argument)
         uint64_t now = clock_now_ns();
         if (pause != GOVERNOR_NOTHING) {
             seen_ns = now;
-            sleep_ns(pause);
+            governor.rest(pause);
         } else if (now - seen_ns < LINGER_NS) {
-            sleep_ns(LINGER_NS / 5);
+            governor.rest(LINGER_NS / 5);
         } else {
             fall_asleep();
             seen_ns = clock_now_ns();
@@ -80,7 +81,7 @@ static bool start_thread(void)
     return error == 0;
 }
 
-void governor_wake(uint64_t (*look)(void))
+void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns))
 {
     uint32_t state = load_acquire(&governor.state);
     if (__builtin_expect(state == AWAKE, 1))
@@ -90,6 +91,7 @@ void governor_wake(uint64_t (*look)(void))
     if (state != ABSENT || !change(ABSENT, STARTING))
         return;
     governor.look = look;
+    governor.rest = rest;
     bool started = start_thread();
     if (!started)
         log_warning("no thread can be made that watches over GPU time; it is measured at launches "

@@ -11,9 +11,10 @@
 #define GOVERNOR_NOTHING UINT64_MAX
 
 /* Work is on its way. `look` is called soon and again after the nanoseconds that it returns, until
- * it returns GOVERNOR_NOTHING for a tenth of a second. One load where the thread is awake. Where no
- * thread can be made, nothing happens. Any thread. */
-void governor_wake(uint64_t (*look)(void));
+ * it returns GOVERNOR_NOTHING for a tenth of a second; `rest` sleeps as long as it is told, or
+ * less. One load where the thread is awake. Where no thread can be made, nothing happens. Any
+ * thread. */
+void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns));
 
 /* In a forked child: there is no thread. */
 void governor_reset(void);

@@ -33,7 +33,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     bool late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.measured = run->measured && !late;
     mark->before.shared = run->shared;
-    mark->before.parts = run->parts;
+    mark->before.part = run->part;
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
     lane->unknown += is_unknown(&mark->before);
@@ -62,10 +62,20 @@ static uint64_t open_between(const struct lane *lane, uint64_t from_ns, uint64_t
     return above(wall, closed_between(lane->closed, from_ns, to_ns));
 }
 
+static bool is_in_part(const struct lane_stretch *stretch)
+{
+    return stretch->part && stretch->part < 1000;
+}
+
+static uint64_t part_of(uint64_t wall_ns, unsigned part)
+{
+    return wall_ns / 1000 * part;
+}
+
 /* The stretch never ran dry, and nothing but its launches was on the device. */
 static void compare(struct lane *lane, const struct lane_stretch *stretch, uint64_t wall_ns)
 {
-    if (!stretch->continuous || stretch->other || stretch->shared || stretch->parts > 1 ||
+    if (!stretch->continuous || stretch->other || stretch->shared || is_in_part(stretch) ||
         stretch->replaced || stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
         return;
     uint64_t percent = wall_ns / (stretch->work_ns / 100 + 1);
@@ -89,7 +99,7 @@ static uint64_t set_right(const struct lane *lane, uint64_t work_ns)
 /* Other containers were at work in this time, too. */
 static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, uint64_t work_ns)
 {
-    uint64_t part = wall_ns / stretch->parts;
+    uint64_t part = part_of(wall_ns, stretch->part);
     if (!work_ns)
         return part;
     return work_ns < part / 2 ? part / 2 : at_most(work_ns, wall_ns);
@@ -108,10 +118,10 @@ static uint64_t busy_of(
     if (stretch->measured && !stretch->continuous)
         wall = above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
     if (stretch->continuous || stretch->measured)
-        return stretch->parts > 1 ? own_part(stretch, wall, work) : wall;
+        return is_in_part(stretch) ? own_part(stretch, wall, work) : wall;
     /* After the last launch it ran through. */
     uint64_t sure = open_between(lane, mark->recorded_ns, to_ns);
-    if (stretch->parts > 1)
+    if (is_in_part(stretch))
         sure = own_part(stretch, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
 }
@@ -125,7 +135,7 @@ static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
     if (stretch->continuous)
         busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
     uint64_t known = duration_of(stretch->key);
-    bool alone = stretch->parts <= 1;
+    bool alone = !is_in_part(stretch);
     if (!known || (alone && (!stretch->shared || busy_ns < known)))
         duration_learn(stretch->key, busy_ns);
 }
@@ -135,7 +145,7 @@ void *lane_forget(struct lane *lane)
     void *event = lane->marks[lane->first].event;
     lane->unknown -= is_unknown(&lane->marks[lane->first].before);
     lane->occupied_to_ns = lane->occupied_ns = 0;
-    lane->occupied_in_parts = false;
+    lane->occupied_in_part = false;
     lane->first = (lane->first + 1) % LANE_MARKS;
     lane->count--;
     return event;
@@ -172,8 +182,10 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
         if (lane->occupied_to_ns > from)
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
         ret_charge->busy_ns = above(busy, lane->occupied_ns);
-        if (lane->occupied_in_parts && stretch->parts)
-            ret_charge->busy_ns = open_between(lane, ret_charge->from_ns, at_ns) / stretch->parts;
+        if (lane->occupied_in_part) {
+            uint64_t rest = open_between(lane, ret_charge->from_ns, at_ns);
+            ret_charge->busy_ns = is_in_part(stretch) ? part_of(rest, stretch->part) : rest;
+        }
     }
     lane->started = true;
     lane->reached_ns = at_ns;
@@ -188,28 +200,45 @@ static uint64_t began_ns(const struct lane *lane, const struct lane_mark *mark)
     return dry && mark->recorded_ns > lane->reached_ns ? mark->recorded_ns : lane->reached_ns;
 }
 
-bool lane_runs_on(const struct lane *lane, uint64_t now_ns)
+/* How long the front stretch has run so far; 0 where that is not known, or nothing runs. */
+static uint64_t run_ns(const struct lane *lane, uint64_t now_ns)
 {
     const struct lane_mark *mark = lane->count ? &lane->marks[lane->first] : NULL;
     if (!mark || !lane->started || !mark->before.launches || mark->before.other)
-        return false;
-    return open_between(lane, began_ns(lane, mark), now_ns) >= mark->before.work_ns + RUN_ON_NS;
+        return 0;
+    return open_between(lane, began_ns(lane, mark), now_ns);
 }
 
-bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned parts, struct lane_charge *ret_charge)
+bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns)
 {
-    if (!lane_runs_on(lane, now_ns))
-        return false;
+    return run_ns(lane, now_ns) >= least_ns;
+}
+
+uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns)
+{
+    uint64_t left = 0, run = run_ns(lane, now_ns);
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct lane_stretch *stretch = &lane->marks[(lane->first + i) % LANE_MARKS].before;
+        if (!stretch->replaced)
+            left += i ? stretch->work_ns : above(stretch->work_ns, run);
+    }
+    return left;
+}
+
+bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge)
+{
     struct lane_mark *mark = lane_front(lane);
+    if (!mark || !lane_runs_for(lane, now_ns, mark->before.work_ns + RUN_ON_NS))
+        return false;
     struct lane_stretch *stretch = &mark->before;
     uint64_t began = began_ns(lane, mark);
     uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
     uint64_t busy = open_between(lane, from, now_ns);
     if (busy < RUN_ON_NS)
         return false;
-    if (parts > 1) {
-        busy /= parts;
-        lane->occupied_in_parts = true;
+    if (part < 1000) {
+        busy = part_of(busy, part);
+        lane->occupied_in_part = true;
     }
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = busy};
     /* What waits for other streams' work has its own still before it. */

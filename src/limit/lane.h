@@ -32,12 +32,12 @@ struct lane_stretch {
     uint64_t key;      /* of its last launch (limit/durations.h) */
     uint64_t first_ns; /* when its first launch was made, by the processor's clock */
     uint32_t launches;
-    bool other;          /* something else than a kernel is in it, which may take long */
-    bool continuous;     /* the mark before it was outstanding when its own was recorded */
-    bool measured;       /* one launch, right behind the mark before it */
-    bool replaced;       /* what runs on was charged in the place of its work_ns */
-    bool shared;         /* other streams had work on their way: it may have waited for theirs */
-    unsigned char parts; /* containers at work on the device, ours counted; 0 or 1: we alone */
+    bool other;      /* something else than a kernel is in it, which may take long */
+    bool continuous; /* the mark before it was outstanding when its own was recorded */
+    bool measured;   /* one launch, right behind the mark before it */
+    bool replaced;   /* what runs on was charged in the place of its work_ns */
+    bool shared;     /* other streams had work on their way: it may have waited for theirs */
+    uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
 };
 
 struct lane_mark {
@@ -56,7 +56,7 @@ struct lane {
     uint64_t former_ns;       /* when that mark was recorded */
     uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
     uint64_t occupied_ns;     /* by how much of it */
-    bool occupied_in_parts;   /* while other containers were at work too */
+    bool occupied_in_part;    /* while other containers were at work too */
     struct closed_times *closed; /* when nothing of ours ran; NULL: never */
     uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
@@ -99,7 +99,7 @@ struct lane_run {
     bool continuous; /* the mark before it was still outstanding then */
     bool measured;
     bool shared;
-    unsigned char parts;
+    uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
@@ -121,13 +121,17 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
 void *lane_forget(struct lane *lane);
 
 /* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
- * before its end is known, by one of `parts` containers at work. Its estimate is given back, but
+ * before its end is known, `part` being ours of the device's time in 1,000. Its estimate is given
+ * back, but
  * where it may be waiting for other streams' work: then not before its end. False where nothing is
  * to be charged. */
-bool lane_run_on(
-    struct lane *lane, uint64_t now_ns, unsigned parts, struct lane_charge *ret_charge);
+bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge);
 
-/* Whether the front stretch runs longer than its estimate, charged for or not. */
-bool lane_runs_on(const struct lane *lane, uint64_t now_ns);
+/* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
+ * gate could have stopped. */
+bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+
+/* What the launches on their way were charged with and have not run yet. */
+uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns);
 
 #endif

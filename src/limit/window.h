@@ -14,18 +14,21 @@
 #define WINDOW_OVERDRAWN_NS 10000000
 
 /* Closing and opening cost up to 0.4 ms of the device, and 0.93 ms of a core (H200, driver
- * 580.159.04, a persistent kernel: 0.62 and 0.31 ms): one window lasts at least so long, and one
- * period, so that it is less than 2 % of the core. */
-#define WINDOW_OPEN_MIN_NS 9000000
+ * 580.159.04, a persistent kernel: 0.62 and 0.31 ms): one window lasts at least so long, so that it
+ * is less than 3 % of the device, and one period, so that it is less than 2 % of the core. */
+#define WINDOW_OPEN_MIN_NS 14000000
 #define WINDOW_PERIOD_MIN_NS 50000000
+
+/* What runs for less is the launch gate's. */
+#define WINDOW_LONG_NS 10000000
 
 /* No closure is longer: limits change meanwhile. */
 #define WINDOW_CLOSED_MAX_NS 1000000000
 
 struct window_view {
-    int64_t balance_ns; /* of the container on the device, charged up to now */
+    int64_t balance_ns; /* of the container on the device: charged for what has run up to now */
     unsigned percent;   /* its limit: 1 to 99 */
-    bool runs_on;       /* something runs longer than was thought when it was let go */
+    bool runs_on;       /* something has run for WINDOW_LONG_NS or more, and does still */
     bool in_windows;    /* it was stopped already */
 };
 

@@ -104,7 +104,8 @@ struct account_orders {
     bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
     unsigned priority;                          /* 0 high */
     bool has_priority;                          /* somebody gave it one */
-    uint32_t epoch;                             /* of what was read: for account_wait_orders */
+    bool has_limits; /* some limit was set, of memory or compute, in force or not */
+    uint32_t epoch;  /* of what was read: for account_wait_orders */
 };
 
 /* Reads it; true where there is a compute limit, a pause or a hold. GPU_CORE_UTILIZATION_POLICY and
@@ -159,6 +160,14 @@ unsigned account_asking(unsigned device, uint64_t since_ns);
 /* The container's id on the device's board (vgpu_device.tenant), made where it has none; 0 where
  * there is no region. */
 uint64_t account_tenant(unsigned device);
+
+#define ACCOUNT_UUID_BYTES 48
+
+/* The device's UUID, terminated; false where it is not known. */
+bool account_uuid(unsigned device, char ret_uuid[ACCOUNT_UUID_BYTES]);
+
+/* How long the container has kept the device busy, as far as was measured; 0 without a region. */
+uint64_t account_busy_ns(unsigned device);
 
 /* Names the ledger in use, for tools: 1 resource manager, 2 API. */
 void account_set_ledger(unsigned ledger);

@@ -4,6 +4,8 @@
 
 #include "region/slot.h"
 
+#include <string.h>
+
 bool account_visit_compute(unsigned device,
     void (*visit)(struct vgpu_compute *words, struct vgpu_usage *own, void *argument),
     void *argument)
@@ -51,4 +53,30 @@ uint64_t account_tenant(unsigned device)
     }
     lock_release(&account.lock);
     return tenant;
+}
+
+bool account_uuid(unsigned device, char ret_uuid[ACCOUNT_UUID_BYTES])
+{
+    bool known = false;
+    lock_take(&account.lock);
+    if (account.region && device < account.region->device_count) {
+        memcpy(ret_uuid, account.region->devices[device].known.uuid, ACCOUNT_UUID_BYTES);
+        ret_uuid[ACCOUNT_UUID_BYTES - 1] = '\0';
+        known = ret_uuid[0] != '\0';
+    }
+    lock_release(&account.lock);
+    return known;
+}
+
+static void read_busy(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    (void)own;
+    *(uint64_t *)argument = load_relaxed(&words->busy_ns);
+}
+
+uint64_t account_busy_ns(unsigned device)
+{
+    uint64_t busy = 0;
+    (void)account_visit_compute(device, read_busy, &busy);
+    return busy;
 }

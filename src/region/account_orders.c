@@ -27,6 +27,13 @@ static void take_limits_locked(unsigned device, struct account_orders *orders)
         orders->soft[device] = (unsigned char)(soft < 100 ? soft : 100);
 }
 
+static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
+{
+    const struct vgpu_device *entry = region_device_entry(account.region, device);
+    uint32_t percent = entry ? load_relaxed(&entry->core_limit) : 0;
+    return entry && ((percent && percent < 100) || load_relaxed(&entry->memory_limit));
+}
+
 static bool limits_are_in_force(const struct region *region, const struct region_orders *words)
 {
     switch (region->config ? region->config->core_policy : CORE_POLICY_DEFAULT) {
@@ -55,6 +62,8 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
             any |= orders->percent[d] != 0;
         }
     }
+    for (unsigned d = 0; d < region->device_count; d++)
+        orders->has_limits |= is_limited_locked(d);
     orders->paused = words.paused;
     orders->held = words.held;
     orders->priority = words.priority;

@@ -84,7 +84,8 @@ static bool say(
     struct board *board, struct vgpu_board_slot *slot, const struct board_own *own, uint64_t now_ns)
 {
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
-                     (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED);
+                     (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED) |
+                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u);
     bool paused = is_paused(slot), changed = false;
     (void)say_word(&slot->core_limit, own->core_limit);
     (void)say_word(&slot->core_soft_limit, own->core_soft_limit);
@@ -144,6 +145,10 @@ static void count(
     } else if (theirs == priority) {
         view->equal++;
         view->equal_limit_sum += limit;
+    }
+    if (load_relaxed(&slot->flags) & VGPU_BOARD_HEAVY) {
+        view->heavy++;
+        view->heavy_limit_sum += limit;
     }
     view->wanting += was_lately(load_relaxed(&slot->wants_ns), now_ns);
     if (since_ns > now_ns)

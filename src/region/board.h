@@ -42,6 +42,7 @@ struct board_own {
     bool active; /* work of it is on the GPU, or asks to be */
     bool wants;  /* it is held back by its limit */
     bool paused;
+    bool heavy;               /* it keeps the GPU busy for a good part of the time */
     uint32_t core_limit;      /* percent; 0 none */
     uint32_t core_soft_limit; /* percent; 0 none */
     uint32_t priority;        /* 0 high */
@@ -58,6 +59,8 @@ struct board_view {
     unsigned equal;            /* of them: of our priority */
     unsigned higher_limit_sum; /* percent */
     unsigned equal_limit_sum;  /* percent */
+    unsigned heavy;            /* of them: who keep the GPU busy for a good part of the time */
+    unsigned heavy_limit_sum;  /* percent */
     unsigned wanting;          /* of them: held back by their limits within the same time */
     uint64_t since_ns;         /* when the last of them turned active, at most now; 0 where none */
     uint64_t idle_ns;          /* when the first of them will count as idle unless it is heard of

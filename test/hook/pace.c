@@ -29,11 +29,11 @@ static uint64_t launch_for_a_while(CUstream stream)
     return launches;
 }
 
-static void check_untouched(void)
+static void check_untouched(unsigned more_threads)
 {
     load_begin(0);
     CUstream stream = load_stream();
-    unsigned threads = load_threads();
+    unsigned threads = load_threads() + more_threads;
     uint64_t events = calls_of_ours(), launched = sim_calls("cuLaunchKernel");
     uint64_t launches = launch_for_a_while(stream);
     CHECK(launches > 100);
@@ -48,23 +48,24 @@ static void check_untouched(void)
 
 BED_TEST("without a compute limit nothing is recorded or asked, and no thread is made")
 {
-    check_untouched();
+    check_untouched(0);
 }
 
-BED_TEST("nor with a memory limit alone", .limit = "4GiB")
+BED_TEST("nor with a memory limit alone, but a thread that sleeps until the container is paused",
+    .limit = "4GiB")
 {
-    check_untouched();
+    check_untouched(1);
 }
 
 BED_TEST("nor at 100 %", .environment = {"CUDA_DEVICE_SM_LIMIT=100"})
 {
-    check_untouched();
+    check_untouched(0);
 }
 
-BED_TEST("nor where the policy switches compute limits off",
+BED_TEST("nor where the policy switches compute limits off, with such a thread",
     .environment = {"CUDA_DEVICE_SM_LIMIT=10", "GPU_CORE_UTILIZATION_POLICY=disable"})
 {
-    check_untouched();
+    check_untouched(1);
 }
 
 BED_TEST("under a limit events are recorded, and there is one thread more",

@@ -9,7 +9,8 @@
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define LIMIT_20 .environment = {"CUDA_DEVICE_SM_LIMIT=20"}
-#define LIMIT_2 .environment = {"CUDA_DEVICE_SM_LIMIT=2"}
+/* What its kernels overdraw is paid back by waiting, not by stopping them. */
+#define LIMIT_2 .environment = {"CUDA_DEVICE_SM_LIMIT=2", "VGPU_GATE=launch"}
 
 /* ---- forks and ends ---- */
 

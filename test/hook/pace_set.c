@@ -148,7 +148,7 @@ static void *launch_once(void *argument)
 }
 
 BED_TEST("who waits at the gate goes on when the limit is removed",
-    .environment = {"CUDA_DEVICE_SM_LIMIT=2"})
+    .environment = {"CUDA_DEVICE_SM_LIMIT=2", "VGPU_GATE=launch"})
 {
     pthread_t thread;
     CUcontext context;

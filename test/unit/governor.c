@@ -4,6 +4,7 @@
 #include "limit/governor.h"
 
 #include "base/atomic.h"
+#include "base/lock.h"
 #include "check.h"
 
 #include <dirent.h>
@@ -107,7 +108,7 @@ TEST("there is no thread before work is on its way, one then, however often it i
     unsigned before = count_threads(&thread);
     CHECK_EQ(thread, 0);
     for (int i = 0; i < 1000; i++)
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
     REQUIRE(wait_for_looks(1));
     CHECK_EQ(count_threads(&thread), before + 1);
     CHECK(thread != 0);
@@ -116,7 +117,7 @@ TEST("there is no thread before work is on its way, one then, however often it i
 static void *wake_often(void *unused)
 {
     for (int i = 0; i < 2000; i++)
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
     return unused;
 }
 
@@ -139,7 +140,7 @@ TEST("threads that find work at once make one thread")
 TEST("it looks again after the time that the look asked for, as long as there is work")
 {
     store_relaxed(&answer, (uint64_t)2000000);
-    governor_wake(look);
+    governor_wake(look, sleep_ns);
     CHECK(wait_for_looks(100));
     int thread = governor_thread();
     CHECK(switches_of(thread) >= 90);
@@ -147,29 +148,29 @@ TEST("it looks again after the time that the look asked for, as long as there is
 
 TEST("with nothing to see it sleeps for good, and wakes for new work, again and again")
 {
-    governor_wake(look);
+    governor_wake(look, sleep_ns);
     for (int round = 0; round < 3; round++) {
         REQUIRE(wait_for_looks(1));
         REQUIRE(wait_for_sleep());
         store_relaxed(&looks, (uint64_t)0);
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
     }
     CHECK(wait_for_looks(1));
 }
 
 TEST("before it sleeps it lingers: it still looks a tenth of a second after the last work")
 {
-    governor_wake(look);
+    governor_wake(look, sleep_ns);
     CHECK(wait_for_looks(4)); /* nothing to see from the first look on */
 }
 
 TEST("work that comes while it falls asleep is not missed")
 {
     for (int round = 0; round < 15; round++) {
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
         pause_ms(95 + round); /* about when it does */
         uint64_t before = load_relaxed(&looks);
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
         CHECK(wait_for_looks(before + 1));
     }
 }
@@ -179,7 +180,7 @@ TEST("all signals are blocked in it, and in the thread that made it none more th
     sigset_t before, after;
     char line[128];
     sigprocmask(SIG_SETMASK, NULL, &before);
-    governor_wake(look);
+    governor_wake(look, sleep_ns);
     sigprocmask(SIG_SETMASK, NULL, &after);
     for (int number = 1; number <= 64; number++)
         CHECK_EQ(sigismember(&after, number), sigismember(&before, number));
@@ -200,7 +201,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
         REQUIRE(child >= 0);
         if (child == 0) {
             store_relaxed(&answer, asleep ? GOVERNOR_NOTHING : (uint64_t)1000000);
-            governor_wake(look);
+            governor_wake(look, sleep_ns);
             REQUIRE(wait_for_looks(1));
             if (asleep)
                 REQUIRE(wait_for_sleep());
@@ -208,7 +209,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
             for (int i = 0; i < WAIT_SECONDS * 200 && governor_thread(); i++)
                 pause_ms(5);
             CHECK_EQ(governor_thread(), 0);
-            governor_wake(look);
+            governor_wake(look, sleep_ns);
             CHECK_EQ(governor_thread(), 0);
             _exit(0);
         }
@@ -219,7 +220,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
 
 TEST("a forked child has no thread, and gets one of its own when it has work")
 {
-    governor_wake(look);
+    governor_wake(look, sleep_ns);
     REQUIRE(wait_for_looks(1));
     pid_t child = fork();
     REQUIRE(child >= 0);
@@ -227,7 +228,7 @@ TEST("a forked child has no thread, and gets one of its own when it has work")
         governor_reset();
         CHECK_EQ(governor_thread(), 0);
         store_relaxed(&looks, (uint64_t)0);
-        governor_wake(look);
+        governor_wake(look, sleep_ns);
         CHECK(wait_for_looks(1));
         CHECK(governor_thread() != 0);
         _exit(0);

@@ -225,7 +225,7 @@ static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, st
     lane_mark(&lane, &event[1], START, &run);
     uint64_t sum = work, up_to = START;
     for (uint64_t t = step; t < length; t += step) {
-        if (!lane_run_on(&lane, START + t, 1, &charge))
+        if (!lane_run_on(&lane, START + t, 1000, &charge))
             continue;
         CHECK_EQ(charge.from_ns - START, up_to - START);
         CHECK_EQ(charge.to_ns - START, t);
@@ -260,12 +260,12 @@ TEST("what runs on is charged within some milliseconds, once it takes longer tha
     begin();
     lane_note(&lane, 1, 5 * MS, KEY, START);
     lane_mark(&lane, &event[1], START, &continuous);
-    CHECK(!lane_run_on(&lane, START + 4 * MS, 1, &charge));
-    CHECK(!lane_run_on(&lane, START + 6 * MS, 1, &charge));
-    CHECK(lane_run_on(&lane, START + 10 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 4 * MS, 1000, &charge));
+    CHECK(!lane_run_on(&lane, START + 6 * MS, 1000, &charge));
+    CHECK(lane_run_on(&lane, START + 10 * MS, 1000, &charge));
     CHECK_EQ(charge.to_ns - START, 10 * MS);
-    CHECK(!lane_run_on(&lane, START + 10 * MS + 1, 1, &charge));
-    CHECK(lane_run_on(&lane, START + 20 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 10 * MS + 1, 1000, &charge));
+    CHECK(lane_run_on(&lane, START + 20 * MS, 1000, &charge));
     check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
 }
 
@@ -277,7 +277,7 @@ TEST("what may be waiting for other streams' work keeps its estimate until it is
     lane_note(&lane, 1, 5 * MS, KEY, START);
     lane_mark(&lane, &event[1], START, &waiting);
     for (uint64_t at = 10 * MS; at < 50 * MS; at += 10 * MS) {
-        CHECK(lane_run_on(&lane, START + at, 1, &charge));
+        CHECK(lane_run_on(&lane, START + at, 1000, &charge));
         check_charge(charge, at - 10 * MS, at, 10 * MS);
         CHECK_EQ(charge.work_ns, 0);
     }
@@ -290,18 +290,18 @@ TEST("nothing runs on where nothing is known to run")
 {
     struct lane_charge charge;
     const uint64_t late = START + 1000 * MS;
-    CHECK(!lane_run_on(&lane, late, 1, &charge));
+    CHECK(!lane_run_on(&lane, late, 1000, &charge));
     lane_note(&lane, 1, US, KEY, START);
     lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1, &charge)); /* when it began is not known */
+    CHECK(!lane_run_on(&lane, late, 1000, &charge)); /* when it began is not known */
     (void)pass(START);
     lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1, &charge)); /* no launch */
+    CHECK(!lane_run_on(&lane, late, 1000, &charge)); /* no launch */
     (void)pass(START);
     lane_note(&lane, 1, US, KEY, START);
     lane.open.other = true;
     lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1, &charge));
+    CHECK(!lane_run_on(&lane, late, 1000, &charge));
 }
 
 TEST("where the stream may have run dry, what runs on is charged from its mark on")
@@ -310,8 +310,8 @@ TEST("where the stream may have run dry, what runs on is charged from its mark o
     begin();
     lane_note(&lane, 3, 30 * US, KEY, START + MS);
     lane_mark(&lane, &event[1], START + 10 * MS, &dry);
-    CHECK(!lane_run_on(&lane, START + 12 * MS, 1, &charge));
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 12 * MS, 1000, &charge));
+    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
     check_charge(charge, 10 * MS, 50 * MS, 40 * MS);
     CHECK_EQ(charge.work_ns, 30 * US);
     charge = pass(START + 60 * MS);
@@ -325,7 +325,7 @@ TEST("a mark that was reached before what was charged already gives the rest bac
     begin();
     lane_note(&lane, 1, MS, KEY, START);
     lane_mark(&lane, &event[1], START, &continuous);
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1, &charge));
+    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
     int64_t sum = (int64_t)MS + (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
     charge = pass(START + 45 * MS);
     sum += (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
@@ -339,7 +339,7 @@ TEST("the stretch after one that ran on begins anew")
     CHECK_EQ(charged_in_all(MS, 100 * MS, 10 * MS, continuous), 100 * MS);
     lane_note(&lane, 4, 2 * MS, KEY, START + 100 * MS);
     lane_mark(&lane, &event[2], START + 100 * MS, &continuous);
-    CHECK(!lane_run_on(&lane, START + 103 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 103 * MS, 1000, &charge));
     charge = pass(START + 105 * MS);
     check_charge(charge, 100 * MS, 105 * MS, 5 * MS);
     CHECK_EQ(charge.work_ns, 2 * MS);
@@ -378,9 +378,9 @@ TEST("launches that nobody knows the duration of are counted until their mark is
     CHECK_EQ(lane.unknown, 3);
     (void)pass(START + 1);
     CHECK_EQ(lane.unknown, 2);
-    (void)lane_run_on(&lane, START + 100 * MS, 1, &charge);
+    (void)lane_run_on(&lane, START + 100 * MS, 1000, &charge);
     (void)pass(START + 110 * MS);
-    (void)lane_run_on(&lane, START + 200 * MS, 1, &charge); /* of one that is not known */
+    (void)lane_run_on(&lane, START + 200 * MS, 1000, &charge); /* of one that is not known */
     CHECK_EQ(lane.unknown, 2);
     while (lane.count)
         (void)lane_forget(&lane);
@@ -395,7 +395,7 @@ TEST("a mark that is forgotten takes what was charged before its end with it")
         lane_note(&lane, 1, MS, KEY, START);
         lane_mark(&lane, &event[i], START, &continuous);
     }
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1, &charge));
+    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
     CHECK(lane_forget(&lane) == &event[1]);
     CHECK_EQ(lane.count, 1);
     CHECK(lane_front(&lane)->event == &event[2]);

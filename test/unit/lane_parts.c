@@ -72,16 +72,32 @@ TEST("what runs on is charged for the time in which the gate was open")
     struct lane_charge charge;
     begin();
     mark(1, 0, 0, alone_measured);
-    CHECK(lane_runs_on(&lane, START + 10 * MS));
-    CHECK(lane_run_on(&lane, START + 10 * MS, 1, &charge));
+    CHECK(lane_runs_for(&lane, START + 10 * MS, 10 * MS));
+    CHECK(!lane_runs_for(&lane, START + 10 * MS, 11 * MS));
+    CHECK(lane_run_on(&lane, START + 10 * MS, 1000, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     closed_begin(&closed, START + 10 * MS);
-    CHECK(!lane_run_on(&lane, START + 50 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 50 * MS, 1000, &charge));
     closed_end(&closed, START + 50 * MS);
-    CHECK(!lane_run_on(&lane, START + 51 * MS, 1, &charge));
-    CHECK(lane_run_on(&lane, START + 60 * MS, 1, &charge));
+    CHECK(!lane_run_on(&lane, START + 51 * MS, 1000, &charge));
+    CHECK(lane_run_on(&lane, START + 60 * MS, 1000, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     CHECK_EQ(pass(65 * MS), 5 * MS);
+}
+
+TEST("what is on its way has left what its launches were thought to take, less what ran")
+{
+    begin();
+    CHECK_EQ(lane_left_ns(&lane, START + MS), 0);
+    mark(1, 500 * MS, 0, alone_measured);
+    mark(5, 7 * MS, 0, continuous);
+    CHECK_EQ(lane_left_ns(&lane, START + 100 * MS), 407 * MS);
+    close_from(100 * MS, 150 * MS);
+    CHECK_EQ(lane_left_ns(&lane, START + 160 * MS), 397 * MS);
+    CHECK_EQ(lane_left_ns(&lane, START + 2000 * MS), 7 * MS);
+    struct lane_charge charge;
+    CHECK(lane_run_on(&lane, START + 2000 * MS, 1000, &charge)); /* by the clock from now on */
+    CHECK_EQ(lane_left_ns(&lane, START + 100 * MS), 7 * MS);
 }
 
 TEST("a kernel that was stopped before its time was over does not run on")
@@ -89,13 +105,13 @@ TEST("a kernel that was stopped before its time was over does not run on")
     begin();
     mark(1, 20 * MS, 0, alone_measured);
     close_from(10 * MS, 100 * MS);
-    CHECK(!lane_runs_on(&lane, START + 110 * MS));
-    CHECK(lane_runs_on(&lane, START + 113 * MS));
+    CHECK(!lane_runs_for(&lane, START + 110 * MS, 21 * MS));
+    CHECK(lane_runs_for(&lane, START + 111 * MS, 21 * MS));
 }
 
 TEST("beside other containers the learnt durations count, not the time between the marks")
 {
-    struct lane_run run = {.continuous = true, .parts = 2};
+    struct lane_run run = {.continuous = true, .part = 500};
     begin();
     mark(20, 4 * MS, 0, run);
     CHECK_EQ(pass(10 * MS), 4 * MS);
@@ -105,25 +121,25 @@ TEST("beside other containers the learnt durations count, not the time between t
     CHECK_EQ(pass(10 * MS), 10 * MS);
 }
 
-TEST("beside other containers no less counts than half of an equal part")
+TEST("beside other containers no less counts than half of our part")
 {
     begin();
-    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .parts = 2});
+    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .part = 500});
     CHECK_EQ(pass(12 * MS), 3 * MS);
     lane = (struct lane){0};
     begin();
-    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .parts = 3});
-    CHECK_EQ(pass(12 * MS), 2 * MS);
+    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .part = 250});
+    CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
-TEST("what nobody knows counts as an equal part, also as it goes")
+TEST("what nobody knows counts as our part, also as it goes")
 {
     struct lane_charge charge;
     begin();
-    mark(1, 0, 0, (struct lane_run){.continuous = true, .measured = true, .parts = 4});
-    CHECK(lane_run_on(&lane, START + 40 * MS, 4, &charge));
+    mark(1, 0, 0, (struct lane_run){.continuous = true, .measured = true, .part = 250});
+    CHECK(lane_run_on(&lane, START + 40 * MS, 250, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
-    CHECK(lane_run_on(&lane, START + 60 * MS, 2, &charge));
+    CHECK(lane_run_on(&lane, START + 60 * MS, 500, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     CHECK_EQ(pass(80 * MS), 5 * MS);
 }
@@ -132,11 +148,11 @@ TEST("beside other containers only what is new is learnt, and sums are not set r
 {
     begin();
     duration_learn(KEY, MS);
-    mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .parts = 2});
+    mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .part = 500});
     (void)pass(2 * MS);
     CHECK_EQ(duration_of(KEY), MS);
     for (unsigned i = 0; i < 50; i++) {
-        mark(20, 10 * MS, 10 * i * MS, (struct lane_run){.continuous = true, .parts = 2});
+        mark(20, 10 * MS, 10 * i * MS, (struct lane_run){.continuous = true, .part = 500});
         (void)pass(2 * MS + (i + 1) * 12 * MS);
     }
     CHECK_EQ(lane.sure_work_ns, 0);

@@ -131,7 +131,7 @@ static unsigned harvest(struct machine *machine, struct process *process)
         (void)lane_pass(&process->lane, at, &due);
         charge(machine, process, &due);
     }
-    if (lane_run_on(&process->lane, machine_clock(machine), 1, &due))
+    if (lane_run_on(&process->lane, machine_clock(machine), 1000, &due))
         charge(machine, process, &due);
     if (budget_balance(&machine->words) < machine->least_ns)
         machine->least_ns = budget_balance(&machine->words);

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The governor's looks. */
+#include "hook/pace_govern.h"
+
+#include "base/clock.h"
+#include "hook/pace.h"
+#include "hook/pace_marks.h"
+#include "hook/pace_rules.h"
+#include "hook/pace_tenants.h"
+#include "limit/budget.h"
+#include "limit/container.h"
+#include "limit/governor.h"
+#include "limit/rm_channels.h"
+#include "limit/window.h"
+#include "region/account.h"
+
+#include <string.h>
+
+#define LOOK_NS 10000000ull
+/* While somebody of higher priority works, or a pause lasts. */
+#define HOLD_LOOK_NS 5000000ull
+#define PAUSE_LOOK_NS 1000000000ull
+/* Nothing is measured: only orders wake. */
+#define STAND_BY_NS 1000000000ull
+/* Who worked or was held back within this is at work. */
+#define ACTIVE_NS 20000000ull
+/* Whoever notices opens what is closed for so much too long. */
+#define OVERDUE_NS 100000000ull
+/* The GPU stops 0.36 of 0.62 ms after the control was begun (H200, driver 580.159.04). */
+#define STOPPED_PERCENT 58
+/* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
+ * long what runs is charged by the clock. */
+#define BLIND_NS 20000000ull
+#define LOCK_TRY_NS 1000000ull
+
+uint64_t govern_due_ns;
+
+static struct device_work {
+    struct closed_times closed;
+    uint64_t worked_ns, waited_ns; /* when work was let go, and a launch held back, last */
+    struct marks_survey survey;    /* at the last harvest */
+    bool in_windows;
+} devices[VGPU_REGION_DEVICES];
+
+static struct {
+    uint64_t harvested_ns;
+    uint64_t blind_since_ns; /* the harvest's lock was not to be had since */
+    unsigned outstanding;    /* marks, at the last harvest */
+    unsigned bound;          /* no device at or above it was worked on */
+    unsigned limits;         /* the sum of all limits at the last look: changed, where it differs */
+    uint32_t epoch;          /* of the orders at the last look */
+} governor;
+
+/* ---- opening and closing ---- */
+
+static void note_closed(unsigned device, const struct rm_channels_times *times)
+{
+    uint64_t took = times->after_ns - times->before_ns;
+    if (times->after_ns)
+        closed_begin(&devices[device].closed, times->before_ns + took / 100 * STOPPED_PERCENT);
+}
+
+static void close_all(uint64_t due_ns)
+{
+    store_relaxed(&govern_due_ns, due_ns);
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        struct rm_channels_times times;
+        if (!rm_channels_count(d) || rm_channels_is_closed(d))
+            continue;
+        if (rm_channels_close(d, &times) > 0)
+            note_closed(d, &times);
+    }
+}
+
+static void open_all(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        struct rm_channels_times times;
+        if (!rm_channels_is_closed(d))
+            continue;
+        (void)rm_channels_open(d, &times);
+        closed_end(&devices[d].closed, times.after_ns ? times.after_ns : clock_now_ns());
+    }
+    store_relaxed(&govern_due_ns, (uint64_t)0);
+}
+
+bool govern_is_closed(unsigned device)
+{
+    return rm_channels_is_closed(device);
+}
+
+struct closed_times *govern_closed_times(unsigned device)
+{
+    return &devices[device].closed;
+}
+
+void govern_hold_open(void)
+{
+    rm_channels_hold_open();
+    uint64_t now = clock_now_ns();
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        closed_end(&devices[d].closed, now);
+}
+
+void govern_let_close(void)
+{
+    rm_channels_release();
+}
+
+void govern_open_overdue(void)
+{
+    uint64_t due = load_relaxed(&govern_due_ns);
+    if (due && clock_now_ns() > due + OVERDUE_NS)
+        open_all();
+}
+
+/* ---- what runs ---- */
+
+void govern_note_work(unsigned device, uint64_t now_ns)
+{
+    store_relaxed(&devices[device].worked_ns, now_ns);
+    if (device >= load_relaxed(&governor.bound))
+        store_relaxed(&governor.bound, device + 1);
+}
+
+void govern_note_wait(unsigned device, uint64_t now_ns)
+{
+    store_relaxed(&devices[device].waited_ns, now_ns);
+}
+
+void govern_harvested(uint64_t now_ns)
+{
+    store_relaxed(&governor.harvested_ns, now_ns);
+}
+
+struct blind {
+    uint64_t from_ns, to_ns;
+};
+
+static void charge_blind(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    const struct blind *blind = argument;
+    (void)own;
+    uint64_t passed = blind->to_ns - blind->from_ns;
+    budget_charge(words, (int64_t)budget_occupy(words, blind->from_ns, blind->to_ns, passed));
+}
+
+/* Something kept a thread of ours inside the driver, which can only be what runs. */
+static void go_blind(uint64_t now_ns)
+{
+    if (!governor.blind_since_ns)
+        governor.blind_since_ns = now_ns;
+    if (now_ns - governor.blind_since_ns < BLIND_NS)
+        return;
+    struct blind blind = {governor.blind_since_ns, now_ns};
+    for (unsigned d = 0; d < governor.bound; d++) {
+        if (!rules_percent(d))
+            continue;
+        (void)account_visit_compute(d, charge_blind, &blind);
+        devices[d].survey = (struct marks_survey){.runs_long = true};
+    }
+    governor.blind_since_ns = now_ns;
+}
+
+/* False where the lock was not to be had. */
+static bool harvest(uint64_t now_ns)
+{
+    if (!lock_try(&marks_lock)) {
+        go_blind(now_ns);
+        return false;
+    }
+    governor.blind_since_ns = 0;
+    governor.outstanding = rules_are_finished() ? 0 : marks_harvest_all();
+    for (unsigned d = 0; d < governor.bound; d++)
+        devices[d].survey = marks_survey((int)d, now_ns, WINDOW_LONG_NS);
+    lock_release(&marks_lock);
+    govern_harvested(clock_now_ns());
+    return true;
+}
+
+/* ---- windows ---- */
+
+/* What was charged for before it runs is not used up yet. */
+static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    struct window_view *view = argument;
+    (void)own;
+    view->balance_ns += budget_refill(words, view->percent, clock_now_ns());
+}
+
+static bool may_close(unsigned device)
+{
+    if (container_config()->gate == GATE_LAUNCH)
+        return false;
+    enum rm_channels_state state = rm_channels_state(device);
+    return state == RM_CHANNELS_WORKS || state == RM_CHANNELS_UNTESTED ||
+           state == RM_CHANNELS_NO_GROUP;
+}
+
+static struct window_view view_of(unsigned device)
+{
+    struct device_work *here = &devices[device];
+    bool only_gate = container_config()->gate == GATE_CHANNEL;
+    struct window_view view = {
+        .percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns};
+    bool runs = here->survey.runs_long || (only_gate && governor.outstanding);
+    view.runs_on = runs && may_close(device);
+    view.in_windows = here->in_windows || only_gate;
+    if (view.runs_on)
+        (void)account_visit_compute(device, read_balance, &view);
+    else
+        here->in_windows = false;
+    return view;
+}
+
+/* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on
+ * without a look. */
+static uint64_t decide(uint64_t *ret_open_ns)
+{
+    uint64_t closed = 0;
+    *ret_open_ns = LOOK_NS;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        struct window_view view = view_of(d);
+        uint64_t wanted = window_close_ns(&view), open = window_open_ns(&view);
+        if (wanted)
+            devices[d].in_windows = true;
+        closed = wanted > closed ? wanted : closed;
+        *ret_open_ns = open < *ret_open_ns ? open : *ret_open_ns;
+    }
+    return closed;
+}
+
+/* ---- looks ---- */
+
+/* True where some device is worked on, or was a moment ago. */
+static bool meet_all(uint64_t now_ns, bool stopped)
+{
+    bool any = false;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        uint64_t worked = load_relaxed(&devices[d].worked_ns);
+        uint64_t waited = load_relaxed(&devices[d].waited_ns);
+        struct tenants_own own = {
+            .active = !stopped && (governor.outstanding || worked + ACTIVE_NS > now_ns),
+            .wants = waited + ACTIVE_NS > now_ns,
+            .paused = rules_pause(),
+        };
+        tenants_meet(d, &own, now_ns);
+        any |= own.active || own.wants;
+    }
+    return any;
+}
+
+static uint64_t hold(uint64_t now_ns)
+{
+    close_all(0);
+    (void)meet_all(now_ns, true);
+    return rules_pause() ? PAUSE_LOOK_NS : HOLD_LOOK_NS;
+}
+
+static uint64_t stay_closed(uint64_t until_ns)
+{
+    close_all(until_ns);
+    uint64_t now = clock_now_ns();
+    return until_ns > now ? until_ns - now : 1;
+}
+
+/* A window was closed by what the limits were then. */
+static bool limits_changed(void)
+{
+    unsigned sum = 0, former = governor.limits;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        sum += rules_percent(d) << d % 8;
+    governor.limits = sum;
+    return sum != former;
+}
+
+static uint64_t govern_open(uint64_t now_ns)
+{
+    open_all();
+    uint64_t since = now_ns - load_relaxed(&governor.harvested_ns);
+    bool close_look = false;
+    for (unsigned d = 0; d < governor.bound; d++)
+        close_look |= devices[d].survey.runs_long;
+    if ((close_look || since >= LOOK_NS || container_config()->gate == GATE_CHANNEL) &&
+        !harvest(now_ns))
+        return LOCK_TRY_NS;
+    bool at_work = meet_all(now_ns, false) || governor.outstanding;
+    if (rules_hold())
+        return 1;
+    uint64_t open_ns, closed_ns = decide(&open_ns);
+    if (closed_ns) {
+        now_ns = clock_now_ns();
+        (void)account_window_close(now_ns, now_ns + closed_ns);
+        return stay_closed(now_ns + closed_ns);
+    }
+    return at_work ? open_ns : GOVERNOR_NOTHING;
+}
+
+/* Called by the governor's thread; how long until the next look. */
+static uint64_t govern(void)
+{
+    uint64_t now = clock_now_ns();
+    if (rules_are_finished())
+        return GOVERNOR_NOTHING;
+    bool limited = rules_read(now, &governor.epoch);
+    if (rules_hold())
+        return hold(now);
+    struct account_window window = account_window(now);
+    if (limits_changed() && window.until_ns) {
+        account_window_open();
+        window.until_ns = 0;
+    }
+    if (limited && window.until_ns)
+        return stay_closed(window.until_ns);
+    if (!limited) {
+        open_all();
+        return STAND_BY_NS;
+    }
+    return govern_open(now);
+}
+
+static void rest(uint64_t ns)
+{
+    account_wait_orders(governor.epoch, ns);
+}
+
+void govern_watch(void)
+{
+    governor_wake(govern, rest);
+}
+
+void govern_finish(void)
+{
+    rm_channels_finish();
+    store_relaxed(&govern_due_ns, (uint64_t)0);
+    governor_stop();
+    tenants_leave();
+}
+
+void govern_reset(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        closed_reset(&devices[d].closed);
+        devices[d] = (struct device_work){.closed = devices[d].closed};
+    }
+    memset(&governor, 0, sizeof(governor));
+    store_relaxed(&govern_due_ns, (uint64_t)0);
+    governor_reset();
+}

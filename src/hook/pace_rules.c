@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in force, as it was last read. */
+#include "hook/pace_rules.h"
+
+#include "base/atomic.h"
+#include "hook/pace.h"
+#include "limit/budget.h"
+#include "limit/container.h"
+#include "region/account.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define BOARD_LOOK_NS 1000000000ull
+
+bool pace_limited;
+
+static struct {
+    uint64_t looked_ns, board_looked_ns;
+    uint32_t epoch;
+    unsigned priority;
+    unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
+    uint16_t away[VGPU_REGION_DEVICES]; /* the part that is others': 1,000 less ours */
+    bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
+    bool watched; /* has a priority, and there may be others to give way to */
+    bool board_exists;
+    bool given, paused, preempted;
+    bool finished;
+} rules = {.priority = VGPU_PRIORITY_DEFAULT};
+
+/* ---- reading ---- */
+
+static bool may_have_neighbours(uint64_t now_ns)
+{
+    if (!load_relaxed(&rules.board_looked_ns) ||
+        now_ns - load_relaxed(&rules.board_looked_ns) > BOARD_LOOK_NS) {
+        const char *directory = container_config()->board_directory;
+        store_relaxed(&rules.board_exists, *directory && access(directory, X_OK) == 0);
+        store_relaxed(&rules.board_looked_ns, now_ns);
+    }
+    return load_relaxed(&rules.board_exists);
+}
+
+bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
+{
+    struct account_orders orders;
+    store_relaxed(&rules.looked_ns, now_ns);
+    bool any = account_orders(&orders);
+    bool watched = orders.has_priority && may_have_neighbours(now_ns);
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        store_relaxed(&rules.hard[d], orders.percent[d]);
+        store_relaxed(&rules.soft[d], orders.soft[d]);
+    }
+    store_relaxed(&rules.epoch, orders.epoch);
+    *ret_epoch = orders.epoch;
+    store_relaxed(&rules.priority, orders.priority);
+    store_relaxed(&rules.watched, watched);
+    store_relaxed(&rules.given, orders.has_limits || orders.has_priority);
+    store_relaxed(&rules.paused, orders.paused || orders.held);
+    bool limited = (any || watched) && !load_relaxed(&rules.finished);
+    store_relaxed(&pace_limited, limited);
+    return limited;
+}
+
+bool rules_look(uint64_t now_ns)
+{
+    uint32_t epoch;
+    if (now_ns - load_relaxed(&rules.looked_ns) >= RULES_LOOK_NS) {
+        account_note_activity();
+        return rules_read(now_ns, &epoch);
+    }
+    return load_relaxed(&pace_limited);
+}
+
+/* ---- what is in force ---- */
+
+unsigned rules_hard_percent(unsigned device)
+{
+    return load_relaxed(&rules.hard[device]);
+}
+
+unsigned rules_soft_percent(unsigned device)
+{
+    return load_relaxed(&rules.soft[device]);
+}
+
+unsigned rules_percent(unsigned device)
+{
+    unsigned hard = rules_hard_percent(device), soft = rules_soft_percent(device);
+    if (load_relaxed(&rules.finished))
+        return 0;
+    if (!hard)
+        return load_relaxed(&rules.watched) ? RULES_WATCHED : 0;
+    return soft && load_relaxed(&rules.soft_is_on[device]) ? soft : hard;
+}
+
+bool rules_are_given(void)
+{
+    return load_relaxed(&rules.given);
+}
+
+bool rules_pause(void)
+{
+    return load_relaxed(&rules.paused) && !load_relaxed(&rules.finished);
+}
+
+bool rules_hold(void)
+{
+    return rules_pause() || (load_relaxed(&rules.preempted) && !load_relaxed(&rules.finished));
+}
+
+unsigned rules_priority(void)
+{
+    return load_relaxed(&rules.priority);
+}
+
+unsigned rules_part(unsigned device)
+{
+    return 1000u - load_relaxed(&rules.away[device]);
+}
+
+void rules_wait(uint64_t timeout_ns)
+{
+    account_wait_orders(load_relaxed(&rules.epoch), timeout_ns);
+}
+
+/* ---- the governor's and the process's part ---- */
+
+void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours)
+{
+    bool preempted = false;
+    store_relaxed(&rules.away[device], (uint16_t)(1000u - neighbours->part));
+    store_relaxed(&rules.soft_is_on[device], neighbours->soft_is_on);
+    store_relaxed(&rules.higher_work[device], neighbours->higher_work);
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        preempted |= load_relaxed(&rules.higher_work[d]);
+    store_relaxed(&rules.preempted, preempted);
+}
+
+void rules_finish(void)
+{
+    store_relaxed(&rules.finished, true);
+    store_relaxed(&pace_limited, false);
+}
+
+bool rules_are_finished(void)
+{
+    return load_relaxed(&rules.finished);
+}
+
+void rules_reset(void)
+{
+    memset(&rules, 0, sizeof(rules));
+    rules.priority = VGPU_PRIORITY_DEFAULT;
+    store_relaxed(&pace_limited, false);
+}

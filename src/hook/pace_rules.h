@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the container is held to now: its compute limits, soft ones while nobody else is at work,
+ * pauses, and tenants of higher priority. Read from the region every few milliseconds by whoever
+ * launches, and at each of its looks by the governor, which alone knows of the neighbours
+ * (hook/pace_tenants.h). Any thread, without locks. */
+#ifndef VGPU_HOOK_PACE_RULES_H
+#define VGPU_HOOK_PACE_RULES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How often a thread that launches looks whether something was changed. */
+#define RULES_LOOK_NS 5000000ull
+
+/* All of a device: no limit, but its work is watched. */
+#define RULES_WATCHED 100u
+
+/* Reads what is in force; returns pace_limited (hook/pace.h). *ret_epoch: what account_wait_orders
+ * takes, to sleep until it changes. */
+bool rules_read(uint64_t now_ns, uint32_t *ret_epoch);
+
+/* The same where the last look was too long ago; for threads that launch. */
+bool rules_look(uint64_t now_ns);
+
+/* The limit of a device in percent, as it was last seen: 0 none, RULES_WATCHED. */
+unsigned rules_percent(unsigned device);
+
+/* Its soft limit, 0 where there is none. */
+unsigned rules_soft_percent(unsigned device);
+unsigned rules_hard_percent(unsigned device);
+
+/* Some limit or priority was given: the container may be paused, or limited, at any time. */
+bool rules_are_given(void);
+
+/* The container may not work at all: it is paused, or somebody of higher priority works. */
+bool rules_hold(void);
+bool rules_pause(void); /* the first of the two alone */
+unsigned rules_priority(void);
+
+/* Sleeps until something changed, at most so long. */
+void rules_wait(uint64_t timeout_ns);
+
+/* What part of the device's time is ours while all work that are at work now, in 1,000. */
+unsigned rules_part(unsigned device);
+
+/* For the governor: what the neighbours on the device leave us. */
+struct rules_neighbours {
+    unsigned part;    /* in 1,000; 1000: nobody else is at work */
+    bool soft_is_on;  /* nobody else has been for a while */
+    bool higher_work; /* somebody of higher priority is */
+};
+void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours);
+
+/* The process ends: nothing is held any more. */
+void rules_finish(void);
+bool rules_are_finished(void);
+
+/* In a forked child. */
+void rules_reset(void);
+
+#endif

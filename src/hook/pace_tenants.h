@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The neighbours on each device, as the boards tell (region/board.h): we say that we are at work,
+ * and see who else is. For the governor's thread alone. Without a board nobody is known, nobody
+ * gives way, and soft limits stay shut. */
+#ifndef VGPU_HOOK_PACE_TENANTS_H
+#define VGPU_HOOK_PACE_TENANTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tenants_own {
+    bool active; /* work of ours is on its way, or was just now */
+    bool wants;  /* a launch waits for our limit */
+    bool paused;
+};
+
+/* Says so for the device, and takes what the others say into the rules. */
+void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
+
+/* The process ends. */
+void tenants_leave(void);
+
+/* In a forked child. */
+void tenants_reset(void);
+
+#endif
