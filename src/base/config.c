@@ -140,10 +140,8 @@ static void read_priority(struct config *config, const char *text)
     uint64_t priority = CONFIG_PRIORITY;
     config->has_priority = text && *text;
     if (config->has_priority && parse_number(text, UINT32_MAX, &priority)) {
-        log_warning(
-            "CUDA_TASK_PRIORITY=\"%.64s\" is not known; accepted: a whole number, 0 for high "
-            "priority and 1 or more for lower. %d is used.",
-            text, CONFIG_PRIORITY);
+        log_warning("CUDA_TASK_PRIORITY=\"%.64s\" is not known; accepted: %s. %d is used.", text,
+            PARSE_PRIORITY_ACCEPTED, CONFIG_PRIORITY);
         priority = CONFIG_PRIORITY;
         config->has_priority = false;
     }

@@ -35,6 +35,26 @@ int limits_parse_cores(const char *option, const char *text, struct region_chang
     return 0;
 }
 
+int limits_parse_soft_cores(const char *option, const char *text, struct region_change *change)
+{
+    uint64_t percent;
+    if (parse_number(text, 100, &percent) != 0)
+        return refuse_value(option, text, PARSE_PERCENT_ACCEPTED "; 0 is no soft limit");
+    change->soft_percent = (uint32_t)percent;
+    change->soft_cores = true;
+    return 0;
+}
+
+int limits_parse_priority(const char *option, const char *text, struct region_change *change)
+{
+    uint64_t priority;
+    if (parse_number(text, UINT32_MAX, &priority) != 0)
+        return refuse_value(option, text, PARSE_PRIORITY_ACCEPTED);
+    change->priority_level = (uint32_t)priority;
+    change->priority = true;
+    return 0;
+}
+
 int limits_parse_device(const char *option, const char *text, int *ret_device)
 {
     uint64_t device;
@@ -63,6 +83,8 @@ static void print_limits(const struct vgpu_device *device)
         printf("cores %u %%", (unsigned)device->core_limit);
     else
         printf("cores no limit");
+    if (device->core_limit && device->core_soft_limit > device->core_limit)
+        printf(", up to %u %% while the GPU is otherwise idle", (unsigned)device->core_soft_limit);
 }
 
 static void print_device(int number, const struct region_look *look)
@@ -75,7 +97,7 @@ static void print_device(int number, const struct region_look *look)
     printf("; %s in use\n", used);
 }
 
-static void print_region(const struct chosen_region *chosen)
+void limits_print_region(const struct chosen_region *chosen)
 {
     char path[PATH_MAX];
     text_escape(path, sizeof(path), chosen->path, strlen(chosen->path));
@@ -99,35 +121,82 @@ static void warn_of_excess(int number, const struct region_look *look)
         number, used, limit);
 }
 
-static int refuse(const struct chosen_region *chosen, int device, int count, int error)
+static void warn_of_vain_soft_limit(const char *name, const struct vgpu_device *device)
 {
-    if (error == -ENODEV)
-        tool_error("device %d: the programs of this container have met %d device%s so far", device,
-            count, count == 1 ? "" : "s");
+    if (!device->core_soft_limit ||
+        (device->core_limit && device->core_soft_limit > device->core_limit))
+        return;
+    if (device->core_limit)
+        tool_error("%s: the soft limit of %u %% is not above the limit of %u %%: it has no effect",
+            name, (unsigned)device->core_soft_limit, (unsigned)device->core_limit);
     else
-        tool_error("cannot change the region %.256s: %s", chosen->path,
-            error == -EPERM       ? "only its file's owner and root may"
-            : error == -EIO       ? "its file was shortened meanwhile"
-            : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
-                                  : strerror(-error));
+        tool_error("%s: there is no compute limit, so the soft limit of %u %% has no effect", name,
+            (unsigned)device->core_soft_limit);
+}
+
+int limits_refuse(const struct chosen_region *chosen, int error)
+{
+    tool_error("cannot change the region %.256s: %s", chosen->path,
+        error == -EPERM       ? "only its file's owner and root may"
+        : error == -EIO       ? "its file was shortened meanwhile"
+        : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
+                              : strerror(-error));
     return TOOL_FAILED;
 }
 
+static int refuse(const struct chosen_region *chosen, int device, int count, int error)
+{
+    if (error != -ENODEV)
+        return limits_refuse(chosen, error);
+    tool_error("device %d: the programs of this container have met %d device%s so far", device,
+        count, count == 1 ? "" : "s");
+    return TOOL_FAILED;
+}
+
+/* What the whole container is told, where it is told something. */
+static int print_state(struct chosen_region *chosen)
+{
+    struct region_state state;
+    int error = region_set_state(&chosen->region, &state);
+    if (error)
+        return error;
+    if (state.paused)
+        puts("paused: its programs wait until 'vgpu resume'");
+    if (state.held)
+        puts("HAMi's monitor has it wait");
+    if (state.has_priority)
+        printf("priority %u\n", (unsigned)state.priority);
+    return 0;
+}
+
+/* `change`: what was changed just now, NULL nothing. */
+static void warn(int number, const struct region_look *look, const struct region_change *change)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "device %d", number);
+    fflush(stdout);
+    if (change && change->memory)
+        warn_of_excess(number, look);
+    if (change && change->soft_cores)
+        warn_of_vain_soft_limit(name, &look->device);
+}
+
 /* One device, or all and what holds for those that come. */
-static int show(struct chosen_region *chosen, int device, int count, bool warn)
+static int show(
+    struct chosen_region *chosen, int device, int count, const struct region_change *change)
 {
     struct region_look look;
     int first = device == REGION_ALL_DEVICES ? 0 : device;
     int end = device == REGION_ALL_DEVICES ? count : device + 1;
-    print_region(chosen);
+    limits_print_region(chosen);
+    if (print_state(chosen) != 0)
+        return limits_refuse(chosen, -EIO);
     for (int i = first; i < end; i++) {
         int error = region_set_look(&chosen->region, i, &look);
         if (error)
             return refuse(chosen, i, count, error);
         print_device(i, &look);
-        fflush(stdout);
-        if (warn)
-            warn_of_excess(i, &look);
+        warn(i, &look, change);
     }
     if (device != REGION_ALL_DEVICES)
         return 0;
@@ -137,6 +206,9 @@ static int show(struct chosen_region *chosen, int device, int count, bool warn)
     printf("%s: ", count ? "other devices" : "all devices");
     print_limits(&look.device);
     putchar('\n');
+    fflush(stdout);
+    if (change && change->soft_cores && !count)
+        warn_of_vain_soft_limit("all devices", &look.device);
     return 0;
 }
 
@@ -146,7 +218,7 @@ int limits_change(struct chosen_region *chosen, int device, const struct region_
     int error = count < 0 ? count : region_set_limits(&chosen->region, device, change);
     if (error)
         return refuse(chosen, device, count, error);
-    return show(chosen, device, count, change->memory);
+    return show(chosen, device, count, change);
 }
 
 int limits_print(struct chosen_region *chosen)
@@ -154,5 +226,5 @@ int limits_print(struct chosen_region *chosen)
     int count = region_set_device_count(&chosen->region);
     if (count < 0)
         return refuse(chosen, REGION_ALL_DEVICES, 0, count);
-    return show(chosen, REGION_ALL_DEVICES, count, false);
+    return show(chosen, REGION_ALL_DEVICES, count, NULL);
 }

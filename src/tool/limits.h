@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Showing and changing the limits of a region, in words: what `vgpu set` and `shrreg-tool` share.
+/* Showing and changing the limits of a region, in words: what the tools share.
  */
 #ifndef VGPU_TOOL_LIMITS_H
 #define VGPU_TOOL_LIMITS_H
@@ -10,10 +10,19 @@
 /* Parse an option's value; `option` is for the line that refuses it. Return 0 or TOOL_USAGE. */
 int limits_parse_memory(const char *option, const char *text, struct region_change *change);
 int limits_parse_cores(const char *option, const char *text, struct region_change *change);
+int limits_parse_soft_cores(const char *option, const char *text, struct region_change *change);
+int limits_parse_priority(const char *option, const char *text, struct region_change *change);
 int limits_parse_device(const char *option, const char *text, int *ret_device);
 
+/* Which region it is, in a line on stdout. */
+void limits_print_region(const struct chosen_region *chosen);
+
+/* Why a region cannot be changed (-errno of region_set_*), in a line. Returns the exit status. */
+int limits_refuse(const struct chosen_region *chosen, int error);
+
 /* Changes the limits and says on stdout what holds now, and on stderr where more memory is in use
- * than that. Returns the exit status; where it is not 0, one line says why. */
+ * than that, or a soft limit has no effect. Returns the exit status; where it is not 0, one line
+ * says why. */
 int limits_change(struct chosen_region *chosen, int device, const struct region_change *change);
 
 /* What holds, on stdout. Returns the exit status, likewise. */

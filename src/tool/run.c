@@ -28,28 +28,35 @@
 #define LEFT_OVER_SECONDS 60
 
 struct run_options {
-    const char *memory, *cores, *region, *sim;
+    const char *memory, *cores, *soft_cores, *priority, *region, *sim;
     char **command;
 };
 
 static const char usage_text[] =
-    "usage: vgpu run [--memory SIZE[,SIZE...]] [--cores PERCENT[,...]] [--region FILE]\n"
+    "usage: vgpu run [--memory SIZE[,SIZE...]] [--cores PERCENT[,...]]\n"
+    "                [--soft-cores PERCENT[,...]] [--priority N] [--region FILE]\n"
     "                [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
     "\n"
     "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
     "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m;\n"
     "                   0: no limit\n"
     "  --cores PERCENT  share of the GPU's time, for all devices or one each\n"
+    "  --soft-cores PERCENT\n"
+    "                   share up to which it may rise while the GPU is otherwise idle, likewise\n"
+    "  --priority N     0 is high, larger is lower; 1 without it\n"
     "  --region FILE    join (or create) the container with this shared region\n"
     "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
-    enum { MEMORY = 256, CORES, REGION, SIM, HELP };
+    enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, REGION, SIM, HELP };
     static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
-        {"cores", required_argument, NULL, CORES}, {"region", required_argument, NULL, REGION},
-        {"sim", optional_argument, NULL, SIM}, {"help", no_argument, NULL, HELP}, {0}};
+        {"cores", required_argument, NULL, CORES},
+        {"soft-cores", required_argument, NULL, SOFT_CORES},
+        {"priority", required_argument, NULL, PRIORITY},
+        {"region", required_argument, NULL, REGION}, {"sim", optional_argument, NULL, SIM},
+        {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
     for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
@@ -60,6 +67,12 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
             break;
         case CORES:
             options->cores = optarg;
+            break;
+        case SOFT_CORES:
+            options->soft_cores = optarg;
+            break;
+        case PRIORITY:
+            options->priority = optarg;
             break;
         case REGION:
             options->region = optarg;
@@ -84,11 +97,12 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
     return 0;
 }
 
-/* A limit is its family's alone: what an outer environment says of it would add to it. */
+/* A limit is its family's alone: what an outer environment says of it would add to it. `second` may
+ * be NULL. */
 static void clear_family(const char *first, const char *second)
 {
     const char *families[] = {first, second};
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < 2 && families[f]; f++) {
         char name[64];
         unsetenv(families[f]);
         for (int i = 0; i < CONFIG_DEVICES; i++) {
@@ -361,6 +375,36 @@ static int set_files(const struct run_options *options, char *directory)
     return 0;
 }
 
+static int set_priority(const char *text)
+{
+    uint64_t priority;
+    if (parse_number(text, UINT32_MAX, &priority) != 0) {
+        tool_error("run: --priority \"%.64s\" is not accepted; accepted: %s", text,
+            PARSE_PRIORITY_ACCEPTED);
+        return TOOL_USAGE;
+    }
+    setenv("CUDA_TASK_PRIORITY", text, 1);
+    return 0;
+}
+
+/* What the options say of limits, as variables. Returns 0 or TOOL_USAGE. */
+static int set_limits(const struct run_options *options)
+{
+    int status = 0;
+    if (options->memory)
+        status = set_list("--memory", options->memory, "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MEM_LIMIT",
+            check_size, PARSE_SIZE_ACCEPTED);
+    if (!status && options->cores)
+        status = set_list("--cores", options->cores, "CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT",
+            check_percent, PARSE_PERCENT_ACCEPTED);
+    if (!status && options->soft_cores)
+        status = set_list("--soft-cores", options->soft_cores, "CUDA_CORE_SOFT_LIMIT", NULL,
+            check_percent, PARSE_PERCENT_ACCEPTED);
+    if (!status && options->priority)
+        status = set_priority(options->priority);
+    return status;
+}
+
 int tool_run(int argc, char **argv)
 {
     struct run_options options = {0};
@@ -369,11 +413,8 @@ int tool_run(int argc, char **argv)
     int status = parse_options(argc, argv, &options, &done);
     if (done)
         return status;
-    if (options.memory && (status = set_list("--memory", options.memory, "CUDA_DEVICE_MEMORY_LIMIT",
-                               "CUDA_MEM_LIMIT", check_size, PARSE_SIZE_ACCEPTED)))
-        return status;
-    if (options.cores && (status = set_list("--cores", options.cores, "CUDA_DEVICE_SM_LIMIT",
-                              "CUDA_CORE_LIMIT", check_percent, PARSE_PERCENT_ACCEPTED)))
+    status = set_limits(&options);
+    if (status)
         return status;
     if (options.sim && (status = check_sim(options.sim)))
         return status;

@@ -13,20 +13,23 @@ struct set_options {
 };
 
 static const char usage_text[] =
-    "usage: vgpu set [--memory SIZE] [--cores PERCENT] [--device N]\n"
-    "                [--region FILE | --pid PID]\n"
+    "usage: vgpu set [--memory SIZE] [--cores PERCENT] [--soft-cores PERCENT]\n"
+    "                [--priority N] [--device N] [--region FILE | --pid PID]\n"
     "\n"
     "Changes the limits of a container while its programs run. They hold at once.\n"
     "  --memory SIZE    device memory: 2GiB, 1.5g, 512m; 0: no limit. Below what is in use,\n"
     "                   further allocations are refused\n"
     "  --cores PERCENT  share of the GPU's time; 0: no limit\n"
+    "  --soft-cores PERCENT\n"
+    "                   share up to which it may rise while the GPU is otherwise idle; 0: none\n"
+    "  --priority N     of the whole container: 0 is high, larger is lower\n"
     "  --device N       of this device alone, counted as the container's programs met them;\n"
     "                   else of all, those that they have not met yet included\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";
 
-enum { MEMORY = 256, CORES, DEVICE, REGION, PID, HELP };
+enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, HELP };
 
 /* 0, or TOOL_USAGE after one line. */
 static int take_option(int option, struct set_options *options)
@@ -36,6 +39,10 @@ static int take_option(int option, struct set_options *options)
         return limits_parse_memory("set: --memory", optarg, &options->change);
     case CORES:
         return limits_parse_cores("set: --cores", optarg, &options->change);
+    case SOFT_CORES:
+        return limits_parse_soft_cores("set: --soft-cores", optarg, &options->change);
+    case PRIORITY:
+        return limits_parse_priority("set: --priority", optarg, &options->change);
     case DEVICE:
         return limits_parse_device("set: --device", optarg, &options->device);
     case REGION:
@@ -47,13 +54,27 @@ static int take_option(int option, struct set_options *options)
     }
 }
 
+static int check_change(const struct set_options *options)
+{
+    const struct region_change *change = &options->change;
+    if (!change->memory && !change->cores && !change->soft_cores && !change->priority)
+        tool_error("set: nothing to set; 'vgpu set --help' tells how");
+    else if (change->priority && options->device != REGION_ALL_DEVICES)
+        tool_error("set: --priority is of the whole container and excludes --device");
+    else
+        return 0;
+    return TOOL_USAGE;
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct set_options *options, bool *ret_done)
 {
     static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
-        {"cores", required_argument, NULL, CORES}, {"device", required_argument, NULL, DEVICE},
-        {"region", required_argument, NULL, REGION}, {"pid", required_argument, NULL, PID},
-        {"help", no_argument, NULL, HELP}, {0}};
+        {"cores", required_argument, NULL, CORES},
+        {"soft-cores", required_argument, NULL, SOFT_CORES},
+        {"priority", required_argument, NULL, PRIORITY},
+        {"device", required_argument, NULL, DEVICE}, {"region", required_argument, NULL, REGION},
+        {"pid", required_argument, NULL, PID}, {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
     for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
@@ -72,12 +93,8 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
         tool_error("set: \"%.64s\" is not an option; 'vgpu set --help' lists them", argv[optind]);
         return TOOL_USAGE;
     }
-    if (!options->change.memory && !options->change.cores) {
-        tool_error("set: nothing to set; 'vgpu set --help' tells how");
-        return TOOL_USAGE;
-    }
     *ret_done = false;
-    return 0;
+    return check_change(options);
 }
 
 int tool_set(int argc, char **argv)
@@ -86,7 +103,7 @@ int tool_set(int argc, char **argv)
     static struct chosen_region chosen;
     bool done = false;
     int status = parse_options(argc, argv, &options, &done);
-    if (done)
+    if (done || status)
         return status;
     status = region_choose(&options.region, &chosen);
     if (!status)

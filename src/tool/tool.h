@@ -15,6 +15,8 @@ extern const char tool_name[];
 /* A sub-command: arguments without `vgpu`; returns the exit status. */
 int tool_run(int argc, char **argv);
 int tool_set(int argc, char **argv);
+int tool_pause(int argc, char **argv);
+int tool_resume(int argc, char **argv);
 
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
 int tool_refuse_option(const char *command, int option, const char *word);

@@ -153,7 +153,7 @@ def versions():
     """a region of another version, byte order or size of tables is refused and left as it is"""
     with region_directory() as directory:
         path = f"{directory}/region"
-        for what, offset, value in (("older", 8, 1), ("newer", 8, 3), ("far newer", 8, 2**32 - 1),
+        for what, offset, value in (("older", 8, 1), ("former", 8, 2), ("newer", 8, 4), ("far newer", 8, 2**32 - 1),
                                     ("other byte order", 12, 0x04030201), ("size", 16, 4096),
                                     ("devices", 24, 16), ("devices", 24, 2**31), ("slots", 28, 1),
                                     ("slots", 28, 2**32 - 1), ("half a magic", 0, 0x12345678)):

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pausing a container and letting it go on. */
+#include "tool/order.h"
+
+#include "tool/limits.h"
+#include "tool/tool.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+enum { REGION = 256, PID, HELP };
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(const struct order *order, int argc, char **argv,
+    struct region_choice *ret_choice, bool *ret_done)
+{
+    static const struct option known[] = {{"region", required_argument, NULL, REGION},
+        {"pid", required_argument, NULL, PID}, {"help", no_argument, NULL, HELP}, {0}};
+    *ret_done = true;
+    const char *word = argv[optind];
+    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
+         word = argv[optind]) {
+        if (option == HELP || option == 'h') {
+            fputs(order->usage, stdout);
+            return 0;
+        }
+        if (option == REGION)
+            ret_choice->file = optarg;
+        else if (option == PID)
+            ret_choice->pid = optarg;
+        else
+            return tool_refuse_option(order->command, option, word);
+    }
+    if (optind < argc) {
+        tool_error("%s: \"%.64s\" is not an option; 'vgpu %s --help' lists them", order->command,
+            argv[optind], order->command);
+        return TOOL_USAGE;
+    }
+    *ret_done = false;
+    return 0;
+}
+
+static void say(const struct chosen_region *chosen, bool paused, bool was, bool held)
+{
+    limits_print_region(chosen);
+    if (paused)
+        printf("paused%s: its programs wait until 'vgpu resume'\n", was ? " already" : "");
+    else
+        printf("%s\n", was ? "resumed" : "it was not paused");
+    if (!paused && held)
+        printf("HAMi's monitor has it wait all the same\n");
+}
+
+static int give(const struct order *order, struct chosen_region *chosen)
+{
+    struct region_state state;
+    bool was;
+    int error = region_set_paused(&chosen->region, order->paused, &was);
+    if (!error)
+        error = region_set_state(&chosen->region, &state);
+    if (error)
+        return limits_refuse(chosen, error);
+    say(chosen, order->paused, was, state.held);
+    return 0;
+}
+
+int order_give(const struct order *order, int argc, char **argv)
+{
+    static struct chosen_region chosen;
+    struct region_choice choice = {0};
+    bool done = false;
+    int status = parse_options(order, argc, argv, &choice, &done);
+    if (done)
+        return status;
+    status = region_choose(&choice, &chosen);
+    if (!status)
+        status = give(order, &chosen);
+    region_detach(&chosen.region);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An order to a whole container: what `vgpu pause` and `vgpu resume` share. */
+#ifndef VGPU_TOOL_ORDER_H
+#define VGPU_TOOL_ORDER_H
+
+#include <stdbool.h>
+
+struct order {
+    const char *command; /* "pause" */
+    const char *usage;   /* what --help says */
+    bool paused;         /* what the container is to be */
+};
+
+/* Parses the command line, gives the order and says what holds now. Returns the exit status; where
+ * it is not 0, one line says why. */
+int order_give(const struct order *order, int argc, char **argv);
+
+#endif

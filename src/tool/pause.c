@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu pause: nothing of a container runs on the GPU until it is resumed. */
+#include "tool/order.h"
+#include "tool/tool.h"
+
+static const char usage_text[] =
+    "usage: vgpu pause [--region FILE | --pid PID]\n"
+    "\n"
+    "Takes the programs of a container off the GPU: what they launch waits, and what runs is\n"
+    "stopped where the driver allows it. They keep their memory. It lasts until 'vgpu resume',\n"
+    "also for programs that come later.\n"
+    "  --region FILE    the container with this shared region\n"
+    "  --pid PID        the container of this process\n"
+    "Without --region and --pid it is the container that a program started here would be in.\n";
+
+int tool_pause(int argc, char **argv)
+{
+    static const struct order order = {"pause", usage_text, true};
+    return order_give(&order, argc, argv);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu resume: a paused container goes on, whoever paused it. */
+#include "tool/order.h"
+#include "tool/tool.h"
+
+static const char usage_text[] =
+    "usage: vgpu resume [--region FILE | --pid PID]\n"
+    "\n"
+    "Lets the programs of a container that was paused go on with their work on the GPU.\n"
+    "  --region FILE    the container with this shared region\n"
+    "  --pid PID        the container of this process\n"
+    "Without --region and --pid it is the container that a program started here would be in.\n";
+
+int tool_resume(int argc, char **argv)
+{
+    static const struct order order = {"resume", usage_text, false};
+    return order_give(&order, argc, argv);
+}
