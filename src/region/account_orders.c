@@ -130,7 +130,13 @@ void account_note_activity(void)
 
 /* ---- the window ---- */
 
+/* Of one who read the clock before the one who closed it, too. */
 static bool is_closed(uint64_t until_ns, uint64_t now_ns)
+{
+    return until_ns > now_ns && until_ns - now_ns <= 2 * ACCOUNT_WINDOW_MAX_NS;
+}
+
+static bool may_close(uint64_t until_ns, uint64_t now_ns)
 {
     return until_ns > now_ns && until_ns - now_ns <= ACCOUNT_WINDOW_MAX_NS;
 }
@@ -154,7 +160,7 @@ struct account_window account_window(uint64_t now_ns)
 static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t until_ns)
 {
     uint64_t until = load_acquire(&shared->window_until_ns);
-    if (is_closed(until, now_ns) || !is_closed(until_ns, now_ns))
+    if (is_closed(until, now_ns) || !may_close(until_ns, now_ns))
         return false;
     store_relaxed(&shared->window_closed_ns, now_ns);
     if (!swap_seq_cst(&shared->window_until_ns, until, until_ns))

@@ -29,14 +29,13 @@ static bool is_mapped(const struct region *region, const struct stat *status)
 }
 
 /* Who sleeps on the file that is mapped now would never hear of the next one. */
-static uint32_t wake_sleepers(struct region *region)
+static void wake_sleepers(struct region *region)
 {
     if (!region->shared)
-        return 0;
+        return;
     guard_enter();
-    uint32_t epoch = orders_leave(region->shared);
+    orders_raise(region->shared);
     guard_leave();
-    return epoch;
 }
 
 /* Maps the file where it was mapped before: other threads may be looking. */
@@ -85,7 +84,7 @@ static int replace_descriptor(int former, int fd)
     return replaced ? former : fd;
 }
 
-static void join(struct region *region, bool fresh, uint32_t left_epoch)
+static void join(struct region *region, bool fresh)
 {
     guard_enter();
     if (region->slot >= 0) /* a file that was shortened may still have it */
@@ -93,7 +92,7 @@ static void join(struct region *region, bool fresh, uint32_t left_epoch)
     region_settings_take(region, fresh);
     orders_take(region, fresh);
     region_devices_again(region);
-    orders_arrive(region->shared, left_epoch);
+    orders_arrive(region->shared, fresh);
     region->slot = slot_claim(region, &region->word);
     region->slot_is_empty = true;
     guard_leave();
@@ -106,14 +105,15 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     int made = region_file_prepare(fd, make);
     int error = made < 0 ? made : file_status(fd, &status);
     int former = region_fd_is_ours(region) ? region->fd : -1;
-    uint32_t left_epoch = error ? 0 : wake_sleepers(region);
-    if (!error)
+    if (!error) {
+        wake_sleepers(region);
         error = map_file(region, fd, &status);
+    }
     if (error)
         return error;
     region->fd = replace_descriptor(former, fd);
     if (make != REGION_FILE_KEEP)
-        join(region, made > 0, left_epoch);
+        join(region, made > 0);
     return 0;
 }
 

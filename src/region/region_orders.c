@@ -3,6 +3,7 @@
 #include "region/region_orders.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "region/slot.h"
 
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The word changes before its sleepers wake, so that none goes to sleep on it after. */
 void orders_raise(struct vgpu_region *shared)
 {
     int errno_kept = errno;
@@ -34,19 +36,11 @@ void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns)
     errno = errno_kept;
 }
 
-/* The word changes before its sleepers wake, so that none goes to sleep on it after. */
-uint32_t orders_leave(struct vgpu_region *shared)
+/* Files that follow each other would all count from 0. */
+void orders_arrive(struct vgpu_region *shared, bool fresh)
 {
-    orders_raise(shared);
-    return load_seq_cst(&shared->orders_epoch);
-}
-
-/* Who read the old file's epoch, the last one or the one before, must see that this is another. */
-void orders_arrive(struct vgpu_region *shared, uint32_t left_epoch)
-{
-    uint32_t next = load_seq_cst(&shared->orders_epoch) + 1;
-    if (left_epoch - next < 2)
-        (void)add_seq_cst(&shared->orders_epoch, 2u);
+    if (fresh)
+        store_release(&shared->orders_epoch, (uint32_t)(clock_now_ns() >> 8));
     orders_raise(shared);
 }
 

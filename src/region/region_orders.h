@@ -18,10 +18,9 @@ void orders_raise(struct vgpu_region *shared);
  * gone with its file, over ORDERS_SLEEP_NS at most. Keeps errno. */
 void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns);
 
-/* Before another file is mapped in this one's place, and after: who sleeps on the old one's epoch
- * wakes up, and sees another one. */
-uint32_t orders_leave(struct vgpu_region *shared);
-void orders_arrive(struct vgpu_region *shared, uint32_t left_epoch);
+/* After another file was mapped in this one's place (orders_raise before it woke who slept on the
+ * old one's epoch): the epoch is another than any that was seen before. `fresh`: as orders_take. */
+void orders_arrive(struct vgpu_region *shared, bool fresh);
 
 /* What the words say, each made safe to use. */
 struct region_orders orders_read(const struct region *region);
