@@ -3,131 +3,21 @@
 import fcntl
 import os
 import re
-import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 import tap
 from tap import Skip, equal, test, true
 
-BUILD = os.path.abspath(sys.argv[1])
-VGPU = os.path.join(BUILD, "vgpu")
+from mine import BUILD, VGPU
+from place import (DEVICE_BYTES, DEVICES, FILE_BYTES, NOBODY, OFFSET, VARIABLE, Place, child_of,
+                   need_nobody, nobody_can_run, read, refused_line, tool)
+
 SHRREG = os.path.join(BUILD, "shrreg-tool")
-VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
-MINE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_", "GPU_"))}
-NOBODY = 65534
-OFFSET = 2011136  # of our part, docs/region.md
-FILE_BYTES = 11071744
-DEVICES = OFFSET + 256
-DEVICE_BYTES = 128
-REFUSED = 2  # CUDA_ERROR_OUT_OF_MEMORY
 F_OFD_SETLK = 37
-
-# Answers each line "DEVICE MIB" on stdin with what an allocation of that size said.
-PUMP = """
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-assert cuda.cuInit(0) == 0
-contexts = {}
-
-def allocate(device, mib):
-    if device not in contexts:
-        context = ctypes.c_void_p()
-        refused = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-        if refused:
-            return refused
-        contexts[device] = context
-    cuda.cuCtxSetCurrent(contexts[device])
-    return cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(mib << 20))
-
-for line in sys.stdin:
-    print(allocate(*map(int, line.split())), flush=True)
-"""
-
-if not os.path.exists(os.path.join(BUILD, "sim")):
-    os.symlink("src/sim", os.path.join(BUILD, "sim"))
-
-
-def nobody_can_run(program):
-    """Whether another user can run it and what was built here."""
-    try:
-        return os.getuid() == 0 and all(tool(word, "--version", user=NOBODY).returncode == 0
-                                        for word in (program, VGPU))
-    except OSError:
-        return False
-
-
-def need_nobody(*programs):
-    """The first of them that another user can run."""
-    for program in programs:
-        if nobody_can_run(program):
-            return program
-    raise Skip("needs root, and a build and a Python that another user can run")
-
-
-class Program:
-    """A program in a container, which allocates when it is told to."""
-
-    def __init__(self, *options, before=(), environment=None, python=sys.executable, **more):
-        self.process = subprocess.Popen(
-            [*before, VGPU, "run", *options, "--", python, "-c", PUMP],
-            env={**MINE, **(environment or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, **more)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=20)
-        finally:
-            self.process.kill()
-            self.process.stdout.close()
-            self.process.stderr.close()
-
-    def allocate(self, mib, device=0):
-        self.process.stdin.write(f"{device} {mib}\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise AssertionError(f"the program ended: {self.process.stderr.read(2000)}")
-        return int(answer)
-
-    def got(self, mib, device=0):
-        equal(self.allocate(mib, device), 0, f"an allocation of {mib} MiB")
-
-    def refused(self, mib, device=0):
-        equal(self.allocate(mib, device), REFUSED, f"an allocation of {mib} MiB")
-
-
-class Place:
-    """A directory with a region and a machine of the test's own."""
-
-    def __init__(self):
-        self.directory = tempfile.mkdtemp(prefix="vgpu-test-set-")
-        os.chmod(self.directory, 0o1777)
-        self.region = self.directory + "/region"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.directory)
-
-    def program(self, *options, sim="1xh200", **more):
-        return Program("--region", self.region, f"--sim={sim},machine={self.directory}/machine",
-                       *options, **more)
-
-
-def tool(*command, environment=None, **more):
-    return subprocess.run(command, env={**MINE, **(environment or {})}, capture_output=True,
-                          text=True, timeout=30, check=False, **more)
 
 
 def vgpu_set(*arguments, **more):
@@ -139,16 +29,6 @@ def change(*arguments, **more):
     done = vgpu_set(*arguments, **more)
     equal((done.returncode, done.stderr), (0, ""), " ".join(arguments))
     return done.stdout
-
-
-def refused_line(done, status, *words):
-    """The one line with which it was refused."""
-    equal((done.returncode, done.stdout), (status, ""), f"status and output, {done.stderr!r}")
-    line = done.stderr
-    true(line.count("\n") == 1 and line.endswith("\n") and line[:-1].isprintable(), repr(line))
-    for word in words:
-        true(word in line, f"no {word!r} in {line!r}")
-    return line
 
 
 def words_of(path, device=0):
@@ -195,12 +75,6 @@ def near_use():
         used = struct.unpack("Q", read(place.region, OFFSET + 8448 + 128, 8))[0]
         done = vgpu_set("--region", place.region, "--memory", str(used - 1))
         true(f"{used} bytes in use, over the new limit of {used - 1}:" in done.stderr, done.stderr)
-
-
-def read(path, offset, size):
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return file.read(size)
 
 
 @test
@@ -283,14 +157,6 @@ def by_pid():
         said = change("--pid", str(child_of(program)), "--memory", "1g")
         true(f"region {place.region} (of process " in said, said)
         program.refused(1500)
-
-
-def child_of(program):
-    """The command's own process, under `vgpu run` and what is before it."""
-    pid = program.process.pid
-    while children := read(f"/proc/{pid}/task/{pid}/children", 0, 4096).split():
-        pid = int(children[0])
-    return pid
 
 
 @test
