@@ -28,12 +28,16 @@ static bool is_mapped(const struct region *region, const struct stat *status)
     return status->st_dev == region->device && status->st_ino == region->inode;
 }
 
-/* Who sleeps on the file that is mapped now would never hear of the next one. */
-static void wake_sleepers(struct region *region)
+/* The file that takes this one's place has what this one says last; who sleeps on this one would
+ * never hear of it. */
+static void leave_file(struct region *region)
 {
     if (!region->shared)
         return;
     guard_enter();
+    struct region_orders last = orders_read(region);
+    if (!load_acquire(&region->lost))
+        region->known_orders = last;
     orders_raise(region->shared);
     guard_leave();
 }
@@ -106,7 +110,7 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     int error = made < 0 ? made : file_status(fd, &status);
     int former = region_fd_is_ours(region) ? region->fd : -1;
     if (!error) {
-        wake_sleepers(region);
+        leave_file(region);
         error = map_file(region, fd, &status);
     }
     if (error)

@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import subprocess
+import time
 
 import tap
 from tap import equal, test, true
@@ -51,6 +52,11 @@ def priority(place):
 def cores(place, device=0):
     """The compute limit and the soft limit."""
     return struct.unpack("II", read(place.region, DEVICES + device * DEVICE_BYTES + 72, 8))
+
+
+def limit(place):
+    """The memory limit for devices that were not met yet."""
+    return word(place, OFFSET + 48, "Q")
 
 
 def write(place, offset, value, form="i"):
@@ -121,16 +127,36 @@ def tool_killed():
 
 @test
 def later_programs():
-    """a pause holds for programs that come later, also after all have ended, and with another file"""
+    """a pause outlives the container's programs, and holds for those that come later"""
     with Place() as place:
         with place.program("--memory", "2g") as program:
             program.got(1)
             done("pause", place)
-        with place.program("--memory", "3g"):
-            equal(paused(place), 1, "the word of a container that starts again")
         with place.program("--memory", "3g") as program:
-            program.allocate(1)
-            equal(paused(place), 1, "the word of one that works again")
+            program.ask(1)
+            end = time.monotonic() + 20
+            while limit(place) != 3 << 30:
+                true(time.monotonic() < end, "the container does not start again")
+                time.sleep(0.01)
+            equal(paused(place), 1, "the word of a container that starts again")
+            done("resume", place)
+            equal(program.answer(), 0, "the allocation")
+
+
+@test
+def another_file():
+    """a pause holds in the file that takes another's place"""
+    with Place() as place, place.program("--memory", "2g", "--priority", "4") as program:
+        program.got(1)
+        done("pause", place)
+        program.got(1)
+        os.unlink(place.region)
+        end = time.monotonic() + 20
+        while not os.path.exists(place.region) or not priority(place)[1]:
+            true(time.monotonic() < end, "the region is not made anew")
+            program.got(1)
+            time.sleep(0.01)
+        equal((paused(place), priority(place)), (1, (4, BY_ENVIRONMENT)), "the words")
 
 
 @test

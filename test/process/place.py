@@ -80,8 +80,14 @@ class Program:
             self.process.stderr.close()
 
     def allocate(self, mib, device=0):
+        self.ask(mib, device)
+        return self.answer()
+
+    def ask(self, mib, device=0):
         self.process.stdin.write(f"{device} {mib}\n")
         self.process.stdin.flush()
+
+    def answer(self):
         answer = self.process.stdout.readline()
         if not answer:
             raise AssertionError(f"the program ended: {self.process.stderr.read(2000)}")
