@@ -28,15 +28,16 @@ static bool is_mapped(const struct region *region, const struct stat *status)
     return status->st_dev == region->device && status->st_ino == region->inode;
 }
 
-/* The file that takes this one's place has what this one says last; who sleeps on this one would
- * never hear of it. */
-static void leave_file(struct region *region)
+/* The file that takes this one's place has what this one says last, unless it is this one itself,
+ * made whole again; who sleeps on this one would never hear of it. */
+static void leave_file(struct region *region, const struct stat *next)
 {
     if (!region->shared)
         return;
     guard_enter();
     struct region_orders last = orders_read(region);
-    if (!load_acquire(&region->lost))
+    bool whole = load_relaxed(&region->shared->magic) == VGPU_REGION_MAGIC;
+    if (whole && !is_mapped(region, next) && !load_acquire(&region->lost))
         region->known_orders = last;
     orders_raise(region->shared);
     guard_leave();
@@ -110,7 +111,7 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     int error = made < 0 ? made : file_status(fd, &status);
     int former = region_fd_is_ours(region) ? region->fd : -1;
     if (!error) {
-        leave_file(region);
+        leave_file(region, &status);
         error = map_file(region, fd, &status);
     }
     if (error)
