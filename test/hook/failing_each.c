@@ -86,8 +86,8 @@ static void launch(struct flight *flight)
     dup2(flight->output, STDOUT_FILENO);
     dup2(flight->log, STDERR_FILENO);
     set_environment(flight);
-    each_run(flight->sweep.work, flight->sweep.api, flight->sweep.nth ? flight->sweep.code : 0,
-        flight->run);
+    const struct sweep *sweep = &flight->sweep;
+    each_run(sweep->work, sweep->api, sweep->nth, sweep->nth ? sweep->code : 0, flight->run);
     _exit(0);
 }
 
@@ -277,6 +277,8 @@ SWEEP("lookups", each_lookups, .limit = EACH_LIMIT)
 SWEEP("copies in stream order", each_copies, .limit = EACH_LIMIT)
 SWEEP("copies of shapes and arrays", each_shaped_copies, .limit = EACH_LIMIT)
 SWEEP("lists of copies", each_listed_copies, .limit = EACH_LIMIT)
+SWEEP("fills", each_fills, .limit = EACH_LIMIT)
+SWEEP("copies on the card", each_card_copies, .limit = EACH_LIMIT)
 SWEEP("prefetches", each_prefetches, .limit = EACH_LIMIT)
 SWEEP("waits and host functions", each_waits, .limit = EACH_LIMIT)
 SWEEP("captures", each_captures, .limit = EACH_LIMIT)

@@ -32,9 +32,10 @@ struct each_run {
     char passed[128][48]; /* what succeeded, of a run without a failure */
 };
 
-/* Runs the workload in the calling process, in which a call of the API answers `code` (0: none
- * does), and afterwards looks for what is left of it. */
-void each_run(const struct each_work *work, enum each_api api, unsigned code, struct each_run *run);
+/* Runs the workload in the calling process, in which the `nth` call of the API answers `code` (both
+ * 0: none does), and afterwards looks for what is left of it. */
+void each_run(const struct each_work *work, enum each_api api, uint64_t nth, unsigned code,
+    struct each_run *run);
 
 /* Calls a driver function, as a program does, until it answers `wanted`; its last answer. */
 #define EACH_CALL(find, wanted, name, ...)                                                         \
@@ -69,6 +70,6 @@ extern const struct each_work each_starting, each_contexts, each_primary, each_l
     each_async, each_pools, each_mapping, each_sharing, each_modules, each_launches,
     each_old_launches, each_graphs, each_changed_graphs, each_views, each_lookups, each_ipc,
     each_copies, each_shaped_copies, each_listed_copies, each_prefetches, each_waits, each_captures,
-    each_currents, each_detached, each_green;
+    each_currents, each_detached, each_green, each_fills, each_card_copies;
 
 #endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the hooks of fills and copies share. */
+#include "hook/card.h"
+
+#include "base/clock.h"
+#include "hook/hook.h"
+
+#include <stddef.h>
+
+/* Below this it is the start that takes the time. */
+#define SMALL_BYTES (64u << 10)
+/* A call that takes longer has waited for the GPU. */
+#define WAITED_NS 50000u
+
+/* A number for all values of one power of two and the same next two bits. */
+static uint64_t quarter(uint64_t value)
+{
+    if (value < 4)
+        return value;
+    unsigned power = 63u - (unsigned)__builtin_clzll(value);
+    return power * 4u + (value >> (power - 2) & 3);
+}
+
+uint64_t card_key(enum card_work kind, uint64_t bytes, uint64_t rows)
+{
+    uint64_t size = bytes <= SMALL_BYTES ? 0 : quarter(bytes);
+    return duration_key((uint64_t)kind + 1, size << 32 | quarter(rows));
+}
+
+struct pace_launch *card_begin_slow(struct pace_launch *work, enum card_work kind, uint64_t bytes,
+    uint64_t rows, CUstream stream, enum stream_zero zero)
+{
+    pace_begin(work, stream, zero, card_key(kind, bytes, rows));
+    return work;
+}
+
+/* What passed between the mark before the call and its end is not the work's, unless the call
+ * waited for it. */
+CUresult card_end_sync_slow(struct pace_launch *begun, CUresult result)
+{
+    if (begun->started_ns && clock_now_ns() - begun->started_ns > WAITED_NS)
+        begun->started_ns = 0;
+    pace_end(begun, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* A launch that is none: it looks whether there is a limit by now. */
+static void look(CUstream stream, enum stream_zero zero)
+{
+    struct pace_launch none;
+    pace_begin(&none, stream, zero, 0);
+    pace_end(&none, false);
+}
+
+bool card_asks(CUstream stream, enum stream_zero zero)
+{
+    if (!load_relaxed(&pace_limited))
+        look(stream, zero);
+    if (!load_relaxed(&pace_limited))
+        return false;
+    pace_free_launches = 0;
+    return !capture_records(stream, zero);
+}
+
+int card_of(CUdeviceptr pointer)
+{
+    unsigned type = 0;
+    int ordinal = CARD_NONE;
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[] = {&type, &ordinal};
+    if (cuda.cuPointerGetAttributes(2, names, values, pointer) != CUDA_SUCCESS)
+        return CARD_NONE;
+    return type == CU_MEMORYTYPE_DEVICE && ordinal >= 0 ? ordinal : CARD_NONE;
+}
