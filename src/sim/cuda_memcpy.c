@@ -164,11 +164,17 @@ CUresult sim_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
     return copy ? copy_enqueue(copy, stream, false) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
-    size_t width, size_t height, CUstream handle)
+/* Of memory of the host, or where the program asked for it (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS). */
+static bool is_waited_for(CUdeviceptr to)
 {
-    stream_admit(handle);
-    CUDA_LOCKED;
+    const struct allocation *allocation = allocation_find(to);
+
+    return !address_is_device(to) || (allocation && allocation->sync_memops);
+}
+
+static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
+    size_t width, size_t height, CUstream handle, bool wait)
+{
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
         .fill = {.dst = to,
             .pitch = pitch,
@@ -177,73 +183,82 @@ static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned elem
             .width = width,
             .height = height}};
     struct stream *stream;
-    CUresult r = stream_get(handle, &stream);
+    CUresult r;
 
-    return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
+    stream_admit(handle);
+    {
+        CUDA_LOCKED;
+
+        r = stream_get(handle, &stream);
+        if (r == CUDA_SUCCESS)
+            r = stream_run(stream, &work);
+        wait = wait && r == CUDA_SUCCESS && !stream->capture && is_waited_for(to);
+    }
+    return wait ? stream_wait(stream) : r;
 }
 
 CUresult sim_cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
 {
-    return fill(to, 0, value, 1, count, 1, NULL);
+    return fill(to, 0, value, 1, count, 1, NULL, true);
 }
 
 CUresult sim_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
 {
-    return fill(to, 0, value, 1, count, 1, stream);
+    return fill(to, 0, value, 1, count, 1, stream, false);
 }
 
 CUresult sim_cuMemsetD2D8_v2(
     CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height)
 {
-    return fill(to, pitch, value, 1, width, height, NULL);
+    return fill(to, pitch, value, 1, width, height, NULL, true);
 }
 
 CUresult sim_cuMemsetD2D8Async(
     CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)
 {
-    return fill(to, pitch, value, 1, width, height, stream);
+    return fill(to, pitch, value, 1, width, height, stream, false);
 }
 
 CUresult sim_cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count)
 {
-    return fill(to, 0, value, 2, count, 1, NULL);
+    return fill(to, 0, value, 2, count, 1, NULL, true);
 }
 
 CUresult sim_cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
 {
-    return fill(to, 0, value, 2, count, 1, stream);
+    return fill(to, 0, value, 2, count, 1, stream, false);
 }
 
 CUresult sim_cuMemsetD2D16_v2(
     CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height)
 {
-    return fill(to, pitch, value, 2, width, height, NULL);
+    return fill(to, pitch, value, 2, width, height, NULL, true);
 }
 
 CUresult sim_cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
     size_t height, CUstream stream)
 {
-    return fill(to, pitch, value, 2, width, height, stream);
+    return fill(to, pitch, value, 2, width, height, stream, false);
 }
 
 CUresult sim_cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 {
-    return fill(to, 0, value, 4, count, 1, NULL);
+    return fill(to, 0, value, 4, count, 1, NULL, true);
 }
 
 CUresult sim_cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
 {
-    return fill(to, 0, value, 4, count, 1, stream);
+    return fill(to, 0, value, 4, count, 1, stream, false);
 }
 
 CUresult sim_cuMemsetD2D32_v2(
     CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height)
 {
-    return fill(to, pitch, value, 4, width, height, NULL);
+    return fill(to, pitch, value, 4, width, height, NULL, true);
 }
 
 CUresult sim_cuMemsetD2D32Async(
     CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)
 {
-    return fill(to, pitch, value, 4, width, height, stream);
+    return fill(to, pitch, value, 4, width, height, stream, false);
 }
