@@ -44,11 +44,13 @@ static CUresult step_copy_unified(struct load *load, uint64_t number)
     return CU(cuMemcpyAsync)(target, source, BYTES / 8, load->streams[0]);
 }
 
-static CUresult step_beside(struct load *load, uint64_t number)
+/* By turns, so that no fill lies between two marks with a kernel on a busy stream. */
+static CUresult step_between(struct load *load, uint64_t number)
 {
-    if (number % 2)
-        return load_launch(load->streams[0], 300 * US);
-    return CU(cuMemsetD8Async)(target, 0, 512 * MIB, load->streams[0]);
+    CUresult result = number % 2 ? load_launch(load->streams[0], 300 * US)
+                                 : CU(cuMemsetD8Async)(target, 0, BYTES, load->streams[0]);
+    CHECK_EQ(CU(cuStreamSynchronize)(load->streams[0]), CUDA_SUCCESS);
+    return result;
 }
 
 static void check_share(CUresult (*step)(struct load *load, uint64_t number), unsigned percent)
@@ -73,9 +75,9 @@ BED_TEST("also by calls that do not tell where their sides are", LIMIT_50)
     check_share(step_copy_unified, 50);
 }
 
-BED_TEST("and one that fills beside its kernels", LIMIT_50)
+BED_TEST("and one that fills between its kernels", LIMIT_50)
 {
-    check_share(step_beside, 50);
+    check_share(step_between, 50);
 }
 
 /* ---- each form ---- */
@@ -181,6 +183,16 @@ BED_TEST("each form of a fill and of a copy on the card is charged", LIMIT_50)
     begin();
     for (size_t i = 0; i < FORM_COUNT; i++)
         check_form(&forms[i]);
+}
+
+BED_TEST("fills that the call waits for are charged, too", LIMIT_50)
+{
+    unsigned yes = 1;
+    begin();
+    CHECK_EQ(
+        CU(cuPointerSetAttribute)(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, target), CUDA_SUCCESS);
+    check_form(&(struct form){"a fill that waits", call_cuMemsetD8_v2});
+    check_form(&(struct form){"a fill of rows that waits", call_cuMemsetD2D32_v2_ptds});
 }
 
 static uint64_t marks(void)
