@@ -17,8 +17,8 @@ static uint64_t quarter(uint64_t value)
 {
     if (value < 4)
         return value;
-    unsigned power = 63u - (unsigned)__builtin_clzll(value);
-    return power * 4u + (value >> (power - 2) & 3);
+    uint64_t power = 63u - (unsigned)__builtin_clzll(value);
+    return power * 4 + (value >> (power - 2) & 3);
 }
 
 uint64_t card_key(enum card_work kind, uint64_t bytes, uint64_t rows)
