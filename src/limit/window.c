@@ -29,7 +29,7 @@ uint64_t window_close_ns(const struct window_view *view)
     if (!budget_is_limited(view->percent) || !view->runs_on ||
         view->balance_ns > closing_balance(view))
         return 0;
-    const uint64_t most = WINDOW_CLOSED_MAX_NS / 100 * view->percent;
+    const uint64_t most = (uint64_t)(WINDOW_CLOSED_MAX_NS / 100) * view->percent;
     uint64_t missing = (uint64_t)opening_balance(view->percent) - (uint64_t)view->balance_ns;
     return missing < most ? missing * 100 / view->percent : WINDOW_CLOSED_MAX_NS;
 }

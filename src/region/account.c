@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The charge protocol over the region's slots. */
-#include "region/account_self.h"
+#include "region/account.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "region/account_self.h"
 
 #include <errno.h>
 

@@ -75,8 +75,8 @@ static uint32_t get_pid_info(const struct sim_rm_control *control)
 }
 
 /* What a control takes of its caller, in which others may have the lock: mid of what was seen of 8
- * channels while a persistent kernel ran (H200, driver 580.159.04). The kernel stops some time before
- * the call returns; it goes on 36 us after the call that lets it. */
+ * channels while a persistent kernel ran (H200, driver 580.159.04). The kernel stops some time
+ * before the call returns; it goes on 36 us after the call that lets it. */
 #define ENABLE_NS 310000ull
 #define DISABLE_NS 358000ull
 #define DISABLED_NS 262000ull
