@@ -184,7 +184,7 @@ static struct pace_thread *thread_own(void)
 struct found {
     struct lane_record *record;
     uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
-    bool busy;          /* marks are outstanding */
+    bool busy;          /* work is on its way there */
     uint32_t lane_id;
 };
 
@@ -203,7 +203,10 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     }
     lock_release(&marks_lock);
     if (open) {
-        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = found.busy});
+        bool marked = found.busy;
+        /* What was let by may run still: the launch is then no launch on an idle stream. */
+        found.busy = marked || marks_stream_works(stream);
+        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = marked});
         found.marked_ns = clock_now_ns();
         govern_harvested(found.marked_ns);
     }
@@ -329,31 +332,40 @@ static void take_back(const struct pace_launch *launch)
     here->work_ns -= (uint32_t)launch->work_ns;
 }
 
-void pace_end(struct pace_launch *launch, bool launched)
+/* Notes the launch on its lane; says in *ret_run how it stands there. False where the lane is gone.
+ */
+static bool note_launch(const struct pace_launch *launch, uint64_t now_ns, struct lane_run *ret_run)
 {
     struct lane_record *record = launch->lane;
-    if (launch->by_estimate && !launched)
-        take_back(launch);
-    if (!record)
-        return;
-    int errno_kept = errno;
-    uint64_t now = clock_now_ns();
-    uint64_t gap = launch->started_ns ? now - launch->started_ns : 0;
     lock_take(&marks_lock);
     bool same = marks_is_same(record, launch->lane_id);
-    govern_note_work(launch->device, now);
-    if (same && launched) {
-        lane_note(&record->lane, 1, launch->work_ns, launch->key, now);
+    bool idle = launch->started_ns != 0;
+    if (same) {
+        lane_note(&record->lane, 1, launch->work_ns, launch->key, now_ns);
         record->opener = marks_thread();
     }
     lock_release(&marks_lock);
+    *ret_run = (struct lane_run){.gap_ns = idle ? now_ns - launch->started_ns : 0,
+        .continuous = !idle,
+        .measured = true,
+        .launched_ns = idle ? now_ns : 0};
+    return same;
+}
+
+void pace_end(struct pace_launch *launch, bool launched)
+{
+    if (launch->by_estimate && !launched)
+        take_back(launch);
+    if (!launch->lane)
+        return;
+    int errno_kept = errno;
+    uint64_t now = clock_now_ns();
+    struct lane_run run;
+    govern_note_work(launch->device, now);
     if (!launched)
         gate_charge_later(launch->device, -(int64_t)launch->work_ns);
-    bool idle = launch->started_ns != 0;
-    struct lane_run run = {
-        .gap_ns = gap, .continuous = !idle, .measured = true, .launched_ns = idle ? now : 0};
-    if (same && launched)
-        marks_record(record, launch->lane_id, run);
+    else if (note_launch(launch, now, &run))
+        marks_record(launch->lane, launch->lane_id, run);
     gate_watch();
     if (thread.own)
         thread.own->until_sample = next_sample(thread.own);

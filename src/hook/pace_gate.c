@@ -26,7 +26,7 @@
 #define HOLD_WAIT_NS 20000000ull
 /* Who asked for GPU time within this counts as working. */
 #define ACTIVE_NS 50000000ull
-/* Launches of unknown duration that may be on their way on a stream, and how long one waits for
+/* Launches of unknown duration that may be on their way on a device, and how long one waits for
  * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
 #define UNKNOWN_WAIT_NS 100000000ull
@@ -247,7 +247,7 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
 static bool too_many_unknown(struct lane_record *record, bool vain)
 {
     lock_take(&marks_lock);
-    bool many = record->lane.unknown >= UNKNOWN_MAX && !record->stuck;
+    bool many = marks_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
     if (many && vain)
         record->stuck = true;
     lock_release(&marks_lock);

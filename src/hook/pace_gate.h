@@ -32,7 +32,7 @@ unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
 int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
     void (*before)(const struct lane_record *record, uint32_t id), bool *ret_waited);
 
-/* Waits, at most 100 ms, while several launches of unknown duration are on the stream; after such a
+/* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
  * wait was in vain not again until something was reached. */
 void gate_wait_until_known(struct lane_record *record, uint64_t key);
 

@@ -462,6 +462,26 @@ static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
     return outstanding;
 }
 
+unsigned marks_unknown(int device)
+{
+    unsigned unknown = 0;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        for (const struct lane_record *record = context->lanes; record; record = record->next)
+            unknown += record->lane.unknown;
+    }
+    return unknown;
+}
+
+bool marks_stream_works(CUstream stream)
+{
+    struct capture_relaxed former = capture_relax();
+    bool works = cuda.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    capture_restore(&former);
+    return works;
+}
+
 unsigned marks_harvest(int device)
 {
     return harvest_contexts(device);

@@ -59,6 +59,12 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
  * one, where a mark would be a barrier to all others. */
 void marks_close_others(const struct lane_record *record, uint32_t id);
 
+/* How many marks of the device stand behind launches that nobody knows the duration of. */
+unsigned marks_unknown(int device) REQUIRES(marks_lock);
+
+/* Whether the stream has work on its way, of which no mark may tell. Not while it captures. */
+bool marks_stream_works(CUstream stream);
+
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */
 unsigned marks_harvest(int device) REQUIRES(marks_lock);

@@ -23,19 +23,31 @@ static uint64_t *entry_for(uint64_t key)
     return second;
 }
 
+static uint64_t bounded(uint64_t ns)
+{
+    return ns < 1 ? 1 : ns > DURATION_MAX_NS ? DURATION_MAX_NS : ns;
+}
+
+static void enter(uint64_t key, uint64_t mean_ns)
+{
+    store_relaxed(entry_for(key), key >> DURATION_BITS << DURATION_BITS | bounded(mean_ns));
+}
+
 void duration_learn(uint64_t key, uint64_t measured_ns)
 {
-    uint64_t *entry = entry_for(key);
     uint64_t mean = duration_of(key);
-    if (measured_ns < 1)
-        measured_ns = 1;
-    if (measured_ns > DURATION_MAX_NS)
-        measured_ns = DURATION_MAX_NS;
+    measured_ns = bounded(measured_ns);
     if (mean)
         mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / LEARNING_SHARE);
     else
         mean = measured_ns;
-    store_relaxed(entry, key >> DURATION_BITS << DURATION_BITS | (mean ? mean : 1));
+    enter(key, mean);
+}
+
+void duration_shorten(uint64_t key, uint64_t most_ns)
+{
+    if (duration_of(key) > most_ns)
+        enter(key, most_ns);
 }
 
 void durations_reset(void)

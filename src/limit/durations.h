@@ -37,6 +37,9 @@ static inline uint64_t duration_of(uint64_t key)
 /* Takes a measured duration into the kernel's mean. */
 void duration_learn(uint64_t key, uint64_t measured_ns);
 
+/* The kernel is known to take no longer than that. */
+void duration_shorten(uint64_t key, uint64_t most_ns);
+
 /* Forgets all: for a forked child. */
 void durations_reset(void);
 

@@ -8,6 +8,8 @@
 
 /* What runs this much longer than was thought is charged as it goes. */
 #define RUN_ON_NS 2000000ull
+/* Containers take turns of up to 16 ms. */
+#define MANY_TURNS_NS 40000000ull
 
 /* Sums of learnt durations are set right by what was seen of late: so much work is kept in mind,
  * half of it forgotten at a time, and this much stands for "they are right" where nothing was seen.
@@ -30,8 +32,8 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     struct lane_mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
     *mark = (struct lane_mark){event, recorded_ns, lane->open};
     mark->before.continuous = run->continuous;
-    bool late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
-    mark->before.measured = run->measured && !late;
+    mark->before.measured = run->measured;
+    mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.shared = run->shared;
     mark->before.part = run->part;
     mark->before.gap_ns = run->gap_ns;
@@ -96,12 +98,15 @@ static uint64_t set_right(const struct lane *lane, uint64_t work_ns)
     return (uint64_t)((double)work_ns * wall / (double)(lane->sure_work_ns + SURE_PRIOR_NS));
 }
 
-/* Other containers were at work in this time, too. */
+/* Other containers were at work in this time, too. What took many turns may have been learnt in
+ * turns as well. */
 static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, uint64_t work_ns)
 {
     uint64_t part = part_of(wall_ns, stretch->part);
     if (!work_ns)
         return part;
+    if (wall_ns > MANY_TURNS_NS && work_ns > part + part / 4)
+        return part + part / 4;
     return work_ns < part / 2 ? part / 2 : at_most(work_ns, wall_ns);
 }
 
@@ -115,9 +120,10 @@ static uint64_t busy_of(
         return 0;
     if (stretch->other)
         return at_most(work, wall);
-    if (stretch->measured && !stretch->continuous)
+    bool measured = stretch->measured && !stretch->late;
+    if (measured && !stretch->continuous)
         wall = above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
-    if (stretch->continuous || stretch->measured)
+    if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, work) : wall;
     /* After the last launch it ran through. */
     uint64_t sure = open_between(lane, mark->recorded_ns, to_ns);
@@ -126,18 +132,21 @@ static uint64_t busy_of(
     return at_most(work > sure ? work : sure, wall);
 }
 
-/* From one launch alone. Where it may have waited for other streams' work, a duration is only known
- * not to be longer. */
-static void learn(const struct lane_stretch *stretch, uint64_t busy_ns)
+/* From one launch alone, which took `wall_ns` from mark to mark. Where it may have waited for other
+ * streams' or containers' work, or its mark came late, that says only that it takes no longer. */
+static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
 {
     if (!stretch->measured || stretch->other || stretch->launches != 1)
         return;
-    if (stretch->continuous)
-        busy_ns = above(busy_ns, LANE_PAIR_BACKLOG_NS);
     uint64_t known = duration_of(stretch->key);
-    bool alone = !is_in_part(stretch);
-    if (!known || (alone && (!stretch->shared || busy_ns < known)))
-        duration_learn(stretch->key, busy_ns);
+    uint64_t took = stretch->continuous ? above(wall_ns, LANE_PAIR_BACKLOG_NS)
+                                        : above(wall_ns, stretch->gap_ns + LANE_PAIR_IDLE_NS);
+    if (!known || !(stretch->shared || stretch->late || is_in_part(stretch)))
+        duration_learn(stretch->key, took);
+    else if (took < known && is_in_part(stretch))
+        duration_shorten(stretch->key, took > known / 2 ? took : known / 2);
+    else if (took < known)
+        duration_learn(stretch->key, took);
 }
 
 void *lane_forget(struct lane *lane)
@@ -171,7 +180,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     if (at_ns < from)
         at_ns = from;
     if (lane->started) {
-        learn(stretch, busy_of(lane, mark, from, at_ns));
+        learn(stretch, open_between(lane, from, at_ns));
         compare(lane, stretch, at_ns - from);
         from = begin_of(lane, stretch, from, at_ns);
     }
@@ -196,7 +205,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
 /* From when on the front stretch is known to run without a pause. */
 static uint64_t began_ns(const struct lane *lane, const struct lane_mark *mark)
 {
-    bool dry = !mark->before.continuous && !mark->before.measured;
+    bool dry = !mark->before.continuous && (!mark->before.measured || mark->before.late);
     return dry && mark->recorded_ns > lane->reached_ns ? mark->recorded_ns : lane->reached_ns;
 }
 

@@ -35,6 +35,7 @@ struct lane_stretch {
     bool other;      /* something else than a kernel is in it, which may take long */
     bool continuous; /* the mark before it was outstanding when its own was recorded */
     bool measured;   /* one launch, right behind the mark before it */
+    bool late;       /* measured, but its mark was not there yet when it was over */
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
@@ -103,8 +104,8 @@ struct lane_run {
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
-/* A thread that was kept from running between a launch and its mark says nothing on how long the
- * launch took: the mark was not there yet when it was over. */
+/* A thread that was kept from running between a launch and its mark says little on how long the
+ * launch took, only that it was no longer: the mark was not there yet when it was over. */
 #define LANE_LATE_NS 100000u
 
 /* A mark was recorded behind what was noted. Not with a full lane. */
