@@ -313,6 +313,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
+    govern_look_after();
     if (rules_look(now)) {
         begin_slow(launch, stream, zero, now);
     } else {

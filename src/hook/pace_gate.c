@@ -179,6 +179,7 @@ void gate_wait_while_held(void)
     while (rules_hold()) {
         rules_wait(HOLD_WAIT_NS);
         (void)rules_look(clock_now_ns());
+        govern_look_after();
     }
 }
 

@@ -74,6 +74,7 @@ static void close_all(uint64_t due_ns)
 
 static void open_all(void)
 {
+    uint64_t due = load_relaxed(&govern_due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
         if (!rm_channels_is_closed(d))
@@ -81,7 +82,7 @@ static void open_all(void)
         (void)rm_channels_open(d, &times);
         closed_end(&devices[d].closed, times.after_ns ? times.after_ns : clock_now_ns());
     }
-    store_relaxed(&govern_due_ns, (uint64_t)0);
+    (void)swap_seq_cst(&govern_due_ns, due, (uint64_t)0); /* or closed anew meanwhile */
 }
 
 bool govern_is_closed(unsigned device)
@@ -109,9 +110,14 @@ void govern_let_close(void)
 
 void govern_open_overdue(void)
 {
-    uint64_t due = load_relaxed(&govern_due_ns);
-    if (due && clock_now_ns() > due + OVERDUE_NS)
-        open_all();
+    uint64_t due = load_relaxed(&govern_due_ns), now = clock_now_ns();
+    if (!due || now <= due + OVERDUE_NS)
+        return;
+    rules_refresh(now);
+    if (rules_pause())
+        return;
+    rules_forget_neighbours();
+    open_all();
 }
 
 /* ---- what runs ---- */
@@ -252,7 +258,7 @@ static bool meet_all(uint64_t now_ns, bool stopped)
 
 static uint64_t hold(uint64_t now_ns)
 {
-    close_all(0);
+    close_all(now_ns);
     (void)meet_all(now_ns, true);
     return rules_pause() ? PAUSE_LOOK_NS : HOLD_LOOK_NS;
 }

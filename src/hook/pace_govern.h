@@ -41,9 +41,10 @@ struct closed_times *govern_closed_times(unsigned device);
 void govern_hold_open(void);
 void govern_let_close(void);
 
-/* When channels that are closed must be open again at the latest; 0: none is closed, or they are to
- * be for as long as nobody says otherwise. */
+/* When channels that are closed must be open again at the latest, or what holds them closed was
+ * last seen; 0: none is closed. */
 extern uint64_t govern_due_ns;
+/* Opens them where that is 100 ms ago and the container is not paused. Keeps errno. */
 void govern_open_overdue(void);
 
 /* Any hooked call: the governor may be kept from running. */

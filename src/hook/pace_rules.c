@@ -62,14 +62,26 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
     return limited;
 }
 
+static bool is_due(uint64_t now_ns)
+{
+    return now_ns - load_relaxed(&rules.looked_ns) >= RULES_LOOK_NS;
+}
+
 bool rules_look(uint64_t now_ns)
 {
     uint32_t epoch;
-    if (now_ns - load_relaxed(&rules.looked_ns) >= RULES_LOOK_NS) {
+    if (is_due(now_ns)) {
         account_note_activity();
         return rules_read(now_ns, &epoch);
     }
     return load_relaxed(&pace_limited);
+}
+
+void rules_refresh(uint64_t now_ns)
+{
+    uint32_t epoch;
+    if (is_due(now_ns))
+        (void)rules_read(now_ns, &epoch);
 }
 
 /* ---- what is in force ---- */
@@ -135,6 +147,13 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         preempted |= load_relaxed(&rules.higher_work[d]);
     store_relaxed(&rules.preempted, preempted);
+}
+
+void rules_forget_neighbours(void)
+{
+    const struct rules_neighbours none = {.part = 1000};
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        rules_set_neighbours(d, &none);
 }
 
 void rules_finish(void)

@@ -21,6 +21,8 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch);
 
 /* The same where the last look was too long ago; for threads that launch. */
 bool rules_look(uint64_t now_ns);
+/* For others, which are no sign that the program works. */
+void rules_refresh(uint64_t now_ns);
 
 /* The limit of a device in percent, as it was last seen: 0 none, RULES_WATCHED. */
 unsigned rules_percent(unsigned device);
@@ -50,6 +52,8 @@ struct rules_neighbours {
     bool higher_work; /* somebody of higher priority is */
 };
 void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours);
+/* What it said is too old. Nobody else is at work, as far as one knows. */
+void rules_forget_neighbours(void);
 
 /* The process ends: nothing is held any more. */
 void rules_finish(void);
