@@ -106,6 +106,8 @@ void govern_hold_open(void)
 void govern_let_close(void)
 {
     rm_channels_release();
+    if (load_relaxed(&govern_due_ns))
+        account_wake_orders(); /* what closed them may hold still */
 }
 
 void govern_open_overdue(void)

@@ -37,7 +37,9 @@ bool govern_is_closed(unsigned device);
 struct closed_times *govern_closed_times(unsigned device);
 
 /* Around what waits for the GPU inside the driver: a context goes or is reset. Channels that are
- * closed are opened, and stay so. */
+ * closed are opened, and stay so; afterwards the governor closes them again, where that is still
+ * due.
+ */
 void govern_hold_open(void);
 void govern_let_close(void);
 
