@@ -134,9 +134,9 @@ struct account_window {
 
 #define ACCOUNT_WINDOW_MAX_NS 1000000000ull
 
-/* What the region says; a window that is over, or would last longer than twice
- * ACCOUNT_WINDOW_MAX_NS (it is from before the machine's last start, or made up), is open: all
- * zero. */
+/* What the region says; a window that is over, or would last longer than
+ * ACCOUNT_WINDOW_MAX_NS from now (it is from before the machine's last start, or made up), is open:
+ * all zero. */
 struct account_window account_window(uint64_t now_ns);
 
 /* Closes the container's window until then (at most ACCOUNT_WINDOW_MAX_NS from now), raises the

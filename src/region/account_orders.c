@@ -2,6 +2,7 @@
 /* What the container is told: limits of compute, pauses, priority, and its window. */
 #include "region/account_self.h"
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "region/region_orders.h"
 
@@ -130,10 +131,11 @@ void account_note_activity(void)
 
 /* ---- the window ---- */
 
-/* Of one who read the clock before the one who closed it, too. */
+/* Who closed it may have read the clock later than the one who asks, but not later than now. */
 static bool is_closed(uint64_t until_ns, uint64_t now_ns)
 {
-    return until_ns > now_ns && until_ns - now_ns <= 2 * ACCOUNT_WINDOW_MAX_NS;
+    return until_ns > now_ns && (until_ns - now_ns <= ACCOUNT_WINDOW_MAX_NS ||
+                                    until_ns - clock_now_ns() <= ACCOUNT_WINDOW_MAX_NS);
 }
 
 static bool may_close(uint64_t until_ns, uint64_t now_ns)

@@ -479,6 +479,11 @@ TEST("a window that is over, from before a start of the machine, or made up is o
     CHECK(account_window_close(now, now + MS));
     store_relaxed(&peers_region.shared->window_until_ns, UINT64_MAX);
     CHECK_EQ(account_window(now).until_ns, 0);
+    now = clock_now_ns();
+    store_relaxed(&peers_region.shared->window_until_ns, now + 2 * ACCOUNT_WINDOW_MAX_NS);
+    CHECK_EQ(account_window(now).until_ns, 0);
+    store_relaxed(&peers_region.shared->window_until_ns, now + ACCOUNT_WINDOW_MAX_NS);
+    CHECK_EQ(account_window(now - 10 * MS).until_ns, now + ACCOUNT_WINDOW_MAX_NS);
     CHECK(!account_window_close(now, now));
     CHECK(!account_window_close(now, now + ACCOUNT_WINDOW_MAX_NS + 1));
 }
