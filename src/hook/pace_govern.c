@@ -3,6 +3,7 @@
 #include "hook/pace_govern.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "hook/pace.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
@@ -40,6 +41,7 @@ static struct device_work {
     uint64_t worked_ns, waited_ns; /* when work was let go, and a launch held back, last */
     struct marks_survey survey;    /* at the last harvest */
     bool in_windows;
+    bool told; /* whether channels can be taken off the GPU is in the log */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
@@ -60,8 +62,31 @@ static void note_closed(unsigned device, const struct rm_channels_times *times)
         closed_begin(&devices[device].closed, times->before_ns + took / 100 * STOPPED_PERCENT);
 }
 
+/* Once for a process and device, when it is first needed. Before anything is closed, because a
+ * terminal may keep the writer waiting. */
+static void tell_gate(unsigned device)
+{
+    char words[RM_CHANNELS_WORDS];
+    if (devices[device].told)
+        return;
+    enum rm_channels_state state = rm_channels_test(device);
+    if (state == RM_CHANNELS_UNTESTED)
+        return;
+    devices[device].told = true;
+    rm_channels_describe(device, words);
+    if (state == RM_CHANNELS_WORKS)
+        log_info("device %u: the channel gate %s: what runs for long is taken off the GPU", device,
+            words);
+    else
+        log_warning("device %u: the channel gate %s; launches wait, but one kernel that never ends "
+                    "is not stopped ('vgpu doctor' tells more)",
+            device, words);
+}
+
 static void close_all(uint64_t due_ns)
 {
+    for (unsigned d = 0; d < governor.bound; d++)
+        tell_gate(d);
     store_relaxed(&govern_due_ns, due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
