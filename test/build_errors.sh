@@ -44,7 +44,7 @@ refused "a call to the exported name instead of the driver's function does not" 
 sources=$(find "$src/src/base" "$src/src/region" "$src/src/driver" "$src/src/limit" "$src/src/hook" \
     -name '*.c' ! -name cuda_view.c)
 # shellcheck disable=SC2086
-if $cc $flags -shared -Wl,--no-undefined -Wl,-Bsymbolic \
+if $cc $flags '-DVGPU_VERSION="0"' -shared -Wl,--no-undefined -Wl,-Bsymbolic \
     "-Wl,--version-script=$src/src/hook/doors.map" $sources "$src/src/hook/door_symbol.S" \
     -o "$work/library.so" 2>"$work/errors"; then
     report 1 "a row without a body does not link"

@@ -30,6 +30,7 @@ static struct {
     bool attached;
     bool may_attach; /* what stood in the way may pass */
     uint64_t attach_failed_ns;
+    int attach_error; /* of the attempt at the start */
 } container = {.region = {.fd = -1, .slot = -1}};
 
 void (*container_reset_hooks)(void);
@@ -65,6 +66,7 @@ void container_reset(void)
     int error = secure && !pinned ? -EPERM : region_attach(&container.region, &container.config);
     container.limited = pinned || config_limits_memory(&container.config);
     container.attached = !error;
+    container.attach_error = error;
     container.may_attach = error && container.limited && (!secure || pinned);
     container.attach_failed_ns = clock_now_ns();
     account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
@@ -134,6 +136,18 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
             uuid, list ? ", " : "", list ? list : "");
     logged = true;
     return REGION_INDEX_AS_MET;
+}
+
+void container_file(struct container_file *ret_file)
+{
+    bool attached = is_attached();
+    const struct region *region = &container.region;
+    *ret_file = (struct container_file){
+        .path = attached ? region->path : container.config.region_path,
+        .error = attached ? 0 : container.attach_error,
+        .pinned = attached && region->pinned,
+        .slot = attached ? region->slot : -1,
+    };
 }
 
 int container_unidentified_device(void)

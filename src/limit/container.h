@@ -37,6 +37,15 @@ void container_confirm_device(const char *uuid);
 
 const struct config *container_config(void);
 
+/* The region's file, for tools. */
+struct container_file {
+    const char *path; /* where it is looked for; stays while the process does */
+    int error;        /* 0: attached; else -errno of the last attempt at the start */
+    bool pinned;      /* root's file, which holds whatever the environment says */
+    int slot;         /* of this process; below 0: it has none */
+};
+void container_file(struct container_file *ret_file);
+
 /* The region's index of the device `uuid`, entered there with its limits where it is new; below 0
  * where no region is attached or it cannot be entered (CONTAINER_DEVICE_...). Keeps errno. */
 int container_device(const char *uuid);

@@ -14,6 +14,7 @@ from tap import Skip, equal, test, true
 
 LIBRARY = os.path.join(BUILD, "libvgpu.so")
 DOORS = {"dlsym", "dlvsym", "ioctl"}
+FOR_TOOLS = {"vgpu_report"}  # include/vgpu/report.h
 OLDEST_GLIBC = (2, 17)
 
 
@@ -51,9 +52,9 @@ def sorted_rows(table):
 
 @test
 def exported():
-    """the exported symbols are the hooks and the doors, no more and no less"""
+    """the exported symbols are the hooks, the doors and the report for tools, no more and no less"""
     got = {name for name, _, _ in symbols("--defined-only")}
-    wanted = hooks() | DOORS
+    wanted = hooks() | DOORS | FOR_TOOLS
     equal(sorted(got - wanted), [], "exported too much")
     equal(sorted(wanted - got), [], "not exported")
 
