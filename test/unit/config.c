@@ -222,6 +222,22 @@ static int lines_said(const char *const *variables)
 
 #define LINES(...) lines_said((const char *const[]){__VA_ARGS__, NULL})
 
+TEST("the gate is chosen by name, and a name that is not known chooses auto, with one warning")
+{
+    static const char *const words[] = {"Launch", "channels", " channel", "1", "launch,channel"};
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING); /* which holds for the process */
+    CHECK_EQ(READ("VGPU_GATE", "auto")->gate, GATE_AUTO);
+    CHECK_EQ(READ("VGPU_GATE", "")->gate, GATE_AUTO);
+    CHECK_EQ(READ("VGPU_GATE", "launch")->gate, GATE_LAUNCH);
+    CHECK_EQ(READ("VGPU_GATE", "channel")->gate, GATE_CHANNEL);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        CHECK_EQ(READ("VGPU_GATE", words[i])->gate, GATE_AUTO);
+        CHECK_EQ(LINES("VGPU_GATE", words[i]), 1);
+    }
+    CHECK_EQ(LINES("VGPU_GATE", "channel"), 0);
+}
+
 TEST("the policy for compute limits is chosen by HAMi's words")
 {
     CHECK_EQ(READ("GPU_CORE_UTILIZATION_POLICY", "default")->core_policy, CORE_POLICY_DEFAULT);
