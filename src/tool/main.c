@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"set", tool_set, "change the limits of a container while it runs"},
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
     {"resume", tool_resume, "let a paused container go on"},
+    {"doctor", tool_doctor, "say what works here, what does not, and what to do about it"},
 };
 
 static int usage(FILE *stream, int status)

@@ -6,9 +6,9 @@
 #include "region/slot.h"
 #include "tool/child.h"
 #include "tool/paths.h"
+#include "tool/preload.h"
 #include "tool/tool.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -23,8 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* LD_PRELOAD and LD_LIBRARY_PATH split at some of these, and what follows "$" is replaced. */
-#define LOADER_SPECIAL " :;$"
 #define LEFT_OVER_SECONDS 60
 
 struct run_options {
@@ -148,42 +146,16 @@ static int set_list(const char *option, const char *list, const char *variable, 
     return 0;
 }
 
-static void prepend(const char *variable, const char *value, char separator)
-{
-    const char *old = getenv(variable);
-    char *joined = NULL;
-    if (old && *old) {
-        if (asprintf(&joined, "%s%c%s", value, separator, old) > 0)
-            setenv(variable, joined, 1);
-        free(joined);
-    } else {
-        setenv(variable, value, 1);
-    }
-}
-
-/* What the loader only complains about would run the command without its limit. */
-static bool can_be_preloaded(const char *path)
-{
-    if (strpbrk(path, LOADER_SPECIAL)) {
-        tool_error("run: the loader takes no path with one of \"" LOADER_SPECIAL
-                   "\" in it: \"%s\"; install it elsewhere",
-            path);
-        return false;
-    }
-    if (!dlopen(path, RTLD_LAZY | RTLD_LOCAL)) {
-        tool_error("run: %s", dlerror());
-        return false;
-    }
-    return true;
-}
-
 static int find_or_say(const char *name, char *path, size_t size)
 {
+    const char *obstacle = NULL;
     int error = path_find(name, path, size);
     if (error)
         tool_error("%s is neither beside this program nor in its library directory", name);
-    else if (!can_be_preloaded(path))
+    else if ((obstacle = preload_obstacle(path)) != NULL) {
+        tool_error("run: \"%s\": %s", path, obstacle);
         error = -ENOEXEC;
+    }
     return error;
 }
 
@@ -206,11 +178,11 @@ static int set_preloads(const struct run_options *options)
     if (options->sim) {
         if (find_or_say("sim/libvgpu-sim-rm.so", sim, sizeof(sim)))
             return TOOL_FAILED;
-        prepend("LD_PRELOAD", sim, ':');
+        preload_first("LD_PRELOAD", sim, ':');
         *strrchr(sim, '/') = '\0';
-        prepend("LD_LIBRARY_PATH", sim, ':');
+        preload_first("LD_LIBRARY_PATH", sim, ':');
     }
-    prepend("LD_PRELOAD", library, ':');
+    preload_first("LD_PRELOAD", library, ':');
     return 0;
 }
 

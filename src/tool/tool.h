@@ -17,6 +17,7 @@ int tool_run(int argc, char **argv);
 int tool_set(int argc, char **argv);
 int tool_pause(int argc, char **argv);
 int tool_resume(int argc, char **argv);
+int tool_doctor(int argc, char **argv);
 
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
 int tool_refuse_option(const char *command, int option, const char *word);

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu doctor: what works in this place, what does not, and what to do about it. */
+#include "tool/doctor.h"
+
+#include "base/parse.h"
+#include "tool/paths.h"
+#include "tool/preload.h"
+#include "tool/tool.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+struct options {
+    bool json, inside;
+    int device;
+};
+
+static const char usage_text[] =
+    "usage: vgpu doctor [--json] [--device N]\n"
+    "\n"
+    "Runs a small CUDA program under libvgpu.so, where it is, and says line by line what works,\n"
+    "what does not, and what to do about it.\n"
+    "  --device N  only the N-th device, as CUDA counts here; without it all\n"
+    "  --json      the same for programs: docs/doctor.md\n"
+    "Exit status: 0 no problem (there may be notes), 1 some problem, 2 arguments not understood.\n";
+
+static int parse_device(const char *text, int *ret_device)
+{
+    uint64_t number;
+    if (parse_number(text, INT_MAX, &number) != 0) {
+        tool_error("doctor: --device \"%.64s\" is not accepted; accepted: a whole number, as CUDA "
+                   "counts devices",
+            text);
+        return TOOL_USAGE;
+    }
+    *ret_device = (int)number;
+    return 0;
+}
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(int argc, char **argv, struct options *options, bool *ret_done)
+{
+    enum { JSON = 256, DEVICE, INSIDE, HELP };
+    static const struct option known[] = {{"json", no_argument, NULL, JSON},
+        {"device", required_argument, NULL, DEVICE}, {"inside", required_argument, NULL, INSIDE},
+        {"help", no_argument, NULL, HELP}, {0}};
+    *ret_done = true;
+    const char *word = argv[optind];
+    int status = 0;
+    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
+         word = argv[optind]) {
+        if (option == HELP || option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        if (option == JSON)
+            options->json = true;
+        else if (option == DEVICE)
+            status = parse_device(optarg, &options->device);
+        else if (option == INSIDE) { /* our own child */
+            options->inside = true;
+            options->device = atoi(optarg);
+        } else
+            return tool_refuse_option("doctor", option, word);
+        if (status)
+            return status;
+    }
+    if (optind < argc) {
+        tool_error("doctor: \"%.64s\": it runs no command but its own; 'vgpu doctor --help' tells "
+                   "how",
+            argv[optind]);
+        return TOOL_USAGE;
+    }
+    *ret_done = false;
+    return 0;
+}
+
+void check_add(struct checks *checks, const char *name, int device, enum check_status status,
+    const char *remedy, const char *format, ...)
+{
+    if (checks->count == sizeof(checks->list) / sizeof(checks->list[0]))
+        return;
+    struct check *check = &checks->list[checks->count++];
+    va_list arguments;
+    *check = (struct check){.name = name, .device = device, .status = status, .remedy = remedy};
+    va_start(arguments, format);
+    vsnprintf(check->text, sizeof(check->text), format, arguments);
+    va_end(arguments);
+}
+
+/* ---- which library ---- */
+
+/* The first name in the list that ends in libvgpu.so. */
+static bool name_in_list(char *list, char *ret_name, size_t size)
+{
+    char *rest = list;
+    for (char *word; (word = strsep(&rest, " :\t\n")) != NULL;) {
+        const char *slash = strrchr(word, '/');
+        if (strcmp(slash ? slash + 1 : word, "libvgpu.so") != 0)
+            continue;
+        snprintf(ret_name, size, "%s", word);
+        return true;
+    }
+    return false;
+}
+
+/* What programs that start here are to get; false where nothing names a libvgpu.so. */
+static bool find_preloaded(struct facts *facts)
+{
+    char list[4096] = "", name[PATH_MAX];
+    const char *by = "LD_PRELOAD", *variable = getenv("LD_PRELOAD");
+    snprintf(list, sizeof(list), "%s", variable ? variable : "");
+    bool found = name_in_list(list, name, sizeof(name));
+    FILE *file = found ? NULL : fopen("/etc/ld.so.preload", "re");
+    if (file) {
+        list[fread(list, 1, sizeof(list) - 1, file)] = '\0';
+        fclose(file);
+        by = "/etc/ld.so.preload";
+        found = name_in_list(list, name, sizeof(name));
+    }
+    if (!found)
+        return false;
+    facts_set(facts, "preload.by", by);
+    facts_set(facts, "preload.path", name);
+    return true;
+}
+
+/* The library to put before the child: NULL where what is preloaded here is this one. */
+static const char *choose_library(struct facts *facts)
+{
+    static char path[PATH_MAX];
+    const char *obstacle = "it is neither beside this program nor in its library directory";
+    bool preloaded = dlsym(RTLD_DEFAULT, "vgpu_report") != NULL;
+    (void)find_preloaded(facts);
+    facts_set(facts, "preload.works", preloaded ? "yes" : "no");
+    if (preloaded)
+        return NULL;
+    if (path_find("libvgpu.so", path, sizeof(path)) == 0)
+        obstacle = preload_obstacle(path);
+    if (obstacle)
+        facts_set(facts, "library.error", obstacle);
+    return obstacle ? NULL : path;
+}
+
+/* ---- where we are ---- */
+
+static bool file_contains(const char *path, const char *word)
+{
+    char text[512] = "";
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    return strstr(text, word) != NULL;
+}
+
+/* gVisor's /proc/version names a build of 2016, whatever its version. */
+static const char *sandbox(void)
+{
+    bool gvisor = file_contains("/proc/version", "gVisor") ||
+                  file_contains("/proc/version", "#1 SMP Sun Jan 10 15:06:54 PST 2016");
+    return gvisor ? "gVisor" : "none";
+}
+
+static bool is_mps_client(void)
+{
+    struct stat status;
+    char path[PATH_MAX];
+    const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    snprintf(path, sizeof(path), "%s/control", directory ? directory : "/tmp/nvidia-mps");
+    return stat(path, &status) == 0;
+}
+
+static void add_place(struct facts *facts)
+{
+    struct utsname name;
+    if (uname(&name) == 0)
+        facts_set(facts, "kernel.release", name.release);
+    facts_set(facts, "kernel.sandbox", sandbox());
+    facts_set(facts, "mps", is_mps_client() ? "yes" : "no");
+}
+
+int tool_doctor(int argc, char **argv)
+{
+    static struct facts facts;
+    static struct checks checks;
+    struct options options = {.device = DOCTOR_ALL_DEVICES};
+    bool done = false;
+    int status = parse_options(argc, argv, &options, &done);
+    if (done)
+        return status;
+    if (options.inside)
+        return doctor_probe(options.device);
+    add_place(&facts);
+    int error = doctor_ask(choose_library(&facts), options.device, &facts);
+    if (error) {
+        tool_error("doctor: cannot start a process: %s", strerror(-error));
+        return TOOL_FAILED;
+    }
+    if (options.device >= 0 &&
+        (unsigned long long)options.device >= fact_number(&facts, "cuda.devices"))
+        check_add(&checks, "device", options.device, CHECK_PROBLEM,
+            "choose another, or leave --device out", "there is no such device: CUDA sees %llu",
+            fact_number(&facts, "cuda.devices"));
+    checks_of_process(&checks, &facts);
+    checks_of_container(&checks, &facts);
+    if (options.json)
+        doctor_print_json(&checks, &facts);
+    else
+        doctor_print(&checks);
+    for (size_t i = 0; i < checks.count; i++) {
+        if (checks.list[i].status == CHECK_PROBLEM)
+            return TOOL_FAILED;
+    }
+    return 0;
+}
