@@ -21,6 +21,7 @@
     ROW(cuDeviceGetName)                                                                           \
     ROW(cuDeviceGetPCIBusId)                                                                       \
     ROW(cuDevicePrimaryCtxRetain)                                                                  \
+    ROW(cuCtxCreate_v2)                                                                            \
     ROW(cuCtxSetCurrent)                                                                           \
     ROW(cuCtxSynchronize)                                                                          \
     ROW(cuModuleLoadData)                                                                          \

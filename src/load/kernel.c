@@ -122,15 +122,10 @@ static unsigned blocks_that_fill(const struct load_device *device, CUfunction fu
     return (unsigned)((blocks > 0 ? blocks : 1) * device->multiprocessors);
 }
 
-void load_device_open(struct load_device *device, unsigned ordinal)
+/* Into the current context. */
+static void prepare(struct load_device *device)
 {
-    CUcontext context;
     void *words;
-    LOAD_CALL(cuInit, 0);
-    LOAD_CALL(cuDeviceGet, &device->device, (int)ordinal);
-    LOAD_CALL(cuDeviceGetName, device->name, sizeof(device->name), device->device);
-    LOAD_CALL(cuDevicePrimaryCtxRetain, &context, device->device);
-    LOAD_CALL(cuCtxSetCurrent, context);
     device->multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     device->cooperative = attribute(device, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) != 0;
     CUmodule module = load_module();
@@ -146,6 +141,23 @@ void load_device_open(struct load_device *device, unsigned ordinal)
     memset(words, 0, sizeof(*device->words));
     device->words = words;
     LOAD_CALL(cuCtxSynchronize);
+}
+
+void load_device_open(struct load_device *device, unsigned ordinal)
+{
+    LOAD_CALL(cuInit, 0);
+    LOAD_CALL(cuDeviceGet, &device->device, (int)ordinal);
+    LOAD_CALL(cuDeviceGetName, device->name, sizeof(device->name), device->device);
+    LOAD_CALL(cuDevicePrimaryCtxRetain, &device->context, device->device);
+    LOAD_CALL(cuCtxSetCurrent, device->context);
+    prepare(device);
+}
+
+void load_device_open_beside(struct load_device *device, const struct load_device *first)
+{
+    *device = *first;
+    LOAD_CALL(cuCtxCreate_v2, &device->context, 0, device->device);
+    prepare(device);
 }
 
 static void launch_one(

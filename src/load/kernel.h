@@ -22,6 +22,7 @@ struct load_shared_words {
 
 struct load_device {
     CUdevice device;
+    CUcontext context;
     char name[128];
     int multiprocessors;
     bool cooperative;
@@ -43,6 +44,9 @@ const char *load_form_name(enum load_form form);
 
 /* Makes the primary context of the device current and loads the kernels. */
 void load_device_open(struct load_device *device, unsigned ordinal);
+
+/* The same of another context of that device, made here and current afterwards. */
+void load_device_open_beside(struct load_device *device, const struct load_device *first);
 
 struct load_kernel load_kernel_make(
     const struct load_device *device, enum load_form form, uint32_t steps);

@@ -33,17 +33,18 @@ static const char usage_text[] =
     "      streams            full kernels on --streams streams\n"
     "      copies             full kernels, and copies to the device on another stream\n"
     "      hostbound          a kernel, then --host-us of work on the host, and so on\n"
-    "      sync               a kernel, cuStreamSynchronize, and so on\n"
+    "      sync               a kernel, cuStreamSynchronize, and so on, or each --period-ms\n"
     "      burst              --burst-ms of kernels each --period-ms\n"
     "      host-function      a kernel, a host function of --pause-ms, a kernel, and so on\n"
     "      wait               the same with a wait for a value (or an event) instead\n"
     "  --kernel-us N   a kernel's native duration, 1 to 1000000 (1000; hostbound: 20)\n"
     "  --streams N     1 to 32 (streams: 4)\n"
+    "  --contexts N    full kernels in so many contexts of the process, 1 to 16 (default 1)\n"
     "  --seconds N     measure for so long; 0: until stopped (default 5)\n"
     "  --warmup N      seconds of the same load before, not measured (default 0)\n"
     "  --processes N   so many at once, 1 to 64 (default 1)\n"
     "  --device N      CUDA's number of the device (default 0)\n"
-    "  --host-us N     (30)    --burst-ms N  (10)    --period-ms N  (50)\n"
+    "  --host-us N     (30)    --burst-ms N  (10)    --period-ms N  (burst: 50)\n"
     "  --pause-ms N    (1000)  --copy-size SIZE  (1GiB)\n"
     "  --json          one JSON object at the end, instead of a line each half second\n"
     "  --window-ms N   the length of its windows (500)\n"
@@ -94,6 +95,7 @@ struct number_option {
 static const struct number_option numbers[] = {
     {"kernel-us", offsetof(struct load_options, kernel_us), 1, 1000000},
     {"streams", offsetof(struct load_options, streams), 1, LOAD_STREAMS_MAX},
+    {"contexts", offsetof(struct load_options, contexts), 1, LOAD_CONTEXTS_MAX},
     {"processes", offsetof(struct load_options, processes), 1, LOAD_PROCESSES_MAX},
     {"device", offsetof(struct load_options, device), 0, 63},
     {"host-us", offsetof(struct load_options, host_us), 0, 1000000},
@@ -187,6 +189,12 @@ static bool check_together(struct load_options *options)
             "--streams is for the shapes full and streams, not %s", shape_names[options->shape]);
         return false;
     }
+    if (options->contexts != 1 && options->shape != SHAPE_FULL) {
+        load_error("--contexts is for the shape full, not %s", shape_names[options->shape]);
+        return false;
+    }
+    if (options->period_ms == UNSET)
+        options->period_ms = options->shape == SHAPE_BURST ? 50 : 0;
     if (options->calibration && options->save_calibration) {
         load_error("--calibration and --save-calibration exclude each other");
         return false;
@@ -203,10 +211,11 @@ bool load_options_parse(int argc, char **argv, struct load_options *options, int
             (struct option){numbers[i].name, required_argument, NULL, NUMBER + (int)i};
     *options = (struct load_options){.kernel_us = UNSET,
         .streams = UNSET,
+        .contexts = 1,
         .processes = 1,
         .host_us = 30,
         .burst_ms = 10,
-        .period_ms = 50,
+        .period_ms = UNSET,
         .pause_ms = 1000,
         .copy_bytes = 1ull << 30,
         .seconds = 5,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define LOAD_STREAMS_MAX 32
+#define LOAD_CONTEXTS_MAX 16
 #define LOAD_PROCESSES_MAX 64
 
 enum load_shape {
@@ -28,14 +29,15 @@ enum load_shape {
 
 struct load_options {
     enum load_shape shape;
-    uint64_t kernel_us, streams, device, processes;
-    uint64_t host_us;             /* hostbound */
-    uint64_t burst_ms, period_ms; /* burst */
-    uint64_t pause_ms;            /* host-function, wait */
-    uint64_t copy_bytes;          /* copies */
-    double seconds, warmup_s;     /* 0 seconds: until stopped */
-    uint64_t report_ms;           /* a line of text each so long */
-    uint64_t window_ms;           /* the report's windows */
+    uint64_t kernel_us, streams, contexts, device, processes;
+    uint64_t host_us;         /* hostbound */
+    uint64_t burst_ms;        /* burst */
+    uint64_t period_ms;       /* burst, sync: 0 without a pause */
+    uint64_t pause_ms;        /* host-function, wait */
+    uint64_t copy_bytes;      /* copies */
+    double seconds, warmup_s; /* 0 seconds: until stopped */
+    uint64_t report_ms;       /* a line of text each so long */
+    uint64_t window_ms;       /* the report's windows */
     bool json;
     const char *calibration, *save_calibration;
 };

@@ -113,9 +113,11 @@ static void write_latencies(struct load_meter *meter, FILE *file)
         return;
     }
     fprintf(file,
-        ", \"latency_us\": {\"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f, \"count\": %llu}",
-        load_meter_latency_us(meter, 0.5), load_meter_latency_us(meter, 0.99),
-        load_meter_latency_us(meter, 1), (unsigned long long)meter->latency_count);
+        ", \"latency_us\": {\"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, \"max\": %.2f, \"count\": "
+        "%llu}",
+        load_meter_latency_us(meter, 0.5), load_meter_latency_us(meter, 0.9),
+        load_meter_latency_us(meter, 0.99), load_meter_latency_us(meter, 1),
+        (unsigned long long)meter->latency_count);
 }
 
 void load_run_write_json(struct load_run *run, FILE *file)

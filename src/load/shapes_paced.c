@@ -49,10 +49,30 @@ void load_shape_hostbound(struct load_run *run)
     LOAD_CALL(cuStreamSynchronize, queue.stream);
 }
 
+static void rest_until(struct load_run *run, uint64_t until_ns)
+{
+    uint64_t now;
+    while (load_meter_goes_on(&run->meter) && (now = clock_now_ns()) < until_ns) {
+        uint64_t left_us = (until_ns - now) / 1000 + 1;
+        load_shape_rest_us(left_us < LONG_REST_US ? (unsigned)left_us : LONG_REST_US);
+    }
+}
+
+/* Until the period that began at *begin_ns is over. One that took longer is followed by the next at
+ * once. */
+static void rest_of_period(struct load_run *run, uint64_t *begin_ns)
+{
+    *begin_ns += run->options->period_ms * 1000000;
+    if (*begin_ns < clock_now_ns())
+        *begin_ns = clock_now_ns();
+    rest_until(run, *begin_ns);
+}
+
 void load_shape_sync(struct load_run *run)
 {
     CUstream stream = load_shape_stream();
     load_meter_begin(&run->meter);
+    uint64_t period_ns = clock_now_ns();
     while (load_meter_goes_on(&run->meter)) {
         uint64_t begin_ns = clock_now_ns();
         load_meter_launch(&run->meter, 1);
@@ -60,15 +80,8 @@ void load_shape_sync(struct load_run *run)
         LOAD_CALL(cuStreamSynchronize, stream);
         load_meter_latency(&run->meter, clock_now_ns() - begin_ns);
         load_meter_count(&run->meter, 1);
-    }
-}
-
-static void rest_until(struct load_run *run, uint64_t until_ns)
-{
-    uint64_t now;
-    while (load_meter_goes_on(&run->meter) && (now = clock_now_ns()) < until_ns) {
-        uint64_t left_us = (until_ns - now) / 1000 + 1;
-        load_shape_rest_us(left_us < LONG_REST_US ? (unsigned)left_us : LONG_REST_US);
+        if (run->options->period_ms)
+            rest_of_period(run, &period_ns);
     }
 }
 
@@ -92,14 +105,10 @@ void load_shape_burst(struct load_run *run)
     CUstream stream = load_shape_stream();
     double count = (double)run->options->burst_ms * 1000 / run->kernel_us + 0.5;
     load_meter_begin(&run->meter);
-    uint64_t next_ns = clock_now_ns();
+    uint64_t period_ns = clock_now_ns();
     while (load_meter_goes_on(&run->meter)) {
         run_burst(run, stream, count < 1 ? 1 : (unsigned)count);
-        next_ns += run->options->period_ms * 1000000;
-        /* One that took longer than its period is followed by the next at once. */
-        if (next_ns < clock_now_ns())
-            next_ns = clock_now_ns();
-        rest_until(run, next_ns);
+        rest_of_period(run, &period_ns);
     }
 }
 

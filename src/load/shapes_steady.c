@@ -51,13 +51,13 @@ double load_shape_launch_us(const struct load_run *run)
 }
 
 /* Fills what is not full and counts what has ended. True where there was anything to do. */
-static bool serve(struct load_run *run, struct load_queue *queue)
+static bool serve(struct load_run *run, const struct load_device *device, struct load_queue *queue)
 {
     unsigned ended = load_queue_reap(queue);
     load_meter_count(&run->meter, ended * queue->kernels);
     if (load_queue_full(queue))
         return ended > 0;
-    load_queue_put(queue, &run->device, &run->kernel, &run->meter);
+    load_queue_put(queue, device, &run->kernel, &run->meter);
     return true;
 }
 
@@ -70,15 +70,49 @@ static void steady(struct load_run *run, struct load_queue *queues, unsigned cou
             load_shape_rest_us(load_queue_rest_us(&queues[0], load_shape_launch_us(run)));
         busy = false;
         for (unsigned i = 0; i < count; i++)
-            busy = serve(run, &queues[i]) || busy;
+            busy = serve(run, &run->device, &queues[i]) || busy;
     }
     for (unsigned i = 0; i < count; i++)
         LOAD_CALL(cuStreamSynchronize, queues[i].stream);
 }
 
+/* A queue in each of several contexts, between which the device changes. */
+static void contexts(struct load_run *run)
+{
+    struct load_device devices[LOAD_CONTEXTS_MAX];
+    struct load_queue queues[LOAD_CONTEXTS_MAX];
+    unsigned count = (unsigned)run->options->contexts;
+    bool busy = true;
+    for (unsigned i = 0; i < count; i++) {
+        if (i == 0)
+            devices[i] = run->device;
+        else
+            load_device_open_beside(&devices[i], &run->device);
+        load_queue_init(&queues[i], load_shape_stream(), run->kernel_us, 1, count);
+    }
+    load_meter_begin(&run->meter);
+    while (load_meter_goes_on(&run->meter)) {
+        if (!busy)
+            load_shape_rest_us(load_queue_rest_us(&queues[0], run->kernel_us));
+        busy = false;
+        for (unsigned i = 0; i < count; i++) {
+            LOAD_CALL(cuCtxSetCurrent, devices[i].context);
+            busy = serve(run, &devices[i], &queues[i]) || busy;
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        LOAD_CALL(cuCtxSetCurrent, devices[i].context);
+        LOAD_CALL(cuStreamSynchronize, queues[i].stream);
+    }
+}
+
 void load_shape_steady(struct load_run *run)
 {
     struct load_queue queues[LOAD_STREAMS_MAX];
+    if (run->options->contexts > 1) {
+        contexts(run);
+        return;
+    }
     unsigned count = (unsigned)run->options->streams;
     for (unsigned i = 0; i < count; i++)
         load_queue_init(&queues[i], load_shape_stream(), load_shape_launch_us(run),
@@ -133,7 +167,7 @@ void load_shape_copies(struct load_run *run)
         if (!busy)
             load_shape_rest_us(load_queue_rest_us(&queue, load_shape_launch_us(run)));
         copies_serve(&copies, &run->meter);
-        busy = serve(run, &queue);
+        busy = serve(run, &run->device, &queue);
     }
     LOAD_CALL(cuCtxSynchronize);
 }

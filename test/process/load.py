@@ -134,7 +134,21 @@ def sync():
     between(report["work_per_second"], 0.05, 1.0, "work")
     latency = report["latency_us"]
     equal(latency["count"] - report["kernels"] in (0, 1), True, "a latency for each kernel")
-    true(300 <= latency["p50"] <= latency["p99"] <= latency["max"], latency)
+    true(300 <= latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"], latency)
+
+
+@test
+def requests():
+    """launch and synchronise each period does no more than that"""
+    report = load("--shape", "sync", "--kernel-us", "100", "--period-ms", "20", "--seconds", "0.6")
+    between(report["kernels"], 3, 31, "kernels")
+
+
+@test
+def contexts():
+    """kernels in several contexts of a process all run"""
+    report = load("--contexts", "3", "--kernel-us", "2000", "--seconds", "0.6")
+    between(report["work_per_second"], 0.2, 1.02, "work")
 
 
 @test
@@ -244,13 +258,14 @@ def bad_input():
             ("--kernel-us", "1.5", "whole number"), ("--streams", "33", "from 1 to 32"),
             ("--seconds", "-1", "seconds"), ("--seconds", "1e9", "seconds"),
             ("--seconds", "", "seconds"), ("--warmup", ".", "seconds"),
-            ("--processes", "65", "from 1 to 64"), ("--device", "x", "whole number"),
+            ("--contexts", "17", "from 1 to 16"), ("--processes", "65", "from 1 to 64"), ("--device", "x", "whole number"),
             ("--copy-size", "0", "1024-based"), ("--period-ms", "", "whole number")):
         done = subprocess.run([LOAD, option, value], env=MINE, capture_output=True, text=True)
         equal((done.returncode, done.stdout), (2, ""), f"{option} {value}")
         true(re.fullmatch(rf'vgpu-load: {option} "{re.escape(value)}" is not accepted; '
                           rf'accepted: .*{re.escape(accepted)}.*\n', done.stderr), done.stderr)
     for arguments in (["more"], ["--none"], ["--streams", "2", "--shape", "graph"],
+                      ["--contexts", "2", "--shape", "sync"],
                       ["--calibration", "a", "--save-calibration", "b"]):
         done = subprocess.run([LOAD, *arguments], env=MINE, capture_output=True, text=True)
         equal((done.returncode, done.stdout), (2, ""), " ".join(arguments))
