@@ -39,7 +39,7 @@ uint64_t govern_due_ns;
 static struct device_work {
     struct closed_times closed;
     uint64_t worked_ns, waited_ns; /* when work was let go, and a launch held back, last */
-    struct marks_survey survey;    /* at the last harvest */
+    struct marks_survey survey;    /* at the last look */
     bool in_windows;
     bool told; /* whether channels can be taken off the GPU is in the log */
 } devices[VGPU_REGION_DEVICES];
@@ -47,7 +47,6 @@ static struct device_work {
 static struct {
     uint64_t harvested_ns;
     uint64_t blind_since_ns; /* the harvest's lock was not to be had since */
-    unsigned outstanding;    /* marks, at the last harvest */
     unsigned bound;          /* no device at or above it was worked on */
     unsigned limits;         /* the sum of all limits at the last look: changed, where it differs */
     uint32_t epoch;          /* of the orders at the last look */
@@ -190,24 +189,38 @@ static void go_blind(uint64_t now_ns)
         if (!rules_percent(d))
             continue;
         (void)account_visit_compute(d, charge_blind, &blind);
-        devices[d].survey = (struct marks_survey){.runs_long = true};
+        devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = true};
     }
     governor.blind_since_ns = now_ns;
 }
 
-/* False where the lock was not to be had. */
-static bool harvest(uint64_t now_ns)
+/* Whether marks are to be asked for: others may have done so a moment ago. */
+static bool is_harvest_due(uint64_t now_ns)
 {
+    bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS ||
+               container_config()->gate == GATE_CHANNEL;
+    for (unsigned d = 0; d < governor.bound; d++)
+        due |= devices[d].survey.runs_long;
+    return due;
+}
+
+/* Sees what runs, also where others harvest all the time. False where the marks are not known. */
+static bool see_what_runs(uint64_t now_ns)
+{
+    bool due = is_harvest_due(now_ns);
     if (!lock_try(&marks_lock)) {
-        go_blind(now_ns);
-        return false;
+        if (due)
+            go_blind(now_ns);
+        return !due;
     }
     governor.blind_since_ns = 0;
-    governor.outstanding = rules_are_finished() ? 0 : marks_harvest_all();
+    if (due && !rules_are_finished())
+        (void)marks_harvest_all();
     for (unsigned d = 0; d < governor.bound; d++)
         devices[d].survey = marks_survey((int)d, now_ns, WINDOW_LONG_NS);
     lock_release(&marks_lock);
-    govern_harvested(clock_now_ns());
+    if (due)
+        govern_harvested(clock_now_ns());
     return true;
 }
 
@@ -236,7 +249,7 @@ static struct window_view view_of(unsigned device)
     bool only_gate = container_config()->gate == GATE_CHANNEL;
     struct window_view view = {
         .percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns};
-    bool runs = here->survey.runs_long || (only_gate && governor.outstanding);
+    bool runs = here->survey.runs_long || (only_gate && here->survey.outstanding);
     view.runs_on = runs && may_close(device);
     view.in_windows = here->in_windows || only_gate;
     if (view.runs_on)
@@ -273,7 +286,7 @@ static bool meet_all(uint64_t now_ns, bool stopped)
         uint64_t worked = load_relaxed(&devices[d].worked_ns);
         uint64_t waited = load_relaxed(&devices[d].waited_ns);
         struct tenants_own own = {
-            .active = !stopped && (governor.outstanding || worked + ACTIVE_NS > now_ns),
+            .active = !stopped && (devices[d].survey.outstanding || worked + ACTIVE_NS > now_ns),
             .wants = waited + ACTIVE_NS > now_ns,
             .paused = rules_pause(),
         };
@@ -310,14 +323,9 @@ static bool limits_changed(void)
 static uint64_t govern_open(uint64_t now_ns)
 {
     open_all();
-    uint64_t since = now_ns - load_relaxed(&governor.harvested_ns);
-    bool close_look = false;
-    for (unsigned d = 0; d < governor.bound; d++)
-        close_look |= devices[d].survey.runs_long;
-    if ((close_look || since >= LOOK_NS || container_config()->gate == GATE_CHANNEL) &&
-        !harvest(now_ns))
+    if (!see_what_runs(now_ns))
         return LOCK_TRY_NS;
-    bool at_work = meet_all(now_ns, false) || governor.outstanding;
+    bool at_work = meet_all(now_ns, false);
     if (rules_hold())
         return 1;
     uint64_t open_ns, closed_ns = decide(&open_ns);

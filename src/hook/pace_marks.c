@@ -499,6 +499,7 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
         if (context->device != device)
             continue;
         for (const struct lane_record *record = context->lanes; record; record = record->next) {
+            survey.outstanding += record->lane.count;
             survey.runs_long |= lane_runs_for(&record->lane, now_ns, long_ns);
             survey.left_ns += lane_left_ns(&record->lane, now_ns);
         }

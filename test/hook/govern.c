@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the governor finds, stops and says, whatever else the program does meanwhile. */
+#include "pace_load.h"
+
+#include "sim/machine.h"
+#include "vgpu/board.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+
+#define LIMIT_30 .environment = {"CUDA_DEVICE_SM_LIMIT=30"}
+#define PERSISTENT_NS (20 * SECOND)
+#define WAITING_THREADS 8
+
+static volatile bool over;
+static char **arguments; /* the program's own */
+
+/* The kernels that are on their way are nobody's business any more. */
+static void leave(void)
+{
+    fflush(stdout);
+    _exit(check_shared->failures != 0);
+}
+
+/* A kernel that is on its way takes its limit's part of the time from now on, at most. */
+static void check_is_held(unsigned percent)
+{
+    bed_sleep_ms(200);
+    struct load_state from = load_state(0);
+    bed_sleep_ms(1500);
+    struct load_state to = load_state(0);
+    load_check_at_most(&from, &to, percent);
+    CHECK(to.busy_ns > from.busy_ns);
+}
+
+/* ---- what is found ---- */
+
+static void *launch_short(void *context)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUstream stream = load_stream();
+    while (!over)
+        (void)load_launch(stream, 2 * MS);
+    return NULL;
+}
+
+BED_TEST(
+    "a long kernel is stopped also where other threads look at what runs all the time", LIMIT_30)
+{
+    pthread_t threads[WAITING_THREADS];
+    CUcontext context;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    for (int i = 0; i < WAITING_THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, launch_short, context) == 0);
+    bed_sleep_ms(300);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(30);
+    leave();
+}
+
+/* ---- what is said ---- */
+
+/* How many boards say that somebody is at work. */
+static unsigned active_boards(void)
+{
+    char pattern[300];
+    glob_t found;
+    unsigned active = 0;
+    snprintf(pattern, sizeof(pattern), "%s/" VGPU_BOARD_FILE_PREFIX "*", bed_directory());
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct vgpu_board board;
+        int fd = open(found.gl_pathv[i], O_RDONLY | O_CLOEXEC);
+        bool whole = fd >= 0 && read(fd, &board, sizeof(board)) == (ssize_t)sizeof(board);
+        close(fd);
+        active += whole && board.slots[0].tenant && board.slots[0].active_ns;
+    }
+    globfree(&found);
+    return active;
+}
+
+/* Boards in the bed's directory: by an environment that the library finds when it starts. */
+static void begin_with_boards(void)
+{
+    if (getenv("VGPU_BOARD_DIR"))
+        return;
+    setenv("VGPU_BOARD_DIR", bed_directory(), 1);
+    execv("/proc/self/exe", arguments);
+    REQUIRE(false);
+}
+
+BED_TEST("only the board of the device that is worked on says so", .sim = "devices=2",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+{
+    begin_with_boards();
+    load_begin(0);
+    CHECK_EQ(load_launch(load_stream(), 3 * MS), CUDA_SUCCESS);
+    load_settle();
+    load_begin(1);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    bed_sleep_ms(200);
+    CHECK_EQ(active_boards(), 1);
+    leave();
+}
+
+int main(int argc, char **argv)
+{
+    arguments = argv;
+    return check_run(argc, argv);
+}
