@@ -226,6 +226,17 @@ static void close_others(const struct lane_record *record, uint32_t id)
     marks_close_others(record, id);
 }
 
+/* The limit of the lane's device, which may have been met since the rules were read: a launch that
+ * is let go by mistake is not measured either, however long it runs. */
+static unsigned percent_of(const struct lane_record *record, uint64_t now_ns)
+{
+    uint32_t epoch;
+    unsigned percent = record ? rules_percent((unsigned)record->device) : 0;
+    if (!percent && record && rules_read(now_ns, &epoch))
+        percent = rules_percent((unsigned)record->device);
+    return percent;
+}
+
 static void begin_slow(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
@@ -235,7 +246,7 @@ static void begin_slow(
         return;
     struct thread_stream *here = thread_stream(own, named);
     struct found found = find_stream(named, here);
-    unsigned percent = found.record ? rules_percent((unsigned)found.record->device) : 0;
+    unsigned percent = percent_of(found.record, now_ns);
     if (!percent) {
         gate_wait_while_held();
         let_go(now_ns);

@@ -24,12 +24,12 @@ static void leave(void)
 }
 
 /* A kernel that is on its way takes its limit's part of the time from now on, at most. */
-static void check_is_held(unsigned percent)
+static void check_is_held(unsigned device, unsigned percent)
 {
     bed_sleep_ms(200);
-    struct load_state from = load_state(0);
+    struct load_state from = load_state(device);
     bed_sleep_ms(1500);
-    struct load_state to = load_state(0);
+    struct load_state to = load_state(device);
     load_check_at_most(&from, &to, percent);
     CHECK(to.busy_ns > from.busy_ns);
 }
@@ -56,7 +56,18 @@ BED_TEST(
         REQUIRE(pthread_create(&threads[i], NULL, launch_short, context) == 0);
     bed_sleep_ms(300);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(30);
+    check_is_held(0, 30);
+    leave();
+}
+
+BED_TEST("the first kernel on a second device is held, right after one on the first",
+    .sim = "devices=2", LIMIT_30)
+{
+    load_begin(0);
+    CHECK_EQ(load_launch(load_stream(), 3 * MS), CUDA_SUCCESS);
+    load_begin(1);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(1, 30);
     leave();
 }
 
