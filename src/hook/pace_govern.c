@@ -54,11 +54,23 @@ static struct {
 
 /* ---- opening and closing ---- */
 
+/* Channels that could not be switched, or were held open, are open without a word to us: their time
+ * counts again. */
+static void end_closure(unsigned device)
+{
+    if (closed_is_running(&devices[device].closed))
+        closed_end(&devices[device].closed, clock_now_ns());
+}
+
 static void note_closed(unsigned device, const struct rm_channels_times *times)
 {
     uint64_t took = times->after_ns - times->before_ns;
-    if (times->after_ns)
-        closed_begin(&devices[device].closed, times->before_ns + took / 100 * STOPPED_PERCENT);
+    if (!times->after_ns)
+        return;
+    closed_begin(&devices[device].closed, times->before_ns + took / 100 * STOPPED_PERCENT);
+    /* A thread that holds it open may have ended the closure before it was noted. */
+    if (!rm_channels_is_closed(device))
+        end_closure(device);
 }
 
 /* Once for a process and device, when it is first needed. Before anything is closed, because a
@@ -89,9 +101,10 @@ static void close_all(uint64_t due_ns)
     store_relaxed(&govern_due_ns, due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
-        if (!rm_channels_count(d) || rm_channels_is_closed(d))
+        if (rm_channels_is_closed(d))
             continue;
-        if (rm_channels_close(d, &times) > 0)
+        end_closure(d);
+        if (rm_channels_count(d) && rm_channels_close(d, &times) > 0)
             note_closed(d, &times);
     }
 }
@@ -101,8 +114,10 @@ static void open_all(void)
     uint64_t due = load_relaxed(&govern_due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
-        if (!rm_channels_is_closed(d))
+        if (!rm_channels_is_closed(d)) {
+            end_closure(d);
             continue;
+        }
         (void)rm_channels_open(d, &times);
         closed_end(&devices[d].closed, times.after_ns ? times.after_ns : clock_now_ns());
     }

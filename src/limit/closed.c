@@ -25,6 +25,7 @@ void closed_begin(struct closed_times *times, uint64_t at_ns)
         times->from_ns[times->count % CLOSED_KEPT] = at_ns;
         times->to_ns[times->count % CLOSED_KEPT] = 0;
         times->count++;
+        store_relaxed(&times->running, true);
     }
     lock_release(&times->lock);
 }
@@ -35,6 +36,7 @@ void closed_end(struct closed_times *times, uint64_t at_ns)
     uint64_t *end = running_end(times);
     if (end)
         *end = at_ns ? at_ns : 1;
+    store_relaxed(&times->running, false);
     lock_release(&times->lock);
 }
 

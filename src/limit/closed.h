@@ -4,8 +4,10 @@
 #ifndef VGPU_LIMIT_CLOSED_H
 #define VGPU_LIMIT_CLOSED_H
 
+#include "base/atomic.h"
 #include "base/lock.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The latest closures kept: at 50 ms each, of 25 s. What runs longer is charged as it goes. */
@@ -15,6 +17,7 @@ struct closed_times {
     struct lock lock;
     uint64_t from_ns[CLOSED_KEPT], to_ns[CLOSED_KEPT]; /* a ring; to 0: closed still */
     unsigned count;                                    /* of all closures so far */
+    bool running;                                      /* the last one goes on still */
 };
 
 void closed_reset(struct closed_times *times);
@@ -22,6 +25,12 @@ void closed_reset(struct closed_times *times);
 /* The gate was closed at, or opened again at. A closure within another is none. */
 void closed_begin(struct closed_times *times, uint64_t at_ns);
 void closed_end(struct closed_times *times, uint64_t at_ns);
+
+/* Whether the last closure goes on still. One load. */
+static inline bool closed_is_running(const struct closed_times *times)
+{
+    return load_relaxed(&times->running);
+}
 
 /* For how much of the time between the two the gate was closed. NULL: never. */
 uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t to_ns);

@@ -50,6 +50,15 @@ TEST("the latest closures are kept, older ones forgotten")
     CHECK_EQ(closed_between(&times, 100 * (3 * CLOSED_KEPT - 5), 1000000), 50);
 }
 
+TEST("whether one goes on is known without a lock")
+{
+    CHECK(!closed_is_running(&times));
+    closed_begin(&times, 100);
+    CHECK(closed_is_running(&times));
+    closed_end(&times, 200);
+    CHECK(!closed_is_running(&times));
+}
+
 TEST("a reset forgets all, a running closure too")
 {
     closed_begin(&times, 100);
