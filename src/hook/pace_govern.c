@@ -142,10 +142,11 @@ void govern_hold_open(void)
         closed_end(&devices[d].closed, now);
 }
 
+/* A pause's next look may be a second away. */
 void govern_let_close(void)
 {
     rm_channels_release();
-    if (load_relaxed(&govern_due_ns))
+    if (load_relaxed(&govern_due_ns) || rules_hold())
         account_wake_orders(); /* what closed them may hold still */
 }
 

@@ -71,6 +71,64 @@ BED_TEST("the first kernel on a second device is held, right after one on the fi
     leave();
 }
 
+/* ---- closures that end by themselves ---- */
+
+/* Each lets all channels of the process on, at any moment of a closure. */
+
+/* ---- pauses ---- */
+
+static void order(const char *command)
+{
+    char *vgpu = bed_build_path("vgpu");
+    char *argv[] = {vgpu, (char *)command, NULL};
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!freopen("/dev/null", "w", stdout);
+        unsetenv("LD_PRELOAD");
+        execv(vgpu, argv);
+        _exit(127);
+    }
+    waitpid(pid, &status, 0);
+    REQUIRE(status == 0);
+    free(vgpu);
+}
+
+/* Nothing of the process runs on the device. */
+static void check_stands_still(unsigned device)
+{
+    bed_sleep_ms(150);
+    uint64_t from = load_busy_ns(device, 0);
+    bed_sleep_ms(300);
+    uint64_t ran = load_busy_ns(device, 0) - from;
+    if (!CHECK(ran < 5 * MS))
+        dprintf(STDOUT_FILENO, "# ran for %llu ms\n", (unsigned long long)(ran / MS));
+}
+
+static void check_runs(unsigned device)
+{
+    uint64_t from = load_busy_ns(device, 0);
+    bed_sleep_ms(500);
+    CHECK(load_busy_ns(device, 0) - from > 50 * MS);
+}
+
+BED_TEST("a pause goes on after a context was destroyed in it", LIMIT_30)
+{
+    CUcontext other;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&other, 0, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxPopCurrent_v2)(NULL), CUDA_SUCCESS);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    order("pause");
+    check_stands_still(0);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(other), CUDA_SUCCESS);
+    check_stands_still(0);
+    order("resume");
+    check_runs(0);
+    leave();
+}
+
 /* ---- what is said ---- */
 
 /* How many boards say that somebody is at work. */
