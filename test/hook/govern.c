@@ -129,6 +129,19 @@ BED_TEST("a pause goes on after a context was destroyed in it", LIMIT_30)
     leave();
 }
 
+BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=30", "VGPU_GATE=launch"})
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    order("pause");
+    bed_sleep_ms(150);
+    check_runs(0);
+    leave();
+}
+
 /* ---- what is said ---- */
 
 /* How many boards say that somebody is at work. */
