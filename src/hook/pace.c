@@ -248,6 +248,7 @@ static void begin_slow(
     struct found found = find_stream(named, here);
     unsigned percent = percent_of(found.record, now_ns);
     if (!percent) {
+        gate_stand_by();
         gate_wait_while_held();
         let_go(now_ns);
         return;

@@ -23,6 +23,8 @@
 #define PAUSE_LOOK_NS 1000000000ull
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
+/* Some devices have a limit, and only others are worked on. */
+#define UNMEASURED_LOOK_NS 50000000ull
 /* Who worked or was held back within this is at work. */
 #define ACTIVE_NS 20000000ull
 /* Whoever notices opens what is closed for so much too long. */
@@ -338,6 +340,17 @@ static bool limits_changed(void)
     return sum != former;
 }
 
+/* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
+ */
+static bool has_unmeasured(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (rm_channels_count(d) && !rules_percent(d))
+            return true;
+    }
+    return false;
+}
+
 static uint64_t govern_open(uint64_t now_ns)
 {
     open_all();
@@ -352,7 +365,9 @@ static uint64_t govern_open(uint64_t now_ns)
         (void)account_window_close(now_ns, now_ns + closed_ns);
         return stay_closed(now_ns + closed_ns);
     }
-    return at_work ? open_ns : GOVERNOR_NOTHING;
+    if (at_work)
+        return open_ns;
+    return has_unmeasured() ? UNMEASURED_LOOK_NS : GOVERNOR_NOTHING;
 }
 
 /* Called by the governor's thread; how long until the next look. */

@@ -63,6 +63,8 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
             any |= orders->percent[d] != 0;
         }
     }
+    /* Also of devices that this process has not met. */
+    orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0;
     for (unsigned d = 0; d < region->device_count; d++)
         orders->has_limits |= is_limited_locked(d);
     orders->paused = words.paused;

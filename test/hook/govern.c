@@ -129,6 +129,37 @@ BED_TEST("a pause goes on after a context was destroyed in it", LIMIT_30)
     leave();
 }
 
+BED_TEST("a kernel on a device without a limit is stopped by a pause, too", .sim = "devices=2",
+    .environment = {"CUDA_DEVICE_SM_LIMIT_0=30"})
+{
+    load_begin(1);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    bed_sleep_ms(300);
+    order("pause");
+    check_stands_still(1);
+    order("resume");
+    check_runs(1);
+    leave();
+}
+
+BED_TEST("also where the process works on one with a limit now and then", .sim = "devices=2",
+    .environment = {"CUDA_DEVICE_SM_LIMIT_0=30"})
+{
+    load_begin(0);
+    CHECK_EQ(load_launch(load_stream(), 3 * MS), CUDA_SUCCESS);
+    load_settle();
+    load_begin(1);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    bed_sleep_ms(300);
+    order("pause");
+    check_stands_still(1);
+    order("resume");
+    check_runs(1);
+    leave();
+}
+
 BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
     .environment = {"CUDA_DEVICE_SM_LIMIT=30", "VGPU_GATE=launch"})
 {
