@@ -197,13 +197,14 @@ static void charge_blind(struct vgpu_compute *words, struct vgpu_usage *own, voi
     budget_charge(words, (int64_t)budget_occupy(words, blind->from_ns, blind->to_ns, passed));
 }
 
-/* Something kept a thread of ours inside the driver, which can only be what runs. */
-static void go_blind(uint64_t now_ns)
+/* Something kept a thread of ours inside the driver, which can only be what runs. True where it has
+ * been charged for by now. */
+static bool go_blind(uint64_t now_ns)
 {
     if (!governor.blind_since_ns)
         governor.blind_since_ns = now_ns;
     if (now_ns - governor.blind_since_ns < BLIND_NS)
-        return;
+        return false;
     struct blind blind = {governor.blind_since_ns, now_ns};
     for (unsigned d = 0; d < governor.bound; d++) {
         if (!rules_percent(d))
@@ -212,6 +213,7 @@ static void go_blind(uint64_t now_ns)
         devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = true};
     }
     governor.blind_since_ns = now_ns;
+    return true;
 }
 
 /* Whether marks are to be asked for: others may have done so a moment ago. */
@@ -228,11 +230,8 @@ static bool is_harvest_due(uint64_t now_ns)
 static bool see_what_runs(uint64_t now_ns)
 {
     bool due = is_harvest_due(now_ns);
-    if (!lock_try(&marks_lock)) {
-        if (due)
-            go_blind(now_ns);
-        return !due;
-    }
+    if (!lock_try(&marks_lock))
+        return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
     if (due && !rules_are_finished())
         (void)marks_harvest_all();
@@ -319,6 +318,7 @@ static bool meet_all(uint64_t now_ns, bool stopped)
 static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
+    governor.blind_since_ns = 0;
     (void)meet_all(now_ns, true);
     return rules_pause() ? PAUSE_LOOK_NS : HOLD_LOOK_NS;
 }
@@ -326,6 +326,7 @@ static uint64_t hold(uint64_t now_ns)
 static uint64_t stay_closed(uint64_t until_ns)
 {
     close_all(until_ns);
+    governor.blind_since_ns = 0; /* nothing runs meanwhile */
     uint64_t now = clock_now_ns();
     return until_ns > now ? until_ns - now : 1;
 }
