@@ -51,7 +51,8 @@ static struct {
     uint64_t blind_since_ns; /* the harvest's lock was not to be had since */
     unsigned bound;          /* no device at or above it was worked on */
     unsigned limits;         /* the sum of all limits at the last look: changed, where it differs */
-    uint32_t epoch;          /* of the orders at the last look */
+    bool limits_are_known;
+    uint32_t epoch; /* of the orders at the last look */
 } governor;
 
 /* ---- opening and closing ---- */
@@ -113,9 +114,8 @@ static void close_all(uint64_t due_ns)
     }
 }
 
-static void open_all(void)
+static void open_channels(void)
 {
-    uint64_t due = load_relaxed(&govern_due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
         if (!rm_channels_is_closed(d)) {
@@ -125,6 +125,12 @@ static void open_all(void)
         (void)rm_channels_open(d, &times);
         closed_end(&devices[d].closed, times.after_ns ? times.after_ns : clock_now_ns());
     }
+}
+
+static void open_all(void)
+{
+    uint64_t due = load_relaxed(&govern_due_ns);
+    open_channels();
     (void)swap_seq_cst(&govern_due_ns, due, (uint64_t)0); /* or closed anew meanwhile */
 }
 
@@ -163,7 +169,9 @@ void govern_open_overdue(void)
     if (rules_pause())
         return;
     rules_forget_neighbours();
-    open_all();
+    /* One thread does; when the next closure is due is the governor's to say meanwhile. */
+    if (swap_seq_cst(&govern_due_ns, due, (uint64_t)0))
+        open_channels();
 }
 
 /* ---- what runs ---- */
@@ -255,7 +263,7 @@ static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, voi
 
 static bool may_close(unsigned device)
 {
-    if (container_config()->gate == GATE_LAUNCH)
+    if (container_config()->gate == GATE_LAUNCH || !rm_channels_count(device))
         return false;
     enum rm_channels_state state = rm_channels_state(device);
     return state == RM_CHANNELS_WORKS || state == RM_CHANNELS_UNTESTED ||
@@ -337,8 +345,10 @@ static bool limits_changed(void)
     unsigned sum = 0, former = governor.limits;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         sum += rules_percent(d) << d % 8;
+    bool known = governor.limits_are_known;
     governor.limits = sum;
-    return sum != former;
+    governor.limits_are_known = true;
+    return known && sum != former;
 }
 
 /* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
