@@ -277,6 +277,8 @@ static struct window_view view_of(unsigned device)
     struct window_view view = {
         .percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns};
     bool runs = here->survey.runs_long || (only_gate && here->survey.outstanding);
+    if (runs && container_config()->gate != GATE_LAUNCH)
+        tell_gate(device);
     view.runs_on = runs && may_close(device);
     view.in_windows = here->in_windows || only_gate;
     if (view.runs_on)
