@@ -7,13 +7,15 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 
 /* Windows of 14 ms each 280 ms. */
 #define LIMIT_5 .environment = {"CUDA_DEVICE_SM_LIMIT=5"}
 #define LIMIT_20 .environment = {"CUDA_DEVICE_SM_LIMIT=20"}
 /* A container that may be paused. */
 #define MEMORY .limit = "8GiB"
+
+#define LOW_PRIORITY .environment = {"CUDA_TASK_PRIORITY=1"}
 
 #define OVERDUE_MS 100 /* after which whoever notices opens */
 
@@ -68,13 +70,9 @@ static const struct {
     const char *name;
     CUresult (*call)(void);
 } calls[] = {
-    {"cuMemAlloc", call_allocate},
-    {"cuMemGetInfo", call_info},
-    {"cuModuleLoadData", call_module},
-    {"cuLaunchKernel", call_launch},
-    {"cuMemFree", call_free},
-    {"cuMemcpyHtoD", call_copy},
-    {"cuCtxSynchronize", call_wait},
+    {"cuMemAlloc", call_allocate}, {"cuMemGetInfo", call_info}, {"cuModuleLoadData", call_module},
+    {"cuMemFree", call_free}, {"cuMemcpyHtoD", call_copy}, {"cuCtxSynchronize", call_wait},
+    {"cuLaunchKernel", call_launch}, /* the last: it looks again while it waits for its turn */
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
@@ -176,6 +174,115 @@ BED_TEST("no call ends a pause that lasts, whether the governor runs or not", ME
     check_opens(0);
 }
 
+/* ---- somebody of higher priority works ---- */
+
+/* The boards are the test's own. */
+static void use_board(void)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/board", bed_directory());
+    REQUIRE(mkdir(path, 0777) == 0);
+    setenv("VGPU_BOARD_DIR", path, 1);
+}
+
+enum tenant_order { WAIT, WORK, STOP };
+
+/* Programs of another container, forked before the first CUDA call. */
+static struct {
+    enum tenant_order *orders;
+    pid_t pids[4];
+} tenants;
+#define TENANTS (sizeof(tenants.pids) / sizeof(tenants.pids[0]))
+
+static enum tenant_order order_of(size_t which)
+{
+    return __atomic_load_n(&tenants.orders[which], __ATOMIC_ACQUIRE);
+}
+
+static void tell(size_t which, enum tenant_order order)
+{
+    __atomic_store_n(&tenants.orders[which], order, __ATOMIC_RELEASE);
+}
+
+/* It stops by itself, between two calls: it may have the machine's lock within one. */
+static void work_when_told(void *which)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/other-region", bed_directory());
+    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+    setenv("CUDA_TASK_PRIORITY", "0", 1);
+    while (order_of((size_t)which) == WAIT)
+        bed_sleep_ms(1);
+    load_begin(0);
+    for (;;) {
+        CHECK_EQ(load_launch(NULL, 2 * MS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        if (order_of((size_t)which) == STOP)
+            raise(SIGSTOP);
+    }
+}
+
+static void tenants_begin(void)
+{
+    use_board();
+    tenants.orders = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(tenants.orders != MAP_FAILED);
+    for (size_t i = 0; i < TENANTS; i++)
+        tenants.pids[i] = bed_fork(work_when_told, (void *)i);
+}
+
+/* Then nothing of this container runs. */
+static void give_way(size_t which)
+{
+    tell(which, WORK);
+    CHECK(hold_runs(tenants.pids[which]));
+    CHECK(hold_comes_to_stand(getpid()));
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+BED_TEST("any call opens what gave way, whose governor does not run", LOW_PRIORITY)
+{
+    static const size_t which[] = {0, CALLS - 2, CALLS - 1};
+    freeze_begin();
+    tenants_begin();
+    hold_begin(FOREVER);
+    REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
+    for (size_t i = 0; i < sizeof(which) / sizeof(which[0]); i++) {
+        pid_t governor = governor_thread();
+        give_way(i);
+        freeze(governor);
+        end(tenants.pids[i]);
+        bed_sleep_ms(OVERDUE_MS + 20);
+        check_opens(which[i]);
+        thaw(governor);
+    }
+    give_way(3);
+    end(tenants.pids[3]);
+    CHECK(hold_runs(getpid()));
+}
+
+BED_TEST("what gave way to a program that is then killed, or stopped, goes on", LOW_PRIORITY)
+{
+    int status;
+    tenants_begin();
+    hold_begin(FOREVER);
+    give_way(0);
+    end(tenants.pids[0]);
+    CHECK(hold_runs(getpid()));
+    give_way(1);
+    tell(1, STOP);
+    REQUIRE(waitpid(tenants.pids[1], &status, WUNTRACED) == tenants.pids[1] && WIFSTOPPED(status));
+    CHECK(hold_runs(getpid()));
+    kill(tenants.pids[1], SIGCONT);
+}
+
+/* ---- stopped now and then, or next to always ---- */
+
 BED_TEST("a governor that is stopped for a while at any moment holds its program again", LIMIT_20)
 {
     freeze_begin();
@@ -228,10 +335,8 @@ BED_TEST("a program whose governor gets next to no processor time ends", LIMIT_2
     uint64_t start = load_now_ns();
     CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
     CHECK(load_now_ns() - start < PATIENCE_MS * MS);
-    for (int i = 0; i < 3; i++) {
-        kill(pids[i], SIGKILL);
-        waitpid(pids[i], NULL, 0);
-    }
+    for (int i = 0; i < 3; i++)
+        end(pids[i]);
 }
 
 /* ---- the whole program does not ---- */
