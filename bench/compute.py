@@ -16,6 +16,7 @@ import compute_loads
 import compute_report
 import compute_watch
 
+OWN = {"vgpu": None, "vgpu-launch": "launch", "vgpu-channel": "channel"}  # the library, with the gate forced
 LOOK_S = 0.05
 REACTION_LOOK_S = 0.001
 GRACE_S = 60  # a load that takes so much longer than it should is ended
@@ -29,7 +30,7 @@ class Library:
     def __init__(self, text):
         label, found, rest = text.partition("=")
         path, *settings = rest.split(",")
-        if not found or not label or label in ("native", "vgpu") or not os.path.isfile(path):
+        if not found or not label or label in ("native", *OWN) or not os.path.isfile(path):
             raise argparse.ArgumentTypeError(f'"{text}" is not LABEL=PATH[,ENV=VALUE...] of a file that is there')
         for setting in settings:
             if "=" not in setting:
@@ -75,17 +76,21 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def read_rows(path):
+def read_lines(path):
     """Whole lines only: a call that was ended may have left a part of one."""
     rows = []
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             for line in file:
                 try:
-                    rows.append(dict(json.loads(line), file=path))
+                    rows.append(json.loads(line))
                 except ValueError:
                     continue
-    return [row for row in rows if row.get("load") in compute_loads.BY_NAME]
+    return rows
+
+
+def read_rows(path):
+    return [dict(row, file=path) for row in read_lines(path) if row.get("load") in compute_loads.BY_NAME]
 
 
 def report_in(text):
@@ -143,8 +148,10 @@ class Bench:
                     and row["load"] == load.name for row in self.rows)
         return max(0, load.natives - there)
 
-    def program(self, load):
-        seconds, warmup = self.options.seconds * load.windows, self.options.warmup
+    def program(self, load, seconds=None, warmup=None):
+        """Of the load, for the table's seconds or for others."""
+        seconds = self.options.seconds * load.windows if seconds is None else seconds
+        warmup = self.options.warmup if warmup is None else warmup
         if load.kind == "reaction":
             seconds = compute_loads.REACTION_STEP_S * len(compute_loads.REACTION_STEPS)
         if load.script:
@@ -152,13 +159,15 @@ class Bench:
         return [self.load, *load.arguments, "--seconds", str(seconds), "--warmup", str(warmup), "--json",
                 "--calibration", self.calibration]
 
-    def command(self, who, limit, region, program):
-        """(command, environment)"""
+    def command(self, who, limit, region, program, *settings):
+        """(command, environment); settings: more options of vgpu run."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         sim = os.path.join(self.build, "src", "sim", "libvgpu-sim-rm.so")
-        if who == "vgpu":
-            more = ["--sim"] if self.options.sim else []
+        if who in OWN:
+            if OWN[who]:
+                environment["VGPU_GATE"] = OWN[who]
+            more = [*settings, "--sim"] if self.options.sim else settings
             return [self.vgpu, "run", "--cores", str(limit), "--region", region, *more, "--", *program], environment
         preload = []
         if who != "native":
@@ -204,7 +213,7 @@ class Bench:
             row["error"] = f"exit status {process.returncode}: {last}"
         if not row["error"] and load.kind == "reaction":
             self.judge_reaction(row, watch, changes)
-        elif not row["error"] and who == "vgpu":
+        elif not row["error"] and who in OWN:
             row["watch"] = watch.over(0 if load.script else self.options.warmup, row["seconds"])
         shutil.rmtree(place, ignore_errors=True)
         self.keep(row)
@@ -229,7 +238,7 @@ class Bench:
             if left and watch.began and time.monotonic() - watch.began >= due:
                 asked.append(subprocess.Popen([self.vgpu, "set", "--cores", str(left.pop(0)), "--region", region],
                                               stdout=subprocess.DEVNULL))
-            time.sleep(REACTION_LOOK_S if changing else LOOK_S)
+            watch.rest(REACTION_LOOK_S if changing else LOOK_S)
         for each in asked:
             each.wait()
         return changes
@@ -279,11 +288,12 @@ class Bench:
         except (OSError, subprocess.TimeoutExpired):
             return False
 
+    def fits_s(self, cost_s, minutes):
+        return minutes is None or time.monotonic() - self.began + cost_s <= minutes * 60
+
     def fits(self, load, measurements):
-        if self.options.minutes is None:
-            return True
         cost = measurements * compute_loads.cost_s(load, self.options.seconds, self.options.warmup)
-        return time.monotonic() - self.began + cost <= self.options.minutes * 60
+        return self.fits_s(cost, self.options.minutes)
 
     def measure_load(self, load, limits):
         """Natively, at each limit by each library, and natively again. Returns the limits left out."""

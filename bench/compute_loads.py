@@ -12,7 +12,8 @@ OTHER_LIMITS_RANK = 2
 
 
 class Load:
-    """kind: saturating; paced (waits for the host); torch; shared (several processes); reaction.
+    """kind: saturating; paced (waits for the host); torch; shared (several processes); reaction; long (what a
+    launch gate cannot hold within a point).
     by_work: NVML counts what is no kernel as utilisation. windows: it needs so many times the table's.
     drifts: its native runs differ by more than 1 %, or its latency counts: measured natively twice.
     start_s: a program's time beside what it measures, as seen on a machine with an H200."""
@@ -62,8 +63,20 @@ LOADS = [
     shape("processes-4", "shared", 2, "full", 1000, "--processes", "4", limits=(20, 60), processes=4,
           start_s=1.2),
 ]
-BY_NAME = {load.name: load for load in LOADS}
-ORDER = {load.name: place for place, load in enumerate(LOADS)}
+# Of the tables of bench/tenants.py alone; windows of 10 ms say when the last kernel ended.
+LONG = [
+    shape("persistent", "long", 0, "persistent", 1000),
+    shape("full-500ms", "long", 1, "full", 500000, "--window-ms", "10", windows=4),
+    Load("graph-500ms", "long", 1, "--shape", "graph", "--kernel-us", "25000", "--window-ms", "10",
+         kernel_us=500000.0, windows=4),
+    shape("contexts-4-20ms", "long", 1, "full", 20000, "--contexts", "4", windows=3, start_s=0.9),
+]
+PEERS = [
+    shape("requests", "paced", 0, "sync", 100, "--period-ms", "10"),
+    shape("half-busy", "paced", 0, "burst", 1000, "--burst-ms", "300", "--period-ms", "1000"),
+]
+BY_NAME = {load.name: load for load in LOADS + LONG + PEERS}
+ORDER = {name: place for place, name in enumerate(BY_NAME)}
 
 
 def loads_named(words):
@@ -72,7 +85,7 @@ def loads_named(words):
     for word in words.split(","):
         found = [load for load in LOADS if fnmatch.fnmatchcase(load.name, word)]
         if not found:
-            raise ValueError(f'no load is named "{word}"; there are {", ".join(BY_NAME)}')
+            raise ValueError(f'no load is named "{word}"; there are {", ".join(load.name for load in LOADS)}')
         chosen += [load for load in found if load not in chosen]
     return sorted(chosen, key=lambda load: ORDER[load.name])
 

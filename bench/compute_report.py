@@ -12,14 +12,38 @@ SATURATED = 95.0         # percent of the device used natively: nothing waits fo
 BORDER = 1.0             # a load that natively uses this near to the limit may go either way
 FAIR = 0.1               # each process's part, of an equal one
 REACTION_S = 0.050
+LEAST_ENTITLED = 20      # of a limit below, kernels that a launch gate cannot hold may lose more
+LONGEST_COUNTED_US = 100000  # longer kernels are counted from end to end
+OF_A_CORE = 0.02         # the library's own threads
 CHARGED_S = 0.005        # for a host function or a wait, at most
 
 
-def figures(result):
+def work_between_ends(result):
+    """Of kernels so long that a window holds few: from the end of the first in it to that of the last. None where
+    fewer than two ended."""
+    windows = result.get("windows") or []
+    ends = [place for place, work in enumerate(windows) if work]
+    return sum(windows[ends[0] + 1:]) / (ends[-1] - ends[0]) if len(ends) > 1 else None
+
+
+def has_few_ends(raw):
+    """Its work cannot be told."""
+    return BY_NAME[raw["load"]].kernel_us >= LONGEST_COUNTED_US and work_between_ends(raw["result"]) is None
+
+
+def work_of(raw):
+    work = raw["result"]["work_per_second"]
+    if BY_NAME[raw["load"]].kernel_us < LONGEST_COUNTED_US:
+        return work
+    return work_between_ends(raw["result"]) or work
+
+
+def figures(raw):
     """A report of one process or of several, as one of one."""
+    result = raw["result"]
     parts = result.get("processes")
     if not parts:
-        return {"work": result["work_per_second"], "nvml": result["nvml_utilization"],
+        return {"work": work_of(raw), "nvml": result["nvml_utilization"],
                 "cpu": result["cpu_seconds"] / result["seconds"], "latency": result.get("latency_us"),
                 "seconds": result["seconds"], "parts": None}
     nvml = [part["nvml_utilization"] for part in parts if part["nvml_utilization"] is not None]
@@ -36,7 +60,7 @@ def mean_of(values):
 
 def native_of(rows):
     """What the native rows of one load and call say together, with how far they are apart."""
-    all_figures = [figures(row["result"]) for row in rows]
+    all_figures = [figures(row) for row in rows]
     works = [each["work"] for each in all_figures]
     latencies = [each["latency"] for each in all_figures if each["latency"]]
     native = {"work": statistics.mean(works), "nvml": mean_of(each["nvml"] for each in all_figures),
@@ -51,7 +75,7 @@ def native_of(rows):
 
 def used_natively(load, native):
     """Percent of the device that the load uses by itself; what limits are compared with."""
-    if load.kind in ("saturating", "shared") or native["nvml"] is None:
+    if load.kind in ("saturating", "shared", "long") or native["nvml"] is None:
         return 100.0
     return native["nvml"]
 
@@ -60,12 +84,23 @@ def broken_of_utilisation(load, row, limit):
     """By NVML, or by the kernels' work where NVML counts what is no kernel; of long kernels by both,
     because a window's ends cut one of them."""
     points = max(POINTS if row["used_natively"] >= SATURATED else POINTS_PACED, load.kernel_us / 1e4 / KERNEL_PER_S)
+    if load.kind == "long":
+        points = POINTS
     by_work = 100 * row["of_native"]
     broken = []
     if row["nvml"] is not None and not load.by_work and abs(row["nvml"] - limit) > points:
         broken.append(f"utilisation {row['nvml']:.1f}, not within {points:.1f} of {limit}")
-    if (load.by_work or load.windows > 1) and abs(by_work - limit) > points:
+    if (load.by_work or load.windows > 1 or load.kind == "long") and not row["few_ends"] and abs(by_work - limit) > points:
         broken.append(f"{by_work:.1f} by its work, not within {points:.1f} of {limit}")
+    return broken
+
+
+def broken_of_long(row, limit):
+    broken, part = [], row["of_native"] * 100 / limit
+    if limit >= LEAST_ENTITLED and not row["few_ends"] and part < THROUGHPUT_LEAST:
+        broken.append(f"{part:.3f} of limit x native, not {THROUGHPUT_LEAST}")
+    if row["governor_cpu"] is not None and row["governor_cpu"] > OF_A_CORE:
+        broken.append(f"governor {100 * row['governor_cpu']:.1f} % of a core")
     return broken
 
 
@@ -73,6 +108,8 @@ def broken_of_held(load, row, limit):
     """What a load that would use more than its limit breaks of the promise. Of those that wait for the
     host, and of long kernels, the utilisation alone is promised."""
     broken = broken_of_utilisation(load, row, limit)
+    if load.kind == "long":
+        return broken + broken_of_long(row, limit)
     if load.kind != "paced" and load.windows == 1:
         slack = load.kernel_us / 1e6 / row["seconds"] / row["native_work"] \
             if load.kind == "saturating" and row["native_work"] else 0
@@ -112,8 +149,8 @@ def charged_each(load, measured, watched):
 
 def limited_row(raw, native):
     load, limit = BY_NAME[raw["load"]], raw["limit"]
-    row = figures(raw["result"])
-    row.update(load=raw["load"], limit=limit, who=raw["who"], native_work=native["work"],
+    row = figures(raw)
+    row.update(few_ends=has_few_ends(raw), load=raw["load"], limit=limit, who=raw["who"], native_work=native["work"],
                used_natively=used_natively(load, native), native_drift=native["drift"],
                of_native=row["work"] / native["work"] if native["work"] else 0)
     row["of_limit"] = row["of_native"] * row["used_natively"] / limit
@@ -121,6 +158,7 @@ def limited_row(raw, native):
     watched = raw.get("watch")
     row["busy"] = 100 * watched["busy"] if watched else None
     row["governor_cpu"] = watched.get("governor_cpu") if watched else None
+    row["closures"] = watched.get("closures") if watched else None
     if raw["who"] == "vgpu":
         row["charged_each"] = charged_each(load, row, watched)
     if row["used_natively"] > limit + BORDER:

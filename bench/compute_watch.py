@@ -10,10 +10,14 @@ import time
 OFFSET = 2011136  # of our part of the file
 FILE_BYTES = 11071744
 DEVICE_COUNT = OFFSET + 32
+SLOT_HIGH = OFFSET + 36
+PRIORITY = OFFSET + 72
+WINDOW_CLOSED = OFFSET + 80
 CORE_LIMIT = OFFSET + 256 + 72
 COMPUTE = OFFSET + 8528128
 COMPUTE_BYTES = 8320
 DEVICES_SEEN = 8
+CLOSURE_LOOK_S = 0.01  # the library's windows come at most each 50 ms
 REACTION_WINDOW_S = 0.050
 REACTION_TOLERANCE = 0.10
 
@@ -40,6 +44,17 @@ class Region:
             _, taken, _, measured = struct.unpack_from("4Q", self.map, COMPUTE + device * COMPUTE_BYTES)
             busy, charged = busy + measured, charged + taken
         return struct.unpack_from("I", self.map, CORE_LIMIT)[0], busy / 1e9, charged / 1e9
+
+
+    def closed_ns(self):
+        """When the container's GPU was last closed; 0 never."""
+        return struct.unpack_from("Q", self.map, WINDOW_CLOSED)[0] if self.map else 0
+
+    def priority(self):
+        return struct.unpack_from("I", self.map, PRIORITY)[0] if self.map else None
+
+    def slot_high(self):
+        return struct.unpack_from("I", self.map, SLOT_HIGH)[0] if self.map else 0
 
 
 def read_text(path):
@@ -92,6 +107,7 @@ class Watch:
     def __init__(self, root, region, processes):
         self.root, self.region, self.processes = root, Region(region), processes
         self.samples, self.began, self.threads = [], None, []
+        self.closures, self.closed_ns = [], 0
 
     def look(self, marked=False):
         """Once; `marked`: the load has said that its window begins."""
@@ -109,6 +125,16 @@ class Watch:
         cpu = sum(cpu) if cpu and None not in cpu else None
         self.samples.append((now, *words[1:], cpu))
 
+    def rest(self, seconds):
+        """So long, and notes meanwhile when the container was closed."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, CLOSURE_LOOK_S))
+            closed = self.region.closed_ns()
+            if closed != self.closed_ns:
+                self.closures.append(time.monotonic())
+            self.closed_ns = closed
+
     def over(self, after_s, seconds):
         """Shares of time over the window that begins so long after the load did."""
         if self.began is None:
@@ -119,7 +145,8 @@ class Watch:
             return None
         took = inside[-1][0] - inside[0][0]
         measured = {"busy": (inside[-1][1] - inside[0][1]) / took,
-                    "charged": (inside[-1][2] - inside[0][2]) / took, "seconds": took}
+                    "charged": (inside[-1][2] - inside[0][2]) / took, "seconds": took,
+                    "closures": sum(inside[0][0] <= when <= inside[-1][0] for when in self.closures) / took}
         timed = [each for each in inside if each[3] is not None]
         if len(timed) > 1 and timed[-1][0] > timed[0][0]:
             measured["governor_cpu"] = (timed[-1][3] - timed[0][3]) / (timed[-1][0] - timed[0][0])
@@ -142,15 +169,21 @@ def share(times, amounts, begin, seconds):
     return (amount_at(times, amounts, begin + seconds) - amount_at(times, amounts, begin)) / seconds
 
 
+def delay_until(times, amounts, changed, seconds, accepted):
+    """How long after a change the share over the seconds that follow is accepted first; None: not within a
+    second."""
+    for step in range(1001):
+        if accepted(share(times, amounts, changed + step / 1000, seconds)):
+            return step / 1000
+    return None
+
+
 def reaction(times, amounts, changed, limit):
     """How a growing amount of work follows a limit changed at that time: seconds until the share over
     the 50 ms that follow is within 10 % of it (None: not within a second), and shares after it."""
-    wanted, delay = limit / 100, None
-    for step in range(1001):
-        now = share(times, amounts, changed + step / 1000, REACTION_WINDOW_S)
-        if abs(now - wanted) <= REACTION_TOLERANCE * wanted:
-            delay = step / 1000
-            break
+    wanted = limit / 100
+    delay = delay_until(times, amounts, changed, REACTION_WINDOW_S,
+                        lambda now: abs(now - wanted) <= REACTION_TOLERANCE * wanted)
     return {"limit": limit, "reaction_s": delay, "share_0_50ms": share(times, amounts, changed, 0.05),
             "share_50_150ms": share(times, amounts, changed + 0.05, 0.1),
             "share_150_1150ms": share(times, amounts, changed + 0.15, 1.0)}

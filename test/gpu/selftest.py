@@ -12,7 +12,12 @@ sys.path[:0] = [f"{HERE}/../process", f"{HERE}/../../bench"]
 
 import compute_loads  # noqa: E402
 import compute_report  # noqa: E402
+import compute_watch  # noqa: E402
 import tap  # noqa: E402
+import tenants_gpus  # noqa: E402
+import tenants_loads  # noqa: E402
+import tenants_report  # noqa: E402
+import tenants_soak  # noqa: E402
 from tap import equal, test, true  # noqa: E402
 from watch import MIB, Card, Slice, Talker, sim_begin, until  # noqa: E402
 
@@ -144,6 +149,113 @@ def plan():
     equal(planned(there, 13, 0), ([("one-block-5ms", [20, 50])], 2), "in 13 s, with native runs there")
     equal(planned({("full-1ms", 20), ("one-block-5ms", 20)}, 26)[0], [("full-1ms", [50]), ("one-block-5ms", [50])],
           "each load before any load's next limit")
+
+
+@test
+def long_by_ends():
+    """Kernels of half a second are judged by what lies between their ends, and not where only one ended"""
+    def parts(*windows):
+        native = dict(measured("full-500ms", 0, 1, 100, who="native"))
+        limited = measured("full-500ms", 50, .4, 50)
+        native["result"]["windows"] = [0, 5, 0, 0, 0, 0, 5]
+        limited["result"]["windows"] = windows
+        row, = compute_report.build([native, limited])["rows"]
+        return round(row["of_native"], 3), len(row["broken"])
+    equal(parts(0, 0, 5, *[0] * 9, 5, 0, 0), (.5, 0), "held")
+    equal(parts(0, 0, 5, *[0] * 7, 5, 0, 0), (.625, 1), "above")
+    equal(parts(0, 0, 5, *[0] * 11, 5, 0, 0), (.417, 2), "below")
+    equal(parts(0, 0, 5, 0)[1], 0, "what is broken where one ended")
+
+
+@test
+def tenants_plan():
+    """What matters most is measured first, each once, with what it is compared with"""
+    items = tenants_loads.scenario_items(3, 1) + tenants_loads.window_items(3, 1)
+    chosen, left_out, used = tenants_loads.plan(items, set(), 60)
+    keys = [item.key for item in chosen]
+    true(used <= 60 < used + min(item.cost_s for item in left_out), f"{used} s are used")
+    equal(len(keys), len(set(keys)), "measurements, each once")
+    for item in chosen:
+        equal([key for key in item.needs if key not in keys[:keys.index(item.key)]], [], f"lacking for {item.key}")
+    everything, left_out, _ = tenants_loads.plan(items, set(keys), None)
+    equal((left_out, {item.key for item in everything} & set(keys)), ([], set()), "what is there already")
+
+
+def side_by_side(limits, works, who="board"):
+    """What tenants got, and how much is broken where they got so much; begun 0.2 s after each other."""
+    def tenant(limit, work, late=0.0):
+        result = {"begin_ns": int(late * 1e9), "window_ms": 50, "windows": [work] * 60, "seconds": 3, "cpu_seconds": 0,
+                  "work_per_second": work}
+        return {"load": "full-1ms", "limit": limit, "soft": 0, "priority": None, "result": result}
+    rows = [{"table": "alone", "scenario": "full-1ms", "who": "native", "error": None, "tenants": [tenant(0, 1.0)]},
+            {"table": "shares", "scenario": "", "who": who, "error": None,
+             "tenants": [tenant(*each, .2 * place) for place, each in enumerate(zip(limits, works))]}]
+    row, = tenants_report.build(rows)["shares"]
+    return [round(part, 3) for part in row["parts"]], len(row["broken"])
+
+
+@test
+def tenants_shares():
+    """Tenants are each to have their own part, two halves nearly all, and without a board nobody more"""
+    equal(side_by_side((30, 60), (.295, .605)), ([.295, .605], 0), "each its own")
+    equal(side_by_side((30, 60), (.28, .62))[1], 2, "one too little, one too much")
+    equal(side_by_side((50, 50), (.485, .485))[1], 0, "halves")
+    equal(side_by_side((50, 50), (.47, .48))[1], 2, "halves that lose too much")
+    equal(side_by_side((30, 60), (.2, .4), "no-board")[1], 0, "less without a board")
+    equal(side_by_side((30, 60), (.35, .4), "no-board")[1], 1, "more without a board")
+    equal(side_by_side((30, 60), (.46, .46), "native")[1], 0, "the driver's own slicing")
+
+
+@test
+def tenants_events():
+    """How long a neighbour takes is from the other's beginning or end to the share that is promised"""
+    step = .005
+    bursts = [.1 if place % 200 == 100 else 0 for place in range(1600)]  # of half a second, each second
+    for late_ms in (10, 40, 200):
+        late = late_ms / 1000
+        shares = [.3 if late <= place * step % 1 < .505 + late else 1 for place in range(1600)]
+        first = {"begin_ns": 0, "window_ms": 5, "windows": shares, "seconds": 8}
+        second = {"begin_ns": 0, "window_ms": 5, "windows": bursts, "seconds": 8}
+        raw = {"table": "events", "scenario": "", "who": "board", "error": None, "event": "comes-back", "tenants": [
+            {"load": "persistent", "limit": 30, "soft": 100, "result": first},
+            {"load": "half-busy", "limit": 60, "soft": 0, "result": second}]}
+        back, used = tenants_report.build([raw])["events"]
+        delays = back["seconds"] + used["seconds"]
+        true(len(delays) > 10 and all(late_ms - 12 <= 1000 * each <= late_ms + 6 for each in delays), (back, used))
+        equal((back["late"], used["late"]), (late_ms > 20 + 12, late_ms > 50 + 12), f"late by {late_ms} ms")
+
+
+@test
+def gpus():
+    """An all-reduce is held to its part of native, and one that was killed is told of"""
+    def rows(work, error=None):
+        result = {"work_per_second": work, "gpus": 2, "seconds": 60}
+        return [dict(who=who, error=error if who == "vgpu" else None, result=dict(result, work_per_second=each))
+                for who, each in (("native", 100.0), ("vgpu", work), ("native", 102.0))]
+    equal([tenants_gpus.verdict(rows(*each))[1] for each in ((46,), (45,), (50, "exit status 3: deadlock"))],
+          [True, False, False], "verdicts")
+
+
+@test
+def soak_verdict():
+    """A soak whose card is not as before is not called well"""
+    class Made:
+        wrong = []
+    before = (1.0, 600)
+    for after, log, wrong in (((.97, 610), [], 0), ((.8, 600), [], 1), ((1.0, 700), [], 1), ((1.0, 600), ["Xid 31"], 1),
+                              ((1.0, 600), None, 0)):
+        found = tenants_soak.judge(Made, [before, after], [["NVRM: loading"], None if log is None else
+                                                           ["NVRM: loading", *log]])
+        equal(len(found), wrong, f"what is wrong with {after}, {log}")
+
+
+@test
+def closures():
+    """What was closed is counted while the window lasts"""
+    watch = compute_watch.Watch(0, "", 1)
+    watch.began, watch.closures = 0.0, [place / 10 for place in range(40)]
+    watch.samples = [(place / 20, place / 40, place / 40, None) for place in range(80)]
+    equal(round(watch.over(1, 2)["closures"]), 10, "closures in a second")
 
 
 tap.main()
