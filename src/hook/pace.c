@@ -25,6 +25,9 @@
  * about 5 us of the launching thread. */
 #define QUANTUM_PLENTY_NS 2000000ull
 #define QUANTUM_NS 1000000ull
+/* The first launch on a stream after so long is looked at: what it takes this time may be longer
+ * than ever before, and nothing may follow that would show it. */
+#define QUIET_NS 2000000ull
 /* One launch of so many is measured by itself, whatever its estimate. */
 #define SAMPLE_LAUNCHES 192
 
@@ -37,6 +40,7 @@ struct thread_stream {
     CUstream stream;
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
+    uint64_t looked_ns; /* the last closer look at the stream */
     uint32_t work_ns, due_ns;
     uint32_t launches, lane_id;
     int device;
@@ -262,6 +266,7 @@ static void begin_slow(
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
     here->due_ns = (uint32_t)(plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS);
+    here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
     if (!found.busy && (waited || !found.marked_ns)) {
@@ -279,8 +284,11 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread.own->until_sample <= 0)
         return false;
-    if (!here->launches)
+    if (!here->launches) {
         here->first_ns = clock_now_ns();
+        if (here->first_ns > here->looked_ns + QUIET_NS)
+            return false;
+    }
     here->work_ns += (uint32_t)work_ns;
     here->launches++;
     launch->by_estimate = here;
@@ -300,6 +308,7 @@ static bool let_by_again(
                         ? record->lane.open.work_ns
                         : QUANTUM_NS;
     here->due_ns = open < QUANTUM_NS ? (uint32_t)(QUANTUM_NS - open) : 0;
+    here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
     lock_release(&marks_lock);
     return let_by(launch, here, work_ns);
 }

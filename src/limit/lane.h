@@ -94,6 +94,13 @@ static inline bool lane_is_full(const struct lane *lane)
     return lane->count == LANE_MARKS;
 }
 
+/* When the last mark was recorded; 0: none was. */
+static inline uint64_t lane_marked_ns(const struct lane *lane)
+{
+    const struct lane_mark *last = &lane->marks[(lane->first + lane->count - 1) % LANE_MARKS];
+    return lane->count ? last->recorded_ns : lane->former_ns;
+}
+
 /* How the stretch that a mark ends ran, as far as it was known when the mark was recorded. */
 struct lane_run {
     uint64_t gap_ns;

@@ -60,6 +60,19 @@ BED_TEST(
     leave();
 }
 
+BED_TEST("a kernel that took little time before is stopped when it takes long", LIMIT_30)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(load_launch(stream, 100 * US), CUDA_SUCCESS);
+        load_settle();
+    }
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(0, 30);
+    leave();
+}
+
 BED_TEST("the first kernel on a second device is held, right after one on the first",
     .sim = "devices=2", LIMIT_30)
 {
@@ -70,10 +83,6 @@ BED_TEST("the first kernel on a second device is held, right after one on the fi
     check_is_held(1, 30);
     leave();
 }
-
-/* ---- closures that end by themselves ---- */
-
-/* Each lets all channels of the process on, at any moment of a closure. */
 
 /* ---- pauses ---- */
 
