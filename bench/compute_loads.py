@@ -14,15 +14,17 @@ OTHER_LIMITS_RANK = 2
 class Load:
     """kind: saturating; paced (waits for the host); torch; shared (several processes); reaction; long (what a
     launch gate cannot hold within a point).
-    by_work: NVML counts what is no kernel as utilisation. windows: it needs so many times the table's.
+    by_work: NVML counts what is no kernel as utilisation. changes: natively some of its time goes to changes of
+    context, of which a limit leaves fewer, so that more work than limit x native is no wrong. windows: it needs so many times the table's.
     drifts: its native runs differ by more than 1 %, or its latency counts: measured natively twice.
     start_s: a program's time beside what it measures, as seen on a machine with an H200."""
 
     def __init__(self, name, kind, rank, *arguments, kernel_us=0.0, limits=None, processes=1, by_work=False,
-                 windows=1, drifts=False, start_s=0.45):
+                 windows=1, drifts=False, changes=False, start_s=0.45):
         self.name, self.kind, self.rank, self.arguments = name, kind, rank, list(arguments)
         self.kernel_us, self.limits, self.processes = kernel_us, limits, processes
         self.by_work, self.windows, self.start_s = by_work, windows, start_s
+        self.changes = changes
         self.natives = 0 if kind == "reaction" else 2 if drifts or kind == "paced" else 1
         self.script = os.path.join(HERE, "compute_work", arguments[0]) if kind == "torch" else None
 
@@ -69,7 +71,7 @@ LONG = [
     shape("full-500ms", "long", 1, "full", 500000, "--window-ms", "10", windows=4),
     Load("graph-500ms", "long", 1, "--shape", "graph", "--kernel-us", "25000", "--window-ms", "10",
          kernel_us=500000.0, windows=4),
-    shape("contexts-4-20ms", "long", 1, "full", 20000, "--contexts", "4", windows=3, start_s=0.9),
+    shape("contexts-4-20ms", "long", 1, "full", 20000, "--contexts", "4", windows=3, changes=True, start_s=0.9),
 ]
 PEERS = [
     shape("requests", "paced", 0, "sync", 100, "--period-ms", "10"),

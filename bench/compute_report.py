@@ -90,7 +90,8 @@ def broken_of_utilisation(load, row, limit):
     broken = []
     if row["nvml"] is not None and not load.by_work and abs(row["nvml"] - limit) > points:
         broken.append(f"utilisation {row['nvml']:.1f}, not within {points:.1f} of {limit}")
-    if (load.by_work or load.windows > 1 or load.kind == "long") and not row["few_ends"] and abs(by_work - limit) > points:
+    counts = load.by_work or load.windows > 1 or load.kind == "long"
+    if counts and not load.changes and not row["few_ends"] and abs(by_work - limit) > points:
         broken.append(f"{by_work:.1f} by its work, not within {points:.1f} of {limit}")
     return broken
 

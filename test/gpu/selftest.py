@@ -117,6 +117,13 @@ def long_kernels():
 
 
 @test
+def several_contexts():
+    """Several contexts are held by NVML, and may not do too little"""
+    equal([broken("contexts-4-20ms", *figures) for figures in ((.22, 20), (.22, 21.5), (.19, 20))], [[0], [1], [1]],
+          "what is broken")
+
+
+@test
 def copies():
     """Kernels beside copies are judged by their work alone"""
     equal([broken("copies-1ms", *figures) for figures in ((.2, 100), (.212, 100), (.18, 20))], [[0], [1], [2]],
