@@ -99,11 +99,11 @@ static void tell_gate(unsigned device)
 
 static void close_all(uint64_t due_ns)
 {
+    store_relaxed(&govern_due_ns, due_ns); /* launches wait, too */
     if (container_config()->gate == GATE_LAUNCH)
         return;
     for (unsigned d = 0; d < governor.bound; d++)
         tell_gate(d);
-    store_relaxed(&govern_due_ns, due_ns);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         struct rm_channels_times times;
         if (rm_channels_is_closed(d))

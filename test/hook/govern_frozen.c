@@ -266,6 +266,40 @@ BED_TEST("any call opens what gave way, whose governor does not run", LOW_PRIORI
     CHECK(hold_runs(getpid()));
 }
 
+static void *launch_and_wait(void *unused)
+{
+    (void)unused;
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    for (int i = 0; i < 100; i++)
+        CHECK_EQ(load_launch(CU_STREAM_PER_THREAD, 100 * US), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    return NULL;
+}
+
+/* Nothing is closed there: launches wait. */
+BED_TEST("a launch that gave way goes on, whose governor does not run",
+    .environment = {"CUDA_TASK_PRIORITY=1", "VGPU_GATE=launch"})
+{
+    pthread_t thread;
+    freeze_begin();
+    tenants_begin();
+    hold_begin(100 * MS);
+    REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
+    pid_t governor = governor_thread();
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    tell(0, WORK);
+    CHECK(hold_runs(tenants.pids[0]));
+    bed_sleep_ms(100);
+    REQUIRE(pthread_create(&thread, NULL, launch_and_wait, NULL) == 0);
+    CHECK(hold_comes_to_stand(getpid()));
+    freeze(governor);
+    end(tenants.pids[0]);
+    uint64_t start = load_now_ns();
+    pthread_join(thread, NULL);
+    CHECK(load_now_ns() - start < PATIENCE_MS * MS);
+    thaw(governor);
+}
+
 BED_TEST("what gave way to a program that is then killed, or stopped, goes on", LOW_PRIORITY)
 {
     int status;
