@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #define WAIT_GAP_NS 500000ull
+/* Who is at work says so each 10 ms. */
+#define SILENT_NS 20000000ull
 
 /* Within a window, as all that follows. */
 static struct vgpu_board *shared_of(const struct board *board)
@@ -160,6 +162,22 @@ static void count(
         view->idle_ns = idle_ns;
 }
 
+static bool is_held(struct board *board, unsigned index)
+{
+    off_t byte =
+        (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
+    return (int)index == load_relaxed(&board->slot) || file_lock_held(board->fd, byte) != 0;
+}
+
+/* A tenant that was killed is at work by what it said last: its lock tells. Asked only of those who
+ * have not been heard of for a while. */
+static bool is_gone(struct board *board, unsigned index, uint64_t now_ns)
+{
+    uint64_t heard_ns = load_acquire(&shared_of(board)->slots[index].active_ns);
+    return heard_ns && heard_ns < now_ns && now_ns - heard_ns >= SILENT_NS &&
+           now_ns - heard_ns < VGPU_BOARD_ACTIVE_NS && !is_held(board, index);
+}
+
 void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view)
 {
     *ret_view = (struct board_view){.idle_ns = UINT64_MAX};
@@ -173,7 +191,10 @@ void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_vie
     unsigned high = load_relaxed(&shared->slot_high);
     for (unsigned i = 0; i < high && i < VGPU_BOARD_SLOTS; i++) {
         uint64_t tenant = load_relaxed(&shared->slots[i].tenant);
-        if (tenant && tenant != ours)
+        if (!tenant || tenant == ours)
+            continue;
+        ret_view->busy_ns += load_relaxed(&shared->slots[i].busy_ns);
+        if (!is_gone(board, i, now_ns))
             count(ret_view, &shared->slots[i], priority, now_ns);
     }
     guard_leave();
@@ -219,13 +240,6 @@ void board_wake(struct board *board)
     guard_enter();
     wake_all(shared_of(board));
     guard_leave();
-}
-
-static bool is_held(struct board *board, unsigned index)
-{
-    off_t byte =
-        (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
-    return (int)index == load_relaxed(&board->slot) || file_lock_held(board->fd, byte) != 0;
 }
 
 static void said_read(struct vgpu_board_slot *ret_said, const struct vgpu_board_slot *slot)

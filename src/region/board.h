@@ -62,9 +62,11 @@ struct board_view {
     unsigned heavy;            /* of them: who keep the GPU busy for a good part of the time */
     unsigned heavy_limit_sum;  /* percent */
     unsigned wanting;          /* of them: held back by their limits within the same time */
-    uint64_t since_ns;         /* when the last of them turned active, at most now; 0 where none */
-    uint64_t idle_ns;          /* when the first of them will count as idle unless it is heard of
-                                  again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
+    uint64_t busy_ns;  /* GPU time that all others say they had so far, at work or not; wraps
+                          around, and jumps where one comes or goes */
+    uint64_t since_ns; /* when the last of them turned active, at most now; 0 where none */
+    uint64_t idle_ns;  /* when the first of them will count as idle unless it is heard of
+                          again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
 };
 
 /* A random tenant id, never 0. */
@@ -112,7 +114,8 @@ void board_publish(struct board *board, const struct board_own *own, uint64_t no
  * board_publish does where `active` is false, and nothing else. Takes no lock. */
 void board_idle(struct board *board);
 
-/* What the others say. Pure loads. */
+/* What the others say, without those who died. Loads, and a system call of 0.2 us for each who says
+ * that he is at work and has not been heard of for 20 ms. */
 void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view);
 
 /* Sleeps until the epoch is another than `epoch`, at most `timeout_ns`; may return sooner. Returns

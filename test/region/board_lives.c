@@ -185,6 +185,35 @@ TEST("a forked child that works on the GPU shares its parent's slot, and leaves 
     CHECK(boards_meet(&ours, &theirs));
 }
 
+static void work_and_die(void)
+{
+    boards_attach(&theirs, 2);
+    boards_say(&theirs, true, (uint64_t)peers->number[0]);
+    kill(getpid(), SIGKILL);
+}
+
+TEST("who was killed at work is not at work any more, once he has not been heard of for 20 ms")
+{
+    const uint64_t now = clock_now_ns();
+    boards_begin();
+    boards_attach(&ours, 1);
+    peers->number[0] = (long)now;
+    peers_reap(peers_fork(work_and_die));
+    CHECK_EQ(boards_look(&ours, now + 19000000).active, 1);
+    CHECK_EQ(boards_look(&ours, now + 20000000).active, 0);
+}
+
+TEST("who lives and says nothing is at work for 50 ms")
+{
+    const uint64_t now = clock_now_ns();
+    boards_begin();
+    boards_attach(&ours, 1);
+    boards_attach(&theirs, 2);
+    boards_say(&theirs, true, now);
+    CHECK_EQ(boards_look(&ours, now + VGPU_BOARD_ACTIVE_NS - 1).active, 1);
+    CHECK_EQ(boards_look(&ours, now + VGPU_BOARD_ACTIVE_NS).active, 0);
+}
+
 static void fork_and_die(void)
 {
     boards_attach(&theirs, 2);
