@@ -246,7 +246,9 @@ static void end_recording(
     lock_take(&marks_lock);
     if (recorded && !lane_is_full(&record->lane)) {
         run.shared = is_shared(record);
-        run.part = (uint16_t)rules_part((unsigned)record->device);
+        struct turns_part part = rules_part((unsigned)record->device);
+        run.part = (uint16_t)part.permille;
+        run.others_ns = part.others_us * 1000;
         lane_mark(&record->lane, event, now_ns, &run);
     } else if (event) {
         spare_give(record->context, event);
@@ -418,7 +420,8 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         event_done(record->context, event, at);
         record->stuck = false;
     }
-    if (lane_run_on(lane, now_ns, rules_part((unsigned)record->device), charge_slot(harvest)))
+    struct turns_part part = rules_part((unsigned)record->device);
+    if (lane_run_on(lane, now_ns, part.likely, charge_slot(harvest)))
         harvest->count++;
 }
 
@@ -499,7 +502,7 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
         if (context->device != device)
             continue;
         for (const struct lane_record *record = context->lanes; record; record = record->next) {
-            survey.outstanding += record->lane.count;
+            survey.outstanding += lane_is_on_way(&record->lane, now_ns);
             survey.runs_long |= lane_runs_for(&record->lane, now_ns, long_ns);
             survey.left_ns += lane_left_ns(&record->lane, now_ns);
         }

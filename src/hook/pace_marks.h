@@ -70,8 +70,8 @@ bool marks_stream_works(CUstream stream);
 unsigned marks_harvest(int device) REQUIRES(marks_lock);
 unsigned marks_harvest_all(void) REQUIRES(marks_lock);
 
-/* What is on its way on the device: how many marks, as they were last harvested, whether some of it
- * has run for at least so long, and how much of what it was charged with has not run yet. */
+/* What is on its way on the device: on how many streams, as they were last harvested, whether some
+ * of it has run for at least so long, and how much of what it was charged with has not run yet. */
 struct marks_survey {
     unsigned outstanding;
     bool runs_long;

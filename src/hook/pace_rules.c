@@ -20,7 +20,9 @@ static struct {
     uint32_t epoch;
     unsigned priority;
     unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
-    uint16_t away[VGPU_REGION_DEVICES]; /* the part that is others': 1,000 less ours */
+    /* The part that is others': 1,000 less ours, and what they likely leave of it. */
+    uint16_t away[VGPU_REGION_DEVICES], likely_away[VGPU_REGION_DEVICES];
+    uint32_t others_us[VGPU_REGION_DEVICES];
     bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
     bool watched; /* has a priority, and there may be others to give way to */
     bool board_exists;
@@ -126,9 +128,11 @@ unsigned rules_priority(void)
     return load_relaxed(&rules.priority);
 }
 
-unsigned rules_part(unsigned device)
+struct turns_part rules_part(unsigned device)
 {
-    return 1000u - load_relaxed(&rules.away[device]);
+    return (struct turns_part){.permille = 1000u - load_relaxed(&rules.away[device]),
+        .likely = 1000u - load_relaxed(&rules.likely_away[device]),
+        .others_us = load_relaxed(&rules.others_us[device])};
 }
 
 void rules_wait(uint64_t timeout_ns)
@@ -141,7 +145,9 @@ void rules_wait(uint64_t timeout_ns)
 void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours)
 {
     bool preempted = false;
-    store_relaxed(&rules.away[device], (uint16_t)(1000u - neighbours->part));
+    store_relaxed(&rules.away[device], (uint16_t)(1000u - neighbours->part.permille));
+    store_relaxed(&rules.likely_away[device], (uint16_t)(1000u - neighbours->part.likely));
+    store_relaxed(&rules.others_us[device], (uint32_t)neighbours->part.others_us);
     store_relaxed(&rules.soft_is_on[device], neighbours->soft_is_on);
     store_relaxed(&rules.higher_work[device], neighbours->higher_work);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
@@ -151,7 +157,7 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
 
 void rules_forget_neighbours(void)
 {
-    const struct rules_neighbours none = {.part = 1000};
+    const struct rules_neighbours none = {.part = {.permille = 1000, .likely = 1000}};
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         rules_set_neighbours(d, &none);
 }

@@ -6,6 +6,8 @@
 #ifndef VGPU_HOOK_PACE_RULES_H
 #define VGPU_HOOK_PACE_RULES_H
 
+#include "limit/turns.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,12 +44,12 @@ unsigned rules_priority(void);
 /* Sleeps until something changed, at most so long. */
 void rules_wait(uint64_t timeout_ns);
 
-/* What part of the device's time is ours while all work that are at work now, in 1,000. */
-unsigned rules_part(unsigned device);
+/* What part of the device's time is ours while all work that are at work now (limit/turns.h). */
+struct turns_part rules_part(unsigned device);
 
 /* For the governor: what the neighbours on the device leave us. */
 struct rules_neighbours {
-    unsigned part;    /* in 1,000; 1000: nobody else is at work */
+    struct turns_part part;
     bool soft_is_on;  /* nobody else has been for a while */
     bool higher_work; /* somebody of higher priority is */
 };

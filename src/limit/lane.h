@@ -11,8 +11,8 @@
  * small copies, what an event adds) is known from the stretches that never ran dry.
  *
  * Time in which the channel gate was closed is nobody's. While other containers are at work the
- * time between two marks is theirs too: then the sums count, not less than half of an equal part,
- * and for what nobody knows an equal part.
+ * time between two marks is theirs too: then the sums count, but not less than half of our part of
+ * that time without one turn of theirs, and for what nobody knows our part.
  *
  * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
@@ -39,6 +39,7 @@ struct lane_stretch {
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
+    uint64_t others_ns; /* for which it may have waited for their turns */
 };
 
 struct lane_mark {
@@ -108,6 +109,7 @@ struct lane_run {
     bool measured;
     bool shared;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
+    uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
@@ -138,6 +140,10 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+
+/* Whether something is on its way: marks, or launches behind the last one that a full lane has no
+ * mark for, for as long as they are thought to take. */
+bool lane_is_on_way(const struct lane *lane, uint64_t now_ns);
 
 /* What the launches on their way were charged with and have not run yet. */
 uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns);

@@ -132,6 +132,40 @@ TEST("beside other containers no less counts than half of our part")
     CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
+TEST("time in which others had their turn is not ours, however long a stretch took")
+{
+    struct lane_charge charge;
+    struct lane_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
+    begin();
+    mark(2, MS, 0, run);
+    CHECK(!lane_run_on(&lane, START + 15 * MS, 300, &charge));
+    CHECK(!lane_runs_for(&lane, START + 15 * MS, MS));
+    CHECK_EQ(lane_left_ns(&lane, START + 14 * MS), MS);
+    CHECK_EQ(pass(15 * MS), MS);
+    lane = (struct lane){0};
+    begin();
+    mark(2, MS, 0, run); /* but what is more than that counts */
+    CHECK_EQ(pass(74 * MS), 9 * MS);
+    lane = (struct lane){0};
+    begin();
+    mark(2, MS, 0, run);
+    CHECK(lane_run_on(&lane, START + 74 * MS, 300, &charge));
+    CHECK_EQ(charge.busy_ns, 74 * MS / 10 * 3);
+}
+
+TEST("beside other containers durations are learnt from what no turn of theirs came between")
+{
+    struct lane_run run = {.continuous = true, .measured = true, .part = 500, .others_ns = 10 * MS};
+    uint64_t at = 0;
+    begin();
+    for (unsigned i = 0; i < 200; i++) {
+        mark(1, 0, at, run);
+        at += i % 3 ? 1 * MS : 11 * MS;
+        (void)pass(at);
+    }
+    CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
+}
+
 TEST("what nobody knows counts as our part, also as it goes")
 {
     struct lane_charge charge;
@@ -153,7 +187,22 @@ TEST("beside other containers the shortest time that a launch took is learnt, in
         mark(1, duration_of(KEY), 0, run);
         (void)pass(took[i] + lane.reached_ns - START);
     }
-    CHECK_EQ(duration_of(KEY), MS - LANE_PAIR_BACKLOG_NS);
+    CHECK(duration_of(KEY) >= MS - LANE_PAIR_BACKLOG_NS && duration_of(KEY) <= MS);
+}
+
+TEST("what comes behind the last mark of a full lane is on its way for as long as it is known to "
+     "take")
+{
+    begin();
+    CHECK(!lane_is_on_way(&lane, START));
+    for (unsigned i = 0; i < LANE_MARKS; i++)
+        mark(1, MS, 0, (struct lane_run){.continuous = true});
+    CHECK(lane_is_full(&lane));
+    lane_note(&lane, 44, 44 * MS, KEY, START);
+    for (unsigned i = 0; i < LANE_MARKS; i++)
+        (void)pass((i + 1) * MS);
+    CHECK(lane_is_on_way(&lane, START + (LANE_MARKS + 43) * MS));
+    CHECK(!lane_is_on_way(&lane, START + (LANE_MARKS + 44) * MS));
 }
 
 TEST("what takes many turns beside other containers costs little more than our part")

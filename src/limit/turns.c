@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns, parts, and who gives way. */
+#include "limit/turns.h"
+
+/* The driver's own turn and a change of group (H200, driver 580.159.04). */
+#define PLAIN_TURN_US 2300u
+
+static unsigned weight_of(unsigned percent)
+{
+    return percent && percent < 100 ? percent : 100;
+}
+
+static unsigned rate_of(uint64_t busy_ns, uint64_t former_ns, uint64_t passed_ns)
+{
+    uint64_t busy = busy_ns - former_ns;
+    return busy < 2 * passed_ns ? (unsigned)(busy * 1000 / passed_ns) : 0;
+}
+
+/* A turn of each of the others. Among themselves they take long ones without us, too. */
+static uint64_t others_us(const struct turns *turns, const struct board_view *view, unsigned own)
+{
+    uint64_t plain = (uint64_t)(view->active - view->heavy) * PLAIN_TURN_US;
+    uint64_t least = (uint64_t)view->heavy * PLAIN_TURN_US, rest = 0;
+    if (turns->heavy)
+        rest = (uint64_t)TURNS_ROUND_US * view->heavy_limit_sum / (own + view->heavy_limit_sum);
+    else if (view->heavy > 1)
+        rest = TURNS_ROUND_US;
+    return plain + (rest > least ? rest : least);
+}
+
+/* What one has who keeps to the driver's turns, if he uses them up. */
+static unsigned plain_permille(const struct turns *turns, const struct board_view *view)
+{
+    uint64_t others = others_us(turns, view, 100);
+    return (unsigned)(1000 * TURNS_MIN_US / (TURNS_MIN_US + others));
+}
+
+static bool is_heavy(const struct turns *turns, const struct board_view *view, unsigned permille)
+{
+    unsigned most = plain_permille(turns, view) * TURNS_USED_UP_PERMILLE / 1000;
+    return permille > (most < TURNS_HEAVY_PERMILLE ? most : TURNS_HEAVY_PERMILLE);
+}
+
+void turns_rate(
+    struct turns *turns, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - turns->rated_ns;
+    if (passed < TURNS_RATE_NS)
+        return;
+    bool known = turns->rated_ns != 0;
+    unsigned others = known ? rate_of(view->busy_ns, turns->rated_others_ns, passed) : 0;
+    unsigned own = known ? rate_of(busy_ns, turns->rated_busy_ns, passed) : 0;
+    turns->heavy = is_heavy(turns, view, own);
+    turns->others_permille = (turns->others_permille * 3 + others) / 4;
+    turns->rated_ns = now_ns;
+    turns->rated_busy_ns = busy_ns;
+    turns->rated_others_ns = view->busy_ns;
+}
+
+uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view, unsigned percent)
+{
+    if (!turns->heavy || !view->heavy)
+        return 0;
+    unsigned own = weight_of(percent);
+    uint64_t turn = (uint64_t)TURNS_ROUND_US * own / (own + view->heavy_limit_sum);
+    return turn < TURNS_MIN_US ? TURNS_MIN_US : turn > TURNS_MAX_US ? TURNS_MAX_US : turn;
+}
+
+struct turns_part turns_part(
+    const struct turns *turns, const struct board_view *view, unsigned percent)
+{
+    unsigned own = weight_of(percent);
+    if (!view->active)
+        return (struct turns_part){.permille = 1000, .likely = 1000};
+    struct turns_part part = {.permille = 1000 / (1 + view->active)};
+    if (turns_slice_us(turns, view, percent) && view->heavy == view->active)
+        part.permille = 1000 * own / (own + view->heavy_limit_sum);
+    unsigned left = turns->others_permille < 1000 ? 1000 - turns->others_permille : 0;
+    part.likely = left > part.permille ? left : part.permille;
+    part.others_us = others_us(turns, view, own);
+    return part;
+}
+
+bool turns_are_alone(struct turns *turns, const struct board_view *view, uint64_t now_ns)
+{
+    if (view->active)
+        turns->alone_since_ns = 0;
+    else if (!turns->alone_since_ns)
+        turns->alone_since_ns = now_ns;
+    return !view->active && now_ns - turns->alone_since_ns >= TURNS_ALONE_NS;
+}
+
+bool turns_give_way(struct turns *turns, const struct board_view *view, uint64_t now_ns)
+{
+    uint64_t round = TURNS_GIVES_WAY_NS + TURNS_WORKS_NS;
+    if (!view->higher) {
+        turns->way_since_ns = 0;
+        return false;
+    }
+    if (!turns->way_since_ns || now_ns - turns->way_since_ns >= round)
+        turns->way_since_ns = now_ns;
+    return now_ns - turns->way_since_ns < TURNS_GIVES_WAY_NS;
+}

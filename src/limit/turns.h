@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tenant of a GPU leaves to the others, and what they leave to it: the length of its turns,
+ * its part of the time, whether its soft limit holds, and whether it gives way.
+ *
+ * Pure functions of what the board says (struct board_view, each value of which may be a lie) and
+ * of what the tenant itself knows: no board is read here, no clock. One thread at a time for a
+ * struct turns. Times are nanoseconds of CLOCK_MONOTONIC. */
+#ifndef VGPU_LIMIT_TURNS_H
+#define VGPU_LIMIT_TURNS_H
+
+#include "region/board.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Soft limits open when nobody else has been at work for so long: who works now and then is not
+ * taken for gone. */
+#define TURNS_ALONE_NS 15000000ull
+
+/* Who keeps the device busy for more than a quarter of the time, or for most of what the driver's
+ * turns give him, shares it in long turns: switches cost 8 % of it with the driver's turns of 2 ms,
+ * 2 % with 10 ms (H200, driver 580.159.04). */
+#define TURNS_HEAVY_PERMILLE 250
+#define TURNS_USED_UP_PERMILLE 700
+#define TURNS_RATE_NS 100000000ull
+#define TURNS_ROUND_US 20000u /* a turn of each */
+#define TURNS_MIN_US 2048u
+#define TURNS_MAX_US 16384u
+
+/* Nobody proves his priority: who gave way for so long works for a little, so that he who lies
+ * takes 98 % of the device's time from others, and not all of it. */
+#define TURNS_GIVES_WAY_NS 1000000000ull
+#define TURNS_WORKS_NS 20000000ull
+
+/* The state of one device; zero at the beginning. */
+struct turns {
+    bool heavy;               /* we keep the device busy for a good part of the time */
+    unsigned others_permille; /* so much of the time others say that they did */
+    uint64_t rated_ns, rated_busy_ns, rated_others_ns;
+    uint64_t alone_since_ns; /* 0: others are at work */
+    uint64_t way_since_ns;   /* we give way, or work for a little in between; 0: neither */
+};
+
+/* Our part of the device's time while the others work that do now. */
+struct turns_part {
+    unsigned permille;  /* what we have while we have work to do, at least */
+    unsigned likely;    /* and at most, if the others have done what they say: not below it */
+    uint64_t others_us; /* what is ours may have to wait so long for the others' turns */
+};
+
+/* What was done so far, by us and by the others (board_view.busy_ns). */
+void turns_rate(
+    struct turns *turns, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns);
+
+/* The time slice of our channel groups, 0: as the driver made them. Long ones only among those who
+ * use them up: who works now and then would wait for them. `percent`: our limit, 0 none. */
+uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view, unsigned percent);
+
+struct turns_part turns_part(
+    const struct turns *turns, const struct board_view *view, unsigned percent);
+
+/* Whether we may have our soft limit. */
+bool turns_are_alone(struct turns *turns, const struct board_view *view, uint64_t now_ns);
+
+/* Whether we do not work now, because somebody of higher priority says that he does. */
+bool turns_give_way(struct turns *turns, const struct board_view *view, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns among tenants: parts, soft limits, and who gives way, whatever the board says. */
+#include "limit/turns.h"
+
+#include "check.h"
+
+#define MS 1000000ull
+#define START (5000000 * MS)
+
+static struct turns turns;
+static struct board_view view;
+
+/* Busy for so much of the time, by what was said at two moments. */
+static void rate(unsigned own_permille, unsigned others_permille)
+{
+    uint64_t others = view.busy_ns;
+    turns_rate(&turns, MS, &view, START);
+    view.busy_ns = others + others_permille * MS / 10;
+    turns_rate(&turns, MS + own_permille * MS / 10, &view, START + 100 * MS);
+}
+
+static void others(unsigned active, unsigned heavy, unsigned limit)
+{
+    view = (struct board_view){.active = active, .heavy = heavy};
+    view.active_limit_sum = active * limit;
+    view.heavy_limit_sum = heavy * limit;
+}
+
+TEST("alone on the device all of it is ours, in the driver's turns")
+{
+    rate(900, 0);
+    struct turns_part part = turns_part(&turns, &view, 50);
+    CHECK_EQ(part.permille, 1000);
+    CHECK_EQ(part.likely, 1000);
+    CHECK_EQ(part.others_us, 0);
+    CHECK_EQ(turns_slice_us(&turns, &view, 50), 0);
+}
+
+TEST("two who keep the device busy take turns of 10 ms each")
+{
+    others(1, 1, 50);
+    rate(400, 400);
+    CHECK_EQ(turns_slice_us(&turns, &view, 50), 10000);
+    struct turns_part part = turns_part(&turns, &view, 50);
+    CHECK_EQ(part.permille, 500);
+    CHECK_EQ(part.others_us, 10000);
+}
+
+TEST("turns are as the limits are, and neither shorter than the driver's nor longer than 16 ms")
+{
+    others(1, 1, 60);
+    rate(400, 400);
+    CHECK_EQ(turns_slice_us(&turns, &view, 30), 6666);
+    CHECK_EQ(turns_part(&turns, &view, 30).permille, 333);
+    CHECK_EQ(turns_slice_us(&turns, &view, 5), 2048);
+    others(1, 1, 1);
+    CHECK_EQ(turns_slice_us(&turns, &view, 90), 16384);
+}
+
+TEST("who works now and then keeps the driver's turns, and so do the others beside him")
+{
+    others(1, 0, 50);
+    rate(900, 100);
+    CHECK_EQ(turns_slice_us(&turns, &view, 50), 0);
+    others(1, 1, 50);
+    turns = (struct turns){.heavy = false};
+    rate(100, 900);
+    CHECK(!turns.heavy);
+    CHECK_EQ(turns_slice_us(&turns, &view, 50), 0);
+}
+
+TEST("who uses up the driver's turns beside others' long ones takes long ones, too")
+{
+    others(2, 2, 70);
+    rate(85, 900);
+    CHECK(turns.heavy);
+    CHECK(turns_slice_us(&turns, &view, 30) > 2048);
+    turns = (struct turns){.heavy = false};
+    rate(10, 900);
+    CHECK(!turns.heavy);
+}
+
+TEST("what others likely leave is what they say they did not do, never less than our part")
+{
+    others(1, 0, 50);
+    for (unsigned i = 0; i < 40; i++) {
+        turns.rated_ns = 0;
+        rate(400, 200);
+    }
+    struct turns_part part = turns_part(&turns, &view, 50);
+    CHECK_EQ(part.permille, 500);
+    /* Each first rating knows nothing of the others. */
+    CHECK(part.likely >= 800 && part.likely <= 1000);
+    turns.others_permille = 950;
+    CHECK_EQ(turns_part(&turns, &view, 50).likely, 500);
+    turns.others_permille = 4000000;
+    CHECK_EQ(turns_part(&turns, &view, 50).likely, 500);
+}
+
+TEST("whatever the board says, parts and turns are within bounds")
+{
+    unsigned seed = 1;
+    for (unsigned i = 0; i < 100000; i++) {
+        unsigned active = (unsigned)rand_r(&seed) % (VGPU_BOARD_SLOTS + 1);
+        others(active, active ? (unsigned)rand_r(&seed) % (active + 1) : 0,
+            1 + (unsigned)rand_r(&seed) % 100);
+        view.busy_ns = (uint64_t)rand_r(&seed) << 40 | (uint64_t)rand_r(&seed);
+        unsigned percent = (unsigned)rand_r(&seed) % 102;
+        turns_rate(&turns, (uint64_t)rand_r(&seed) << 20, &view, START + i * 60 * MS);
+        struct turns_part part = turns_part(&turns, &view, percent);
+        uint64_t slice = turns_slice_us(&turns, &view, percent);
+        bool bounded = part.permille <= part.likely && part.likely <= 1000 &&
+                       part.others_us <= 400000 && (!slice || (slice >= 2048 && slice <= 16384));
+        if (!CHECK(bounded))
+            break;
+    }
+}
+
+TEST("a soft limit opens when nobody else has been at work for a while, and shuts at once")
+{
+    others(1, 0, 50);
+    CHECK(!turns_are_alone(&turns, &view, START));
+    others(0, 0, 0);
+    CHECK(!turns_are_alone(&turns, &view, START + 10 * MS));
+    CHECK(!turns_are_alone(&turns, &view, START + 10 * MS + TURNS_ALONE_NS - 1));
+    CHECK(turns_are_alone(&turns, &view, START + 10 * MS + TURNS_ALONE_NS));
+    others(1, 0, 50);
+    CHECK(!turns_are_alone(&turns, &view, START + 50 * MS));
+    others(0, 0, 0);
+    CHECK(!turns_are_alone(&turns, &view, START + 51 * MS));
+}
+
+TEST("the lower gives way at once, and no longer than the higher works")
+{
+    others(2, 0, 50);
+    CHECK(!turns_give_way(&turns, &view, START));
+    view.higher = 1;
+    CHECK(turns_give_way(&turns, &view, START + MS));
+    CHECK(turns_give_way(&turns, &view, START + 900 * MS));
+    view.higher = 0;
+    CHECK(!turns_give_way(&turns, &view, START + 901 * MS));
+    view.higher = 1;
+    CHECK(turns_give_way(&turns, &view, START + 1100 * MS));
+}
+
+TEST("who gives way without end works for a 50th of the time")
+{
+    unsigned works = 0;
+    view.higher = 126;
+    for (unsigned ms = 0; ms < 102000; ms++)
+        works += !turns_give_way(&turns, &view, START + ms * MS);
+    CHECK_EQ(works, 2000);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
