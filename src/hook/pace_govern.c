@@ -14,6 +14,7 @@
 #include "limit/rm_channels.h"
 #include "limit/window.h"
 #include "region/account.h"
+#include "vgpu/board.h"
 
 #include <string.h>
 
@@ -21,6 +22,8 @@
 /* While somebody of higher priority works, or a pause lasts. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
+/* Within a window that is closed: half of what the others take for idle. */
+#define CLOSED_LOOK_NS (VGPU_BOARD_ACTIVE_NS / 2)
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
 /* Some devices have a limit, and only others are worked on. */
@@ -333,12 +336,15 @@ static uint64_t hold(uint64_t now_ns)
     return rules_pause() ? PAUSE_LOOK_NS : HOLD_LOOK_NS;
 }
 
+/* Others hear meanwhile that we are still there, and are not to take the device for free. */
 static uint64_t stay_closed(uint64_t until_ns)
 {
     close_all(until_ns);
     governor.blind_since_ns = 0; /* nothing runs meanwhile */
+    (void)meet_all(clock_now_ns(), false);
     uint64_t now = clock_now_ns();
-    return until_ns > now ? until_ns - now : 1;
+    uint64_t left = until_ns > now ? until_ns - now : 1;
+    return left < CLOSED_LOOK_NS ? left : CLOSED_LOOK_NS;
 }
 
 /* A window was closed by what the limits were then. */
