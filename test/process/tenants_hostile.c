@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A board full of lies: limits hold, and nobody is stopped for good. */
+#include "tenants_world.h"
+
+#include "vgpu/board.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define SETTLE_MS 700
+#define WATCH_MS 2000
+
+static struct vgpu_board *open_board(void)
+{
+    char path[512] = "";
+    DIR *directory = opendir(world_boards());
+    REQUIRE(directory != NULL);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (!strncmp(entry->d_name, VGPU_BOARD_FILE_PREFIX, strlen(VGPU_BOARD_FILE_PREFIX)))
+            snprintf(path, sizeof(path), "%s/%s", world_boards(), entry->d_name);
+    }
+    closedir(directory);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    void *shared = mmap(NULL, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(shared != MAP_FAILED);
+    close(fd);
+    return shared;
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+enum lie { RANDOM_BYTES, ALL_ACTIVE, IN_THE_FUTURE, ALL_HEAVY };
+
+/* One slot that is nobody's. */
+static void claim(struct vgpu_board_slot *slot, unsigned number, enum lie lie)
+{
+    uint64_t now = monotonic_ns(), time = lie == IN_THE_FUTURE ? now + 900 * MS : now;
+    slot->tenant = 0x1111111111111111ull * (number + 1);
+    slot->priority = 0;
+    slot->core_limit = 100;
+    slot->flags = lie == ALL_HEAVY ? VGPU_BOARD_HEAVY : 0;
+    slot->busy_ns += 5 * MS;
+    slot->since_ns = slot->wants_ns = time;
+    slot->active_ns = time;
+}
+
+static void lie_once(struct vgpu_board *board, enum lie lie, unsigned *seed)
+{
+    if (lie == RANDOM_BYTES) {
+        for (unsigned i = 0; i < 64; i++) {
+            unsigned at = (unsigned)rand_r(seed) % sizeof(*board);
+            ((volatile unsigned char *)board)[at] = (unsigned char)rand_r(seed);
+        }
+        return;
+    }
+    board->slot_high = VGPU_BOARD_SLOTS;
+    for (unsigned i = 8; i < VGPU_BOARD_SLOTS; i++)
+        claim(&board->slots[i], i, lie);
+}
+
+static pid_t liar_start(enum lie lie)
+{
+    pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid)
+        return pid;
+    struct vgpu_board *board = open_board();
+    unsigned seed = 12345;
+    for (;;) {
+        lie_once(board, lie, &seed);
+        usleep(3000);
+    }
+}
+
+/* Limits, 0: nobody; from the start on, where kernels are not known yet. */
+static void check_limits(
+    const struct tenant_how *hows, const double *limits, unsigned count, enum lie lie, double least)
+{
+    struct tenant tenants[TENANTS_MAX], first;
+    world_begin("1xh200");
+    /* Makes the board, and is gone. */
+    first = tenant_start(&(struct tenant_how){.cores = "50"});
+    tenant_until_busy(&first);
+    usleep(200000);
+    tenant_kill(&first);
+    pid_t liar = liar_start(lie);
+    for (unsigned i = 0; i < count; i++)
+        tenants[i] = tenant_start(&hows[i]);
+    for (unsigned i = 0; i < count; i++)
+        tenant_until_busy(&tenants[i]);
+    (void)world_watch(tenants, count, SETTLE_MS);
+    struct trace trace = world_watch(tenants, count, WATCH_MS);
+    for (unsigned i = 0; i < count; i++) {
+        double share = trace_share_all(&trace, i);
+        printf("# lie %d, tenant %u: %.3f of %.2f\n", (int)lie, i, share, limits[i]);
+        fflush(stdout);
+        CHECK(share <= limits[i] + 0.02);
+        CHECK(share >= least * limits[i]);
+    }
+    kill(liar, SIGKILL);
+    waitpid(liar, NULL, 0);
+    /* When nobody lies any more, all have what is theirs. */
+    (void)world_watch(tenants, count, 1000);
+    double best = 1;
+    for (unsigned try = 0; try < 3 && best > 0.03; try++) {
+        double worst = 0;
+        trace = world_watch(tenants, count, WATCH_MS);
+        for (unsigned i = 0; i < count; i++) {
+            double off = trace_share_all(&trace, i) - limits[i];
+            worst = off > worst ? off : -off > worst ? -off : worst;
+        }
+        best = worst < best ? worst : best;
+    }
+    printf("# afterwards within %.3f\n", best);
+    fflush(stdout);
+    CHECK(best <= 0.03);
+    for (unsigned i = 0; i < count; i++)
+        tenant_kill(&tenants[i]);
+}
+
+static const struct tenant_how plain[] = {
+    {.cores = "30", .priority = "0"}, {.cores = "50", .priority = "0"}};
+static const double limits[] = {0.3, 0.5};
+
+TEST("a board of random bytes that change all the time lets nobody pass his limit")
+{
+    check_limits(plain, limits, 2, RANDOM_BYTES, 0.01);
+}
+
+TEST("118 tenants that do not exist let nobody pass his limit")
+{
+    check_limits(plain, limits, 2, ALL_ACTIVE, 0.5);
+}
+
+TEST("nor do 118 that claim to use the GPU all the time")
+{
+    check_limits(plain, limits, 2, ALL_HEAVY, 0.5);
+}
+
+TEST("tenants that claim to work in the future let nobody pass his limit")
+{
+    check_limits(plain, limits, 2, IN_THE_FUTURE, 0.5);
+}
+
+TEST("claims of a higher priority stop nobody for good")
+{
+    const struct tenant_how low[] = {
+        {.cores = "30", .priority = "1"}, {.cores = "50", .priority = "1"}};
+    check_limits(low, limits, 2, ALL_ACTIVE, 0.01);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
