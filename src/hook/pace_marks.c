@@ -367,8 +367,8 @@ static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUI
 }
 
 /* When the front mark was reached, on the processor's clock. */
-static uint64_t reached_ns(const struct lane_record *record, const struct lane_mark *mark,
-    uint64_t now_ns) REQUIRES(marks_lock)
+static uint64_t reached_ns(
+    const struct lane_record *record, struct lane_mark *mark, uint64_t now_ns) REQUIRES(marks_lock)
 {
     struct pace_context *context = record->context;
     float milliseconds = 0;
@@ -381,7 +381,10 @@ static uint64_t reached_ns(const struct lane_record *record, const struct lane_m
     }
     note_seen(context->device);
     uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
+    if (at > now_ns)
+        now_ns = clock_now_ns(); /* it may have been reached since */
     uint64_t sure = at < mark->recorded_ns ? mark->recorded_ns : at > now_ns ? now_ns : at;
+    mark->before.moved = sure != at;
     context->base_ns += sure - at;
     return sure;
 }

@@ -36,6 +36,7 @@ struct lane_stretch {
     bool continuous; /* the mark before it was outstanding when its own was recorded */
     bool measured;   /* one launch, right behind the mark before it */
     bool late;       /* measured, but its mark was not there yet when it was over */
+    bool moved;      /* the time of its mark is not the event's own */
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */

@@ -205,6 +205,16 @@ TEST("what comes behind the last mark of a full lane is on its way for as long a
     CHECK(!lane_is_on_way(&lane, START + (LANE_MARKS + 44) * MS));
 }
 
+TEST("beside other containers nothing is learnt by a mark whose time is not the event's own")
+{
+    begin();
+    duration_learn(KEY, MS);
+    mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .part = 500});
+    lane_front(&lane)->before.moved = true;
+    (void)pass(MS / 2);
+    CHECK_EQ(duration_of(KEY), MS);
+}
+
 TEST("what takes many turns beside other containers costs little more than our part")
 {
     begin();
