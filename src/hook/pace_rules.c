@@ -11,6 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Who has all of the device for a while still launches no further ahead than under a limit: it is
+ * to be given back at once. */
+#define SOFT_MOST 99u
+
 #define BOARD_LOOK_NS 1000000000ull
 
 bool pace_limited;
@@ -105,7 +109,9 @@ unsigned rules_percent(unsigned device)
         return 0;
     if (!hard)
         return load_relaxed(&rules.watched) ? RULES_WATCHED : 0;
-    return soft && load_relaxed(&rules.soft_is_on[device]) ? soft : hard;
+    if (!soft || !load_relaxed(&rules.soft_is_on[device]))
+        return hard;
+    return soft < SOFT_MOST ? soft : SOFT_MOST;
 }
 
 bool rules_are_given(void)

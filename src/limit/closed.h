@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The latest closures kept: at 50 ms each, of 25 s. What runs longer is charged as it goes. */
+/* The latest closures kept: at 70 ms each, of 35 s. What runs longer is charged as it goes. */
 #define CLOSED_KEPT 512u
 
 struct closed_times {
