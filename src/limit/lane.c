@@ -155,12 +155,9 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
     uint64_t took = stretch->continuous ? above(wall_ns, LANE_PAIR_BACKLOG_NS)
                                         : above(wall_ns, stretch->gap_ns + LANE_PAIR_IDLE_NS);
     bool in_part = is_in_part(stretch), doubtful = stretch->shared || stretch->late;
-<<<<<<< HEAD
     /* What is too short would be kept for as long as others are at work. */
     if (known && in_part && stretch->moved)
         return;
-=======
->>>>>>> 92c605a (limit: turns among tenants, as pure functions; others' turns are not charged)
     uint64_t most = in_part && !doubtful ? known + at_most(known / 4, CLEAN_NS) : known;
     if (!known || !(doubtful || in_part))
         duration_learn(stretch->key, took);

@@ -32,11 +32,7 @@ static uint64_t others_us(const struct turns *turns, const struct board_view *vi
 static unsigned plain_permille(const struct turns *turns, const struct board_view *view)
 {
     uint64_t others = others_us(turns, view, 100);
-<<<<<<< HEAD
-    return (unsigned)(1000 * TURNS_MIN_US / (TURNS_MIN_US + others));
-=======
     return (unsigned)(1000ull * TURNS_MIN_US / (TURNS_MIN_US + others));
->>>>>>> 92c605a (limit: turns among tenants, as pure functions; others' turns are not charged)
 }
 
 static bool is_heavy(const struct turns *turns, const struct board_view *view, unsigned permille)

@@ -203,7 +203,6 @@ TEST("what comes behind the last mark of a full lane is on its way for as long a
         (void)pass((i + 1) * MS);
     CHECK(lane_is_on_way(&lane, START + (LANE_MARKS + 43) * MS));
     CHECK(!lane_is_on_way(&lane, START + (LANE_MARKS + 44) * MS));
-<<<<<<< HEAD
 }
 
 TEST("beside other containers nothing is learnt by a mark whose time is not the event's own")
@@ -214,8 +213,6 @@ TEST("beside other containers nothing is learnt by a mark whose time is not the 
     lane_front(&lane)->before.moved = true;
     (void)pass(MS / 2);
     CHECK_EQ(duration_of(KEY), MS);
-=======
->>>>>>> 92c605a (limit: turns among tenants, as pure functions; others' turns are not charged)
 }
 
 TEST("what takes many turns beside other containers costs little more than our part")
