@@ -22,6 +22,8 @@
 /* While somebody of higher priority works, or a pause lasts. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
+/* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
+#define MONITOR_LOOK_NS 20000000ull
 /* Within a window that is closed: half of what the others take for idle. */
 #define CLOSED_LOOK_NS (VGPU_BOARD_ACTIVE_NS / 2)
 /* Nothing is measured: only orders wake. */
@@ -333,7 +335,9 @@ static uint64_t hold(uint64_t now_ns)
     close_all(now_ns);
     governor.blind_since_ns = 0;
     (void)meet_all(now_ns, true);
-    return rules_pause() ? PAUSE_LOOK_NS : HOLD_LOOK_NS;
+    if (!rules_pause())
+        return HOLD_LOOK_NS;
+    return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
 }
 
 /* Others hear meanwhile that we are still there, and are not to take the device for free. */

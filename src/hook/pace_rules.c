@@ -31,6 +31,7 @@ static struct {
     bool watched; /* has a priority, and there may be others to give way to */
     bool board_exists;
     bool given, paused, preempted;
+    bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
     bool finished;
 } rules = {.priority = VGPU_PRIORITY_DEFAULT};
 
@@ -63,6 +64,7 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
     store_relaxed(&rules.watched, watched);
     store_relaxed(&rules.given, orders.has_limits || orders.has_priority);
     store_relaxed(&rules.paused, orders.paused || orders.held);
+    store_relaxed(&rules.by_monitor, orders.held && !orders.paused);
     bool limited = (any || watched) && !load_relaxed(&rules.finished);
     store_relaxed(&pace_limited, limited);
     return limited;
@@ -122,6 +124,11 @@ bool rules_are_given(void)
 bool rules_pause(void)
 {
     return load_relaxed(&rules.paused) && !load_relaxed(&rules.finished);
+}
+
+bool rules_pause_is_the_monitors(void)
+{
+    return load_relaxed(&rules.by_monitor);
 }
 
 bool rules_hold(void)

@@ -39,6 +39,8 @@ bool rules_are_given(void);
 /* The container may not work at all: it is paused, or somebody of higher priority works. */
 bool rules_hold(void);
 bool rules_pause(void); /* the first of the two alone */
+/* Where it is paused: only by HAMi's monitor, so that nobody is woken when that ends. */
+bool rules_pause_is_the_monitors(void);
 unsigned rules_priority(void);
 
 /* Sleeps until something changed, at most so long. */

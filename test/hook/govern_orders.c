@@ -5,6 +5,7 @@
 
 #include "sim/machine.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 /* Windows of 14 ms each 700 ms, and each 280 ms. */
@@ -13,6 +14,13 @@
 #define MEMORY .limit = "8GiB"
 
 #define ATTEMPTS 6
+
+#define RECENT_KERNEL (VGPU_REGION_MAP_OFFSET + offsetof(struct vgpu_hami_page, recent_kernel))
+
+static const char *region_path(void)
+{
+    return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+}
 
 /* ---- limits ---- */
 
@@ -110,6 +118,34 @@ BED_TEST("also one with a compute limit", .environment = {"CUDA_DEVICE_SM_LIMIT=
     check_pause_often();
 }
 
+/* As HAMi's monitor does, but for the wake by which the program stands at once. */
+static void hold_by_monitor(bool held)
+{
+    const int32_t word = held ? -1 : 0;
+    int file = open(region_path(), O_WRONLY | O_CLOEXEC);
+    CHECK_EQ(pwrite(file, &word, sizeof(word), RECENT_KERNEL), sizeof(word));
+    close(file);
+    if (held)
+        order_raise();
+}
+
+/* Nothing wakes the program, which calls nothing. */
+BED_TEST("what HAMi's monitor held goes on within 400 ms of its word", MEMORY)
+{
+    uint64_t least = UINT64_MAX;
+    hold_begin(FOREVER);
+    for (int i = 0; i < ATTEMPTS && least > 400 * MS; i++) {
+        hold_by_monitor(true);
+        CHECK(hold_comes_to_stand(getpid()));
+        uint64_t from = load_now_ns();
+        hold_by_monitor(false);
+        CHECK(hold_runs(getpid()));
+        uint64_t took = load_now_ns() - from;
+        least = took < least ? took : least;
+    }
+    CHECK(least <= 400 * MS);
+}
+
 static void *launch_many(void *context)
 {
     CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
@@ -135,11 +171,6 @@ BED_TEST("programs that launch meanwhile end", .environment = {"CUDA_DEVICE_SM_L
 }
 
 /* ---- the region's file ---- */
-
-static const char *region_path(void)
-{
-    return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-}
 
 static void delete_file(void)
 {
