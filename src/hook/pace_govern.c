@@ -53,9 +53,9 @@ static struct device_work {
 
 static struct {
     uint64_t harvested_ns;
-    uint64_t blind_since_ns; /* the harvest's lock was not to be had since */
-    unsigned bound;          /* no device at or above it was worked on */
-    unsigned limits;         /* the sum of all limits at the last look: changed, where it differs */
+    uint64_t blind_since_ns;                   /* the harvest's lock was not to be had since */
+    unsigned bound;                            /* no device at or above it was worked on */
+    unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
     bool limits_are_known;
     uint32_t epoch; /* of the orders at the last look */
 } governor;
@@ -354,13 +354,14 @@ static uint64_t stay_closed(uint64_t until_ns)
 /* A window was closed by what the limits were then. */
 static bool limits_changed(void)
 {
-    unsigned sum = 0, former = governor.limits;
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        sum += rules_percent(d) << d % 8;
-    bool known = governor.limits_are_known;
-    governor.limits = sum;
+    bool known = governor.limits_are_known, changed = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        unsigned char percent = (unsigned char)rules_percent(d);
+        changed |= governor.limits[d] != percent;
+        governor.limits[d] = percent;
+    }
     governor.limits_are_known = true;
-    return known && sum != former;
+    return known && changed;
 }
 
 /* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
