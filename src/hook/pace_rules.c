@@ -3,6 +3,7 @@
 #include "hook/pace_rules.h"
 
 #include "base/atomic.h"
+#include "base/lock.h"
 #include "hook/pace.h"
 #include "limit/budget.h"
 #include "limit/container.h"
@@ -20,6 +21,8 @@
 bool pace_limited;
 
 static struct {
+    struct lock lock; /* for writing what was read; a leaf */
+    uint64_t number;  /* of the reading that is in force */
     uint64_t looked_ns, board_looked_ns;
     uint32_t epoch;
     unsigned priority;
@@ -48,26 +51,36 @@ static bool may_have_neighbours(uint64_t now_ns)
     return load_relaxed(&rules.board_exists);
 }
 
+static void take_in(const struct account_orders *orders, bool watched, bool limited)
+    REQUIRES(rules.lock)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        store_relaxed(&rules.hard[d], orders->percent[d]);
+        store_relaxed(&rules.soft[d], orders->soft[d]);
+    }
+    rules.number = orders->number;
+    store_relaxed(&rules.epoch, orders->epoch);
+    store_relaxed(&rules.priority, orders->priority);
+    store_relaxed(&rules.watched, watched);
+    store_relaxed(&rules.given, orders->has_limits || orders->has_priority);
+    store_relaxed(&rules.paused, orders->paused || orders->held);
+    store_relaxed(&rules.by_monitor, orders->held && !orders->paused);
+    store_relaxed(&pace_limited, limited && !load_relaxed(&rules.finished));
+}
+
+/* A thread that was kept from running since it read leaves what was read later as it is. */
 bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
 {
     struct account_orders orders;
     store_relaxed(&rules.looked_ns, now_ns);
     bool any = account_orders(&orders);
     bool watched = orders.has_priority && may_have_neighbours(now_ns);
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        store_relaxed(&rules.hard[d], orders.percent[d]);
-        store_relaxed(&rules.soft[d], orders.soft[d]);
-    }
-    store_relaxed(&rules.epoch, orders.epoch);
+    lock_take(&rules.lock);
+    if (orders.number > rules.number)
+        take_in(&orders, watched, any || watched);
+    lock_release(&rules.lock);
     *ret_epoch = orders.epoch;
-    store_relaxed(&rules.priority, orders.priority);
-    store_relaxed(&rules.watched, watched);
-    store_relaxed(&rules.given, orders.has_limits || orders.has_priority);
-    store_relaxed(&rules.paused, orders.paused || orders.held);
-    store_relaxed(&rules.by_monitor, orders.held && !orders.paused);
-    bool limited = (any || watched) && !load_relaxed(&rules.finished);
-    store_relaxed(&pace_limited, limited);
-    return limited;
+    return load_relaxed(&pace_limited);
 }
 
 static bool is_due(uint64_t now_ns)

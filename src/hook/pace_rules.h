@@ -2,7 +2,7 @@
 /* What the container is held to now: its compute limits, soft ones while nobody else is at work,
  * pauses, and tenants of higher priority. Read from the region every few milliseconds by whoever
  * launches, and at each of its looks by the governor, which alone knows of the neighbours
- * (hook/pace_tenants.h). Any thread, without locks. */
+ * (hook/pace_tenants.h). Any thread; asking takes no lock. */
 #ifndef VGPU_HOOK_PACE_RULES_H
 #define VGPU_HOOK_PACE_RULES_H
 

@@ -106,6 +106,7 @@ struct account_orders {
     bool has_priority;                          /* somebody gave it one */
     bool has_limits; /* some limit was set, of memory or compute, in force or not */
     uint32_t epoch;  /* of what was read: for account_wait_orders */
+    uint64_t number; /* of this reading: a later one of the process has a higher one */
 };
 
 /* Reads it; true where there is a compute limit, a pause or a hold. GPU_CORE_UTILIZATION_POLICY and

@@ -74,11 +74,14 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
     return any || words.paused || words.held;
 }
 
+static uint64_t readings GUARDED_BY(account.lock);
+
 bool account_orders(struct account_orders *ret_orders)
 {
     bool any = false;
     *ret_orders = (struct account_orders){.priority = VGPU_PRIORITY_DEFAULT};
     lock_take(&account.lock);
+    ret_orders->number = ++readings;
     if (account.region) {
         (void)!region_keep(account.region);
         guard_enter();
