@@ -141,7 +141,11 @@ static CUresult detach_held(CUcontext ctx, bool was_attached)
     CUdevice dev = primary_device(ctx);
     if (was_attached)
         primary_let_go(dev);
+    if (dev != PRIMARY_NONE)
+        pace_context_ends();
     CUresult result = cuda.cuCtxDetach(ctx);
+    if (dev != PRIMARY_NONE)
+        pace_context_ended();
     if (was_attached && result != CUDA_SUCCESS) {
         attach(ctx);
         primary_held(dev);

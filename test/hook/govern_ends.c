@@ -430,6 +430,25 @@ BED_TEST("the primary context is released while closed", LIMIT_20)
     check_primary_goes(release);
 }
 
+static CUcontext attached;
+
+static CUresult detach(void)
+{
+    return CU(cuCtxDetach)(attached);
+}
+
+BED_TEST("the primary context is detached from by its last holder while closed", LIMIT_20)
+{
+    for (int i = 0; i < 3; i++) {
+        hold_begin(FOREVER);
+        CHECK_EQ(CU(cuCtxAttach)(&attached, 0), CUDA_SUCCESS);
+        CHECK_EQ(release(), CUDA_SUCCESS);
+        check_opened_by(detach);
+    }
+    hold_begin(FOREVER);
+    CHECK(hold_runs(getpid()));
+}
+
 /* ---- the resource manager refuses ---- */
 
 #define SWITCH "@0x2080110b"
