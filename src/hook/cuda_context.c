@@ -112,6 +112,7 @@ static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 {
     hook_enter();
+    pace_wait_while_held();
     pace_context_leaves(ctx);
     return end(ctx, cuda.cuCtxDestroy_v2);
 }
@@ -119,6 +120,7 @@ CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 CUresult hook_cuCtxDestroy(CUcontext ctx)
 {
     hook_enter();
+    pace_wait_while_held();
     pace_context_leaves(ctx);
     return end(ctx, cuda.cuCtxDestroy);
 }
@@ -164,6 +166,7 @@ static bool may_be_current(CUcontext ctx)
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
     hook_enter();
+    pace_wait_while_held();
     bool was_attached = detach(ctx);
     if (was_attached || primary_device(ctx) != PRIMARY_NONE)
         return detach_held(ctx, was_attached);

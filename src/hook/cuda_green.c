@@ -109,6 +109,7 @@ CUresult hook_cuGreenCtxCreate(
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     hook_enter();
+    pace_wait_while_held();
     CUcontext context = context_of(hCtx);
     CUdevice dev = forget(context);
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)hCtx);

@@ -132,12 +132,14 @@ static CUresult release(CUdevice dev, CUresult (*driver)(CUdevice dev))
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     hook_enter();
+    pace_wait_while_held();
     return release(dev, cuda.cuDevicePrimaryCtxRelease);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     hook_enter();
+    pace_wait_while_held();
     return release(dev, cuda.cuDevicePrimaryCtxRelease_v2);
 }
 
@@ -151,6 +153,7 @@ void primary_drop(CUdevice dev)
 
 static CUresult reset(CUdevice dev, CUresult (*driver)(CUdevice dev))
 {
+    pace_wait_while_held();
     /* Refused while there are green contexts, whose work goes on (H200, driver 580.159.04). */
     if (!green_is_on(dev))
         leaves(dev);

@@ -454,6 +454,12 @@ void pace_stream_leaves(CUstream stream)
     marks_stream_leaves(stream);
 }
 
+void pace_wait_while_held(void)
+{
+    process_enter(container_reset);
+    gate_wait_while_held();
+}
+
 void pace_context_ends(void)
 {
     process_enter(container_reset);

@@ -78,6 +78,11 @@ void pace_context_changed(void);
 /* Before a stream goes, and all events on it. */
 void pace_stream_leaves(CUstream stream);
 
+/* Blocks while the container may not work at all: it is paused, or somebody of higher priority
+ * works. Not at the end of the process. Before a context ends, for which everything of the process
+ * must be let run. Two loads where nothing holds. */
+void pace_wait_while_held(void);
+
 /* Before the driver is asked to end or reset a context, or something that contexts hang on: it
  * waits for the GPU then, which must not be closed to us. Nested calls are counted. */
 void pace_context_ends(void);

@@ -140,12 +140,17 @@ static void hold_and_end(void *argument)
     worker->end();
 }
 
-static pid_t worker_start(struct worker *worker)
+static void go_make(void)
 {
     if (!go)
         go = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(go != MAP_FAILED);
     *go = 0;
+}
+
+static pid_t worker_start(struct worker *worker)
+{
+    go_make();
     return bed_fork(hold_and_end, worker);
 }
 
@@ -370,24 +375,6 @@ BED_TEST(
     hold_check_share(&from, &to, 10);
 }
 
-/* For as long as it takes the rest of the container runs on. */
-BED_TEST("a context is destroyed in a pause, and what is left of the container stands soon", MEMORY)
-{
-    hold_begin(FOREVER);
-    make_second();
-    order_pause(true);
-    CHECK(hold_comes_to_stand(getpid()));
-    uint64_t before = load_busy_ns(0, getpid());
-    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_SUCCESS);
-    bed_sleep_ms(20);
-    CHECK(hold_comes_to_stand(getpid()));
-    uint64_t ran = load_busy_ns(0, getpid()) - before;
-    if (!CHECK(ran < 300 * MS))
-        dprintf(STDOUT_FILENO, "# ran for %llu ms\n", (unsigned long long)(ran / MS));
-    order_pause(false);
-    CHECK(hold_runs(getpid()));
-}
-
 static void *reset(void *unused)
 {
     (void)unused;
@@ -447,6 +434,78 @@ BED_TEST("the primary context is detached from by its last holder while closed",
     }
     hold_begin(FOREVER);
     CHECK(hold_runs(getpid()));
+}
+
+/* For that everything of the program would have to be let run. */
+static bool has_ended;
+
+static void *end_context(void *end)
+{
+    CHECK_EQ(((CUresult(*)(void))end)(), CUDA_SUCCESS);
+    __atomic_store_n(&has_ended, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void check_waits_for_resume(CUresult (*end)(void))
+{
+    pthread_t thread;
+    order_pause(true);
+    CHECK(hold_comes_to_stand(getpid()));
+    uint64_t before = load_busy_ns(0, getpid());
+    __atomic_store_n(&has_ended, false, __ATOMIC_RELEASE);
+    REQUIRE(pthread_create(&thread, NULL, end_context, (void *)end) == 0);
+    for (int i = 0; i < 5; i++)
+        CHECK(hold_stands(getpid()));
+    CHECK_EQ(load_busy_ns(0, getpid()), before);
+    CHECK(!__atomic_load_n(&has_ended, __ATOMIC_ACQUIRE));
+    order_pause(false);
+    pthread_join(thread, NULL);
+}
+
+BED_TEST("a context that is destroyed in a pause goes when the container is resumed", MEMORY)
+{
+    hold_begin(FOREVER);
+    make_second();
+    check_waits_for_resume(destroy_second);
+    CHECK(hold_runs(getpid()));
+}
+
+BED_TEST("so does the primary context that is reset or released", LIMIT_20)
+{
+    hold_begin(FOREVER);
+    check_waits_for_resume(reset_by_another);
+    hold_begin(FOREVER);
+    check_waits_for_resume(release);
+    hold_begin(FOREVER);
+    CHECK(hold_runs(getpid()));
+}
+
+static void destroy_at_exit(void)
+{
+    if (CU(cuCtxDestroy_v2)(second) != CUDA_SUCCESS)
+        _exit(9);
+}
+
+/* As a library does that was there before CUDA was used. */
+static void hold_and_destroy_at_exit(void *argument)
+{
+    REQUIRE(atexit(destroy_at_exit) == 0);
+    load_begin(0);
+    make_second();
+    hold_and_end(argument);
+}
+
+BED_TEST("a program that destroys its context as it exits does so in a pause", MEMORY)
+{
+    struct worker worker = {.end = exit_in_pause};
+    go_make();
+    pid_t pid = bed_fork(hold_and_destroy_at_exit, &worker);
+    REQUIRE(sim_attach() == 0);
+    CHECK(hold_runs(pid));
+    order_pause(true);
+    CHECK(hold_comes_to_stand(pid));
+    __atomic_store_n(go, 1, __ATOMIC_RELEASE);
+    CHECK(ends_well_in_time(pid));
 }
 
 /* ---- the resource manager refuses ---- */
