@@ -11,6 +11,7 @@
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
 #include "limit/budget.h"
+#include "limit/governor.h"
 #include "limit/rm_channels.h"
 #include "region/account.h"
 
@@ -167,11 +168,12 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
     return now - stall->since_ns > STALLED_NS;
 }
 
-/* Where channels are taken off the GPU instead, launches need not wait. */
+/* Where channels are taken off the GPU instead, and somebody does it, launches need not wait. */
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
-    return percent >= RULES_WATCHED || (container_config()->gate == GATE_CHANNEL &&
-                                           rm_channels_state(device) == RM_CHANNELS_WORKS);
+    return percent >= RULES_WATCHED ||
+           (container_config()->gate == GATE_CHANNEL &&
+               rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works());
 }
 
 void gate_wait_while_held(void)

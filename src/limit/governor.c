@@ -99,6 +99,12 @@ void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns))
     (void)change(STARTING, started ? AWAKE : REFUSED);
 }
 
+bool governor_works(void)
+{
+    uint32_t state = load_acquire(&governor.state);
+    return state == STARTING || state == AWAKE || state == ASLEEP;
+}
+
 void governor_reset(void)
 {
     store_release(&governor.state, (uint32_t)ABSENT);

@@ -16,6 +16,10 @@
  * thread. */
 void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns));
 
+/* Whether there is a thread, or will be in a moment: not before the first governor_wake, where none
+ * could be made, and after governor_stop. One load. */
+bool governor_works(void);
+
 /* In a forked child: there is no thread. */
 void governor_reset(void);
 

@@ -8,9 +8,15 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #define WAIT_SECONDS 20
+#define CLONE3 435 /* older headers do not have it */
 
 static uint64_t looks, answer = GOVERNOR_NOTHING;
 
@@ -112,6 +118,44 @@ TEST("there is no thread before work is on its way, one then, however often it i
     REQUIRE(wait_for_looks(1));
     CHECK_EQ(count_threads(&thread), before + 1);
     CHECK(thread != 0);
+}
+
+TEST("it works from the first work to the end of the process")
+{
+    CHECK(!governor_works());
+    governor_wake(look, sleep_ns);
+    CHECK(governor_works());
+    REQUIRE(wait_for_sleep());
+    CHECK(governor_works());
+    governor_stop();
+    CHECK(!governor_works());
+}
+
+static bool refuse_threads(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CLONE3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST("where no thread can be made it does not, and is not tried again")
+{
+    int thread;
+    if (!refuse_threads())
+        SKIP("no system call can be refused");
+    for (int i = 0; i < 3; i++) {
+        governor_wake(look, sleep_ns);
+        CHECK(!governor_works());
+    }
+    CHECK_EQ(load_relaxed(&looks), 0);
+    CHECK_EQ((count_threads(&thread), thread), 0);
 }
 
 static void *wake_often(void *unused)
