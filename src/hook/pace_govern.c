@@ -132,11 +132,18 @@ static void open_channels(void)
     }
 }
 
+/* What could not be opened is due still: to be tried again by the next look, or by a call when that
+ * does not come. */
+static uint64_t due_after_opening(void)
+{
+    return rm_channels_any_closed() ? clock_now_ns() : 0;
+}
+
 static void open_all(void)
 {
     uint64_t due = load_relaxed(&govern_due_ns);
     open_channels();
-    (void)swap_seq_cst(&govern_due_ns, due, (uint64_t)0); /* or closed anew meanwhile */
+    (void)swap_seq_cst(&govern_due_ns, due, due_after_opening()); /* or closed anew meanwhile */
 }
 
 bool govern_is_closed(unsigned device)
@@ -175,8 +182,10 @@ void govern_open_overdue(void)
         return;
     rules_forget_neighbours();
     /* One thread does; when the next closure is due is the governor's to say meanwhile. */
-    if (swap_seq_cst(&govern_due_ns, due, (uint64_t)0))
-        open_channels();
+    if (!swap_seq_cst(&govern_due_ns, due, (uint64_t)0))
+        return;
+    open_channels();
+    (void)swap_seq_cst(&govern_due_ns, (uint64_t)0, due_after_opening());
 }
 
 /* ---- what runs ---- */

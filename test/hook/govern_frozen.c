@@ -122,6 +122,34 @@ BED_TEST("any call opens a window that is 100 ms overdue, whose governor does no
     (void)hold_await_closed(getpid(), 60 * MS);
 }
 
+/* The self-test makes three of these calls, the closing the fourth; an opening that is refused asks
+ * three times for each channel. */
+#define LOST(nth) "rm-status=0xf@0x2080110b:" #nth
+#define LOST_3(a, b, c) LOST(a) "," LOST(b) "," LOST(c)
+#define LOST_WHILE_OPENING                                                                         \
+    LOST_3(5, 6, 7)                                                                                \
+    "," LOST_3(8, 9, 10) "," LOST_3(11, 12, 13) "," LOST_3(14, 15, 16) "," LOST_3(                 \
+        17, 18, 19) "," LOST_3(20, 21, 22) "," LOST_3(23, 24, 25) "," LOST_3(26, 27,               \
+        28) "," LOST_3(29, 30, 31)
+
+BED_TEST("calls open it at last where the resource manager refuses at first", LIMIT_5,
+    .sim = LOST_WHILE_OPENING)
+{
+    freeze_begin();
+    hold_begin(FOREVER);
+    pid_t governor = governor_thread();
+    uint64_t until = hold_await_closed(getpid(), 60 * MS);
+    freeze(governor);
+    sleep_until(until + OVERDUE_MS * MS + 20 * MS);
+    uint64_t before = load_busy_ns(0, getpid()), start = load_now_ns();
+    while (load_busy_ns(0, getpid()) == before && load_now_ns() - start < PATIENCE_MS * MS) {
+        CHECK_EQ(call_info(), CUDA_SUCCESS);
+        bed_sleep_ms(5);
+    }
+    CHECK(load_busy_ns(0, getpid()) > before);
+    thaw(governor);
+}
+
 /* Frozen in the pause, which then ends. */
 static void check_pause_opens(size_t which)
 {
