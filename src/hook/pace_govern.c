@@ -81,12 +81,12 @@ static void note_closed(unsigned device, const struct rm_channels_times *times)
         end_closure(device);
 }
 
-/* Once for a process and device, when it is first needed. Before anything is closed, because a
- * terminal may keep the writer waiting. */
+/* Once for a process and device, when it is first needed. Only while nothing is closed: a terminal
+ * may keep the writer waiting, and nobody would open it. */
 static void tell_gate(unsigned device)
 {
     char words[RM_CHANNELS_WORDS];
-    if (devices[device].told)
+    if (devices[device].told || rm_channels_any_closed())
         return;
     enum rm_channels_state state = rm_channels_test(device);
     if (state == RM_CHANNELS_UNTESTED)
