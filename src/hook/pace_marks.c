@@ -264,6 +264,7 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
         return;
     if (!event)
         event = event_make(record->context->handle);
+    run.asked_ns = clock_now_ns();
     CUresult result = event ? cuda.cuEventRecord(event, record->stream) : CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t now = clock_now_ns();
     if (result != CUDA_SUCCESS)
@@ -383,7 +384,7 @@ static uint64_t reached_ns(
     uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
     if (at > now_ns)
         now_ns = clock_now_ns(); /* it may have been reached since */
-    uint64_t sure = at < mark->recorded_ns ? mark->recorded_ns : at > now_ns ? now_ns : at;
+    uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
     mark->before.moved = sure != at;
     context->base_ns += sure - at;
     return sure;

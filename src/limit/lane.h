@@ -45,7 +45,8 @@ struct lane_stretch {
 
 struct lane_mark {
     void *event;
-    uint64_t recorded_ns;
+    uint64_t asked_ns;    /* before the driver was asked to record it: it was not reached sooner */
+    uint64_t recorded_ns; /* when the driver had */
     struct lane_stretch before; /* the stretch that ends here */
 };
 
@@ -111,6 +112,7 @@ struct lane_run {
     bool shared;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
     uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
+    uint64_t asked_ns;    /* before the mark was recorded; 0: as recorded */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
