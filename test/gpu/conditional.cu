@@ -45,6 +45,7 @@ static void must(int error, const char *call)
 #define MUST(call) must((int)(call), #call)
 
 /* By dlsym, as a program without the runtime has them. */
+static CUresult (*get_current)(CUcontext *);
 static CUresult (*handle_create)(CUgraphConditionalHandle *, CUgraph, CUcontext, unsigned, unsigned);
 static CUresult (*add_node)(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t,
                             CUgraphNodeParams *);
@@ -74,6 +75,15 @@ static CUgraphNode add_kernel(CUgraph graph, const CUgraphNode *after, const voi
     params.kernel.kernelParams = arguments;
     MUST(add_node(&node, graph, after, NULL, after ? 1 : 0, &params));
     return node;
+}
+
+/* A conditional handle belongs to a context, which is to be named: NULL is answered with 201 (H200, driver
+ * 580.159.04). */
+static CUcontext current(void)
+{
+    CUcontext context = NULL;
+    MUST(get_current(&context));
+    return context;
 }
 
 /* The graph of the node's body. */
@@ -110,7 +120,7 @@ static void run_while(cudaStream_t stream, unsigned *count)
     CUgraphExec exec;
     CUgraphConditionalHandle again;
     MUST(graph_create(&graph, 0));
-    MUST(handle_create(&again, graph, NULL, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    MUST(handle_create(&again, graph, current(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
     CUgraph body = add_conditional(graph, NULL, CU_GRAPH_COND_TYPE_WHILE, again);
     void *arguments[] = {&count, &again};
     add_kernel(body, NULL, (const void *)turn, arguments);
@@ -127,7 +137,7 @@ static void run_if(cudaStream_t stream, unsigned *count, unsigned *wanted)
     CUgraphExec exec;
     CUgraphConditionalHandle taken;
     MUST(graph_create(&graph, 0));
-    MUST(handle_create(&taken, graph, NULL, 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    MUST(handle_create(&taken, graph, current(), 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
     void *choice[] = {&wanted, &taken}, *marked[] = {&count};
     CUgraphNode first = add_kernel(graph, NULL, (const void *)choose, choice);
     add_kernel(add_conditional(graph, &first, CU_GRAPH_COND_TYPE_IF, taken), NULL, (const void *)mark, marked);
@@ -149,6 +159,7 @@ int main()
     if (!library)
         return 77;
     find(&handle_create, library, "cuGraphConditionalHandleCreate");
+    find(&get_current, library, "cuCtxGetCurrent");
     find(&add_node, library, "cuGraphAddNode_v2");
     find(&graph_create, library, "cuGraphCreate");
     find(&instantiate, library, "cuGraphInstantiateWithFlags");

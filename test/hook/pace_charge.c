@@ -368,6 +368,28 @@ BED_TEST("a kernel that never ends hangs no launch for good, on its stream or an
     _exit(check_shared->failures != 0);
 }
 
+/* What host work follows runs dry each time; most launches pass by their estimates. */
+BED_TEST("short kernels behind a longer one, then work of the host, are measured at their length",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    CUfunction longer = load_kernel(), shorter = load_kernel();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 3000; i++) {
+        CHECK_EQ(load_launch_of(longer, NULL, 65 * US), CUDA_SUCCESS);
+        for (int k = 0; k < 3; k++)
+            CHECK_EQ(load_launch_of(shorter, NULL, 21 * US), CUDA_SUCCESS);
+        for (uint64_t until = load_now_ns() + 200 * US; load_now_ns() < until;) {
+        }
+    }
+    load_settle();
+    struct load_state to = load_state(0);
+    uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
+    dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
+        (unsigned long long)(measured / 1000));
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 10);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
