@@ -2,6 +2,8 @@
 /* Controls on the program's objects. */
 #include "limit/rm_route.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,9 +15,7 @@
 static void identify(struct rm_route *route)
 {
     struct stat file;
-    int errno_kept = errno;
-    bool is_file = fstat(route->fd, &file) == 0;
-    errno = errno_kept;
+    bool is_file = file_status(route->fd, &file) == 0;
     route->file_device = is_file ? file.st_dev : 0;
     route->file_inode = is_file ? file.st_ino : 0;
     route->file_number = is_file ? file.st_rdev : 0;

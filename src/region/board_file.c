@@ -163,7 +163,7 @@ static int make_named(const char *path)
 {
     char name[PATH_MAX + 32];
     snprintf(name, sizeof(name), "%s.%016llx", path, (unsigned long long)board_tenant_new());
-    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return -errno;
     int error = fill(fd);

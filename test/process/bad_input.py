@@ -21,7 +21,7 @@ CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "C
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
           "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
-          "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR")
+          "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR")
 IGNORED = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
            "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
            "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
@@ -241,10 +241,14 @@ def visible_devices():
 
 @test
 def policies():
-    """a policy for compute limits that is not understood is one line, and memory is limited all the same"""
+    """a policy or a gate for compute limits that is not understood is one line, and memory is limited all the same"""
     for value in ("1", " ", "Force", "disable ", HOSTILE[0], "x" * LONG):
         done = run_slice({"GPU_CORE_UTILIZATION_POLICY": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
         is_report(done, "GPU_CORE_UTILIZATION_POLICY", value)
+        is_limited(done, 0, 1024, value[:40])
+    for value in ("channels", "LAUNCH", "1", HOSTILE[0], "x" * LONG):
+        done = run_slice({"VGPU_GATE": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, "VGPU_GATE", value)
         is_limited(done, 0, 1024, value[:40])
     for value in ("default", "FORCE", "disable"):
         done = run_slice({"GPU_CORE_UTILIZATION_POLICY": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
