@@ -70,9 +70,9 @@ static int map_file(struct region *region, int fd, const struct stat *status)
             munmap(map, sizeof(struct vgpu_region_map));
             return error;
         }
+        region->map = map;
+        region->shared = &region->map->region;
     }
-    region->map = map;
-    region->shared = &region->map->region;
     region->device = status->st_dev;
     region->inode = status->st_ino;
     region->pinned = region_file_pins(status);
