@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate where launches wait for their container's turn, and the governor's part in it. */
+/* The gate where launches wait for their container's turn. */
 #include "hook/pace_gate.h"
 
 #include "base/atomic.h"
@@ -35,9 +35,9 @@
 #define STALLED_NS 10000000000ull
 
 static struct {
-    uint64_t counted_ns;                       /* when `active` was */
     int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
     unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
+    uint64_t counted_ns[VGPU_REGION_DEVICES];  /* when they were counted */
     /* Touched only within account_visit_compute, which one thread at a time is in. */
     struct budget_share shares[VGPU_REGION_DEVICES];
     bool used;   /* some launch was under a limit */
@@ -114,15 +114,12 @@ unsigned gate_active(int device)
     return load_relaxed(&gate.active[device]);
 }
 
-static void count_active(uint64_t now_ns)
+static void count_active(unsigned device, uint64_t now_ns)
 {
-    if (now_ns - load_relaxed(&gate.counted_ns) < RULES_LOOK_NS)
+    if (now_ns - load_relaxed(&gate.counted_ns[device]) < RULES_LOOK_NS)
         return;
-    store_relaxed(&gate.counted_ns, now_ns);
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        if (rules_percent(d))
-            store_relaxed(&gate.active[d], account_asking(d, now_ns - ACTIVE_NS));
-    }
+    store_relaxed(&gate.counted_ns[device], now_ns);
+    store_relaxed(&gate.active[device], account_asking(device, now_ns - ACTIVE_NS));
 }
 
 void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns)
@@ -193,7 +190,8 @@ static bool ask(struct admission *admission)
     admission->now_ns = clock_now_ns();
     admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
     admission->always = is_always_admitted(device, admission->percent);
-    count_active(admission->now_ns);
+    if (admission->percent)
+        count_active(device, admission->now_ns);
     if (rules_hold())
         return false;
     admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);

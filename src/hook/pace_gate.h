@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate where launches wait for their container's turn on a device (limit/budget.h), and what it
- * knows of the limits. Any thread, without locks. */
+/* The gate where launches wait for their container's turn on a device (limit/budget.h). Any thread,
+ * without locks. */
 #ifndef VGPU_HOOK_PACE_GATE_H
 #define VGPU_HOOK_PACE_GATE_H
 

@@ -105,6 +105,7 @@ static void tell_gate(unsigned device)
 static void close_all(uint64_t due_ns)
 {
     store_relaxed(&govern_due_ns, due_ns); /* launches wait, too */
+    governor.blind_since_ns = 0;           /* nothing runs meanwhile */
     if (container_config()->gate == GATE_LAUNCH)
         return;
     for (unsigned d = 0; d < governor.bound; d++)
@@ -342,7 +343,6 @@ static bool meet_all(uint64_t now_ns, bool stopped)
 static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
-    governor.blind_since_ns = 0;
     (void)meet_all(now_ns, true);
     if (!rules_pause())
         return HOLD_LOOK_NS;
@@ -353,7 +353,6 @@ static uint64_t hold(uint64_t now_ns)
 static uint64_t stay_closed(uint64_t until_ns)
 {
     close_all(until_ns);
-    governor.blind_since_ns = 0; /* nothing runs meanwhile */
     (void)meet_all(clock_now_ns(), false);
     uint64_t now = clock_now_ns();
     uint64_t left = until_ns > now ? until_ns - now : 1;
