@@ -24,12 +24,14 @@ extern "C" {
 
 #define VGPU_REGION_OFFSET 2011136u             /* 491 pages: HAMi's 2,008,952 bytes, rounded up */
 #define VGPU_REGION_MAGIC 0x3147455255504756ull /* "VGPUREG1" as bytes in the file */
-#define VGPU_REGION_VERSION 3u
+#define VGPU_REGION_VERSION 4u
 #define VGPU_REGION_BYTE_ORDER 0x01020304u
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
-#define VGPU_COMPUTE_SPANS 2048u    /* spans of time in which busy time is united: 67 ms */
-#define VGPU_COMPUTE_SPAN_NS 32768u /* the length of each */
+#define VGPU_COMPUTE_SPANS 2048u         /* spans of time in which busy time is united: 67 ms */
+#define VGPU_COMPUTE_SPAN_NS 32768u      /* the length of each */
+#define VGPU_HISTORY_MARKS 63u           /* a minute of them */
+#define VGPU_HISTORY_MARK_NS 1000000000u /* the least time between two */
 
 /* A process's use of one device. Written by its owner alone, read by all. */
 struct vgpu_usage {
@@ -118,6 +120,29 @@ struct vgpu_compute {
     uint32_t spans[VGPU_COMPUTE_SPANS];
 };
 
+/* How busy_ns of vgpu_compute grew, for tools. Who adds to busy_ns VGPU_HISTORY_MARK_NS or more
+ * after the newest mark makes one; nobody does while the container does not work, so later than
+ * that after the newest mark busy_ns has not changed since. */
+struct vgpu_history {
+    uint64_t made; /* 0: how many marks were ever made; the n-th lies at n % VGPU_HISTORY_MARKS */
+    uint64_t reserved;
+    struct {
+        uint64_t time_ns;        /* CLOCK_MONOTONIC; 0: no mark, or it is being written */
+        uint64_t busy_ns;        /* vgpu_compute.busy_ns at that time */
+    } marks[VGPU_HISTORY_MARKS]; /* 16 */
+};
+
+/* Whose container it is, by the environment of its first process that says so. Each terminated, or
+ * empty; what is longer is cut. */
+struct vgpu_identity {
+    uint64_t state; /* 0: 0 nobody said, 1 it is being written, 2 written */
+    char pod_name[256];
+    char pod_namespace[64];
+    char pod_uid[64];
+    char container_name[64];
+    uint64_t reserved[7];
+};
+
 struct vgpu_region {
     uint64_t magic;          /* 0: a region without it is not initialised */
     uint32_t version;        /* 8 */
@@ -144,6 +169,8 @@ struct vgpu_region {
     struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
     struct vgpu_compute compute[VGPU_REGION_DEVICES]; /* 8528128: of devices[] */
+    struct vgpu_history history[VGPU_REGION_DEVICES]; /* 9060608: of devices[] */
+    struct vgpu_identity identity;                    /* 9126144 */
 };
 
 /* The page before our part, with HAMi's words as HAMi laid them out (version 1.2 of its region). */
@@ -193,6 +220,11 @@ _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
+_Static_assert(sizeof(struct vgpu_history) == 1024, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, history) == 9060608, "frozen layout");
+_Static_assert(sizeof(struct vgpu_identity) == 512, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, identity) == 9126144, "frozen layout");
+_Static_assert(sizeof(struct vgpu_region) == 9126656, "frozen layout");
 _Static_assert(sizeof(struct vgpu_hami_page) == 4096, "a page of its own");
 _Static_assert(VGPU_REGION_MAP_OFFSET == 2007040, "frozen layout");
 _Static_assert(offsetof(struct vgpu_hami_page, utilization_switch) == 2008900 - 2007040, "HAMi's");

@@ -10,7 +10,7 @@ import time
 from mine import MINE, VGPU
 from tap import Skip, equal, main, test, true
 
-REGION_BYTES, REGION_OFFSET, HEAD_BYTES = 11071744, 2011136, 32
+REGION_BYTES, REGION_OFFSET, HEAD_BYTES = 11137792, 2011136, 32
 REGION_HEAD = (b"VGPUREG1" + (1).to_bytes(4, "little") + (0x01020304).to_bytes(4, "little") +
                (8528128).to_bytes(8, "little") + (64).to_bytes(4, "little") +
                (1024).to_bytes(4, "little"))
