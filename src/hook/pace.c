@@ -96,11 +96,24 @@ static void let_go(uint64_t now_ns)
 
 /* ---- launches ---- */
 
-/* Between half and three halves of SAMPLE_LAUNCHES, so that no rhythm of the program is met. */
-static int next_sample(struct pace_thread *own)
+static uint32_t next_random(struct pace_thread *own)
 {
     own->random = own->random * 1664525u + 1013904223u;
-    return (int)(SAMPLE_LAUNCHES / 2 + (own->random >> 16) % SAMPLE_LAUNCHES);
+    return own->random >> 16;
+}
+
+/* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
+ * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES. */
+static int next_sample(struct pace_thread *own)
+{
+    return (int)(SAMPLE_LAUNCHES / 2 + next_random(own) % SAMPLE_LAUNCHES);
+}
+
+/* Between half and all of the quantum. */
+static uint32_t next_due_ns(struct pace_thread *own, bool plenty)
+{
+    uint64_t quantum = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
+    return (uint32_t)(quantum / 2 + (quantum / 2 * next_random(own) >> 16));
 }
 
 static bool is_current(const struct thread_stream *here, CUstream stream)
@@ -265,7 +278,7 @@ static void begin_slow(
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
-    here->due_ns = (uint32_t)(plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS);
+    here->due_ns = next_due_ns(own, plenty);
     here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
@@ -307,7 +320,8 @@ static bool let_by_again(
     uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
                         ? record->lane.open.work_ns
                         : QUANTUM_NS;
-    here->due_ns = open < QUANTUM_NS ? (uint32_t)(QUANTUM_NS - open) : 0;
+    uint32_t due = next_due_ns(thread.own, false);
+    here->due_ns = open < due ? due - (uint32_t)open : 0;
     here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
     lock_release(&marks_lock);
     return let_by(launch, here, work_ns);
@@ -330,7 +344,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
     process_enter(container_reset);
-    if (load_relaxed(&pace_limited) && passes_by_estimate(launch, stream, zero, duration_of(key)))
+    if (load_relaxed(&pace_limited) && passes_by_estimate(launch, stream, zero, duration_settled(key)))
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The weight of a new measurement; the first ones count by their number. */
+/* The weight of a new measurement is one by the number of all of them, and no less than by this. */
 #define LEARNING_SHARE 8
 
 uint64_t durations_table[DURATIONS_ENTRIES];
@@ -28,26 +28,43 @@ static uint64_t bounded(uint64_t ns)
     return ns < 1 ? 1 : ns > DURATION_MAX_NS ? DURATION_MAX_NS : ns;
 }
 
-static void enter(uint64_t key, uint64_t mean_ns)
+static unsigned seen_of(uint64_t entry)
 {
-    store_relaxed(entry_for(key), key >> DURATION_BITS << DURATION_BITS | bounded(mean_ns));
+    return entry >> DURATION_MEAN_BITS & (LEARNING_SHARE - 1);
+}
+
+static void enter(uint64_t key, unsigned seen, uint64_t mean_ns)
+{
+    if (seen > LEARNING_SHARE - 1)
+        seen = LEARNING_SHARE - 1;
+    store_relaxed(entry_for(key), key >> DURATION_BITS << DURATION_BITS |
+                                      (uint64_t)seen << DURATION_MEAN_BITS | bounded(mean_ns));
 }
 
 void duration_learn(uint64_t key, uint64_t measured_ns)
 {
-    uint64_t mean = duration_of(key);
+    uint64_t entry = duration_entry(key), mean = entry & DURATION_MAX_NS;
+    unsigned seen = seen_of(entry);
     measured_ns = bounded(measured_ns);
     if (mean)
-        mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / LEARNING_SHARE);
+        mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / (seen + 1));
     else
         mean = measured_ns;
-    enter(key, mean);
+    enter(key, seen + 1, mean);
+}
+
+void duration_confirm(uint64_t key)
+{
+    uint64_t entry = duration_entry(key);
+    if (entry)
+        enter(key, seen_of(entry) + 1, entry & DURATION_MAX_NS);
 }
 
 void duration_shorten(uint64_t key, uint64_t most_ns)
 {
-    if (duration_of(key) > most_ns)
-        enter(key, most_ns);
+    uint64_t entry = duration_entry(key);
+    if ((entry & DURATION_MAX_NS) > most_ns)
+        enter(key, seen_of(entry) + 1, most_ns);
 }
 
 void durations_reset(void)

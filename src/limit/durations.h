@@ -11,10 +11,15 @@
 #include <stdint.h>
 
 #define DURATIONS_ENTRIES 4096u
-#define DURATION_BITS 40 /* up to 18 minutes */
-#define DURATION_MAX_NS ((1ull << DURATION_BITS) - 1)
+#define DURATION_BITS 40
+#define DURATION_MEAN_BITS 37 /* up to two minutes */
+#define DURATION_MAX_NS ((1ull << DURATION_MEAN_BITS) - 1)
+/* A first measurement may be far off: of a kernel that is loaded then, or with the thread kept from
+ * running. So many make an estimate. */
+#define DURATION_SETTLED 4u
 
-/* Key's upper bits << DURATION_BITS | mean in nanoseconds; 0: unknown. */
+/* Key's upper bits << DURATION_BITS | how often measured, up to 7 << DURATION_MEAN_BITS | mean in
+ * nanoseconds; 0: unknown. */
 extern uint64_t durations_table[DURATIONS_ENTRIES];
 
 static inline uint64_t duration_key(uint64_t handle, uint64_t shape)
@@ -23,19 +28,35 @@ static inline uint64_t duration_key(uint64_t handle, uint64_t shape)
     return key ^ key >> 29;
 }
 
-/* The mean, or 0 where the kernel was never measured, or another took its place. */
-static inline uint64_t duration_of(uint64_t key)
+/* The key's word, or 0. */
+static inline uint64_t duration_entry(uint64_t key)
 {
     for (unsigned probe = 0; probe < 2; probe++) {
         uint64_t entry = load_relaxed(&durations_table[(key ^ probe) % DURATIONS_ENTRIES]);
         if ((entry ^ key) >> DURATION_BITS == 0)
-            return entry & DURATION_MAX_NS;
+            return entry;
     }
     return 0;
 }
 
+/* The mean, or 0 where the kernel was never measured, or another took its place. */
+static inline uint64_t duration_of(uint64_t key)
+{
+    return duration_entry(key) & DURATION_MAX_NS;
+}
+
+/* The mean where it is one of several measurements, else 0. */
+static inline uint64_t duration_settled(uint64_t key)
+{
+    uint64_t entry = duration_entry(key);
+    return (entry >> DURATION_MEAN_BITS & 7) >= DURATION_SETTLED ? entry & DURATION_MAX_NS : 0;
+}
+
 /* Takes a measured duration into the kernel's mean. */
 void duration_learn(uint64_t key, uint64_t measured_ns);
+
+/* The kernel was measured, and nothing better is known of it than before. */
+void duration_confirm(uint64_t key);
 
 /* The kernel is known to take no longer than that. */
 void duration_shorten(uint64_t key, uint64_t most_ns);

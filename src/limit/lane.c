@@ -159,8 +159,10 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
                                         : above(wall_ns, stretch->gap_ns + LANE_PAIR_IDLE_NS);
     bool in_part = is_in_part(stretch), doubtful = stretch->shared || stretch->late;
     /* What is too short would be kept for as long as others are at work. */
-    if (known && in_part && stretch->moved)
+    if (known && in_part && stretch->moved) {
+        duration_confirm(stretch->key);
         return;
+    }
     uint64_t most = in_part && !doubtful ? known + at_most(known / 4, CLEAN_NS) : known;
     if (!known || !(doubtful || in_part))
         duration_learn(stretch->key, took);
@@ -168,6 +170,8 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
         duration_shorten(stretch->key, took > known / 2 ? took : known / 2);
     else if (took < most)
         duration_learn(stretch->key, took);
+    else
+        duration_confirm(stretch->key);
 }
 
 void *lane_forget(struct lane *lane)

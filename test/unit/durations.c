@@ -29,6 +29,33 @@ TEST("what was measured first is the duration")
     CHECK_EQ(duration_of(duration_key(0x7f0012345678, 4100)), 0);
 }
 
+TEST("one measurement is no estimate yet, several are, whatever they were")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099);
+    CHECK_EQ(duration_settled(key), 0);
+    duration_learn(key, 7000); /* far off */
+    CHECK_EQ(duration_settled(key), 0);
+    for (unsigned i = 1; i < DURATION_SETTLED; i++)
+        duration_learn(key, 21000);
+    CHECK_EQ(duration_settled(key), duration_of(key));
+    CHECK(duration_of(key) > 15000 && duration_of(key) < 21000);
+    for (int i = 0; i < 20; i++)
+        duration_learn(key, 21000);
+    CHECK(duration_of(key) > 20500);
+}
+
+TEST("what is measured without teaching anything settles what is known, and nothing else")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099), other = duration_key(0x1000, 7);
+    duration_learn(key, 5000);
+    for (unsigned i = 1; i < DURATION_SETTLED; i++) {
+        duration_confirm(key);
+        duration_confirm(other);
+    }
+    CHECK_EQ(duration_settled(key), 5000);
+    CHECK_EQ(duration_of(other), 0);
+}
+
 TEST("the duration follows what is measured, up and down, and one outlier moves it little")
 {
     uint64_t key = key_at(5, 9);
