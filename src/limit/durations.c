@@ -7,7 +7,17 @@
 /* The weight of a new measurement is one by the number of all of them, and no less than by this. */
 #define LEARNING_SHARE 8
 
+/* So many times in a row a kernel takes longer than is known before that is believed. */
+#define EXCEEDED_TIMES 8
+#define EXCEEDED_ENTRIES 64
+
 uint64_t durations_table[DURATIONS_ENTRIES];
+
+/* Kernels that took longer than is known, by key; another takes the place. */
+static struct {
+    uint64_t key, least_ns;
+    unsigned times;
+} exceeded[EXCEEDED_ENTRIES];
 
 static uint64_t *entry_for(uint64_t key)
 {
@@ -41,6 +51,12 @@ static void enter(uint64_t key, unsigned seen, uint64_t mean_ns)
                                       (uint64_t)seen << DURATION_MEAN_BITS | bounded(mean_ns));
 }
 
+static void forget_exceeded(uint64_t key)
+{
+    if (exceeded[key % EXCEEDED_ENTRIES].key == key)
+        exceeded[key % EXCEEDED_ENTRIES].times = 0;
+}
+
 void duration_learn(uint64_t key, uint64_t measured_ns)
 {
     uint64_t entry = duration_entry(key), mean = entry & DURATION_MAX_NS;
@@ -51,6 +67,7 @@ void duration_learn(uint64_t key, uint64_t measured_ns)
     else
         mean = measured_ns;
     enter(key, seen + 1, mean);
+    forget_exceeded(key);
 }
 
 void duration_confirm(uint64_t key)
@@ -65,9 +82,24 @@ void duration_shorten(uint64_t key, uint64_t most_ns)
     uint64_t entry = duration_entry(key);
     if ((entry & DURATION_MAX_NS) > most_ns)
         enter(key, seen_of(entry) + 1, most_ns);
+    forget_exceeded(key);
+}
+
+void duration_exceeded(uint64_t key, uint64_t took_ns)
+{
+    __typeof__(exceeded[0]) *here = &exceeded[key % EXCEEDED_ENTRIES];
+    if (here->key != key || !here->times)
+        *here = (__typeof__(*here)){.key = key, .least_ns = took_ns};
+    if (took_ns < here->least_ns)
+        here->least_ns = took_ns;
+    if (++here->times < EXCEEDED_TIMES)
+        return;
+    here->times = 0;
+    enter(key, EXCEEDED_TIMES, here->least_ns);
 }
 
 void durations_reset(void)
 {
     memset(durations_table, 0, sizeof(durations_table));
+    memset(exceeded, 0, sizeof(exceeded));
 }

@@ -61,6 +61,11 @@ void duration_confirm(uint64_t key);
 /* The kernel is known to take no longer than that. */
 void duration_shorten(uint64_t key, uint64_t most_ns);
 
+/* The kernel took longer than is known, which may be others' doing. Where it does so several times
+ * in a row, and nothing else is measured of it, it takes what it took at least. One thread at a
+ * time. */
+void duration_exceeded(uint64_t key, uint64_t took_ns);
+
 /* Forgets all: for a forked child. */
 void durations_reset(void);
 

@@ -22,6 +22,9 @@
  * time (185 us each; H200, driver 580.159.04). */
 #define CLEAN_NS 100000ull
 
+/* What takes longer meets others' turns each time it runs. */
+#define EXCEEDED_MOST_NS 5000000ull
+
 /* Of one launch, or two, chance and the marks' own time say too much. */
 #define SURE_LAUNCHES 4
 /* A stretch that took longer than this share of its sum met something else. */
@@ -147,28 +150,44 @@ static uint64_t busy_of(
     return at_most(work > sure ? work : sure, wall);
 }
 
+/* While others are at work: no turn of theirs came between what took hardly longer than is known.
+ * On an idle stream the mark before the launch may have waited for our turn, and the launch come up
+ * with it: how much of the gap passed before it ran is not known. */
+static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, uint64_t most_ns)
+{
+    uint64_t least = above(most_ns, stretch->continuous ? 0 : stretch->gap_ns);
+    bool doubtful = stretch->shared || stretch->late;
+    if (most_ns < known / 4 * 3)
+        duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);
+    else if (most_ns < known)
+        duration_learn(stretch->key, most_ns);
+    else if (least <= known)
+        duration_learn(stretch->key, known);
+    else if (doubtful || least > EXCEEDED_MOST_NS)
+        duration_confirm(stretch->key);
+    else if (least < known + at_most(known / 4, CLEAN_NS))
+        duration_learn(stretch->key, least);
+    else
+        duration_exceeded(stretch->key, least);
+}
+
 /* From one launch alone, which took `wall_ns` from mark to mark. Where it may have waited for other
- * streams' or containers' work, or its mark came late, that says only that it takes no longer. But
- * no turn of another container came between what took hardly longer than is known. */
+ * streams' work, or its mark came late, that says only that it takes no longer. */
 static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
 {
     if (!stretch->measured || stretch->other || stretch->launches != 1)
         return;
     uint64_t known = duration_of(stretch->key);
-    uint64_t took = stretch->continuous ? above(wall_ns, LANE_PAIR_BACKLOG_NS)
-                                        : above(wall_ns, stretch->gap_ns + LANE_PAIR_IDLE_NS);
-    bool in_part = is_in_part(stretch), doubtful = stretch->shared || stretch->late;
-    /* What is too short would be kept for as long as others are at work. */
-    if (known && in_part && stretch->moved) {
-        duration_confirm(stretch->key);
-        return;
-    }
-    uint64_t most = in_part && !doubtful ? known + at_most(known / 4, CLEAN_NS) : known;
-    if (!known || !(doubtful || in_part))
+    uint64_t most = above(wall_ns, stretch->continuous ? LANE_PAIR_BACKLOG_NS : LANE_PAIR_IDLE_NS);
+    uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
+    if (!known)
         duration_learn(stretch->key, took);
-    else if (in_part && took < known / 4 * 3)
-        duration_shorten(stretch->key, took > known / 2 ? took : known / 2);
-    else if (took < most)
+    else if (is_in_part(stretch) && stretch->moved)
+        /* What is too short would be kept for as long as others are at work. */
+        duration_confirm(stretch->key);
+    else if (is_in_part(stretch))
+        learn_in_part(stretch, known, most);
+    else if (took < known || !(stretch->shared || stretch->late))
         duration_learn(stretch->key, took);
     else
         duration_confirm(stretch->key);

@@ -190,6 +190,47 @@ TEST("beside other containers the shortest time that a launch took is learnt, in
     CHECK(duration_of(KEY) >= MS - LANE_PAIR_BACKLOG_NS && duration_of(KEY) <= MS);
 }
 
+TEST("beside other containers a duration that is far too short is not kept")
+{
+    const struct lane_run run = {.continuous = true, .measured = true, .part = 300};
+    uint64_t at = 0;
+    begin();
+    duration_learn(KEY, 500 * US);
+    for (unsigned i = 0; i < 40; i++) {
+        mark(1, duration_of(KEY), at, run);
+        at += i % 5 ? MS : 14 * MS;
+        (void)pass(at);
+    }
+    CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
+}
+
+TEST("but one of a kernel that may meet others' turns each time it runs is")
+{
+    const struct lane_run run = {.continuous = true, .measured = true, .part = 300};
+    uint64_t at = 0;
+    begin();
+    duration_learn(KEY, 6 * MS);
+    for (unsigned i = 0; i < 40; i++) {
+        mark(1, duration_of(KEY), at, run);
+        (void)pass(at += 20 * MS);
+    }
+    CHECK_EQ(duration_of(KEY), 6 * MS);
+}
+
+/* The mark before it waited for our turn: no gap passed between the two. */
+TEST("beside other containers the processor's gap on an idle stream makes no duration shorter")
+{
+    const struct lane_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
+    uint64_t at = 0;
+    begin();
+    duration_learn(KEY, MS);
+    for (unsigned i = 0; i < 40; i++) {
+        mark(1, duration_of(KEY), at, run);
+        (void)pass(at += MS + 50 * US);
+    }
+    CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
+}
+
 TEST("what comes behind the last mark of a full lane is on its way for as long as it is known to "
      "take")
 {
