@@ -128,7 +128,7 @@ struct vgpu_history {
     uint64_t reserved;
     struct {
         uint64_t time_ns;        /* CLOCK_MONOTONIC; 0: no mark, or it is being written */
-        uint64_t busy_ns;        /* vgpu_compute.busy_ns at that time */
+        uint64_t busy_ns;        /* vgpu_compute.busy_ns before what was added at that time */
     } marks[VGPU_HISTORY_MARKS]; /* 16 */
 };
 

@@ -2,6 +2,8 @@
 /* The container's GPU time. */
 #include "region/account_self.h"
 
+#include "base/clock.h"
+#include "region/region_history.h"
 #include "region/slot.h"
 
 #include <string.h>
@@ -16,7 +18,12 @@ bool account_visit_compute(unsigned device,
         struct vgpu_usage *own = account_usage_locked(device);
         int entry = account.region->devices[device].entry;
         if (entry >= 0) {
-            visit(&account.region->shared->compute[entry], own, argument);
+            struct vgpu_compute *words = &account.region->shared->compute[entry];
+            uint64_t former = load_relaxed(&words->busy_ns);
+            visit(words, own, argument);
+            if (load_relaxed(&words->busy_ns) != former)
+                region_history_note(
+                    account.region->shared, (unsigned)entry, former, clock_now_ns());
             visited = true;
         }
         (void)account_look_end();

@@ -195,9 +195,13 @@ static bool is_settled(const struct region *region, const struct vgpu_device *de
 /* Storage for what belongs to the device beside its entry: see region_file.c. */
 static int reserve_storage(struct region *region, unsigned entry)
 {
-    size_t offset = offsetof(struct vgpu_region, compute) + entry * sizeof(struct vgpu_compute);
-    int error =
-        file_reserve(region->fd, (off_t)(VGPU_REGION_OFFSET + offset), sizeof(struct vgpu_compute));
+    size_t compute = offsetof(struct vgpu_region, compute) + entry * sizeof(struct vgpu_compute);
+    size_t history = offsetof(struct vgpu_region, history) + entry * sizeof(struct vgpu_history);
+    int error = file_reserve(
+        region->fd, (off_t)(VGPU_REGION_OFFSET + compute), sizeof(struct vgpu_compute));
+    if (!error)
+        error = file_reserve(
+            region->fd, (off_t)(VGPU_REGION_OFFSET + history), sizeof(struct vgpu_history));
     return error == -ENOSPC || error == -EDQUOT ? error : 0;
 }
 
@@ -217,6 +221,7 @@ static int entry_add_locked(
     struct vgpu_device *device = &shared->devices[entry];
     memset(device, 0, sizeof(*device));
     memset(&shared->compute[entry], 0, sizeof(shared->compute[entry]));
+    memset(&shared->history[entry], 0, sizeof(shared->history[entry]));
     if (known)
         memcpy(device, known, offsetof(struct vgpu_device, orphaned));
     else
