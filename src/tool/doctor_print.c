@@ -3,6 +3,7 @@
 #include "tool/doctor.h"
 
 #include "base/text.h"
+#include "tool/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,61 +50,34 @@ void doctor_print(const struct checks *checks)
 
 /* ---- for programs ---- */
 
-/* text_escape leaves well-formed UTF-8 without control characters. */
-static void print_string(const char *text)
+static void print_check_json(struct json *json, const struct check *check)
 {
-    char clean[4096];
-    text_escape(clean, sizeof(clean), text, strlen(text));
-    putchar('"');
-    for (const char *c = clean; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            putchar('\\');
-        putchar(*c);
-    }
-    putchar('"');
-}
-
-static void print_member(const char *name, const char *text)
-{
-    printf("\"%s\": ", name);
-    if (text)
-        print_string(text);
-    else
-        fputs("null", stdout);
-}
-
-static void print_check_json(const struct check *check)
-{
-    fputs("    {", stdout);
-    print_member("check", check->name);
-    fputs(", ", stdout);
+    json_begin_object(json, NULL);
+    json_string(json, "check", check->name);
     if (check->device >= 0)
-        printf("\"device\": %d, ", check->device);
+        json_signed(json, "device", check->device);
     else
-        fputs("\"device\": null, ", stdout);
-    print_member("status", words[check->status]);
-    fputs(", ", stdout);
-    print_member("text", check->text);
-    fputs(", ", stdout);
-    print_member("remedy", check->remedy);
-    putchar('}');
+        json_null(json, "device");
+    json_string(json, "status", words[check->status]);
+    json_string(json, "text", check->text);
+    json_string(json, "remedy", check->remedy);
+    json_end_inner(json);
 }
 
 void doctor_print_json(const struct checks *checks, const struct facts *facts)
 {
-    printf("{\n  \"doctor\": 1,\n  \"problems\": %u,\n  \"notes\": %u,\n  \"checks\": [\n",
-        count(checks, CHECK_PROBLEM), count(checks, CHECK_NOTE));
-    for (size_t i = 0; i < checks->count; i++) {
-        print_check_json(&checks->list[i]);
-        fputs(i + 1 < checks->count ? ",\n" : "\n", stdout);
-    }
-    fputs("  ],\n  \"facts\": {\n", stdout);
-    for (size_t i = 0; i < facts->count; i++) {
-        fputs("    ", stdout);
-        print_string(facts->list[i].name);
-        fputs(": ", stdout);
-        print_string(facts->list[i].value);
-        fputs(i + 1 < facts->count ? ",\n" : "\n", stdout);
-    }
-    fputs("  }\n}\n", stdout);
+    struct json json;
+    json_begin(&json, stdout);
+    json_number(&json, "doctor", 1);
+    json_number(&json, "problems", count(checks, CHECK_PROBLEM));
+    json_number(&json, "notes", count(checks, CHECK_NOTE));
+    json_begin_array(&json, "checks");
+    for (size_t i = 0; i < checks->count; i++)
+        print_check_json(&json, &checks->list[i]);
+    json_end_inner(&json);
+    json_begin_object(&json, "facts");
+    for (size_t i = 0; i < facts->count; i++)
+        json_string(&json, facts->list[i].name, facts->list[i].value);
+    json_end_inner(&json);
+    json_end(&json);
 }

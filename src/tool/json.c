@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commas, lines and escapes. */
+#include "tool/json.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINED_LEVELS 2
+
+static void write_text(FILE *stream, const char *text)
+{
+    char piece[256];
+    size_t left = strlen(text);
+    putc('"', stream);
+    while (left) {
+        /* What fits whole whatever it becomes; a character is not cut in two. */
+        size_t taken = left < 60 ? left : 60;
+        while (taken < left && taken > 1 && ((unsigned char)text[taken] & 0xc0) == 0x80)
+            taken--;
+        text_escape(piece, sizeof(piece), text, taken);
+        for (const char *c = piece; *c; c++) {
+            if (*c == '"' || *c == '\\')
+                putc('\\', stream);
+            putc(*c, stream);
+        }
+        text += taken;
+        left -= taken;
+    }
+    putc('"', stream);
+}
+
+static void new_line(const struct json *json)
+{
+    putc('\n', json->stream);
+    for (unsigned i = 0; i < json->depth; i++)
+        fputs("  ", json->stream);
+}
+
+/* What stands before each value. */
+static void begin_value(struct json *json, const char *name)
+{
+    bool *begun = &json->level[json->depth - 1].begun;
+    if (*begun)
+        putc(',', json->stream);
+    if (json->depth <= LINED_LEVELS)
+        new_line(json);
+    else if (*begun)
+        putc(' ', json->stream);
+    *begun = true;
+    if (name) {
+        write_text(json->stream, name);
+        fputs(": ", json->stream);
+    }
+}
+
+static void open_level(struct json *json, char opening, char closing)
+{
+    putc(opening, json->stream);
+    if (json->depth == JSON_DEPTH)
+        abort();
+    json->level[json->depth].closing = closing;
+    json->level[json->depth++].begun = false;
+}
+
+void json_begin(struct json *json, FILE *stream)
+{
+    json->stream = stream;
+    json->depth = 0;
+    open_level(json, '{', '}');
+}
+
+void json_begin_object(struct json *json, const char *name)
+{
+    begin_value(json, name);
+    open_level(json, '{', '}');
+}
+
+void json_begin_array(struct json *json, const char *name)
+{
+    begin_value(json, name);
+    open_level(json, '[', ']');
+}
+
+void json_end_inner(struct json *json)
+{
+    json->depth--;
+    if (json->depth < LINED_LEVELS && json->level[json->depth].begun)
+        new_line(json);
+    putc(json->level[json->depth].closing, json->stream);
+}
+
+void json_end(struct json *json)
+{
+    json_end_inner(json);
+    putc('\n', json->stream);
+}
+
+void json_string(struct json *json, const char *name, const char *text)
+{
+    begin_value(json, name);
+    if (text)
+        write_text(json->stream, text);
+    else
+        fputs("null", json->stream);
+}
+
+void json_number(struct json *json, const char *name, unsigned long long number)
+{
+    begin_value(json, name);
+    fprintf(json->stream, "%llu", number);
+}
+
+void json_signed(struct json *json, const char *name, long long number)
+{
+    begin_value(json, name);
+    fprintf(json->stream, "%lld", number);
+}
+
+void json_fraction(struct json *json, const char *name, double number, int digits)
+{
+    begin_value(json, name);
+    if (isfinite(number))
+        fprintf(json->stream, "%.*f", digits, number);
+    else
+        fputs("null", json->stream);
+}
+
+void json_bool(struct json *json, const char *name, bool is)
+{
+    begin_value(json, name);
+    fputs(is ? "true" : "false", json->stream);
+}
+
+void json_null(struct json *json, const char *name)
+{
+    begin_value(json, name);
+    fputs("null", json->stream);
+}
