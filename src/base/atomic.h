@@ -14,6 +14,7 @@
 #define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define add_relaxed(p, v) ((void)__atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
+#define or_relaxed(p, v) __atomic_fetch_or((p), (v), __ATOMIC_RELAXED)
 #define add_seq_cst(p, v) __atomic_add_fetch((p), (v), __ATOMIC_SEQ_CST)
 #define sub_seq_cst(p, v) __atomic_sub_fetch((p), (v), __ATOMIC_SEQ_CST)
 #define exchange_acq_rel(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)

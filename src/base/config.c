@@ -172,6 +172,21 @@ static struct config_value value_at(
     return *common;
 }
 
+/* vgpu doctor sets it. */
+static void read_report_directory(struct config *config, const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    if (!length)
+        return;
+    if (*text == '/' && length < sizeof(config->report_directory)) {
+        memcpy(config->report_directory, text, length + 1);
+        return;
+    }
+    log_warning("VGPU_REPORT_DIR=\"%.64s\" is %s; accepted: the absolute path of a directory. No "
+                "report is written.",
+        text, *text == '/' ? "too long" : "no absolute path");
+}
+
 /* What cannot rise above the compute limit is none. */
 static bool is_vain(struct config_value soft, struct config_value cores)
 {
@@ -220,6 +235,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     check_soft_limits(config);
     read_priority(config, lookup("CUDA_TASK_PRIORITY"));
     read_board_directory(config, lookup("VGPU_BOARD_DIR"));
+    read_report_directory(config, lookup(REPORT_DIRECTORY_VARIABLE));
     read_ledger(config, lookup("VGPU_LEDGER"));
     read_gate(config, lookup("VGPU_GATE"));
     read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));

@@ -4,6 +4,8 @@
 #ifndef VGPU_BASE_CONFIG_H
 #define VGPU_BASE_CONFIG_H
 
+#include "base/report_place.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,7 +55,8 @@ struct config {
     bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
     bool region_too_long; /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
-    char board_directory[PATH_MAX]; /* VGPU_BOARD_DIR; used only if it exists */
+    char board_directory[PATH_MAX];                /* VGPU_BOARD_DIR; used only if it exists */
+    char report_directory[REPORT_DIRECTORY_BYTES]; /* VGPU_REPORT_DIR; empty: none is wanted */
     const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
     const char *device_list_name; /* its variable; NULL where device_list is */
 };

@@ -167,3 +167,33 @@ void *elf_libc_function(const char *name)
     dl_iterate_phdr(visit, &search);
     return search.found;
 }
+
+struct need {
+    const char *name;
+    bool found;
+};
+
+static int visit_needs(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct need *need = argument;
+    struct symbols symbols;
+    const ElfW(Dyn) *dynamic = NULL;
+    if (!symbols_read(info, &symbols))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    }
+    for (; dynamic && dynamic->d_tag != DT_NULL && !need->found; dynamic++)
+        need->found = dynamic->d_tag == DT_NEEDED && !strncmp(symbols.strings + dynamic->d_un.d_val,
+                                                         need->name, strlen(need->name));
+    return need->found;
+}
+
+bool elf_is_needed(const char *name)
+{
+    struct need need = {.name = name};
+    dl_iterate_phdr(visit_needs, &need);
+    return need.found;
+}

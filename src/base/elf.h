@@ -4,6 +4,8 @@
 #ifndef VGPU_BASE_ELF_H
 #define VGPU_BASE_ELF_H
 
+#include <stdbool.h>
+
 /* The function `name` as the next object after the one that contains `inside` defines it, in the
  * loader's search order; NULL where none does. Takes the loader's lock for the walk. */
 void *elf_next_function(const char *name, const void *inside);
@@ -11,5 +13,8 @@ void *elf_next_function(const char *name, const void *inside);
 /* As elf_next_function, but only objects whose file name begins with one of the C library's
  * (libc.so, libc.musl, libdl.so, ld-musl): for dlsym itself, past other interposers. */
 void *elf_libc_function(const char *name);
+
+/* Whether a loaded object's list of needed libraries has one that begins with `name`. Likewise. */
+bool elf_is_needed(const char *name);
 
 #endif

@@ -95,12 +95,20 @@ static void *exchange(void *pointer, const char *name, int version, cuuint64_t f
     return hook ? hook : pointer;
 }
 
+static void answer(void **pointer, const char *name, int version, cuuint64_t flags)
+{
+    void *hook = exchange(*pointer, name, version, flags);
+    if (hook != *pointer)
+        report_door_used(REPORT_DOOR_PROCADDRESS);
+    *pointer = hook;
+}
+
 CUresult hook_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     hook_enter();
     CUresult result = cuda.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
     if (result == CUDA_SUCCESS && pfn && *pfn)
-        *pfn = exchange(*pfn, symbol, cudaVersion, flags);
+        answer(pfn, symbol, cudaVersion, flags);
     return result;
 }
 
@@ -110,6 +118,6 @@ CUresult hook_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersio
     hook_enter();
     CUresult result = cuda.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
     if (result == CUDA_SUCCESS && pfn && *pfn)
-        *pfn = exchange(*pfn, symbol, cudaVersion, flags);
+        answer(pfn, symbol, cudaVersion, flags);
     return result;
 }

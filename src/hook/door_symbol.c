@@ -66,7 +66,10 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
     void *found = ask_next(handle, name, version);
     /* Without a handle the first in the global scope may be our own export. Where the driver lacks
      * the function, asking for a version that nobody has sets what dlerror tells. */
+    bool ours = real && (found == hook || found == real);
+    if (ours)
+        report_door_used(version ? REPORT_DOOR_DLVSYM : REPORT_DOOR_DLSYM);
     if (found == hook)
         return (struct answer){real ? hook : ask_next(handle, name, "absent"), 1};
-    return (struct answer){found && found == real ? hook : found, 1};
+    return (struct answer){ours ? hook : found, 1};
 }

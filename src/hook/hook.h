@@ -9,6 +9,7 @@
 #include "driver/cuda.h"
 #include "driver/nvml.h"
 #include "hook/pace_govern.h"
+#include "hook/report_file.h"
 #include "limit/container.h"
 #include "limit/memory.h"
 
@@ -37,6 +38,7 @@ static inline void hook_enter(void)
     container_enter();
     (void)cuda_load(true);
     govern_look_after();
+    report_look(REPORT_CALL_CUDA);
 }
 
 /* First statement of every NVML hook. */
@@ -45,6 +47,7 @@ static inline void hook_nvml_enter(void)
     container_enter();
     (void)nvml_load(true);
     container_prepare_devices();
+    report_look(REPORT_CALL_NVML);
 }
 
 /* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle

@@ -3,8 +3,10 @@
 #include "vgpu/report.h"
 
 #include "base/elf.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "hook/hook.h"
+#include "hook/report_file.h"
 #include "limit/rm_channels.h"
 #include "limit/rm_memory.h"
 #include "region/account.h"
@@ -60,6 +62,35 @@ static void say_doors(struct report *report)
     bool linked = elf_next_function("cuInit", NULL) == (void *)hook_cuInit;
     say(report, "door.symbols", "%s", yes(linked));
     say(report, "door.ioctl", "%s", yes(rm_memory_door_is_first && rm_memory_door_is_first()));
+}
+
+/* The words whose bits are set, or "none". */
+static void say_words(
+    struct report *report, const char *name, const char *const *words, unsigned count, unsigned set)
+{
+    char text[64] = "";
+    size_t length = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (set & 1u << i)
+            length += (size_t)snprintf(
+                text + length, sizeof(text) - length, "%s%s", length ? " " : "", words[i]);
+    }
+    say(report, name, "%s", length ? text : "none");
+}
+
+/* By what the program came to our functions. */
+static void say_use(struct report *report)
+{
+    static const char *const doors[] = {"dlsym", "dlvsym", "procaddress", "ioctl", "symbols"};
+    static const char *const calls[] = {"cuda", "nvml"};
+    char command[32];
+    unsigned used = load_relaxed(&report_doors_used);
+    used |= rm_memory_may_see() ? 1u << 3 : 0;
+    used |= elf_is_needed("libcuda.so") ? 1u << 4 : 0;
+    process_command(command, sizeof(command));
+    say(report, "process.command", "%s", command);
+    say_words(report, "process.calls", calls, 2, load_relaxed(&report_calls_made));
+    say_words(report, "door.used", doors, 5, used);
 }
 
 static void say_ledger(struct report *report)
@@ -172,6 +203,7 @@ int vgpu_report(char *text, size_t bytes, unsigned flags)
     say(&report, "report", "%u", VGPU_REPORT_VERSION);
     say(&report, "version", "%s", VGPU_VERSION);
     say_doors(&report);
+    say_use(&report);
     say_ledger(&report);
     say_region(&report);
     say_settings(&report);

@@ -8,6 +8,7 @@
 #include "hook/green.h"
 #include "hook/pace.h"
 #include "hook/pools.h"
+#include "hook/report_file.h"
 #include "hook/vmm.h"
 
 #include <errno.h>
@@ -85,6 +86,7 @@ static void reset(void)
     pace_reset();
     pools_reset();
     vmm_reset();
+    report_reset();
 }
 
 static int current_context(uint64_t *ret_context)

@@ -21,7 +21,8 @@ CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "C
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
           "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
-          "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR")
+          "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR",
+          "VGPU_REPORT_DIR")
 IGNORED = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
            "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
            "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
@@ -269,11 +270,15 @@ def tenants():
         done = run_slice({"VGPU_BOARD_DIR": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
         is_report(done, "VGPU_BOARD_DIR", value)
         is_limited(done, 0, 1024, value[:40])
+        done = run_slice({"VGPU_REPORT_DIR": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, "VGPU_REPORT_DIR", value)
+        is_limited(done, 0, 1024, value[:40])
     done = run_slice({"CUDA_CORE_SOFT_LIMIT": "20", "CUDA_DEVICE_SM_LIMIT": "30"})
     is_report(done, "CUDA_CORE_SOFT_LIMIT", "20")
     for variables in ({"CUDA_CORE_SOFT_LIMIT": "40", "CUDA_DEVICE_SM_LIMIT": "30"},
                       {"CUDA_CORE_SOFT_LIMIT": "0"}, {"CUDA_TASK_PRIORITY": "0"},
-                      {"VGPU_BOARD_DIR": "/no/such/directory"}):
+                      {"VGPU_BOARD_DIR": "/no/such/directory"},
+                      {"VGPU_REPORT_DIR": "/no/such/directory"}):
         is_silent(run_slice(variables), variables)
 
 

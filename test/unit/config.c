@@ -408,6 +408,23 @@ TEST("the boards' directory is an absolute path; another is none, with one line"
     CHECK_EQ(LINES("VGPU_BOARD_DIR", "/nowhere"), 0);
 }
 
+TEST("the reports' directory is a short absolute path; another is none, with one line")
+{
+    static char path[REPORT_DIRECTORY_BYTES + 1];
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK_EQ(log_level(), LOG_WARNING);
+    CHECK_STR(READ("VGPU_LEDGER", "")->report_directory, "");
+    CHECK_STR(READ("VGPU_REPORT_DIR", "/tmp/of mine")->report_directory, "/tmp/of mine");
+    CHECK_STR(READ("VGPU_REPORT_DIR", "reports")->report_directory, "");
+    CHECK_EQ(LINES("VGPU_REPORT_DIR", "reports"), 1);
+    memset(path, 'a', sizeof(path) - 1);
+    path[0] = '/';
+    CHECK_STR(READ("VGPU_REPORT_DIR", path)->report_directory, "");
+    CHECK_EQ(LINES("VGPU_REPORT_DIR", path), 1);
+    path[sizeof(path) - 2] = '\0';
+    CHECK_STR(READ("VGPU_REPORT_DIR", path)->report_directory, path);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
