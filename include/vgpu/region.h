@@ -140,7 +140,9 @@ struct vgpu_identity {
     char pod_namespace[64];
     char pod_uid[64];
     char container_name[64];
-    uint64_t reserved[7];
+    uint64_t times; /* 456: raised before the texts are written: unchanged, with state 2 before and
+                       after, they were read whole */
+    uint64_t reserved[6];
 };
 
 struct vgpu_region {
@@ -223,6 +225,7 @@ _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout"
 _Static_assert(sizeof(struct vgpu_history) == 1024, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, history) == 9060608, "frozen layout");
 _Static_assert(sizeof(struct vgpu_identity) == 512, "frozen layout");
+_Static_assert(offsetof(struct vgpu_identity, times) == 456, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, identity) == 9126144, "frozen layout");
 _Static_assert(sizeof(struct vgpu_region) == 9126656, "frozen layout");
 _Static_assert(sizeof(struct vgpu_hami_page) == 4096, "a page of its own");

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -223,6 +224,27 @@ static void read_region_path(struct config *config, const char *text)
     config->region_path[length] = '\0';
 }
 
+static bool read_text(char *ret_text, size_t size, const char *text)
+{
+    if (!text || !*text)
+        return false;
+    text_escape(ret_text, size, text, strlen(text));
+    return true;
+}
+
+static void read_identity(struct config_identity *identity, char *(*lookup)(const char *name))
+{
+    static const char *const names[] = {[CONFIG_POD_NAMESPACE] = "VGPU_POD_NAMESPACE",
+        [CONFIG_POD_UID] = "VGPU_POD_UID",
+        [CONFIG_CONTAINER_NAME] = "VGPU_CONTAINER_NAME"};
+    char *name = identity->pod_name;
+    identity->given = read_text(name, sizeof(identity->pod_name), lookup("VGPU_POD_NAME")) ||
+                      read_text(name, sizeof(identity->pod_name), lookup("POD_NAME"));
+    for (int i = 0; i < CONFIG_IDENTITY_TEXTS; i++)
+        identity->given |=
+            read_text(identity->text[i], sizeof(identity->text[i]), lookup(names[i]));
+}
+
 void config_read(struct config *config, char *(*lookup)(const char *name))
 {
     memset(config, 0, sizeof(*config));
@@ -240,6 +262,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     read_gate(config, lookup("VGPU_GATE"));
     read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));
     read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
+    read_identity(&config->identity, lookup);
     static const char *const lists[] = {
         "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !config->device_list; i++) {

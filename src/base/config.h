@@ -42,6 +42,15 @@ enum gate_choice {
     GATE_CHANNEL, /* what runs is taken off the GPU; launches wait only where that does not work */
 };
 
+/* Whose container it is, in the bounds of the region's texts: printable, terminated, and cut where
+ * it is too long. Empty where it was not said. */
+enum { CONFIG_POD_NAMESPACE, CONFIG_POD_UID, CONFIG_CONTAINER_NAME, CONFIG_IDENTITY_TEXTS };
+struct config_identity {
+    bool given;                           /* any of them was */
+    char pod_name[256];                   /* VGPU_POD_NAME, else POD_NAME */
+    char text[CONFIG_IDENTITY_TEXTS][64]; /* VGPU_POD_NAMESPACE and so on */
+};
+
 struct config {
     /* The un-indexed value stands for every device without one of its own. */
     struct config_value memory_default, memory[CONFIG_DEVICES];
@@ -59,6 +68,7 @@ struct config {
     char report_directory[REPORT_DIRECTORY_BYTES]; /* VGPU_REPORT_DIR; empty: none is wanted */
     const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
     const char *device_list_name; /* its variable; NULL where device_list is */
+    struct config_identity identity;
 };
 
 /* Reads all variables through `lookup` (getenv's contract) and reports each value that is not

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
+#include "region/region_identity.h"
 #include "region/region_orders.h"
 #include "region/slot.h"
 
@@ -37,8 +38,10 @@ static void leave_file(struct region *region, const struct stat *next)
     guard_enter();
     struct region_orders last = orders_read(region);
     bool whole = load_relaxed(&region->shared->magic) == VGPU_REGION_MAGIC;
-    if (whole && !is_mapped(region, next) && !load_acquire(&region->lost))
+    if (whole && !is_mapped(region, next) && !load_acquire(&region->lost)) {
         region->known_orders = last;
+        identity_remember(region);
+    }
     orders_raise(region->shared);
     guard_leave();
 }
@@ -96,6 +99,7 @@ static void join(struct region *region, bool fresh)
         slot_leave(region, (unsigned)region->slot, region->word);
     region_settings_take(region, fresh);
     orders_take(region, fresh);
+    identity_take(region);
     region_devices_again(region);
     orders_arrive(region->shared, fresh);
     region->slot = slot_claim(region, &region->word);

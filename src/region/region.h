@@ -55,11 +55,12 @@ struct region {
     } known_settings; /* the file's, as last seen */
     struct region_orders known_orders; /* likewise */
     bool orders_known;                 /* they were seen */
-    uint64_t lock_wait_ns;             /* for who initialises the file */
-    uint64_t whole_seen_ns;            /* when the file was last seen to be there, and whole */
-    uint64_t path_seen_ns;             /* when the path was last seen to name the file */
-    uint64_t mend_failed_ns;           /* when a device's entry could last not be mended; 0 never */
-    uint64_t failed_ns;                /* when the file could last not be had again; 0 never */
+    struct vgpu_identity known_identity;
+    uint64_t lock_wait_ns;   /* for who initialises the file */
+    uint64_t whole_seen_ns;  /* when the file was last seen to be there, and whole */
+    uint64_t path_seen_ns;   /* when the path was last seen to name the file */
+    uint64_t mend_failed_ns; /* when a device's entry could last not be mended; 0 never */
+    uint64_t failed_ns;      /* when the file could last not be had again; 0 never */
     bool failure_said;
     int slot;           /* -1: none was to be had, or not asked for */
     uint64_t word;      /* the slot's state word */
