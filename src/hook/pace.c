@@ -5,18 +5,17 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/slab.h"
-#include "driver/library.h"
 #include "hook/hook.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
 #include "hook/pace_tenants.h"
+#include "hook/pace_thread.h"
 #include "limit/budget.h"
+#include "limit/governor.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -31,53 +30,18 @@
 /* One launch of so many is measured by itself, whatever its estimate. */
 #define SAMPLE_LAUNCHES 192
 
-#define THREAD_STREAMS 16
-
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
-/* What a thread let go since its last closer look, by stream. */
-struct thread_stream {
-    CUstream stream;
-    struct lane_record *lane; /* NULL: not in use */
-    uint64_t first_ns;
-    uint64_t looked_ns; /* the last closer look at the stream */
-    uint32_t work_ns, due_ns;
-    uint32_t launches, lane_id;
-    int device;
-};
-
-/* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
- * loaded late. */
-struct pace_thread {
-    struct thread_stream streams[THREAD_STREAMS];
-    int until_sample;
-    uint32_t random;
-};
-
 static _Thread_local struct {
-    struct pace_thread *own;
     uint64_t looked_ns;
     int free_step;
 } thread __attribute__((tls_model("initial-exec")));
-
-static struct {
-    struct lock lock;
-    struct slab slab;
-    pthread_key_t ended; /* its destructor is how the end of a thread is seen */
-    __typeof__(pthread_setspecific) *set;
-} threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
 
 static CUstream stream_named(CUstream stream, enum stream_zero zero)
 {
     if (stream)
         return stream;
     return zero == STREAM_ZERO_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-}
-
-static struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
-{
-    uintptr_t handle = (uintptr_t)stream;
-    return &own->streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
 }
 
 /* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
@@ -96,105 +60,18 @@ static void let_go(uint64_t now_ns)
 
 /* ---- launches ---- */
 
-static uint32_t next_random(struct pace_thread *own)
-{
-    own->random = own->random * 1664525u + 1013904223u;
-    return own->random >> 16;
-}
-
 /* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
  * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES. */
 static int next_sample(struct pace_thread *own)
 {
-    return (int)(SAMPLE_LAUNCHES / 2 + next_random(own) % SAMPLE_LAUNCHES);
+    return (int)(SAMPLE_LAUNCHES / 2 + thread_random(own) % SAMPLE_LAUNCHES);
 }
 
 /* Between half and all of the quantum. */
 static uint32_t next_due_ns(struct pace_thread *own, bool plenty)
 {
     uint64_t quantum = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
-    return (uint32_t)(quantum / 2 + (quantum / 2 * next_random(own) >> 16));
-}
-
-static bool is_current(const struct thread_stream *here, CUstream stream)
-{
-    return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
-}
-
-/* Gives what the thread let go to the stream's lane, where there still is one, and to what is to be
- * charged. */
-static void flush(struct thread_stream *here) REQUIRES(marks_lock)
-{
-    if (here->lane && here->launches) {
-        gate_charge_later((unsigned)here->device, (int64_t)here->work_ns);
-        if (marks_is_same(here->lane, here->lane_id)) {
-            lane_note(&here->lane->lane, here->launches, here->work_ns, 0, here->first_ns);
-            here->lane->opener = marks_thread();
-        }
-    }
-    here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
-    here->launches = 0;
-    here->work_ns = 0;
-}
-
-static struct lane_record *lane_now(CUstream stream, struct thread_stream *here)
-    REQUIRES(marks_lock)
-{
-    flush(here);
-    struct lane_record *record = marks_lane(stream);
-    *here = (struct thread_stream){.stream = stream, .lane = record};
-    if (record) {
-        here->lane_id = record->id;
-        here->device = record->device;
-    }
-    return record;
-}
-
-static void flush_all(struct pace_thread *own)
-{
-    lock_take(&marks_lock);
-    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-        flush(&own->streams[i]);
-        own->streams[i] = (struct thread_stream){.stream = NULL};
-    }
-    lock_release(&marks_lock);
-}
-
-static void thread_ends(void *argument)
-{
-    process_enter(container_reset);
-    if (!argument || argument != thread.own)
-        return;
-    thread.own = NULL;
-    flush_all(argument);
-    lock_take(&threads.lock);
-    slab_give(&threads.slab, argument);
-    lock_release(&threads.lock);
-}
-
-/* The functions are looked up: linking them would ask for glibc 2.34. */
-static void find_thread_ends(void) REQUIRES(threads.lock)
-{
-    __typeof__(pthread_key_create) *create =
-        (__typeof__(pthread_key_create) *)library_next_function("pthread_key_create");
-    __typeof__(pthread_setspecific) *set =
-        (__typeof__(pthread_setspecific) *)library_next_function("pthread_setspecific");
-    if (create && set && create(&threads.ended, thread_ends) == 0)
-        threads.set = set;
-}
-
-static struct pace_thread *thread_own(void)
-{
-    if (thread.own)
-        return thread.own;
-    lock_take(&threads.lock);
-    if (!threads.set)
-        find_thread_ends();
-    thread.own = slab_take(&threads.slab);
-    lock_release(&threads.lock);
-    if (thread.own && threads.set)
-        (void)threads.set(threads.ended, thread.own);
-    return thread.own;
+    return (uint32_t)(quantum / 2 + (quantum / 2 * thread_random(own) >> 16));
 }
 
 /* The stream as it is found before a launch that one looks at closely. */
@@ -211,7 +88,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     struct found found = {.busy = false};
     bool open = false;
     lock_take(&marks_lock);
-    found.record = lane_now(stream, here);
+    found.record = thread_lane(stream, here);
     found.lane_id = found.record ? found.record->id : 0;
     if (found.record) {
         (void)marks_harvest(found.record->device);
@@ -234,11 +111,11 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
  * ends there, not when it comes back to them. */
 static void close_others(const struct lane_record *record, uint32_t id)
 {
-    if (!thread.own)
+    if (!thread_mine)
         return;
     lock_take(&marks_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++)
-        flush(&thread.own->streams[i]);
+        thread_flush(&thread_mine->streams[i]);
     lock_release(&marks_lock);
     marks_close_others(record, id);
 }
@@ -295,15 +172,16 @@ static void begin_slow(
 /* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
 static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
-    if (here->work_ns + work_ns >= here->due_ns || --thread.own->until_sample <= 0)
+    if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
+        governor_sleeps())
         return false;
     if (!here->launches) {
-        here->first_ns = clock_now_ns();
+        store_relaxed(&here->first_ns, clock_now_ns());
         if (here->first_ns > here->looked_ns + QUIET_NS)
             return false;
     }
-    here->work_ns += (uint32_t)work_ns;
-    here->launches++;
+    store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
+    store_relaxed(&here->launches, here->launches + 1);
     launch->by_estimate = here;
     launch->work_ns = work_ns;
     return true;
@@ -316,11 +194,11 @@ static bool let_by_again(
     if (capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
     lock_take(&marks_lock);
-    const struct lane_record *record = lane_now(stream, here);
+    const struct lane_record *record = thread_lane(stream, here);
     uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
                         ? record->lane.open.work_ns
                         : QUANTUM_NS;
-    uint32_t due = next_due_ns(thread.own, false);
+    uint32_t due = next_due_ns(thread_mine, false);
     here->due_ns = open < due ? due - (uint32_t)open : 0;
     here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
     lock_release(&marks_lock);
@@ -330,11 +208,11 @@ static bool let_by_again(
 static bool passes_by_estimate(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t work_ns)
 {
-    if (!work_ns || work_ns >= QUANTUM_NS || !thread.own)
+    if (!work_ns || work_ns >= QUANTUM_NS || !thread_mine)
         return false;
     CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = thread_stream(thread.own, named);
-    if (is_current(here, named))
+    struct thread_stream *here = thread_stream(thread_mine, named);
+    if (thread_is_current(here, named))
         return let_by(launch, here, work_ns);
     return let_by_again(launch, named, here, work_ns);
 }
@@ -344,7 +222,8 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
     process_enter(container_reset);
-    if (load_relaxed(&pace_limited) && passes_by_estimate(launch, stream, zero, duration_settled(key)))
+    if (load_relaxed(&pace_limited) &&
+        passes_by_estimate(launch, stream, zero, duration_settled(key)))
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
@@ -364,8 +243,8 @@ static void take_back(const struct pace_launch *launch)
     struct thread_stream *here = launch->by_estimate;
     if (!here->launches || here->work_ns < launch->work_ns)
         return;
-    here->launches--;
-    here->work_ns -= (uint32_t)launch->work_ns;
+    store_relaxed(&here->launches, here->launches - 1);
+    store_relaxed(&here->work_ns, here->work_ns - (uint32_t)launch->work_ns);
 }
 
 /* Notes the launch on its lane; says in *ret_run how it stands there. False where the lane is gone.
@@ -403,8 +282,8 @@ void pace_end(struct pace_launch *launch, bool launched)
     else if (note_launch(launch, now, &run))
         marks_record(launch->lane, launch->lane_id, run);
     gate_watch();
-    if (thread.own)
-        thread.own->until_sample = next_sample(thread.own);
+    if (thread_mine)
+        thread_mine->until_sample = next_sample(thread_mine);
     errno = errno_kept;
 }
 
@@ -417,11 +296,11 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     CUstream named = stream_named(stream, zero);
     struct thread_stream *here = thread_stream(own, named);
     lock_take(&marks_lock);
-    struct lane_record *record = lane_now(named, here);
+    struct lane_record *record = thread_lane(named, here);
     if (record)
         record->lane.open.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
-    here->lane = NULL;
+    store_relaxed(&here->lane, (struct lane_record *)NULL);
     lock_release(&marks_lock);
 }
 
@@ -439,18 +318,18 @@ void pace_context_changed(void)
         return;
     process_enter(container_reset);
     pace_free_launches = 0;
-    if (thread.own)
-        flush_all(thread.own);
+    if (thread_mine)
+        thread_flush_all(thread_mine);
 }
 
 /* What the thread launched there last is measured, too. */
 static void close_stream(CUstream stream)
 {
-    struct thread_stream *here = thread.own ? thread_stream(thread.own, stream) : NULL;
-    if (!here || !is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
+    if (!here || !thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
         return;
     lock_take(&marks_lock);
-    flush(here);
+    thread_flush(here);
     bool open = here->lane->lane.open.launches > 0;
     bool busy = here->lane->lane.count > 0;
     lock_release(&marks_lock);
@@ -497,8 +376,7 @@ void pace_reset(void)
 {
     pace_free_launches = 0;
     memset(&thread, 0, sizeof(thread));
-    lock_reset(&threads.lock);
-    slab_finish(&threads.slab);
+    thread_reset();
     gate_reset();
     govern_reset();
     tenants_reset();

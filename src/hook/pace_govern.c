@@ -8,6 +8,7 @@
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
 #include "hook/pace_tenants.h"
+#include "hook/pace_thread.h"
 #include "limit/budget.h"
 #include "limit/container.h"
 #include "limit/governor.h"
@@ -249,6 +250,17 @@ static bool is_harvest_due(uint64_t now_ns)
     return due;
 }
 
+static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lock)
+{
+    struct marks_survey marked = marks_survey(device, now_ns, WINDOW_LONG_NS);
+    if (rules_are_finished())
+        return marked;
+    struct marks_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
+    marked.outstanding += let_by.outstanding;
+    marked.runs_long |= let_by.runs_long;
+    return marked;
+}
+
 /* Sees what runs, also where others harvest all the time. False where the marks are not known. */
 static bool see_what_runs(uint64_t now_ns)
 {
@@ -259,7 +271,7 @@ static bool see_what_runs(uint64_t now_ns)
     if (due && !rules_are_finished())
         (void)marks_harvest_all();
     for (unsigned d = 0; d < governor.bound; d++)
-        devices[d].survey = marks_survey((int)d, now_ns, WINDOW_LONG_NS);
+        devices[d].survey = survey((int)d, now_ns);
     lock_release(&marks_lock);
     if (due)
         govern_harvested(clock_now_ns());

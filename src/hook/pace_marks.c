@@ -489,6 +489,25 @@ bool marks_stream_works(CUstream stream)
     return works;
 }
 
+bool marks_lane_works(const struct lane_record *record)
+{
+    if (record->thread && record->thread != &thread_identity)
+        return false;
+    struct pace_entered entered = context_enter(record->context->handle);
+    bool works = marks_stream_works(record->stream);
+    context_leave(&entered);
+    return works;
+}
+
+void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+{
+    struct harvest harvest = {.device = record->device};
+    unsigned part = rules_part((unsigned)record->device).likely;
+    if (lane_ran(&record->lane, from_ns, to_ns, part, charge_slot(&harvest)))
+        harvest.count++;
+    settle(&harvest);
+}
+
 unsigned marks_harvest(int device)
 {
     return harvest_contexts(device);

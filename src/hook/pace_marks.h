@@ -65,6 +65,14 @@ unsigned marks_unknown(int device) REQUIRES(marks_lock);
 /* Whether the stream has work on its way, of which no mark may tell. Not while it captures. */
 bool marks_stream_works(CUstream stream);
 
+/* The same for a lane, with its context made current for the while. False where the stream is
+ * another thread's own, which cannot be asked. */
+bool marks_lane_works(const struct lane_record *record) REQUIRES(marks_lock);
+
+/* Charges for what runs on the stream without a pause between the two, of which no mark tells. */
+void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+    REQUIRES(marks_lock);
+
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */
 unsigned marks_harvest(int device) REQUIRES(marks_lock);

@@ -105,6 +105,11 @@ bool governor_works(void)
     return state == STARTING || state == AWAKE || state == ASLEEP;
 }
 
+bool governor_sleeps(void)
+{
+    return load_relaxed(&governor.state) == ASLEEP;
+}
+
 void governor_reset(void)
 {
     store_release(&governor.state, (uint32_t)ABSENT);

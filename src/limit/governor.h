@@ -20,6 +20,9 @@ void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns));
  * could be made, and after governor_stop. One load. */
 bool governor_works(void);
 
+/* Whether there is one that sleeps for good: it sees nothing until it is woken. One load. */
+bool governor_sleeps(void);
+
 /* In a forked child: there is no thread. */
 void governor_reset(void);
 

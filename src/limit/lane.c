@@ -292,6 +292,30 @@ uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns)
     return left;
 }
 
+/* It is charged as it goes. */
+static void occupy(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
+    struct lane_charge *ret_charge)
+{
+    uint64_t busy = open_between(lane, from_ns, to_ns);
+    if (part < 1000) {
+        busy = part_of(busy, part);
+        lane->occupied_in_part = true;
+    }
+    *ret_charge = (struct lane_charge){.from_ns = from_ns, .to_ns = to_ns, .busy_ns = busy};
+    lane->occupied_to_ns = to_ns;
+    lane->occupied_ns += busy;
+}
+
+bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
+    struct lane_charge *ret_charge)
+{
+    uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
+    if (lane->count || !open_between(lane, from, to_ns))
+        return false;
+    occupy(lane, from, to_ns, part, ret_charge);
+    return true;
+}
+
 bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge)
 {
     struct lane_mark *mark = lane_front(lane);
@@ -300,18 +324,11 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
     struct lane_stretch *stretch = &mark->before;
     uint64_t began = began_ns(lane, mark);
     uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
-    uint64_t busy = open_between(lane, from, now_ns);
-    if (busy < RUN_ON_NS)
+    if (open_between(lane, from, now_ns) < RUN_ON_NS)
         return false;
-    if (part < 1000) {
-        busy = part_of(busy, part);
-        lane->occupied_in_part = true;
-    }
-    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = now_ns, .busy_ns = busy};
+    occupy(lane, from, now_ns, part, ret_charge);
     /* What waits for other streams' work has its own still before it. */
     ret_charge->work_ns = stretch->replaced || stretch->shared ? 0 : stretch->work_ns;
     stretch->replaced = !stretch->shared;
-    lane->occupied_to_ns = now_ns;
-    lane->occupied_ns += busy;
     return true;
 }

@@ -140,6 +140,11 @@ void *lane_forget(struct lane *lane);
  * to be charged. */
 bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge);
 
+/* The launches behind the last mark, none of which is outstanding, are known to have run without a
+ * pause between the two: what is to be charged for that. False where nothing is. */
+bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
+    struct lane_charge *ret_charge);
+
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);

@@ -74,6 +74,60 @@ BED_TEST("a kernel that took little time before is stopped when it takes long", 
     leave();
 }
 
+/* Kernels that are let by: their duration is known, and the stream was looked at just now. */
+static void launch_known(CUstream stream)
+{
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(load_launch(stream, 100 * US), CUDA_SUCCESS);
+        load_settle();
+    }
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(load_launch(stream, 100 * US), CUDA_SUCCESS);
+}
+
+BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    launch_known(stream);
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(0, 30);
+    leave();
+}
+
+BED_TEST("also on the default stream, which the governor's thread has to find", LIMIT_30)
+{
+    load_begin(0);
+    launch_known(NULL);
+    CHECK_EQ(load_launch(NULL, PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(0, 30);
+    leave();
+}
+
+BED_TEST("also after the governor went to sleep in between", LIMIT_30)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    launch_known(stream);
+    bed_sleep_ms(300);
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    check_is_held(0, 30);
+    leave();
+}
+
+BED_TEST("what was let by on an idle stream costs nothing while it is asked for", LIMIT_30)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    launch_known(stream);
+    bed_sleep_ms(50);
+    struct load_state from = load_state(0);
+    bed_sleep_ms(300);
+    struct load_state to = load_state(0);
+    CHECK_EQ(to.measured_ns, from.measured_ns);
+    leave();
+}
+
 BED_TEST("the first kernel on a second device is held, right after one on the first",
     .sim = "devices=2", LIMIT_30)
 {

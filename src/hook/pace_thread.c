@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads that launch under a limit, and what the governor sees of them. */
+#include "hook/pace_thread.h"
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "base/slab.h"
+#include "driver/library.h"
+#include "hook/hook.h"
+#include "hook/pace_gate.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Launches that were let by are done so long after they ought to be, or something runs on. */
+#define GRACE_NS 5000000ull
+
+_Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
+
+static struct {
+    struct lock lock; /* within marks_lock, never around it */
+    struct slab slab;
+    struct pace_thread *first;
+    pthread_key_t ended; /* its destructor is how the end of a thread is seen */
+    __typeof__(pthread_setspecific) *set;
+} threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
+
+/* ---- the owner's ---- */
+
+void thread_flush(struct thread_stream *here)
+{
+    uint32_t launches = here->launches, work_ns = here->work_ns;
+    if (here->lane && launches) {
+        gate_charge_later((unsigned)here->device, (int64_t)work_ns);
+        if (marks_is_same(here->lane, here->lane_id)) {
+            lane_note(&here->lane->lane, launches, work_ns, 0, here->first_ns);
+            here->lane->opener = marks_thread();
+        }
+    }
+    here->due_ns -= work_ns < here->due_ns ? work_ns : here->due_ns;
+    store_relaxed(&here->launches, 0u);
+    store_relaxed(&here->work_ns, 0u);
+}
+
+static void forget(struct thread_stream *here)
+{
+    store_relaxed(&here->lane, (struct lane_record *)NULL);
+    here->stream = NULL;
+    here->due_ns = 0;
+}
+
+void thread_flush_all(struct pace_thread *own)
+{
+    lock_take(&marks_lock);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+        thread_flush(&own->streams[i]);
+        forget(&own->streams[i]);
+    }
+    lock_release(&marks_lock);
+}
+
+struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
+{
+    thread_flush(here);
+    struct lane_record *record = marks_lane(stream);
+    forget(here);
+    here->stream = stream;
+    here->looked_ns = 0;
+    if (record) {
+        store_relaxed(&here->lane_id, record->id);
+        here->device = record->device;
+        store_relaxed(&here->lane, record);
+    }
+    return record;
+}
+
+uint32_t thread_random(struct pace_thread *own)
+{
+    own->random = own->random * 1664525u + 1013904223u;
+    return own->random >> 16;
+}
+
+/* ---- the list ---- */
+
+static void link_in(struct pace_thread *own) REQUIRES(threads.lock)
+{
+    own->next = threads.first;
+    own->link = &threads.first;
+    if (own->next)
+        own->next->link = &own->next;
+    threads.first = own;
+}
+
+static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
+{
+    *own->link = own->next;
+    if (own->next)
+        own->next->link = own->link;
+}
+
+static void thread_ends(void *argument)
+{
+    process_enter(container_reset);
+    if (!argument || argument != thread_mine)
+        return;
+    thread_mine = NULL;
+    thread_flush_all(argument);
+    lock_take(&threads.lock);
+    link_out(argument);
+    slab_give(&threads.slab, argument);
+    lock_release(&threads.lock);
+}
+
+/* The functions are looked up: linking them would ask for glibc 2.34. */
+static void find_thread_ends(void) REQUIRES(threads.lock)
+{
+    __typeof__(pthread_key_create) *create =
+        (__typeof__(pthread_key_create) *)library_next_function("pthread_key_create");
+    __typeof__(pthread_setspecific) *set =
+        (__typeof__(pthread_setspecific) *)library_next_function("pthread_setspecific");
+    if (create && set && create(&threads.ended, thread_ends) == 0)
+        threads.set = set;
+}
+
+struct pace_thread *thread_own(void)
+{
+    if (thread_mine)
+        return thread_mine;
+    lock_take(&threads.lock);
+    if (!threads.set)
+        find_thread_ends();
+    struct pace_thread *own = slab_take(&threads.slab);
+    if (own)
+        link_in(own);
+    lock_release(&threads.lock);
+    thread_mine = own;
+    if (own && threads.set)
+        (void)threads.set(threads.ended, own);
+    return own;
+}
+
+/* ---- the governor's ---- */
+
+/* What was let by on the stream, as far as its owner has written it: he may be writing now. */
+struct let_by {
+    struct lane_record *lane;
+    uint64_t first_ns, work_ns;
+    uint32_t launches;
+};
+
+static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
+    REQUIRES(marks_lock)
+{
+    struct lane_record *lane = load_relaxed(&here->lane);
+    *ret_let = (struct let_by){lane, load_relaxed(&here->first_ns), load_relaxed(&here->work_ns),
+        load_relaxed(&here->launches)};
+    return lane && ret_let->launches && marks_is_same(lane, load_relaxed(&here->lane_id)) &&
+           lane->device == device;
+}
+
+static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
+{
+    return seen->first_ns == let->first_ns && seen->launches == let->launches;
+}
+
+/* Launched in order, and no others since: what is at work now has been since it was seen so. */
+static void see_work(struct thread_seen *seen, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    bool works = marks_lane_works(let->lane), same = is_as_seen(seen, let) && seen->works;
+    if (works && same) {
+        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+        seen->charged_ns = now_ns;
+        return;
+    }
+    *seen = (struct thread_seen){let->first_ns, let->launches, works, now_ns, now_ns};
+}
+
+static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
+    uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    struct thread_seen *seen = &here->seen;
+    /* Where a mark is outstanding, that tells what runs. */
+    if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works))
+        return;
+    if (now_ns > let->first_ns + let->work_ns + GRACE_NS)
+        see_work(seen, let, now_ns);
+    bool works = is_as_seen(seen, let) && seen->works;
+    survey->outstanding += works || !is_as_seen(seen, let);
+    survey->runs_long |= works && now_ns - seen->since_ns >= long_ns;
+}
+
+struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+{
+    struct marks_survey survey = {.left_ns = 0};
+    struct let_by let;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+            if (read_let_by(&own->streams[i], device, &let))
+                survey_stream(&own->streams[i], &let, now_ns, long_ns, &survey);
+        }
+    }
+    lock_release(&threads.lock);
+    return survey;
+}
+
+void thread_reset(void)
+{
+    thread_mine = NULL;
+    lock_reset(&threads.lock);
+    threads.first = NULL;
+    slab_finish(&threads.slab);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each thread lets go by estimate, stream by stream, between two closer looks. Only the owner
+ * writes it; the governor reads along, so that a kernel that was let by and does not end is seen
+ * though its thread looks at nothing any more. */
+#ifndef VGPU_HOOK_PACE_THREAD_H
+#define VGPU_HOOK_PACE_THREAD_H
+
+#include "hook/pace_marks.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define THREAD_STREAMS 16
+
+/* What a thread let go on a stream since its last closer look there. */
+struct thread_stream {
+    CUstream stream;
+    struct lane_record *lane; /* NULL: not in use */
+    uint64_t first_ns;
+    uint64_t looked_ns; /* the last closer look at the stream */
+    uint32_t work_ns, due_ns;
+    uint32_t launches, lane_id;
+    int device;
+    struct thread_seen {
+        uint64_t first_ns; /* of the launches that were there when the stream was asked last */
+        uint32_t launches;
+        bool works;
+        uint64_t since_ns, charged_ns; /* where it works: since when, and charged up to */
+    } seen;                            /* the governor's own */
+};
+
+/* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
+ * loaded late. */
+struct pace_thread {
+    struct thread_stream streams[THREAD_STREAMS];
+    struct pace_thread *next, **link; /* guarded by the list's lock */
+    int until_sample;
+    uint32_t random;
+};
+
+/* The calling thread's, NULL before its first launch under a limit. */
+extern _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
+
+/* The same, made where there is none; NULL where there is no memory. */
+struct pace_thread *thread_own(void);
+
+/* Its part for the stream, which may be in use for another. */
+static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
+{
+    uintptr_t handle = (uintptr_t)stream;
+    return &own->streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
+}
+
+static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
+{
+    return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
+}
+
+/* Gives what was let go to the stream's lane, where there still is one, and to what is to be
+ * charged. */
+void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* That of all streams, and forgets them. */
+void thread_flush_all(struct pace_thread *own);
+
+/* Flushes, and makes `here` the stream's. Returns its lane, NULL as marks_lane does. */
+struct lane_record *thread_lane(CUstream stream, struct thread_stream *here) REQUIRES(marks_lock);
+
+uint32_t thread_random(struct pace_thread *own); /* 16 bits */
+
+/* For the governor: sees which streams of the device are still at work with launches that were let
+ * by, long after they ought to be done, and charges for what is known to have run without a pause.
+ * Asks the driver, which does not wait. Returns what is on its way, to be added to the lanes' own.
+ */
+struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+    REQUIRES(marks_lock);
+
+/* In a forked child. */
+void thread_reset(void);
+
+#endif
