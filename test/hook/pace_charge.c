@@ -368,8 +368,8 @@ BED_TEST("a kernel that never ends hangs no launch for good, on its stream or an
     _exit(check_shared->failures != 0);
 }
 
-/* A program's round: a kernel of 65 us and three of 21 us, of which most pass by their estimates, then
- * work of the host. The first of the short ones takes `first_ns`. */
+/* A program's round: a kernel of 65 us and three of 21 us, of which most pass by their estimates,
+ * then work of the host. The first of the short ones takes `first_ns`. */
 static void check_rounds(uint64_t first_ns)
 {
     load_begin(0);
