@@ -57,6 +57,9 @@ static void check_log_level(const char *variable)
     const char *value = behind(variable, "LIBCUDA_LOG_LEVEL=");
     if (value && *value && (*value < '0' || *value > '4' || value[1]))
         log_error("LIBCUDA_LOG_LEVEL=\"%.64s\" is not known; accepted: 0 to 4. 1 is used.", value);
+    value = behind(variable, "LOGGER_LEVEL=");
+    if (value && *value && (*value < '0' || *value > '5' || value[1]))
+        log_error("LOGGER_LEVEL=\"%.64s\" is not known; accepted: 0 to 5. 3 is used.", value);
 }
 
 void config_check_names(struct config *config, char *const *environment)

@@ -197,3 +197,30 @@ bool elf_is_needed(const char *name)
     dl_iterate_phdr(visit_needs, &need);
     return need.found;
 }
+
+struct naming {
+    const void *inside;
+    char *name;
+    size_t size;
+};
+
+static int visit_name(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct naming *naming = argument;
+    if (!object_holds(info, naming->inside))
+        return 0;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *base = slash ? slash + 1 : info->dlpi_name;
+    size_t length = strnlen(base, naming->size - 1);
+    memcpy(naming->name, base, length);
+    naming->name[length] = '\0';
+    return 1;
+}
+
+void elf_object_name(const void *inside, char *ret_name, size_t size)
+{
+    struct naming naming = {inside, ret_name, size};
+    *ret_name = '\0';
+    dl_iterate_phdr(visit_name, &naming);
+}

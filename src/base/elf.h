@@ -5,6 +5,7 @@
 #define VGPU_BASE_ELF_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The function `name` as the next object after the one that contains `inside` defines it, in the
  * loader's search order; NULL where none does. Takes the loader's lock for the walk. */
@@ -16,5 +17,9 @@ void *elf_libc_function(const char *name);
 
 /* Whether a loaded object's list of needed libraries has one that begins with `name`. Likewise. */
 bool elf_is_needed(const char *name);
+
+/* The base name of the file that the object with the address `inside` was loaded by: a copy, cut to
+ * fit; "" for the program itself and where none holds it. Takes the loader's lock for the walk. */
+void elf_object_name(const void *inside, char *ret_name, size_t size);
 
 #endif

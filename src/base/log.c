@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines in HAMi-core's form. */
+/* Log lines in HAMi-core's form or vgpu-controller's. */
 #include "base/log.h"
 
 #include "base/atomic.h"
+#include "base/elf.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -14,18 +15,55 @@
 #include <unistd.h>
 
 #define LINE_BYTES 1024
-#define LEVEL_UNKNOWN (-1)
 
-int log_level(void)
+#define SHOWN(level) (1u << (level))
+#define KNOWN 0x100u      /* the environment was read */
+#define CONTROLLER 0x200u /* vgpu-controller's form */
+
+#define HAMI_DEFAULT 1
+#define CONTROLLER_DEFAULT 3
+
+/* By HAMi-core's levels from 0 on, and by vgpu-controller's. */
+static const unsigned hami_shown[] = {SHOWN(LOG_ERROR), 0x07, 0x07, 0x0f, 0x1f};
+static const unsigned controller_shown[] = {
+    SHOWN(LOG_MESSAGE), SHOWN(LOG_MESSAGE) | SHOWN(LOG_ERROR), 0x07, 0x07, 0x0f, 0x1f};
+
+static bool is_loaded_as_controller(void)
 {
-    static int level = LEVEL_UNKNOWN;
-    int known = load_relaxed(&level);
-    if (known == LEVEL_UNKNOWN) {
-        const char *text = getenv("LIBCUDA_LOG_LEVEL");
-        known = text && text[0] >= '0' && text[0] <= '4' && !text[1] ? text[0] - '0' : LOG_WARNING;
-        store_relaxed(&level, known);
+    char name[64];
+    elf_object_name((const void *)is_loaded_as_controller, name, sizeof(name));
+    return !strcmp(name, "libvgpu-control.so");
+}
+
+static unsigned read_level(const char *text, unsigned greatest, unsigned otherwise)
+{
+    bool known = text && text[0] >= '0' && text[0] <= '0' + (char)greatest && !text[1];
+    return known ? (unsigned)(text[0] - '0') : otherwise;
+}
+
+static unsigned read_settings(void)
+{
+    const char *hami = getenv("LIBCUDA_LOG_LEVEL"), *controller = getenv("LOGGER_LEVEL");
+    bool by_hami = hami && *hami, by_controller = controller && *controller;
+    if (by_hami || (!by_controller && !is_loaded_as_controller()))
+        return KNOWN | hami_shown[read_level(hami, 4, HAMI_DEFAULT)];
+    return KNOWN | CONTROLLER | controller_shown[read_level(controller, 5, CONTROLLER_DEFAULT)];
+}
+
+static unsigned settings(void)
+{
+    static unsigned cache;
+    unsigned known = load_relaxed(&cache);
+    if (!known) {
+        known = read_settings();
+        store_relaxed(&cache, known);
     }
     return known;
+}
+
+bool log_shows(enum log_level level)
+{
+    return settings() & SHOWN(level);
 }
 
 static int format_prefix(
@@ -33,9 +71,17 @@ static int format_prefix(
 {
     static const char *const words[] = {
         [LOG_WARNING] = "Warn", [LOG_MESSAGE] = "Msg", [LOG_INFO] = "Info", [LOG_DEBUG] = "Debug"};
+    static const char *const controller_words[] = {[LOG_ERROR] = "ERROR",
+        [LOG_WARNING] = "WARNING",
+        [LOG_MESSAGE] = "INFO",
+        [LOG_INFO] = "VERBOSE",
+        [LOG_DEBUG] = "DETAIL"};
     const char *name = strrchr(file, '/');
     name = name ? name + 1 : file;
     int pid = (int)getpid();
+    if (settings() & CONTROLLER)
+        return snprintf(
+            buffer, size, "[vGPU %s(%d|%s|%d)]: ", controller_words[level], pid, name, line);
     long thread = syscall(SYS_gettid);
     if (level == LOG_ERROR)
         return snprintf(

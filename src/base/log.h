@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log lines to stderr: one write(2) a line from a stack buffer, errno kept, no allocation.
- * The layer that decides logs; leaves return errors. */
+ * The layer that decides logs; leaves return errors.
+ *
+ * Their form and their levels are HAMi-core's where LIBCUDA_LOG_LEVEL is set, else
+ * vgpu-controller's where LOGGER_LEVEL is set or the library was loaded as libvgpu-control.so, else
+ * HAMi-core's. */
 #ifndef VGPU_BASE_LOG_H
 #define VGPU_BASE_LOG_H
 
+#include <stdbool.h>
+
 enum log_level {
-    LOG_ERROR = 0,   /* always shown */
-    LOG_WARNING = 1, /* LIBCUDA_LOG_LEVEL 1 and above (the default) */
-    LOG_MESSAGE = 2, /* shown with the warnings, as HAMi-core's "Msg" lines are */
-    LOG_INFO = 3,
-    LOG_DEBUG = 4,
+    LOG_ERROR = 0,   /* shown from LIBCUDA_LOG_LEVEL 0 on; from LOGGER_LEVEL 1 on */
+    LOG_WARNING = 1, /* from 1 on (the default); from 2 on */
+    LOG_MESSAGE = 2, /* with the warnings, as HAMi-core's "Msg" lines are; always ("INFO") */
+    LOG_INFO = 3,    /* from 3 on; from 4 on ("VERBOSE") */
+    LOG_DEBUG = 4,   /* from 4 on; from 5 on ("DETAIL") */
 };
 
-/* LIBCUDA_LOG_LEVEL's value, 1 where it is not 0 to 4; read from the environment at the first line.
- */
-int log_level(void);
+/* Whether lines of that level are shown; the environment is read at the first question. A level
+ * that is not understood is the default's. */
+bool log_shows(enum log_level level);
 
-/* The prefix is HAMi-core's, because people search for it. Safe in any thread and after fork;
+/* The prefix is one that people search for. Safe in any thread and after fork;
  * a line longer than 1,000 bytes is cut. What would end the line or steer a terminal is written as
  * an escape (base/text.h), so that a value of the environment cannot forge a line. */
 void log_line(enum log_level level, const char *file, int line, const char *format, ...)
@@ -24,7 +30,7 @@ void log_line(enum log_level level, const char *file, int line, const char *form
 
 #define log_at(level, ...)                                                                         \
     do {                                                                                           \
-        if (log_level() >= ((level) == LOG_MESSAGE ? LOG_WARNING : (level)))                       \
+        if (log_shows(level))                                                                      \
             log_line((level), __FILE_NAME__, __LINE__, __VA_ARGS__);                               \
     } while (0)
 

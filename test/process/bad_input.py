@@ -19,13 +19,13 @@ MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_MEM_LI
           "CUDA_MEM_LIMIT_0")
 CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "CUDA_CORE_LIMIT_0")
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
+OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
           "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
           "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR",
           "VGPU_REPORT_DIR")
 IGNORED = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
            "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
-           "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
+           "RECORD_KERNEL_INTERVAL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT")
 NO_SIZE = BLANK + HUGE + HOSTILE + (
     "-1", "-0", "-1g", "+1g", "much", "unlimited", "2x", "1gx", "1g 1g", "1g,2g", "1,5g", "0x10",
@@ -200,7 +200,8 @@ def twice():
 @test
 def words():
     """a ledger or log level that is not known is one line, and the limit holds"""
-    for name, more in (("VGPU_LEDGER", ("RM", "auto ", "1")), ("LIBCUDA_LOG_LEVEL", ("5", "-1", "4x"))):
+    for name, more in (("VGPU_LEDGER", ("RM", "auto ", "1")), ("LIBCUDA_LOG_LEVEL", ("5", "-1", "4x")),
+                       ("LOGGER_LEVEL", ("6", "-1", "5x"))):
         for value in BLANK + HUGE[:1] + HOSTILE + more:
             done = run_slice({name: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
             equal(done.status, 7, "exit status")

@@ -59,12 +59,12 @@ TEST("lines begin as HAMi-core's do")
     CHECK_STR(packet_next(fd), "");
 }
 
-static unsigned levels_shown(const char *level)
+static unsigned shown_by(const char *name, const char *level)
 {
+    unsetenv("LIBCUDA_LOG_LEVEL");
+    unsetenv("LOGGER_LEVEL");
     if (level)
-        setenv("LIBCUDA_LOG_LEVEL", level, 1);
-    else
-        unsetenv("LIBCUDA_LOG_LEVEL");
+        setenv(name, level, 1);
     int fd = packets_begin();
     log_error("0");
     log_warning("1");
@@ -75,6 +75,40 @@ static unsigned levels_shown(const char *level)
     for (const char *line; *(line = packet_next(fd));)
         shown |= 1u << (line[strlen(line) - 2] - '0');
     return shown;
+}
+
+static unsigned levels_shown(const char *level)
+{
+    return shown_by("LIBCUDA_LOG_LEVEL", level);
+}
+
+TEST("lines begin as vgpu-controller's do where LOGGER_LEVEL is set, and LIBCUDA_LOG_LEVEL is not")
+{
+    setenv("LIBCUDA_LOG_LEVEL", "", 1);
+    setenv("LOGGER_LEVEL", "5", 1);
+    int fd = packets_begin();
+    log_message("a %d", 1);
+    check_matches(packet_next(fd), "^\\[vGPU INFO\\([0-9]+\\|log\\.c\\|[0-9]+\\)\\]: a 1\n$");
+    log_warning("b");
+    check_matches(packet_next(fd), "^\\[vGPU WARNING\\([0-9]+\\|log\\.c\\|[0-9]+\\)\\]: b\n$");
+    log_error("c");
+    check_matches(packet_next(fd), "^\\[vGPU ERROR\\([0-9]+\\|log\\.c\\|[0-9]+\\)\\]: c\n$");
+    log_info("d");
+    check_matches(packet_next(fd), "^\\[vGPU VERBOSE\\([0-9]+\\|log\\.c\\|[0-9]+\\)\\]: d\n$");
+    log_debug("e");
+    check_matches(packet_next(fd), "^\\[vGPU DETAIL\\([0-9]+\\|log\\.c\\|[0-9]+\\)\\]: e\n$");
+}
+
+TEST("where both levels are set LIBCUDA_LOG_LEVEL holds, in its form")
+{
+    setenv("LIBCUDA_LOG_LEVEL", "0", 1);
+    setenv("LOGGER_LEVEL", "5", 1);
+    int fd = packets_begin();
+    log_debug("no");
+    log_warning("no");
+    log_error("yes");
+    check_matches(packet_next(fd), "^\\[HAMI-core ERROR .*: yes\n$");
+    CHECK_STR(packet_next(fd), "");
 }
 
 TEST("without a level errors, warnings and messages are shown")
@@ -103,6 +137,36 @@ TEST("a level that is not 0 to 4 is the default level")
     CHECK_EQ(levels_shown("4x"), 0x07);
     CHECK_EQ(levels_shown("10"), 0x07);
     CHECK_EQ(levels_shown("-1"), 0x07);
+}
+
+TEST("vgpu-controller's level 0 shows messages alone")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "0"), 0x04);
+}
+
+TEST("its level 1 shows errors too")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "1"), 0x05);
+}
+
+TEST("its level 2 shows warnings too")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "2"), 0x07);
+}
+
+TEST("its level 4 shows what is verbose, and not yet the details")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "4"), 0x0f);
+}
+
+TEST("its level 5 shows everything")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "5"), 0x1f);
+}
+
+TEST("a LOGGER_LEVEL that is not 0 to 5 is its default level, 3")
+{
+    CHECK_EQ(shown_by("LOGGER_LEVEL", "6"), 0x07);
 }
 
 TEST("a value cannot end the line, begin another or steer the terminal")
