@@ -42,7 +42,7 @@ int door_ioctl(int fd, unsigned long request, void *argument)
     rm_ioctl_function *next = load_acquire(&next_ioctl);
     if (__builtin_expect(!next, 0))
         next = system_ioctl;
-    if (__builtin_expect(RM_REQUEST_TYPE(request) != RM_IOCTL_TYPE, 1))
+    if (__builtin_expect(RM_REQUEST_TYPE(request) != RM_IOCTL_TYPE || hook_is_spare, 1))
         return next(fd, request, argument);
     return rm_memory_ioctl(fd, request, argument, next);
 }

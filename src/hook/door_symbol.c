@@ -4,6 +4,7 @@
 #include "base/elf.h"
 #include "driver/library.h"
 #include "hook/hook.h"
+#include "vgpu/report.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@ struct answer {
     void *symbol;
     uint64_t answered; /* 0: jump to the next dlsym */
 };
+
+bool hook_is_spare;
 
 /* Read by the assembly. Never NULL once a libc is mapped. */
 void *door_symbol_next_dlsym, *door_symbol_next_dlvsym;
@@ -25,9 +28,18 @@ static void *no_symbol(void)
     return NULL;
 }
 
+/* Another copy of the library that the loader asks first has the program's calls, and both would
+ * charge the driver's. A version that did not have vgpu_report yet is not seen. */
+static bool is_behind_another(void)
+{
+    void *first = elf_next_function("vgpu_report", NULL);
+    return first && first != (void *)vgpu_report;
+}
+
 /* At load, and by whoever calls dlsym before that. */
 __attribute__((constructor)) static void find_next(void)
 {
+    hook_is_spare = is_behind_another();
     void *dlsym = library_next_function("dlsym");
     void *dlvsym = library_next_function("dlvsym");
     door_symbol_next_dlvsym = dlvsym ? dlvsym : (void *)no_symbol;
@@ -57,7 +69,7 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
         find_next();
     /* Of RTLD_NEXT only the caller's place knows the answer: whoever asks so stands between the
      * program and the driver, behind this door or before it. */
-    if (handle == RTLD_NEXT || !name || !may_be_ours(name))
+    if (hook_is_spare || handle == RTLD_NEXT || !name || !may_be_ours(name))
         return next;
     void *real;
     void *hook = hook_by_name(name, &real);

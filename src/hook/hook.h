@@ -63,6 +63,12 @@ nvmlReturn_t hook_identify_nvml(nvmlDevice_t handle, int *ret_device)
  * is not told and any limit is set. */
 int hook_device(CUdevice ordinal);
 
+/* Another copy of this library (libvgpu.so beside libvgpu-control.so, say) comes before this one in
+ * the process and does the work: dlsym, dlvsym and ioctl pass everything on. Known from the load
+ * on.
+ */
+extern bool hook_is_spare;
+
 /* Answers a dlsym or cuGetProcAddress: the hook that stands for the driver's function `real`, or
  * `real` itself where we do not replace it. */
 void *hook_for_cuda(void *real);

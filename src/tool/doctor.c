@@ -98,13 +98,12 @@ void check_add(struct checks *checks, const char *name, int device, enum check_s
 
 /* ---- which library ---- */
 
-/* The first name in the list that ends in libvgpu.so. */
+/* The first name of the library in the list. */
 static bool name_in_list(char *list, char *ret_name, size_t size)
 {
     char *rest = list;
     for (char *word; (word = strsep(&rest, " :\t\n")) != NULL;) {
-        const char *slash = strrchr(word, '/');
-        if (strcmp(slash ? slash + 1 : word, "libvgpu.so") != 0)
+        if (!preload_names_library(word))
             continue;
         snprintf(ret_name, size, "%s", word);
         return true;
@@ -112,7 +111,7 @@ static bool name_in_list(char *list, char *ret_name, size_t size)
     return false;
 }
 
-/* What programs that start here are to get; false where nothing names a libvgpu.so. */
+/* What programs that start here are to get; false where nothing names the library. */
 static bool find_preloaded(struct facts *facts)
 {
     char list[4096] = "", name[PATH_MAX];

@@ -32,3 +32,9 @@ const char *preload_obstacle(const char *path)
                "\" in it; install it elsewhere";
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? NULL : dlerror();
 }
+
+bool preload_names_library(const char *word)
+{
+    const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
+    return !strcmp(name, "libvgpu.so") || !strcmp(name, "libvgpu-control.so");
+}

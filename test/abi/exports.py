@@ -26,9 +26,9 @@ def tool(name, *arguments):
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def symbols(option):
+def symbols(option, library=LIBRARY):
     """(name, type, version) of the dynamic symbols."""
-    for line in tool("nm", "-D", option, LIBRARY).splitlines():
+    for line in tool("nm", "-D", option, library).splitlines():
         kind, name = line.split()[-2:]
         name, _, version = name.partition("@")
         if kind == "A" and name.startswith("GLIBC_"):
@@ -48,6 +48,18 @@ def hooks():
 def sorted_rows(table):
     with open(os.path.join(SOURCE, f"src/driver/{table}.def"), encoding="utf-8") as rows:
         return re.findall(r"^(?:HOOK|CALL)\((\w+)\)", rows.read(), re.M)
+
+
+@test
+def control():
+    """libvgpu-control.so exports and needs the same, under a name of its own"""
+    other = os.path.join(BUILD, "libvgpu-control.so")
+    for option in ("--defined-only", "--undefined-only"):
+        equal(sorted(symbols(option, other)), sorted(symbols(option)), option)
+    for library in (other, LIBRARY):
+        name = re.search(r"SONAME.*\[(.*)\]", tool("readelf", "-dW", library))
+        equal(name and name[1], os.path.basename(library), "soname")
+    true(not os.path.islink(other), "it is a link, which does nothing where it is copied alone")
 
 
 @test
