@@ -16,7 +16,8 @@ static struct config_value size_value(const char *name, const char *text)
     struct config_value result = {VALUE_UNSET, 0};
     if (!text || !*text)
         return result;
-    int error = parse_size(text, &result.value);
+    bool loosely = !strncmp(name, "CUDA_MEM_LIMIT", strlen("CUDA_MEM_LIMIT"));
+    int error = loosely ? parse_size_loosely(text, &result.value) : parse_size(text, &result.value);
     if (error) {
         log_error(
             "%s=\"%.64s\" is %s; accepted: %s. Where it holds, the device is treated as full.",

@@ -23,11 +23,16 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The unit's shift; moves *text behind unit and its i, b or ib. */
-static int parse_unit(const char **text, unsigned *ret_shift)
+static bool is_letter(char c)
+{
+    return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+}
+
+/* The unit's shift. Behind it may be i, b or ib, and where it is read loosely any letters. */
+static int parse_unit(const char *text, bool loosely, unsigned *ret_shift)
 {
     static const char letters[] = "kmgt";
-    const char *at = *text;
+    const char *at = text;
     *ret_shift = 0;
     if (*at) {
         char lower = (char)(*at | 0x20);
@@ -40,12 +45,13 @@ static int parse_unit(const char **text, unsigned *ret_shift)
         }
         if ((*at | 0x20) == 'b')
             at++;
+        while (letter && loosely && is_letter(*at))
+            at++;
     }
-    *text = at;
     return *skip_blanks(at) ? -EINVAL : 0;
 }
 
-int parse_size(const char *text, uint64_t *ret_bytes)
+static int read_size(const char *text, bool loosely, uint64_t *ret_bytes)
 {
     if (!text)
         return -EINVAL;
@@ -70,9 +76,8 @@ int parse_size(const char *text, uint64_t *ret_bytes)
             }
         }
     }
-    at = skip_blanks(at);
     unsigned shift;
-    int error = parse_unit(&at, &shift);
+    int error = parse_unit(skip_blanks(at), loosely, &shift);
     if (error)
         return error;
     if (over || whole > (uint64_t)INT64_MAX >> shift)
@@ -82,6 +87,16 @@ int parse_size(const char *text, uint64_t *ret_bytes)
         return -ERANGE;
     *ret_bytes = bytes;
     return 0;
+}
+
+int parse_size(const char *text, uint64_t *ret_bytes)
+{
+    return read_size(text, false, ret_bytes);
+}
+
+int parse_size_loosely(const char *text, uint64_t *ret_bytes)
+{
+    return read_size(text, true, ret_bytes);
 }
 
 int parse_number(const char *text, uint64_t max, uint64_t *ret_number)

@@ -18,6 +18,10 @@
  * text is none of this (empty and negative too), -ERANGE above 2^63-1. */
 int parse_size(const char *text, uint64_t *ret_bytes) __attribute__((warn_unused_result));
 
+/* The same as vgpu-controller reads its own variables: letters behind the unit's are ignored
+ * ("1000mx"). */
+int parse_size_loosely(const char *text, uint64_t *ret_bytes) __attribute__((warn_unused_result));
+
 /* A whole number from 0 up. Returns 0, -EINVAL or -ERANGE (above `max`). */
 int parse_number(const char *text, uint64_t max, uint64_t *ret_number)
     __attribute__((warn_unused_result));

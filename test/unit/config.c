@@ -124,6 +124,15 @@ TEST("vgpu-controller's family is taken where HAMi-core's is not set")
     check_value(config_core_limit(config, 1), VALUE_SET, 70);
 }
 
+TEST("letters behind the unit are ignored in vgpu-controller's variables alone")
+{
+    struct config *config = READ("CUDA_MEM_LIMIT", "1000mx", "CUDA_MEM_LIMIT_1", "2gigabytes",
+        "CUDA_DEVICE_MEMORY_LIMIT_2", "1000mx");
+    check_memory(config, 0, 1000ull << 20);
+    check_memory(config, 1, 2 * GIB);
+    check_value(config_memory_limit(config, 2), VALUE_INVALID, 0);
+}
+
 TEST("HAMi-core's family wins over vgpu-controller's, form by form")
 {
     struct config *config = READ("CUDA_MEM_LIMIT", "1g", "CUDA_DEVICE_MEMORY_LIMIT", "2g",

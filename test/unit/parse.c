@@ -53,6 +53,24 @@ TEST("vgpu-controller's sizes are taken")
     CHECK_EQ(size_of("1T"), 1024 * GIB);
 }
 
+TEST("vgpu-controller's own variables may have any letters behind the unit, and nothing else")
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } taken[] = {{"1000mx", 1000 * MIB}, {"1gigabyte", GIB}, {"2Gib", 2 * GIB}, {"7b", 7},
+        {" 1.5 gB ", 1536 * MIB}, {"5", 5}};
+    static const char *const refused[] = {
+        "1000x", "7bytes", "1g1", "1gx 1", "1g\xc3\xa9", "g", "-1g"};
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+        CHECK_EQ(parse_size_loosely(taken[i].text, &bytes), 0);
+        CHECK_EQ(bytes, taken[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        CHECK_EQ(parse_size_loosely(refused[i], &bytes), -EINVAL);
+}
+
 TEST("a unit may be spelt out with i, b or ib")
 {
     CHECK_EQ(size_of("2GiB"), 2 * GIB);
