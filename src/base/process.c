@@ -93,6 +93,36 @@ uint64_t process_pid_namespace(void)
     return number ? parse_digits(number + 1) : 0;
 }
 
+static bool shares_namespace(int pid, const char *kind)
+{
+    char path[64], theirs[64], ours[64];
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, kind);
+    ssize_t length = readlink(path, theirs, sizeof(theirs));
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", kind);
+    ssize_t own_length = readlink(path, ours, sizeof(ours));
+    return length > 0 && length == own_length && !memcmp(theirs, ours, (size_t)length);
+}
+
+/* Its own IDs, not the owner of its files in /proc, who is root where it may not be dumped. */
+static bool is_trusted_user(int pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    const char *line = read_file(path, text, sizeof(text)) ? NULL : strstr(text, "\nUid:");
+    const char *at = line ? line + strlen("\nUid:") : "";
+    int trusted = 0;
+    for (int i = 0; i < 4 && *(at += strspn(at, "\t")); i++, at += strcspn(at, "\t\n")) {
+        uint64_t uid = parse_digits(at);
+        trusted += isdigit((unsigned char)*at) && (uid == 0 || uid == geteuid());
+    }
+    return trusted == 4;
+}
+
+bool process_is_of_our_container(int pid)
+{
+    return shares_namespace(pid, "pid") && shares_namespace(pid, "mnt") && is_trusted_user(pid);
+}
+
 /* All but the last number, which stands for none. */
 static bool all_users_are_known(void)
 {

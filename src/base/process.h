@@ -27,4 +27,9 @@ bool process_hides_owner(unsigned uid);
 /* The calling process's command name (at most 15 bytes), terminated. */
 void process_command(char *buffer, size_t size);
 
+/* Whether the process is in the caller's PID and mount namespaces, and runs, with all of its user
+ * IDs, as root or as the caller's effective user: its word may be taken. False where that cannot be
+ * told. Changes errno. */
+bool process_is_of_our_container(int pid);
+
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/config_names.h"
+#include "base/config_process.h"
 #include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -35,22 +35,10 @@ static struct {
 
 void (*container_reset_hooks)(void);
 
-static char *find_nothing(const char *name)
-{
-    (void)name;
-    return NULL;
-}
-
 /* A program that runs with more rights than its caller (set-user-ID) does not listen to the
- * caller's environment, and makes no file: only a pinned region holds it. */
-static void read_environment(bool secure)
-{
-    config_read(&container.config, secure ? find_nothing : getenv);
-    if (!secure)
-        config_check_names(&container.config, environ);
-}
-
-/* What a forked child inherited is let go without closing the descriptor: the parent's slot stays
+ * caller's environment, and makes no file: only a pinned region holds it.
+ *
+ * What a forked child inherited is let go without closing the descriptor: the parent's slot stays
  * locked through it as long as the child also holds the driver's descriptors. */
 void container_reset(void)
 {
@@ -58,7 +46,7 @@ void container_reset(void)
     guard_reset();
     region_abandon(&container.region);
     bool secure = getauxval(AT_SECURE) != 0, pinned = region_file_is_pinned();
-    read_environment(secure);
+    config_process_read(&container.config, secure);
     device_list_reset();
     memory_reset();
     if (container_reset_hooks)

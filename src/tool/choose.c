@@ -2,6 +2,7 @@
 /* A region by its file's name, by a process that maps it, or by the environment. */
 #include "tool/choose.h"
 
+#include "base/config_process.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "region/region_file.h"
@@ -62,12 +63,13 @@ static int choose_file(const char *file, struct chosen_region *chosen)
 /* Only what says where the region lies: complaints about a limit's variable are none of ours. */
 static char *find_region_variable(const char *name)
 {
-    return strcmp(name, "CUDA_DEVICE_MEMORY_SHARED_CACHE") ? NULL : getenv(name);
+    return strcmp(name, "CUDA_DEVICE_MEMORY_SHARED_CACHE") ? NULL : config_process_lookup(name);
 }
 
 static int choose_by_environment(struct chosen_region *chosen)
 {
     struct config config;
+    config_process_look();
     config_read(&config, find_region_variable);
     const char *reason = config.region_named ? "named by CUDA_DEVICE_MEMORY_SHARED_CACHE"
                                              : "the default; --region or --pid name another";

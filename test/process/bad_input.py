@@ -23,8 +23,9 @@ OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL", "CUDA_DEVICE_MEMOR
           "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
           "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR",
           "VGPU_REPORT_DIR")
-IGNORED = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
-           "CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
+MORE_MEMORY = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD", "CUDA_MEM_OVERSOLD_0",
+               "CUDA_MEM_RATIO", "CUDA_MEM_RATIO_0", "CUDA_MEMORY_RATIO")
+IGNORED = ("ACTIVE_OOM_KILLER",
            "RECORD_KERNEL_INTERVAL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT")
 NO_SIZE = BLANK + HUGE + HOSTILE + (
@@ -109,7 +110,7 @@ def compute_values():
 @test
 def nothing():
     """a variable that is set to nothing is not set"""
-    done = run_slice({name: "" for name in MEMORY + CORES + LISTS + OTHERS + IGNORED
+    done = run_slice({name: "" for name in MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + IGNORED
                       if name not in ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM_MACHINE",
                                       "CUDA_VISIBLE_DEVICES")})
     is_silent(done, "all")
@@ -294,9 +295,20 @@ def ignored():
 
 
 @test
+def more_memory():
+    """what asks for more memory than the card has in no known way is one line, and the limit holds"""
+    for name in MORE_MEMORY:
+        for value in BLANK[:1] + HOSTILE + ("-1", "maybe", "1.5x", "1,5", "0x2", "1.", ".5") \
+                if name == MORE_MEMORY[0] else ("-1", "maybe", HOSTILE[0]):
+            done = run_slice({name: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+            is_report(done, name, value)
+            is_limited(done, 0, 1024, f"{name}={value[:40]!r}")
+
+
+@test
 def all_variables():
     """every variable that docs/environment.md lists is among those tried here"""
-    tried = set(MEMORY + CORES + LISTS + OTHERS + IGNORED)
+    tried = set(MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + IGNORED)
     with open(f"{ROOT}/docs/environment.md", encoding="utf-8") as text:
         rows = [line.split("|")[1] for line in text if line.startswith("| `")]
     named = {name.replace("<i>", "0").replace("[_0]", "") for row in rows
