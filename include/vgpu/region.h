@@ -47,7 +47,15 @@ struct vgpu_usage {
     uint64_t gpu_time_ns; /* 72: GPU time used, for compute limits */
     uint64_t exported;    /* 80: the part of `bytes` that other processes may have handles on */
     uint64_t asked_ns;    /* 88: when it last asked for GPU time; CLOCK_MONOTONIC */
-    uint64_t reserved[4];
+    uint64_t gate;        /* 96: enum vgpu_gate: how it can be kept to a compute limit */
+    uint64_t reserved[3];
+};
+
+/* What holds a process's work on a device to the limit. */
+enum vgpu_gate {
+    VGPU_GATE_UNSAID = 0,  /* nothing had to yet */
+    VGPU_GATE_LAUNCH = 1,  /* launches wait for their turn */
+    VGPU_GATE_CHANNEL = 2, /* and what runs can be taken off the GPU: the channel gate works */
 };
 
 /* Slot states in the low two bits of vgpu_slot.state. */
@@ -201,6 +209,7 @@ struct vgpu_region_map {
 _Static_assert(sizeof(struct vgpu_usage) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, managed) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gpu_time_ns) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, gate) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, command) == 24, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");

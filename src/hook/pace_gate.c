@@ -89,13 +89,23 @@ struct admission {
     bool admitted;
 };
 
+/* Said beside the process's use, for tools. */
+static uint64_t gate_in_use(unsigned device)
+{
+    bool channel = container_config()->gate != GATE_LAUNCH &&
+                   rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works();
+    return channel ? VGPU_GATE_CHANNEL : VGPU_GATE_LAUNCH;
+}
+
 static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct admission *admission = argument;
     struct budget_share *share = &gate.shares[admission->device];
     unsigned active = load_relaxed(&gate.active[admission->device]);
-    if (own)
+    if (own) {
         store_relaxed(&own->asked_ns, admission->now_ns);
+        store_relaxed(&own->gate, gate_in_use(admission->device));
+    }
     budget_charge(words, admission->gone_ns);
     budget_share_refill(share, admission->percent, active, admission->now_ns);
     budget_share_charge(share, admission->percent, admission->gone_ns);
@@ -169,8 +179,7 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
     return percent >= RULES_WATCHED ||
-           (container_config()->gate == GATE_CHANNEL &&
-               rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works());
+           (container_config()->gate == GATE_CHANNEL && gate_in_use(device) == VGPU_GATE_CHANNEL);
 }
 
 void gate_wait_while_held(void)
