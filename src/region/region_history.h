@@ -25,4 +25,8 @@ void region_history_note(
 bool region_history_share(const struct vgpu_region *region, unsigned device, uint64_t now_ns,
     uint64_t span_ns, uint64_t *ret_busy_ns, uint64_t *ret_span_ns);
 
+/* The same of a copy of the device's history and busy_ns, for who reads the file by pread. */
+bool region_history_share_of(const struct vgpu_history *history, uint64_t busy_ns, uint64_t now_ns,
+    uint64_t span_ns, uint64_t *ret_busy_ns, uint64_t *ret_span_ns);
+
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static off_t slot_offset(unsigned slot)
+off_t slot_offset(unsigned slot)
 {
     return (off_t)(VGPU_REGION_OFFSET + offsetof(struct vgpu_region, slots) +
                    slot * sizeof(struct vgpu_slot));
@@ -44,9 +44,7 @@ static enum verdict judge_process(const struct vgpu_slot *slot, uint64_t word)
     return same && !status.ended ? ALIVE : DEAD;
 }
 
-/* `unlocked`: no open file holds the slot's lock. Then a process that cannot be seen is dead; else
- * only one that is seen to be gone. */
-static bool is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked)
+bool slot_is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked)
 {
     enum verdict verdict = judge_process(slot, word);
     return verdict == DEAD || (verdict == UNKNOWN && unlocked);
@@ -89,7 +87,7 @@ static bool reap_if_dead(struct region *region, bool lockable, unsigned index, u
     if (slot_word_state(word) != VGPU_SLOT_LIVE)
         return false;
     int held = lockable ? file_lock_held(region->fd, slot_offset(index)) : -EBADF;
-    if (held > 0 || !is_dead(slot, word, held == 0))
+    if (held > 0 || !slot_is_dead(slot, word, held == 0))
         return false;
     /* Fails where somebody else reaped or claimed it meanwhile: dead either way. */
     retire(region, slot, word);

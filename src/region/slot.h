@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 static inline unsigned slot_word_state(uint64_t word)
 {
@@ -20,6 +21,14 @@ static inline int slot_word_pid(uint64_t word)
 {
     return (int)((uint32_t)word >> 2);
 }
+
+/* Where a slot's state lies in the file: the byte that its owner's lock is on. */
+off_t slot_offset(unsigned slot);
+
+/* Whether the slot's process is dead, by what the slot (or a copy of it) says; `word` is its state.
+ * `unlocked`: no open file holds the slot's lock. Then a process that cannot be seen is dead; else
+ * only one that is seen to be gone. */
+bool slot_is_dead(const struct vgpu_slot *slot, uint64_t word, bool unlocked);
 
 /* Claims a free or dead slot for the calling process and zeroes it. ret_word is the slot's state
  * word, by which the owner knows it again. Returns the slot's index, -ENOSPC where all are taken,
