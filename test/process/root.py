@@ -99,6 +99,18 @@ def limited():
 
 
 @test
+def limited_once():
+    """and to no less where both of the library's names are there, and one in LD_PRELOAD too"""
+    for names in (("libvgpu.so", "libvgpu-control.so"), ("libvgpu-control.so", "libvgpu.so")):
+        preload(*names, "libvgpu-sim-rm.so")
+        for before in ((), ("env", "LD_PRELOAD=/opt/libvgpu-control.so")):
+            done = hold(*before, "/opt/hold", "1400", "0")
+            equal((done.returncode, done.stderr), (0, ""), f"{names} {before}: {done.stdout}")
+            done = hold(*before, "/opt/hold", "1600", "0")
+            true("CUDA_ERROR_OUT_OF_MEMORY" in done.stdout, f"{names} {before}: {done.stdout}{done.stderr}")
+
+
+@test
 def limited_by_shell():
     """so is one that a shell starts without any of its variables for the loader"""
     preload("libvgpu.so", "libvgpu-sim-rm.so")

@@ -16,7 +16,8 @@ from tap import Skip
 BUILD = os.path.abspath(sys.argv[1])
 INSIDE = "VGPU_TEST_NAMESPACE"
 NOBODY = 65534
-OURS = {"libvgpu.so": "libvgpu.so", "libvgpu-sim-rm.so": "src/sim/libvgpu-sim-rm.so",
+OURS = {"libvgpu.so": "libvgpu.so", "libvgpu-control.so": "libvgpu-control.so",
+        "libvgpu-sim-rm.so": "src/sim/libvgpu-sim-rm.so",
         "libcuda.so.1": "src/sim/libcuda.so.1", "libnvidia-ml.so.1": "src/sim/libnvidia-ml.so.1",
         "hold": "test/driver/hold", "watch": "test/process/process-watch"}
 ETC = ("passwd", "group", "shadow", "nsswitch.conf", "hosts", "hostname", "alternatives", "pam.d",
