@@ -3,10 +3,10 @@
 #include "tool/choose.h"
 
 #include "base/config_process.h"
-#include "base/file.h"
 #include "base/parse.h"
 #include "region/region_file.h"
 #include "region/region_set.h"
+#include "tool/mapped.h"
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -15,11 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PID_MAX 4194304u /* the kernel's own largest */
 
-static const char *explain(int error)
+const char *region_explain(int error)
 {
     switch (error) {
     case -EPROTO:
@@ -37,8 +36,8 @@ static const char *explain(int error)
 
 static int refuse(const struct chosen_region *chosen, int error)
 {
-    tool_error(
-        "cannot use the region %.256s (%s): %s", chosen->path, chosen->reason, explain(error));
+    tool_error("cannot use the region %.256s (%s): %s", chosen->path, chosen->reason,
+        region_explain(error));
     return TOOL_FAILED;
 }
 
@@ -87,118 +86,21 @@ static int choose_by_environment(struct chosen_region *chosen)
     return open_path(chosen);
 }
 
-/* A line of /proc/PID/maps that maps a region. */
-struct mapping {
-    uint64_t start, end, inode;
-};
-
-/* The path begins where the line's sixth field does; a newline in it is written as \012. */
-static bool is_region_mapping(const char *line, struct mapping *ret_mapping, const char **ret_path)
+static bool open_first(unsigned pid, const struct mapping *mapping, const char *path, void *context)
 {
-    char shared;
-    uint64_t offset;
-    int behind = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*c%*c%*c%c %" SCNx64 " %*x:%*x %" SCNu64 " %n",
-            &ret_mapping->start, &ret_mapping->end, &shared, &offset, &ret_mapping->inode,
-            &behind) != 5 ||
-        !behind || shared != 's' || offset != VGPU_REGION_MAP_OFFSET || line[behind] != '/')
-        return false;
-    *ret_path = line + behind;
-    return ret_mapping->end - ret_mapping->start >= sizeof(struct vgpu_region_map);
-}
-
-/* Opens what lies at the path if it is the file that is mapped. */
-static int open_if_mapped(const char *path, const struct mapping *mapping)
-{
-    struct stat status;
-    int error = file_status_at(path, &status);
-    if (error)
-        return error == -ENOENT ? -ESTALE : error;
-    if (!S_ISREG(status.st_mode) || status.st_ino != mapping->inode)
-        return -ESTALE;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return -errno;
-    if (file_status(fd, &status) == 0 && status.st_ino == mapping->inode)
-        return fd;
-    close(fd);
-    return -ESTALE;
-}
-
-/* The kernel's own link to the mapped file needs root's rights. Else a container's path means what
- * it means there through the process's root, or here where the process is in a chroot. */
-static int open_mapping(unsigned pid, const struct mapping *mapping, const char *path)
-{
-    char name[PATH_MAX + 64];
-    snprintf(name, sizeof(name), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, pid, mapping->start,
-        mapping->end);
-    int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd >= 0)
-        return fd;
-    snprintf(name, sizeof(name), "/proc/%u/root%s", pid, path);
-    fd = open_if_mapped(name, mapping);
-    return fd == -ESTALE ? open_if_mapped(path, mapping) : fd;
-}
-
-/* Lines of a file, up to one that does not fit. */
-struct lines {
-    int fd;
-    size_t start, end;
-    char text[2 * PATH_MAX];
-};
-
-static void fill(struct lines *lines)
-{
-    memmove(lines->text, lines->text + lines->start, lines->end - lines->start);
-    lines->end -= lines->start;
-    lines->start = 0;
-    while (lines->end < sizeof(lines->text)) {
-        ssize_t got = read(lines->fd, lines->text + lines->end, sizeof(lines->text) - lines->end);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return;
-        lines->end += (size_t)got;
-    }
-}
-
-/* NULL at the end. The rest of a line that is too long would be taken for a line of its own. */
-static char *next_line(struct lines *lines)
-{
-    char *line = lines->text + lines->start;
-    if (!memchr(line, '\n', lines->end - lines->start)) {
-        fill(lines);
-        line = lines->text;
-    }
-    char *end = memchr(line, '\n', lines->end - lines->start);
-    if (!end)
-        return NULL;
-    *end = '\0';
-    lines->start = (size_t)(end + 1 - lines->text);
-    return line;
+    struct chosen_region *chosen = context;
+    snprintf(chosen->path, sizeof(chosen->path), "%.*s", PATH_MAX - 1, path);
+    int fd = mapped_open(pid, mapping, path, O_RDWR);
+    chosen->error = fd < 0 ? fd : region_set_open(&chosen->region, fd);
+    return false;
 }
 
 /* The first region that the process maps. 0, -ENODATA where it maps none, or another -errno. */
 static int open_mapped(unsigned pid, struct chosen_region *chosen)
 {
-    char name[64];
-    struct lines lines = {0};
-    int error = -ENODATA;
-    snprintf(name, sizeof(name), "/proc/%u/maps", pid);
-    lines.fd = open(name, O_RDONLY | O_CLOEXEC);
-    if (lines.fd < 0)
-        return -errno;
-    for (char *line; error == -ENODATA && (line = next_line(&lines));) {
-        struct mapping mapping;
-        const char *path;
-        if (!is_region_mapping(line, &mapping, &path))
-            continue;
-        snprintf(chosen->path, sizeof(chosen->path), "%.*s", PATH_MAX - 1, path);
-        int fd = open_mapping(pid, &mapping, path);
-        error = fd < 0 ? fd : region_set_open(&chosen->region, fd);
-    }
-    close(lines.fd);
-    return error;
+    chosen->error = -ENODATA;
+    int error = mapped_each(pid, open_first, chosen);
+    return error ? error : chosen->error;
 }
 
 static int choose_by_pid(const char *text, struct chosen_region *chosen)

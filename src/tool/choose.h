@@ -17,10 +17,14 @@ struct chosen_region {
     struct region region; /* opened by region_set_open; for region_detach */
     char path[PATH_MAX];  /* as the process that was named sees it, if one was */
     char reason[128];     /* why this one, for a line behind its path */
+    int error;            /* for region_choose alone */
 };
 
 /* Opens it. Returns 0, or the exit status after one line on stderr. */
 int region_choose(const struct region_choice *choice, struct chosen_region *ret_chosen)
     __attribute__((warn_unused_result));
+
+/* Why a file cannot be used as a region (-errno), in words. */
+const char *region_explain(int error);
 
 #endif

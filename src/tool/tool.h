@@ -18,6 +18,8 @@ int tool_set(int argc, char **argv);
 int tool_pause(int argc, char **argv);
 int tool_resume(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
+int tool_ps(int argc, char **argv);
+int tool_region(int argc, char **argv);
 
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
 int tool_refuse_option(const char *command, int option, const char *word);

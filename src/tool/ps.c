@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu ps: the containers of this machine and their processes. */
+#include "tool/ps.h"
+
+#include "base/parse.h"
+#include "tool/choose.h"
+#include "tool/tool.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define PID_MAX 4194304u /* the kernel's own largest */
+
+struct ps_options {
+    bool json;
+    struct collect_choice choice;
+};
+
+static const char usage_text[] =
+    "usage: vgpu ps [--json] [--all] [--region FILE... | --pid PID | --search LIST]\n"
+    "\n"
+    "Lists the containers that can be seen from here and their processes: device memory by kind\n"
+    "and GPU time against the limits, what holds them, and who waits.\n"
+    "  --all            also containers in which no process lives\n"
+    "  --region FILE    only the container with this shared region; may be given several times\n"
+    "  --pid PID        only the containers of this process\n"
+    "  --search LIST    where to look for regions: files, directories and patterns, separated by\n"
+    "                   colons; an empty one stands for where they usually are. Without it\n"
+    "                   VGPU_REGION_PATH says so\n"
+    "  --json           the same for programs\n"
+    "  -h, --help       this text\n"
+    "Columns, and how shares are measured: vgpu-ps(1). Exit status: 0; 1 something named cannot "
+    "be\n"
+    "looked at; 2 arguments not understood.\n";
+
+enum { JSON = 256, ALL, REGION, PID, SEARCH, HELP };
+
+static const struct option known[] = {{"json", no_argument, NULL, JSON},
+    {"all", no_argument, NULL, ALL}, {"region", required_argument, NULL, REGION},
+    {"pid", required_argument, NULL, PID}, {"search", required_argument, NULL, SEARCH},
+    {"help", no_argument, NULL, HELP}, {0}};
+
+static int take_pid(const char *text, unsigned *ret_pid)
+{
+    uint64_t pid;
+    if (parse_number(text, PID_MAX, &pid) != 0 || !pid) {
+        tool_error("ps: --pid \"%.64s\" is not accepted; accepted: a process's number", text);
+        return TOOL_USAGE;
+    }
+    *ret_pid = (unsigned)pid;
+    return 0;
+}
+
+/* `files` has room for all arguments. 0, or TOOL_USAGE after one line. */
+static int take_option(int option, struct ps_options *options, const char **files)
+{
+    switch (option) {
+    case JSON:
+        options->json = true;
+        return 0;
+    case ALL:
+        options->choice.all = true;
+        return 0;
+    case REGION:
+        files[options->choice.file_count++] = optarg;
+        return 0;
+    case PID:
+        return take_pid(optarg, &options->choice.pid);
+    default:
+        options->choice.search = optarg;
+        return 0;
+    }
+}
+
+static int check_options(int argc, char **argv, struct ps_options *options)
+{
+    struct collect_choice *choice = &options->choice;
+    bool named = choice->file_count || choice->pid;
+    if (optind < argc)
+        tool_error("ps: \"%.64s\" is not an option; 'vgpu ps --help' lists them", argv[optind]);
+    else if ((choice->file_count && choice->pid) || (named && choice->search))
+        tool_error("ps: --region, --pid and --search exclude each other");
+    else
+        return 0;
+    return TOOL_USAGE;
+}
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(
+    int argc, char **argv, struct ps_options *options, const char **files, bool *ret_done)
+{
+    *ret_done = true;
+    options->choice.files = files;
+    const char *word = argv[optind];
+    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
+         word = argv[optind]) {
+        if (option == HELP || option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        if (option < JSON)
+            return tool_refuse_option("ps", option, word);
+        int status = take_option(option, options, files);
+        if (status)
+            return status;
+    }
+    *ret_done = false;
+    return check_options(argc, argv, options);
+}
+
+/* A terminal that does not say how wide it is has 80 columns. */
+static unsigned terminal_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO))
+        return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+static void say_problem(const struct collect_problem *problem, unsigned pid)
+{
+    if (problem->path)
+        tool_error("ps: %.256s: %s", problem->path, region_explain(problem->error));
+    else if (problem->error == -ENODATA)
+        tool_error(
+            "ps: process %u has no region: it runs without vgpu, or has not used the GPU yet", pid);
+    else if (problem->error == -ENOENT || problem->error == -ESRCH)
+        tool_error("ps: there is no process %u", pid);
+    else
+        tool_error("ps: process %u cannot be looked at: %s", pid, strerror(-problem->error));
+}
+
+/* What is not in the table, behind it. */
+static void say_rest(const struct collection *collection, const struct ps_options *options)
+{
+    size_t hidden = collection->unreadable;
+    fflush(stdout);
+    for (size_t i = 0; i < collection->problem_count; i++)
+        say_problem(&collection->problems[i], options->choice.pid);
+    if (options->json)
+        return;
+    if (hidden)
+        tool_error(
+            "%zu region%s of others: not readable, run as root", hidden, hidden == 1 ? "" : "s");
+    if (!collection->count && !hidden && !collection->problem_count)
+        tool_error("no container with a program in it was found; regions elsewhere: --search or "
+                   "VGPU_REGION_PATH");
+}
+
+static int show(const struct ps_options *options)
+{
+    struct collection collection;
+    int error = collect(&options->choice, &collection);
+    if (!error && options->json)
+        ps_print_json(&collection);
+    else if (!error && (collection.count || !collection.problem_count))
+        error = ps_print(&collection, terminal_width());
+    if (error) {
+        tool_error("ps: %s", strerror(-error));
+        return TOOL_FAILED;
+    }
+    say_rest(&collection, options);
+    bool failed = collection.problem_count != 0;
+    collection_free(&collection);
+    return failed ? TOOL_FAILED : 0;
+}
+
+int tool_ps(int argc, char **argv)
+{
+    struct ps_options options = {0};
+    const char **files = calloc((size_t)argc + 1, sizeof(*files));
+    bool done = false;
+    if (!files) {
+        tool_error("ps: %s", strerror(ENOMEM));
+        return TOOL_FAILED;
+    }
+    int status = parse_options(argc, argv, &options, files, &done);
+    if (!done && !status)
+        status = show(&options);
+    free(files);
+    return status;
+}
