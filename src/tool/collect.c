@@ -181,7 +181,7 @@ static void name_process(struct work *work, unsigned pid, uint64_t namespace, in
             if (process->host_pid || process->pid != inner || container->namespaces[i] != namespace)
                 continue;
             process->host_pid = (int)pid;
-            char *command = collect_command((int)pid, 0);
+            char *command = collect_command((int)pid, "", 0);
             if (command) {
                 free(process->command);
                 process->command = command;

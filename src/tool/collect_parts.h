@@ -11,9 +11,10 @@
 int collect_region(int fd, char *path, uint64_t own_namespace,
     struct collected_container *ret_container) __attribute__((warn_unused_result));
 
-/* The command line of a process of this PID namespace, if it is the one that started then; NULL
- * where it is not, or cannot be read. From malloc. `start_time`: field 22 of /proc/PID/stat. */
-char *collect_command(int pid, uint64_t start_time);
+/* The command line of a process of this PID namespace, if it is the one that started then (field 22
+ * of /proc/PID/stat; 0 whichever it is), when it was called `name`; NULL where it is not, or cannot
+ * be read. From malloc. */
+char *collect_command(int pid, const char *name, uint64_t start_time);
 
 /* The PID namespace that a process is in, and the number it has there; 0 where it cannot be told.
  */

@@ -61,10 +61,11 @@ static void take_usage(const struct region_reading *reading, const struct vgpu_s
 /* The name that the slot has, where the command line cannot be had. */
 static char *command_of(const struct vgpu_slot *slot, bool is_ours)
 {
-    char *command = NULL;
+    char *command = NULL, name[sizeof(slot->command) + 1] = "";
+    memcpy(name, slot->command, sizeof(slot->command));
     if (is_ours)
-        command = collect_command(slot_word_pid(slot->state), slot->start_time);
-    return command ? command : strndup(slot->command, sizeof(slot->command));
+        command = collect_command(slot_word_pid(slot->state), name, slot->start_time);
+    return command ? command : strdup(name);
 }
 
 static int add_process(const struct region_reading *reading, const struct vgpu_slot *slot,

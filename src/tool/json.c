@@ -14,7 +14,7 @@ static void write_text(FILE *stream, const char *text)
 {
     char piece[256];
     size_t left = strlen(text);
-    putc('"', stream);
+    putc_unlocked('"', stream);
     while (left) {
         /* What fits whole whatever it becomes; a character is not cut in two. */
         size_t taken = left < 60 ? left : 60;
@@ -23,20 +23,20 @@ static void write_text(FILE *stream, const char *text)
         text_escape(piece, sizeof(piece), text, taken);
         for (const char *c = piece; *c; c++) {
             if (*c == '"' || *c == '\\')
-                putc('\\', stream);
-            putc(*c, stream);
+                putc_unlocked('\\', stream);
+            putc_unlocked(*c, stream);
         }
         text += taken;
         left -= taken;
     }
-    putc('"', stream);
+    putc_unlocked('"', stream);
 }
 
 static void new_line(const struct json *json)
 {
-    putc('\n', json->stream);
+    putc_unlocked('\n', json->stream);
     for (unsigned i = 0; i < json->depth; i++)
-        fputs("  ", json->stream);
+        fputs_unlocked("  ", json->stream);
 }
 
 /* What stands before each value. */
@@ -44,21 +44,21 @@ static void begin_value(struct json *json, const char *name)
 {
     bool *begun = &json->level[json->depth - 1].begun;
     if (*begun)
-        putc(',', json->stream);
+        putc_unlocked(',', json->stream);
     if (json->depth <= LINED_LEVELS)
         new_line(json);
     else if (*begun)
-        putc(' ', json->stream);
+        putc_unlocked(' ', json->stream);
     *begun = true;
     if (name) {
         write_text(json->stream, name);
-        fputs(": ", json->stream);
+        fputs_unlocked(": ", json->stream);
     }
 }
 
 static void open_level(struct json *json, char opening, char closing)
 {
-    putc(opening, json->stream);
+    putc_unlocked(opening, json->stream);
     if (json->depth == JSON_DEPTH)
         abort();
     json->level[json->depth].closing = closing;
@@ -89,13 +89,13 @@ void json_end_inner(struct json *json)
     json->depth--;
     if (json->depth < LINED_LEVELS && json->level[json->depth].begun)
         new_line(json);
-    putc(json->level[json->depth].closing, json->stream);
+    putc_unlocked(json->level[json->depth].closing, json->stream);
 }
 
 void json_end(struct json *json)
 {
     json_end_inner(json);
-    putc('\n', json->stream);
+    putc_unlocked('\n', json->stream);
 }
 
 void json_string(struct json *json, const char *name, const char *text)
@@ -104,7 +104,7 @@ void json_string(struct json *json, const char *name, const char *text)
     if (text)
         write_text(json->stream, text);
     else
-        fputs("null", json->stream);
+        fputs_unlocked("null", json->stream);
 }
 
 void json_number(struct json *json, const char *name, unsigned long long number)
@@ -125,17 +125,17 @@ void json_fraction(struct json *json, const char *name, double number, int digit
     if (isfinite(number))
         fprintf(json->stream, "%.*f", digits, number);
     else
-        fputs("null", json->stream);
+        fputs_unlocked("null", json->stream);
 }
 
 void json_bool(struct json *json, const char *name, bool is)
 {
     begin_value(json, name);
-    fputs(is ? "true" : "false", json->stream);
+    fputs_unlocked(is ? "true" : "false", json->stream);
 }
 
 void json_null(struct json *json, const char *name)
 {
     begin_value(json, name);
-    fputs("null", json->stream);
+    fputs_unlocked("null", json->stream);
 }

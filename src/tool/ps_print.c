@@ -304,11 +304,11 @@ static void print_name(const char *name, unsigned width, bool pad)
         while (((unsigned char)*end & 0xc0) == 0x80)
             end++;
     }
-    fwrite(name, 1, (size_t)(end - name), stdout);
+    fwrite_unlocked(name, 1, (size_t)(end - name), stdout);
     if (length > width)
-        putchar('+');
+        putchar_unlocked('+');
     for (unsigned i = length; pad && i < width; i++)
-        putchar(' ');
+        putchar_unlocked(' ');
 }
 
 static void print_row(const struct table *table, const char *name, const struct row *row)
@@ -319,12 +319,12 @@ static void print_row(const struct table *table, const char *name, const struct 
         if (!table->shown[c])
             continue;
         unsigned length = (unsigned)strlen(text), width = table->widths[c];
-        putchar(' ');
+        putchar_unlocked(' ');
         for (unsigned i = length; i < width && !columns[c].left; i++)
-            putchar(' ');
-        fwrite(text, 1, length, stdout);
+            putchar_unlocked(' ');
+        fwrite_unlocked(text, 1, length, stdout);
     }
-    putchar('\n');
+    putchar_unlocked('\n');
 }
 
 int ps_print(const struct collection *collection, unsigned width)
