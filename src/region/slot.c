@@ -248,3 +248,22 @@ void slot_leave(struct region *region, unsigned slot, uint64_t word)
     (void)swap_seq_cst(
         &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
 }
+
+/* The lock is held for as long as the word is exchanged, so that nobody takes the slot meanwhile.
+ */
+int slot_free_dead(struct region *region, unsigned index, uint64_t word)
+{
+    struct vgpu_slot *slot = &region->shared->slots[index];
+    bool lockable = region_fd_is_ours(region);
+    if (load_acquire(&slot->state) != word)
+        return -ESTALE;
+    if (slot_word_state(word) == VGPU_SLOT_LIVE)
+        return reap_if_dead(region, lockable, index, word) ? 0 : -EBUSY;
+    if (slot_word_state(word) == VGPU_SLOT_CLAIMING && !claimer_is_gone(word))
+        return -EBUSY;
+    if (!lockable || file_lock_take(region->fd, slot_offset(index)) != 0)
+        return -EBUSY;
+    bool freed = swap_seq_cst(&slot->state, word, word_make(word, 0, VGPU_SLOT_FREE));
+    file_lock_drop(region->fd, slot_offset(index));
+    return freed ? 0 : -ESTALE;
+}

@@ -47,6 +47,12 @@ void slot_leave(struct region *region, unsigned slot, uint64_t word);
 /* Reaps every dead slot but `own` (-1: none is ours) that `device` counts in; returns how many. */
 unsigned slot_reap_dead(struct region *region, int own, unsigned device);
 
+/* For tools: frees the slot whose state is `word`, where its process is dead, its claimer is gone,
+ * or the state is none. Returns 0, -EBUSY where it may live, or -ESTALE where the state is another.
+ */
+int slot_free_dead(struct region *region, unsigned index, uint64_t word)
+    __attribute__((warn_unused_result));
+
 /* True where any slot's process lives. */
 bool slot_any_live(struct region *region);
 

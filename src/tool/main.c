@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
     {"resume", tool_resume, "let a paused container go on"},
     {"doctor", tool_doctor, "say what works here, what does not, and what to do about it"},
+    {"region", tool_region, "decode, check and repair a container's shared region"},
 };
 
 static int usage(FILE *stream, int status)

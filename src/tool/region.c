@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu region: one region's file, decoded, checked, repaired. */
+#include "tool/region.h"
+
+#include "region/region_file.h"
+#include "region/region_set.h"
+#include "tool/choose.h"
+#include "tool/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct region_options {
+    bool json, check, repair;
+    const char *file;
+};
+
+static const char usage_text[] =
+    "usage: vgpu region [--json] [--check | --repair] FILE\n"
+    "\n"
+    "Shows what the shared region FILE says: limits, devices, processes, GPU time, whose it is.\n"
+    "  --check     say instead what is wrong in it, a line for each value that cannot be\n"
+    "  --repair    and mend what can be mended while programs live in it: slots of dead processes\n"
+    "              are freed, and words that mean nothing set back. Its owner and root may\n"
+    "  --json      the same for programs\n"
+    "  -h, --help  this text\n"
+    "Exit status: 0; 1 it is unsound (after --repair: still), or cannot be looked at or changed;\n"
+    "2 arguments not understood.\n";
+
+enum { JSON = 256, CHECK, REPAIR, HELP };
+
+static const struct option known[] = {{"json", no_argument, NULL, JSON},
+    {"check", no_argument, NULL, CHECK}, {"repair", no_argument, NULL, REPAIR},
+    {"help", no_argument, NULL, HELP}, {0}};
+
+static int take_file(int argc, char **argv, struct region_options *options)
+{
+    if (optind >= argc)
+        tool_error("region: no file given; 'vgpu ps' shows which there are");
+    else if (optind + 1 < argc)
+        tool_error("region: \"%.64s\" is one file too many; accepted: one", argv[optind + 1]);
+    else if (!*argv[optind])
+        tool_error("region: \"\" is not accepted; accepted: the path of a file");
+    else {
+        options->file = argv[optind];
+        return 0;
+    }
+    return TOOL_USAGE;
+}
+
+/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+static int parse_options(int argc, char **argv, struct region_options *options, bool *ret_done)
+{
+    *ret_done = true;
+    const char *word = argv[optind];
+    /* Options may follow the file. */
+    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;
+         word = argv[optind < argc ? optind : argc]) {
+        if (option == HELP || option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        if (option < JSON)
+            return tool_refuse_option("region", option, word ? word : "");
+        options->json |= option == JSON;
+        options->check |= option == CHECK;
+        options->repair |= option == REPAIR;
+    }
+    *ret_done = false;
+    if (options->check && options->repair) {
+        tool_error("region: --check and --repair exclude each other");
+        return TOOL_USAGE;
+    }
+    return take_file(argc, argv, options);
+}
+
+static int refuse(const char *file, int error)
+{
+    tool_error("region: %.256s: %s", file, region_explain(error));
+    return TOOL_FAILED;
+}
+
+/* For reading alone, and only what is regular. A link may lead there: it was named by who reads. */
+static int open_to_read(const char *file)
+{
+    struct stat status;
+    if (stat(file, &status) != 0)
+        return -errno;
+    if (!S_ISREG(status.st_mode))
+        return S_ISDIR(status.st_mode) ? -EISDIR : -EPROTO;
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+static int repair(const char *file, struct findings *findings)
+{
+    struct region region = {.fd = -1, .slot = -1};
+    int fd = region_file_open(file, false);
+    int error = fd < 0 ? fd : region_set_open(&region, fd);
+    if (!error)
+        error = region_repair(&region, findings);
+    region_detach(&region);
+    if (!error)
+        return 0;
+    tool_error("region: %.256s cannot be repaired: %s", file,
+        error == -EPERM       ? "only its owner and root may"
+        : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
+                              : region_explain(error));
+    return TOOL_FAILED;
+}
+
+static bool is_sound(const struct findings *findings)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        left += findings->list[i].outcome != NULL;
+    return !left && !findings->more;
+}
+
+static int examine(
+    const struct region_options *options, const struct region_copy *copy, struct findings *findings)
+{
+    region_check(copy, findings);
+    bool sound = !findings->count;
+    if (options->repair && !sound && copy->is_ours) {
+        int status = repair(options->file, findings);
+        if (status)
+            return status;
+        sound = is_sound(findings);
+    }
+    if (options->json)
+        region_print_json(options->file, copy, findings, options->repair && copy->is_ours);
+    else
+        region_print_findings(findings, options->repair && copy->is_ours);
+    return sound ? 0 : TOOL_FAILED;
+}
+
+static int look(const struct region_options *options)
+{
+    static struct findings findings;
+    int fd = open_to_read(options->file), error = fd < 0 ? fd : 0;
+    struct region_copy *copy = error ? NULL : region_copy(fd, &error);
+    int status = 0;
+    if (fd >= 0)
+        close(fd);
+    if (!copy)
+        return refuse(options->file, error);
+    if (options->check || options->repair) {
+        status = examine(options, copy, &findings);
+    } else if (!copy->is_ours) {
+        region_check(copy, &findings);
+        tool_error(
+            "region: %.256s: %s: %s", options->file, findings.list[0].where, findings.list[0].text);
+        status = TOOL_FAILED;
+    } else if (options->json) {
+        region_print_json(options->file, copy, NULL, false);
+    } else {
+        region_print(options->file, copy);
+    }
+    free(copy);
+    return status;
+}
+
+int tool_region(int argc, char **argv)
+{
+    struct region_options options = {0};
+    bool done = false;
+    int status = parse_options(argc, argv, &options, &done);
+    return done || status ? status : look(&options);
+}

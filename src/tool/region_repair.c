@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mending a region in which programs may live: each word by compare-and-swap from what was found,
+ * so that what somebody has set meanwhile stays. */
+#include "tool/region.h"
+
+#include "base/atomic.h"
+#include "base/guard.h"
+#include "region/file_lock.h"
+#include "region/region_file.h"
+#include "region/region_orders.h"
+#include "region/slot.h"
+
+#include <errno.h>
+
+static const char changed[] = "it has changed meanwhile";
+
+static const char *mend_word(struct region *region, const struct finding *finding)
+{
+    char *at = (char *)region->map + finding->offset;
+    bool done = finding->fix == FIX_WORD
+                    ? swap_seq_cst((uint32_t *)(void *)at, (uint32_t)finding->former,
+                          (uint32_t)finding->value)
+                    : swap_seq_cst((uint64_t *)(void *)at, finding->former, finding->value);
+    return done ? NULL : changed;
+}
+
+/* To the entries in use from 0 up: what lives never loses its own. */
+static const char *mend_device_count(struct vgpu_region *shared)
+{
+    uint32_t was = load_acquire(&shared->device_count), count = 0;
+    while (count < VGPU_REGION_DEVICES && shared->devices[count].uuid[0])
+        count++;
+    if (was <= VGPU_REGION_DEVICES)
+        return changed;
+    return swap_seq_cst(&shared->device_count, was, count) ? NULL : changed;
+}
+
+/* Above the last that is not free. */
+static const char *mend_slot_high(struct vgpu_region *shared)
+{
+    uint32_t was = load_acquire(&shared->slot_high), high = VGPU_REGION_SLOTS;
+    while (high && slot_word_state(load_acquire(&shared->slots[high - 1].state)) == VGPU_SLOT_FREE)
+        high--;
+    if (was >= high && was <= VGPU_REGION_SLOTS)
+        return NULL; /* with another finding, or by its process */
+    return swap_seq_cst(&shared->slot_high, was, high) ? NULL : changed;
+}
+
+static const char *mend_slot(struct region *region, const struct finding *finding)
+{
+    switch (slot_free_dead(region, finding->index, finding->former)) {
+    case 0:
+        return NULL;
+    case -EBUSY:
+        return "an open file of a process holds its lock: it may live";
+    default:
+        return changed;
+    }
+}
+
+static const char *mend(struct region *region, const struct finding *finding)
+{
+    switch (finding->fix) {
+    case FIX_SLOT:
+        return mend_slot(region, finding);
+    case FIX_HIGH:
+        return mend_slot_high(region->shared);
+    case FIX_DEVICES:
+        return mend_device_count(region->shared);
+    case FIX_WORD:
+    case FIX_WIDE:
+        return mend_word(region, finding);
+    default:
+        return finding->advice;
+    }
+}
+
+int region_repair(struct region *region, struct findings *findings)
+{
+    if (region->pinned)
+        return -EPERM;
+    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
+    if (error)
+        return error;
+    guard_enter();
+    for (size_t i = 0; i < findings->count; i++)
+        findings->list[i].outcome = mend(region, &findings->list[i]);
+    orders_raise(region->shared);
+    guard_leave();
+    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
+    return load_acquire(&region->lost) ? -EIO : 0;
+}
