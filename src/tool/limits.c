@@ -144,7 +144,7 @@ int limits_refuse(const struct chosen_region *chosen, int error)
     return TOOL_FAILED;
 }
 
-static int refuse(const struct chosen_region *chosen, int device, int count, int error)
+int limits_refuse_device(const struct chosen_region *chosen, int device, int count, int error)
 {
     if (error != -ENODEV)
         return limits_refuse(chosen, error);
@@ -169,11 +169,13 @@ static int print_state(struct chosen_region *chosen)
     return 0;
 }
 
-/* `change`: what was changed just now, NULL nothing. */
-static void warn(int number, const struct region_look *look, const struct region_change *change)
+void limits_warn(int number, const struct region_look *look, const struct region_change *change)
 {
     char name[32];
-    snprintf(name, sizeof(name), "device %d", number);
+    if (number == REGION_ALL_DEVICES)
+        snprintf(name, sizeof(name), "all devices");
+    else
+        snprintf(name, sizeof(name), "device %d", number);
     fflush(stdout);
     if (change && change->memory)
         warn_of_excess(number, look);
@@ -194,21 +196,20 @@ static int show(
     for (int i = first; i < end; i++) {
         int error = region_set_look(&chosen->region, i, &look);
         if (error)
-            return refuse(chosen, i, count, error);
+            return limits_refuse_device(chosen, i, count, error);
         print_device(i, &look);
-        warn(i, &look, change);
+        limits_warn(i, &look, change);
     }
     if (device != REGION_ALL_DEVICES)
         return 0;
     int error = region_set_look(&chosen->region, REGION_ALL_DEVICES, &look);
     if (error)
-        return refuse(chosen, 0, count, error);
+        return limits_refuse_device(chosen, 0, count, error);
     printf("%s: ", count ? "other devices" : "all devices");
     print_limits(&look.device);
     putchar('\n');
-    fflush(stdout);
-    if (change && change->soft_cores && !count)
-        warn_of_vain_soft_limit("all devices", &look.device);
+    if (!count)
+        limits_warn(REGION_ALL_DEVICES, &look, change);
     return 0;
 }
 
@@ -217,7 +218,7 @@ int limits_change(struct chosen_region *chosen, int device, const struct region_
     int count = region_set_device_count(&chosen->region);
     int error = count < 0 ? count : region_set_limits(&chosen->region, device, change);
     if (error)
-        return refuse(chosen, device, count, error);
+        return limits_refuse_device(chosen, device, count, error);
     return show(chosen, device, count, change);
 }
 
@@ -225,6 +226,6 @@ int limits_print(struct chosen_region *chosen)
 {
     int count = region_set_device_count(&chosen->region);
     if (count < 0)
-        return refuse(chosen, REGION_ALL_DEVICES, 0, count);
+        return limits_refuse_device(chosen, REGION_ALL_DEVICES, 0, count);
     return show(chosen, REGION_ALL_DEVICES, count, NULL);
 }

@@ -20,10 +20,24 @@ void limits_print_region(const struct chosen_region *chosen);
 /* Why a region cannot be changed (-errno of region_set_*), in a line. Returns the exit status. */
 int limits_refuse(const struct chosen_region *chosen, int error);
 
+/* Why a device's limits cannot be changed or shown, `count` being how many there are. Likewise. */
+int limits_refuse_device(const struct chosen_region *chosen, int device, int count, int error);
+
+/* What is odd about a change that was made, on stderr; `change` NULL: nothing was. */
+void limits_warn(int number, const struct region_look *look, const struct region_change *change);
+
 /* Changes the limits and says on stdout what holds now, and on stderr where more memory is in use
  * than that, or a soft limit has no effect. Returns the exit status; where it is not 0, one line
  * says why. */
 int limits_change(struct chosen_region *chosen, int device, const struct region_change *change);
+
+/* As limits_change, with what holds as JSON. */
+int limits_change_json(
+    struct chosen_region *chosen, int device, const struct region_change *change);
+
+/* What was done about a pause, and what holds now, as JSON; `command` is the one that did it. */
+void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
+    const struct region_state *state);
 
 /* What holds, on stdout. Returns the exit status, likewise. */
 int limits_print(struct chosen_region *chosen);

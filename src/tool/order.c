@@ -8,14 +8,15 @@
 #include <getopt.h>
 #include <stdio.h>
 
-enum { REGION = 256, PID, HELP };
+enum { REGION = 256, PID, JSON, HELP };
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(const struct order *order, int argc, char **argv,
-    struct region_choice *ret_choice, bool *ret_done)
+    struct region_choice *ret_choice, bool *ret_json, bool *ret_done)
 {
     static const struct option known[] = {{"region", required_argument, NULL, REGION},
-        {"pid", required_argument, NULL, PID}, {"help", no_argument, NULL, HELP}, {0}};
+        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
     for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
@@ -28,6 +29,8 @@ static int parse_options(const struct order *order, int argc, char **argv,
             ret_choice->file = optarg;
         else if (option == PID)
             ret_choice->pid = optarg;
+        else if (option == JSON)
+            *ret_json = true;
         else
             return tool_refuse_option(order->command, option, word);
     }
@@ -64,14 +67,33 @@ static int give(const struct order *order, struct chosen_region *chosen)
     return 0;
 }
 
+static int give_json(const struct order *order, const struct region_choice *choice)
+{
+    static struct chosen_region chosen;
+    struct region_state state;
+    bool was;
+    int status = region_choose(choice, &chosen);
+    int error = status ? 0 : region_set_paused(&chosen.region, order->paused, &was);
+    if (!status && !error)
+        error = region_set_state(&chosen.region, &state);
+    if (error)
+        status = limits_refuse(&chosen, error);
+    else if (!status)
+        limits_pause_json(order->command, &chosen, was, &state);
+    region_detach(&chosen.region);
+    return status;
+}
+
 int order_give(const struct order *order, int argc, char **argv)
 {
     static struct chosen_region chosen;
     struct region_choice choice = {0};
-    bool done = false;
-    int status = parse_options(order, argc, argv, &choice, &done);
-    if (done)
+    bool json = false, done = false;
+    int status = parse_options(order, argc, argv, &choice, &json, &done);
+    if (done || status)
         return status;
+    if (json)
+        return give_json(order, &choice);
     status = region_choose(&choice, &chosen);
     if (!status)
         status = give(order, &chosen);

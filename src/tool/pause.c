@@ -4,13 +4,15 @@
 #include "tool/tool.h"
 
 static const char usage_text[] =
-    "usage: vgpu pause [--region FILE | --pid PID]\n"
+    "usage: vgpu pause [--json] [--region FILE | --pid PID]\n"
     "\n"
     "Takes the programs of a container off the GPU: what they launch waits, and what runs is\n"
     "stopped where the driver allows it. They keep their memory. It lasts until 'vgpu resume',\n"
     "also for programs that come later.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process\n"
+    "  --json           what was done and holds now, for programs\n"
+    "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";
 
 int tool_pause(int argc, char **argv)

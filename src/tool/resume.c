@@ -4,11 +4,13 @@
 #include "tool/tool.h"
 
 static const char usage_text[] =
-    "usage: vgpu resume [--region FILE | --pid PID]\n"
+    "usage: vgpu resume [--json] [--region FILE | --pid PID]\n"
     "\n"
     "Lets the programs of a container that was paused go on with their work on the GPU.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process\n"
+    "  --json           what was done and holds now, for programs\n"
+    "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";
 
 int tool_resume(int argc, char **argv)

@@ -10,11 +10,12 @@ struct set_options {
     struct region_choice region;
     struct region_change change;
     int device;
+    bool json;
 };
 
 static const char usage_text[] =
     "usage: vgpu set [--memory SIZE] [--cores PERCENT] [--soft-cores PERCENT]\n"
-    "                [--priority N] [--device N] [--region FILE | --pid PID]\n"
+    "                [--priority N] [--device N] [--region FILE | --pid PID] [--json]\n"
     "\n"
     "Changes the limits of a container while its programs run. They hold at once.\n"
     "  --memory SIZE    device memory: 2GiB, 1.5g, 512m; 0: no limit. Below what is in use,\n"
@@ -27,9 +28,11 @@ static const char usage_text[] =
     "                   else of all, those that they have not met yet included\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process\n"
+    "  --json           what holds now, for programs\n"
+    "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";
 
-enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, HELP };
+enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, JSON, HELP };
 
 /* 0, or TOOL_USAGE after one line. */
 static int take_option(int option, struct set_options *options)
@@ -47,6 +50,9 @@ static int take_option(int option, struct set_options *options)
         return limits_parse_device("set: --device", optarg, &options->device);
     case REGION:
         options->region.file = optarg;
+        return 0;
+    case JSON:
+        options->json = true;
         return 0;
     default:
         options->region.pid = optarg;
@@ -74,7 +80,8 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
         {"soft-cores", required_argument, NULL, SOFT_CORES},
         {"priority", required_argument, NULL, PRIORITY},
         {"device", required_argument, NULL, DEVICE}, {"region", required_argument, NULL, REGION},
-        {"pid", required_argument, NULL, PID}, {"help", no_argument, NULL, HELP}, {0}};
+        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
     for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
@@ -107,7 +114,8 @@ int tool_set(int argc, char **argv)
         return status;
     status = region_choose(&options.region, &chosen);
     if (!status)
-        status = limits_change(&chosen, options.device, &options.change);
+        status = (options.json ? limits_change_json : limits_change)(
+            &chosen, options.device, &options.change);
     region_detach(&chosen.region);
     return status;
 }

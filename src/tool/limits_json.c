@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds in a region, for programs. */
+#include "tool/limits.h"
+
+#include "tool/json.h"
+
+#include <stdio.h>
+
+static void write_region(struct json *json, const struct chosen_region *chosen)
+{
+    json_string(json, "region", chosen->path);
+    json_string(json, "reason", chosen->reason);
+}
+
+static void write_state(struct json *json, const struct region_state *state)
+{
+    json_bool(json, "paused", state->paused);
+    json_bool(json, "held", state->held);
+    json_number(json, "priority", state->has_priority ? state->priority : VGPU_PRIORITY_DEFAULT);
+    json_bool(json, "priority_given", state->has_priority);
+}
+
+static void write_limits(struct json *json, const struct vgpu_device *device)
+{
+    json_number(json, "memory_limit", device->memory_limit);
+    json_bool(json, "closed", device->memory_closed != 0);
+    json_number(json, "core_limit", device->core_limit);
+    json_number(json, "core_soft_limit", device->core_soft_limit);
+}
+
+static void write_device(struct json *json, int number, const struct region_look *look)
+{
+    json_begin_object(json, NULL);
+    json_signed(json, "device", number);
+    json_string(json, "uuid", look->device.uuid);
+    write_limits(json, &look->device);
+    json_number(json, "used", look->used_bytes);
+    json_end_inner(json);
+}
+
+/* All that is written, so that nothing is said where something cannot be read. */
+struct seen {
+    struct region_state state;
+    struct region_look devices[VGPU_REGION_DEVICES], others;
+    int first, end; /* of the devices that are asked for */
+};
+
+static int see(struct chosen_region *chosen, int device, int count, struct seen *ret_seen)
+{
+    bool all = device == REGION_ALL_DEVICES;
+    int error = region_set_state(&chosen->region, &ret_seen->state);
+    if (!error)
+        error = region_set_look(&chosen->region, REGION_ALL_DEVICES, &ret_seen->others);
+    ret_seen->first = all ? 0 : device;
+    ret_seen->end = all ? count : device + 1;
+    for (int i = ret_seen->first; i < ret_seen->end && !error; i++)
+        error = region_set_look(&chosen->region, i, &ret_seen->devices[i]);
+    return error;
+}
+
+static void write_seen(
+    const struct chosen_region *chosen, const struct seen *seen, const char *command)
+{
+    struct json json;
+    json_begin(&json, stdout);
+    json_number(&json, command, 1);
+    write_region(&json, chosen);
+    write_state(&json, &seen->state);
+    json_begin_array(&json, "devices");
+    for (int i = seen->first; i < seen->end; i++)
+        write_device(&json, i, &seen->devices[i]);
+    json_end_inner(&json);
+    json_begin_object(&json, "other_devices");
+    write_limits(&json, &seen->others.device);
+    json_end_inner(&json);
+    json_end(&json);
+}
+
+int limits_change_json(struct chosen_region *chosen, int device, const struct region_change *change)
+{
+    static struct seen seen;
+    int count = region_set_device_count(&chosen->region);
+    int error = count < 0 ? count : region_set_limits(&chosen->region, device, change);
+    if (!error)
+        error = see(chosen, device, count, &seen);
+    if (error)
+        return limits_refuse_device(chosen, device, count, error);
+    write_seen(chosen, &seen, "set");
+    for (int i = seen.first; i < seen.end; i++)
+        limits_warn(i, &seen.devices[i], change);
+    if (device == REGION_ALL_DEVICES && !count)
+        limits_warn(REGION_ALL_DEVICES, &seen.others, change);
+    return 0;
+}
+
+void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
+    const struct region_state *state)
+{
+    struct json json;
+    json_begin(&json, stdout);
+    json_number(&json, command, 1);
+    write_region(&json, chosen);
+    json_bool(&json, "was_paused", was_paused);
+    write_state(&json, state);
+    json_end(&json);
+}
