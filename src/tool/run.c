@@ -7,6 +7,7 @@
 #include "tool/child.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
+#include "tool/run_env.h"
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@
 
 struct run_options {
     const char *memory, *cores, *soft_cores, *priority, *region, *sim;
+    bool env, json;
     char **command;
 };
 
@@ -34,6 +36,7 @@ static const char usage_text[] =
     "usage: vgpu run [--memory SIZE[,SIZE...]] [--cores PERCENT[,...]]\n"
     "                [--soft-cores PERCENT[,...]] [--priority N] [--region FILE]\n"
     "                [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
+    "       vgpu run --env [--json] [OPTION...]\n"
     "\n"
     "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
     "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m;\n"
@@ -43,17 +46,35 @@ static const char usage_text[] =
     "                   share up to which it may rise while the GPU is otherwise idle, likewise\n"
     "  --priority N     0 is high, larger is lower; 1 without it\n"
     "  --region FILE    join (or create) the container with this shared region\n"
-    "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n";
+    "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n"
+    "  --env            run nothing: print the variables that COMMAND would have, for a shell:\n"
+    "                   eval \"$(vgpu run --env --memory 2GiB)\"\n"
+    "  --json           these variables for programs; goes with --env\n"
+    "  -h, --help       this text\n";
+
+static int check_command(bool given, const struct run_options *options)
+{
+    if (options->env && given)
+        tool_error("run: --env runs no command: leave \"%.64s\" out", options->command[0]);
+    else if (!options->env && options->json)
+        tool_error("run: --json goes with --env alone");
+    else if (!options->env && !given)
+        tool_error("run: no command given; 'vgpu run --help' tells how");
+    else
+        return 0;
+    return TOOL_USAGE;
+}
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
-    enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, REGION, SIM, HELP };
+    enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, REGION, SIM, ENV, JSON, HELP };
     static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
         {"cores", required_argument, NULL, CORES},
         {"soft-cores", required_argument, NULL, SOFT_CORES},
         {"priority", required_argument, NULL, PRIORITY},
         {"region", required_argument, NULL, REGION}, {"sim", optional_argument, NULL, SIM},
+        {"env", no_argument, NULL, ENV}, {"json", no_argument, NULL, JSON},
         {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
@@ -78,6 +99,12 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
         case SIM:
             options->sim = optarg ? optarg : "";
             break;
+        case ENV:
+            options->env = true;
+            break;
+        case JSON:
+            options->json = true;
+            break;
         case HELP:
         case 'h':
             fputs(usage_text, stdout);
@@ -87,12 +114,9 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
         }
     }
     options->command = argv + optind;
-    if (optind >= argc) {
-        tool_error("run: no command given; 'vgpu run --help' tells how");
-        return TOOL_USAGE;
-    }
-    *ret_done = false;
-    return 0;
+    int status = check_command(optind < argc, options);
+    *ret_done = status != 0;
+    return status;
 }
 
 /* A limit is its family's alone: what an outer environment says of it would add to it. `second` may
@@ -385,6 +409,7 @@ int tool_run(int argc, char **argv)
     int status = parse_options(argc, argv, &options, &done);
     if (done)
         return status;
+    struct run_environment before = run_env_keep();
     status = set_limits(&options);
     if (status)
         return status;
@@ -392,6 +417,8 @@ int tool_run(int argc, char **argv)
         return status;
     if ((status = set_preloads(&options)) || (status = set_files(&options, directory)))
         return status;
+    if (options.env)
+        return run_env_print(&before, options.json);
     struct child_end end;
     status = child_run(options.command, &end);
     remove_files(directory);
