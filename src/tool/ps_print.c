@@ -32,6 +32,8 @@ enum column {
 
 #define CELL_BYTES 20
 #define NAME_LEAST 20 /* columns of a terminal */
+#define NAME_FAIR 40  /* the kinds of memory leave so much to it */
+#define KINDS_LEAVE 6 /* columns[].leaves, from here up */
 
 static const struct {
     const char *header;
@@ -257,11 +259,11 @@ static unsigned total_width(const struct table *table)
     return total - 1;
 }
 
-static void leave_out_one(struct table *table)
+static void leave_out_one(struct table *table, unsigned least)
 {
     int which = -1;
     for (int c = 0; c < COLUMNS; c++) {
-        if (table->shown[c] && columns[c].leaves &&
+        if (table->shown[c] && columns[c].leaves >= least &&
             (which < 0 || columns[c].leaves > columns[which].leaves))
             which = c;
     }
@@ -286,9 +288,12 @@ static void measure(struct table *table, unsigned width)
     if (!width)
         return;
     unsigned wanted = table->widths[NAME];
+    table->widths[NAME] = wanted < NAME_FAIR ? wanted : NAME_FAIR;
+    for (int c = 0; c < COLUMNS && total_width(table) > width; c++)
+        leave_out_one(table, KINDS_LEAVE);
     table->widths[NAME] = wanted < NAME_LEAST ? wanted : NAME_LEAST;
     for (int c = 0; c < COLUMNS && total_width(table) > width; c++)
-        leave_out_one(table);
+        leave_out_one(table, 1);
     unsigned total = total_width(table), spare = width > total ? width - total : 0;
     unsigned more = wanted - table->widths[NAME];
     table->widths[NAME] += more < spare ? more : spare;

@@ -14,14 +14,18 @@
 
 static const char changed[] = "it has changed meanwhile";
 
+/* Another finding may have been about the same word. */
 static const char *mend_word(struct region *region, const struct finding *finding)
 {
-    char *at = (char *)region->map + finding->offset;
-    bool done = finding->fix == FIX_WORD
-                    ? swap_seq_cst((uint32_t *)(void *)at, (uint32_t)finding->former,
-                          (uint32_t)finding->value)
-                    : swap_seq_cst((uint64_t *)(void *)at, finding->former, finding->value);
-    return done ? NULL : changed;
+    void *at = (char *)region->map + finding->offset;
+    if (finding->fix == FIX_WORD) {
+        uint32_t *word = at, value = (uint32_t)finding->value;
+        bool done = swap_seq_cst(word, (uint32_t)finding->former, value);
+        return done || load_acquire(word) == value ? NULL : changed;
+    }
+    uint64_t *word = at;
+    bool done = swap_seq_cst(word, finding->former, finding->value);
+    return done || load_acquire(word) == finding->value ? NULL : changed;
 }
 
 /* To the entries in use from 0 up: what lives never loses its own. */
