@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ps.py BUILD [--regions N] [--processes N] [--runs N]: how long `vgpu ps` takes where many containers
-live. Makes regions as the library lays them out, and real processes that hold their slots' locks, so
-that each command line is read and each lock is asked for. Prints medians and the extremes."""
+live. Makes regions as the library lays them out, with real processes in held slots, so
+that each command line is read and each lock is asked for. Prints medians and the extremes, by the clock
+and of processors: on a loaded machine only the latter mean something."""
 import argparse
-import ctypes
 import fcntl
+import json
 import os
-import signal
+import resource
 import statistics
 import struct
 import subprocess
@@ -44,49 +45,45 @@ def start_time(pid):
 
 
 def write_slot(fd, index, pid, namespace):
-    slot = struct.pack("<QQQ32sQQ", 1 << 32 | pid << 2 | 2, start_time(pid), namespace, b"python3", 1, 0)
+    slot = struct.pack("<QQQ32sQQ", 1 << 32 | pid << 2 | 2, start_time(pid), namespace, b"ps_work", 1, 0)
     usage = struct.pack("<13Q", 40 * MIB, 0, 0, 0, 30 * MIB, MIB, 9 * MIB, 0, 0, 0, 0, 0, 1)
     os.pwrite(fd, slot, SLOTS + index * SLOT_BYTES)
     os.pwrite(fd, usage, SLOTS + index * SLOT_BYTES + 128)
 
 
-def hold(path, index):
-    """The lock of the slot, as the library holds it: of a process's own open file."""
-    fd = os.open(path, os.O_RDWR)
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOTS + index * SLOT_BYTES, 1, 0)
-    fcntl.fcntl(fd, F_OFD_SETLK, lock)
+def hold(fd, processes):
+    """The locks of all slots. By one open file, where each process has one of its own: who asks for them
+    sees no difference."""
+    for index in range(processes):
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOTS + index * SLOT_BYTES, 1, 0)
+        fcntl.fcntl(fd, F_OFD_SETLK, lock)
 
 
-def start(path, index):
-    """A process that holds the slot until this one ends."""
-    pid = os.fork()
-    if pid:
-        return pid
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    hold(path, index)
-    while True:
-        signal.pause()
-
-
-def make(directory, regions, processes):
+def make(directory, regions, processes, pids):
+    """Descriptors, which hold the locks."""
     namespace = os.stat("/proc/self/ns/pid").st_ino
+    held = []
     for i in range(regions):
         container = f"{directory}/{i:08x}-0000-4000-8000-000000000000_main"
         os.mkdir(container)
-        path = f"{container}/region.cache"
-        fd = write_region(path, processes)
+        fd = write_region(f"{container}/region.cache", processes)
+        hold(fd, processes)
         for slot in range(processes):
-            write_slot(fd, slot, start(path, slot), namespace)
-        os.close(fd)
+            write_slot(fd, slot, pids[i * processes + slot], namespace)
+        held.append(fd)
+    return held
 
 
 def measure(command, runs):
-    times = []
+    """Milliseconds of each run, by the clock and of processors, and what it wrote."""
+    times, used = [], []
     for _ in range(runs):
-        begin = time.monotonic()
+        begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(1000 * (time.monotonic() - begin))
-    return times, done.stdout
+        used.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    return times, used, done.stdout
 
 
 def main():
@@ -96,22 +93,32 @@ def main():
     parser.add_argument("--processes", type=int, default=50)
     parser.add_argument("--runs", type=int, default=21)
     options = parser.parse_args()
-    vgpu = os.path.join(os.path.abspath(options.build), "vgpu")
+    build = os.path.abspath(options.build)
+    vgpu, count = os.path.join(build, "vgpu"), options.regions * options.processes
+    work = subprocess.Popen([os.path.join(build, "bench/ps_work"), str(count)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
+    pids = [int(work.stdout.readline()) for _ in range(count)]
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-ps-") as directory:
-        make(directory, options.regions, options.processes)
-        time.sleep(1)
-        ways = (("ps, only there", ["ps", "--search", directory + "/*/*.cache"]),
-                ("ps --json, only there", ["ps", "--json", "--search", directory + "/*/*.cache"]),
-                ("ps, there and the usual places", ["ps", "--search", directory + "/*/*.cache:"]),
-                ("vgpu --version, for comparison", ["--version"]))
-        print(f"{options.regions} regions of {options.processes} processes, {os.cpu_count()} processors, "
-              f"{options.runs} runs: milliseconds")
-        for what, arguments in ways:
-            times, out = measure([vgpu, *arguments], options.runs)
-            if arguments[0] == "ps" and out.count(b"region.cache" if "--json" in arguments else b"_") < 0:
-                sys.exit("not all were seen")
-            print(f"  {what}: median {statistics.median(times):.1f}, least {min(times):.1f}, "
-                  f"most {max(times):.1f}; {out.count(bytes([10]))} lines")
+        held = make(directory, options.regions, options.processes, pids)
+        seen = json.loads(subprocess.run([vgpu, "ps", "--json", "--search", directory + "/*/*.cache"],
+                                         stdout=subprocess.PIPE, check=True).stdout)["containers"]
+        if sum(len(container["processes"]) for container in seen) != count:
+            sys.exit("not all were seen")
+        print(f"{options.regions} regions of {options.processes} processes, {os.cpu_count()} processors, load "
+              f"{os.getloadavg()[0]:.1f}, {options.runs} runs: milliseconds, by the clock (and of processors)")
+        for what, arguments in (("ps, only there", ["ps", "--search", directory + "/*/*.cache"]),
+                                ("ps --json, only there", ["ps", "--json", "--search", directory + "/*/*.cache"]),
+                                ("ps, there, the usual places and processes",
+                                 ["ps", "--search", directory + "/*/*.cache:"]),
+                                ("--version, for comparison", ["--version"])):
+            times, used, out = measure([vgpu, *arguments], options.runs)
+            print(f"  {what}: median {statistics.median(times):.1f} ({statistics.median(used):.1f}), least "
+                  f"{min(times):.1f} ({min(used):.1f}), most {max(times):.1f} ({max(used):.1f}); {len(out)} bytes",
+                  flush=True)
+        for fd in held:
+            os.close(fd)
+    work.stdin.close()
+    work.wait()
 
 
 if __name__ == "__main__":
