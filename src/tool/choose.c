@@ -65,11 +65,16 @@ static char *find_region_variable(const char *name)
     return strcmp(name, "CUDA_DEVICE_MEMORY_SHARED_CACHE") ? NULL : config_process_lookup(name);
 }
 
+void region_config(struct config *ret_config)
+{
+    config_process_look();
+    config_read(ret_config, find_region_variable);
+}
+
 static int choose_by_environment(struct chosen_region *chosen)
 {
     struct config config;
-    config_process_look();
-    config_read(&config, find_region_variable);
+    region_config(&config);
     const char *reason = config.region_named ? "named by CUDA_DEVICE_MEMORY_SHARED_CACHE"
                                              : "the default; --region or --pid name another";
     if (region_file_is_pinned())

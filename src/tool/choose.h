@@ -24,6 +24,9 @@ struct chosen_region {
 int region_choose(const struct region_choice *choice, struct chosen_region *ret_chosen)
     __attribute__((warn_unused_result));
 
+/* Of the environment, only what says where the region of a program started here lies. */
+void region_config(struct config *ret_config);
+
 /* Why a file cannot be used as a region (-errno), in words. */
 const char *region_explain(int error);
 

@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "region/region_file.h"
+#include "tool/choose.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -65,17 +66,11 @@ static int add_pattern(struct finds *finds, const char *pattern)
     return error;
 }
 
-/* Only what says where the region lies: complaints about a limit's variable are none of ours. */
-static char *find_region_variable(const char *name)
-{
-    return strcmp(name, "CUDA_DEVICE_MEMORY_SHARED_CACHE") ? NULL : getenv(name);
-}
-
 static int add_own(struct finds *finds)
 {
     struct config config;
     char path[PATH_MAX + 16];
-    config_read(&config, find_region_variable);
+    region_config(&config);
     return region_file_path(&config, path, sizeof(path)) == 0 ? add(finds, path) : 0;
 }
 
