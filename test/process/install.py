@@ -19,7 +19,7 @@ from tap import Skip, equal, test, true
 from mine import BUILD, MINE
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../deploy/vgpu-install")
-LIBRARY = os.path.join(BUILD, "libvgpu.so")
+LIBRARY = shutil.copy(os.path.join(BUILD, "libvgpu.so"), tempfile.mkdtemp())  # with nothing beside it
 PRELOAD = "/usr/local/vgpu/libvgpu.so\n"
 SECONDS = 60  # for what takes well below one
 
@@ -366,6 +366,20 @@ def many():
         equal((installer.communicate(timeout=2 * SECONDS)[1], installer.returncode), ("", 0), "an end")
     true(contents(node.final) in [contents(path) for path in files], "the library is neither")
     equal(node.left(), [], "other files")
+
+
+@test
+def no_rights():
+    """root without any capability, as in the DaemonSet's container, is enough"""
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    if os.getuid() != 0 or subprocess.run([*bare, "true"], capture_output=True, check=False).returncode:
+        raise Skip("needs root and setpriv")
+    node = Node()
+    os.mkdir(node.lock, 0o755)
+    node.install(before=[*bare, "sh"])
+    node.install(before=[*bare, "sh"], source=node.other())
+    same(node.final, node.other())
+    equal(mode(node.lock), 0o1777, "the shared directory's mode")
 
 
 @test

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deploy BUILD: the manifests and images of deploy/, the environments that schedulers inject as
+docs/kubernetes.md has them, and that README_CN.md keeps step with README.md."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import tap
+from tap import Skip, equal, test, true
+
+from mine import BUILD, MINE
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+CHECK = os.path.join(SOURCE, "scripts/check-yaml")
+SMI = os.path.join(BUILD, "examples/vgpu-example-smi")
+MISSING = 77
+
+
+def read(*names):
+    with open(os.path.join(SOURCE, *names), encoding="utf-8") as file:
+        return file.read()
+
+
+def check(*arguments):
+    done = subprocess.run([CHECK, *arguments], env=MINE, capture_output=True, text=True, timeout=300)
+    if done.returncode == MISSING:
+        raise Skip(done.stderr.strip())
+    return done
+
+
+@test
+def manifests():
+    """the manifests parse and are as Kubernetes' API has them"""
+    done = check()
+    equal((done.returncode, done.stderr), (0, ""), "scripts/check-yaml")
+    true(" of 7 files" in done.stdout, done.stdout)
+
+
+@test
+def current():
+    """and as the JSON schemas of a current Kubernetes have them"""
+    if "VGPU_TEST_NPM" not in os.environ or not shutil.which("npm"):
+        raise Skip("fetches them from npm: set VGPU_TEST_NPM, with npm installed")
+    done = check("--schema")
+    equal((done.returncode, done.stderr), (0, ""), "scripts/check-yaml --schema")
+
+
+@test
+def wrong():
+    """a manifest that is wrong is told: each fault by its place"""
+    with tempfile.TemporaryDirectory() as directory:
+        for text, words in (("kind: Pod\napiVersion: v1\nspec: {containers: [{imag: a, name: b}]}", "imag is not known"),
+                            ("kind: Pod\napiVersion: v1\nspec: {containers: [{image: a}]}", "`name`"),
+                            ("kind: Pod\napiVersion: v1\nspec: {containers: {}}", "is no list"),
+                            ("kind: Pod\napiVersion: v1\nspec: {hostPID: \"yes\", containers: []}", "no bool"),
+                            ("kind: Pod\nkind: Pod\n", "stands twice"), ("kind: [", "while parsing"),
+                            ("kind: Nothing\napiVersion: v1\n", "not known here"), ("", "holds nothing")):
+            name = os.path.join(directory, "bad.yaml")
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = check(name)
+            equal(done.returncode, 1, f"status for {text!r}: {done.stdout}")
+            true(words in done.stderr and "bad.yaml" in done.stderr, done.stderr)
+
+
+def uncommented(text):
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+@test
+def daemonsets():
+    """the DaemonSets install and check the same files, at paths that they mount from the node"""
+    for name in ("koordinator", "kubernetes", "hami"):
+        text = uncommented(read("deploy", name, "daemonset.yaml"))
+        lists = re.findall(r"command:\n((?:\s+- .*\n)+)", text)
+        install, check_words = ([line.strip()[2:].strip('"') for line in found.splitlines()] for found in lists)
+        true(install[:1] == check_words[:1] == ["vgpu-install"], f"{name}: {lists}")
+        check_words.remove("--check")
+        seconds = install.index("--watch")
+        del install[seconds:seconds + 2]
+        equal(sorted(install), sorted(check_words), f"{name}: what is installed and what is checked")
+        for path in ("/usr/local/vgpu", "/tmp/vgpulock"):
+            true(f"mountPath: {path}\n" in text + "\n" and f"path: {path}\n" in text + "\n", f"{name}: {path}")
+    true("/usl/" not in uncommented(read("deploy/koordinator/daemonset.yaml")), "the wrong path is in use")
+    # With the lines for the other path in, it is a manifest too.
+    text = re.sub(r"(?m)^( *)# (.*?) +# usl$", r"\1\2", read("deploy/koordinator/daemonset.yaml"))
+    equal(uncommented(text).count("/usl/local/vgpu"), 4, "uses of the other path")
+    with tempfile.TemporaryDirectory() as directory:
+        name = os.path.join(directory, "usl.yaml")
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = check(name)
+        equal((done.returncode, done.stderr), (0, ""), "scripts/check-yaml")
+
+
+@test
+def image():
+    """the image is built as dockerfiles/Dockerfile.build says, and has what the manifests call"""
+    text, build = read("deploy/Dockerfile"), read("dockerfiles/Dockerfile.build")
+    base = re.search(r"^FROM (\S+)", build, re.MULTILINE)[1]
+    packages = re.search(r"^RUN .*?(?=^WORKDIR)", build, re.MULTILINE | re.DOTALL)[0]
+    true(f"FROM {base} AS build\n" in text and packages in text, "the first stage differs")
+    true("/k8s-vgpu/lib/nvidia" in text and "deploy/vgpu-install" in text, "what it holds")
+    version = re.search(r"version: '([0-9.]+)'", read("meson.build"))[1]
+    for name in ("koordinator/daemonset.yaml", "kubernetes/daemonset.yaml", "hami/daemonset.yaml",
+                 "hami/Dockerfile", "Dockerfile"):
+        true(f"vgpu:{version}" in read("deploy", name), f"deploy/{name} is not of version {version}")
+    true(f"-t vgpu:{version} ." in read("docs/kubernetes.md"), "docs/kubernetes.md is of another version")
+
+
+def shown(environment):
+    """The MiB that a program sees as the device's, under the library, with what is injected."""
+    sim = os.path.join(BUILD, "sim")
+    with tempfile.TemporaryDirectory() as directory:
+        injected = {}
+        for name, value in environment.items():
+            if name == "CUDA_DEVICE_MEMORY_SHARED_CACHE":  # a directory that is mounted for the container
+                value = directory + value
+            injected[name] = value
+        injected["LD_PRELOAD"] = f"{BUILD}/libvgpu.so {sim}/libvgpu-sim-rm.so"
+        if "CUDA_DEVICE_MEMORY_SHARED_CACHE" not in injected:
+            injected["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = directory + "/region"
+        done = subprocess.run([SMI], env={**MINE, **injected, "LD_LIBRARY_PATH": sim, "VGPU_SIM": "h200",
+                                          "VGPU_SIM_MACHINE": directory + "/machine"},
+                              capture_output=True, text=True, timeout=60)
+        equal((done.returncode, done.stderr), (0, ""), f"under {environment}: its end")
+        printed = subprocess.run([os.path.join(BUILD, "shrreg-tool"), "--region",
+                                  injected["CUDA_DEVICE_MEMORY_SHARED_CACHE"], "--print"],
+                                 env=MINE, capture_output=True, text=True, timeout=60)
+        equal(printed.returncode, 0, "shrreg-tool --print: " + printed.stderr)
+        return [int(number) for number in re.findall(r"/ *(\d+)MiB", done.stdout)], printed.stdout
+
+
+def injected(face):
+    text = re.search(rf"^```env {face}\n(.*?)^```$", read("docs/kubernetes.md"), re.MULTILINE | re.DOTALL)
+    return dict(line.split("=", 1) for line in text[1].splitlines())
+
+
+@test
+def koordinator():
+    """what Koordinator injects, in bytes and without index, is the limit of each device"""
+    environment = injected("koordinator")
+    totals, printed = shown(environment)
+    equal(totals, [int(environment["CUDA_DEVICE_MEMORY_LIMIT"]) >> 20], "totals")
+    true("50" in printed, printed)
+
+
+@test
+def volcano():
+    """what Volcano's plugin injects is the limit of the device that it names"""
+    totals, printed = shown(injected("volcano"))
+    equal(totals, [4096], "totals")
+    true("30" in printed, printed)
+
+
+@test
+def hami():
+    """what HAMi's plugin injects is the limit of the device that it names"""
+    totals, printed = shown(injected("hami"))
+    equal(totals, [4096], "totals")
+    true("30" in printed, printed)
+
+
+@test
+def plain():
+    """the environment that the plain Pod writes out is the limit of its device"""
+    pairs = re.findall(r"- name: (CUDA_\w+)\n\s+value: \"?([^\"\n]+)", read("deploy/kubernetes/pod.yaml"))
+    equal(len(pairs), 3, "variables")
+    totals, printed = shown(dict(pairs))
+    equal(totals, [4096], "totals")
+    true("30" in printed, printed)
+
+
+def command_lines(text):
+    """The lines of a document's indented and fenced blocks, without remarks and with continued ones joined."""
+    lines, fenced = [], False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced or line.startswith("    "):
+            lines.append(line.strip())
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [re.sub(r"\s+", " ", re.sub(r"\s+#.*", "", line)).strip() for line in joined.splitlines() if line]
+
+
+@test
+def chinese():
+    """every command line of README.md is in README_CN.md, every variable, option and link"""
+    english, chinese_text = read("README.md"), read("README_CN.md")
+    there = command_lines(chinese_text)
+    missing = [line for line in command_lines(english) if line not in there]
+    equal(missing, [], "command lines that README_CN.md lacks")
+    for pattern in (r"`([^`\n]+)`", r"\]\(([^)#]+)\)"):
+        ours = set(re.findall(pattern, chinese_text)) | {"README_CN.md"}
+        missing = sorted(set(re.findall(pattern, english)) - ours)
+        equal(missing, [], "what README_CN.md lacks")
+
+
+@test
+def slicing():
+    """README_CN.md's walk-through: memory under 1g, then 80, 20 and 70 % while a program runs"""
+    text = read("README_CN.md")
+    blocks = re.findall(r"^```sh sim\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    equal(len(blocks), 2, "blocks that run without a card")
+    if not os.path.exists(os.path.join(BUILD, "test_vram_limit")):
+        raise Skip("test_vram_limit is not built")
+    with tempfile.TemporaryDirectory() as directory:
+        os.symlink(BUILD, os.path.join(directory, "build"))
+        said = [run_walk(directory, block) for block in blocks]
+    true("CUDA_ERROR_OUT_OF_MEMORY" in said[0] or "OOM" in said[0], said[0])
+    for percent in ("20", "70"):
+        true(f"cores {percent} %" in said[1], f"{percent} is not in {said[1]}")
+
+
+def run_walk(directory, block):
+    done = subprocess.run(["sh", "-e", "-c", block], cwd=directory, env={**MINE, "TMPDIR": directory},
+                          capture_output=True, text=True, timeout=120, start_new_session=True)
+    equal(done.returncode, 0, f"{block}{done.stdout}{done.stderr} status")
+    return done.stdout + done.stderr
+
+
+tap.main()
