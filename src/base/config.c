@@ -150,6 +150,19 @@ static void read_priority(struct config *config, const char *text)
     config->priority = (uint32_t)priority;
 }
 
+/* 0 is as good as 1, which is how often is looked. */
+static void read_record_kernel_interval(struct config *config, const char *text)
+{
+    uint64_t seconds = CONFIG_RECORD_KERNEL_INTERVAL_S;
+    if (text && *text && parse_number(text, UINT32_MAX, &seconds)) {
+        log_warning("RECORD_KERNEL_INTERVAL=\"%.64s\" is no number of seconds; accepted: %s. %d is "
+                    "used.",
+            text, PARSE_SECONDS_ACCEPTED, CONFIG_RECORD_KERNEL_INTERVAL_S);
+        seconds = CONFIG_RECORD_KERNEL_INTERVAL_S;
+    }
+    config->record_kernel_interval_s = (uint32_t)seconds;
+}
+
 /* A relative one would be another in each of the container's working directories. */
 static void read_board_directory(struct config *config, const char *text)
 {
@@ -257,6 +270,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
         &config->soft_default, config->soft, lookup, "CUDA_CORE_SOFT_LIMIT", NULL, soft_value);
     check_soft_limits(config);
     read_priority(config, lookup("CUDA_TASK_PRIORITY"));
+    read_record_kernel_interval(config, lookup("RECORD_KERNEL_INTERVAL"));
     read_board_directory(config, lookup("VGPU_BOARD_DIR"));
     read_report_directory(config, lookup(REPORT_DIRECTORY_VARIABLE));
     read_ledger(config, lookup("VGPU_LEDGER"));

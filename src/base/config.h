@@ -13,7 +13,8 @@
 #define CONFIG_DEVICES 64
 #define CONFIG_REGION_PATH "/tmp/cudevshr.cache"
 #define CONFIG_BOARD_DIRECTORY "/tmp/vgpulock" /* which HAMi mounts into its containers */
-#define CONFIG_PRIORITY 1                      /* of a task that says nothing; 0 is higher */
+#define CONFIG_RECORD_KERNEL_INTERVAL_S 1
+#define CONFIG_PRIORITY 1 /* of a task that says nothing; 0 is higher */
 
 enum value_state {
     VALUE_UNSET,   /* no limit asked for */
@@ -58,6 +59,7 @@ struct config {
     struct config_value soft_default, soft[CONFIG_DEVICES]; /* CUDA_CORE_SOFT_LIMIT */
     uint32_t priority;                                      /* CUDA_TASK_PRIORITY; 0 high */
     bool has_priority;                                      /* it was given, and understood */
+    uint32_t record_kernel_interval_s;                      /* RECORD_KERNEL_INTERVAL */
     enum ledger_choice ledger;                              /* VGPU_LEDGER */
     enum core_policy core_policy;
     enum gate_choice gate;

@@ -11,6 +11,7 @@
 #define PARSE_SIZE_ACCEPTED                                                                        \
     "a number with an optional k, m, g or t (1024-based), as 2048m, 1.5g or 2GiB"
 #define PARSE_PRIORITY_ACCEPTED "a whole number, 0 for high priority and 1 or more for lower"
+#define PARSE_SECONDS_ACCEPTED "a whole number of seconds"
 #define PARSE_PERCENT_ACCEPTED "a whole number of percent from 0 to 100"
 
 /* A size in bytes: decimal digits, an optional fraction, an optional unit k, m, g or t in either

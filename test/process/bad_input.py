@@ -22,11 +22,11 @@ LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
           "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
           "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR",
-          "VGPU_REPORT_DIR")
+          "VGPU_REPORT_DIR", "RECORD_KERNEL_INTERVAL")
 MORE_MEMORY = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD", "CUDA_MEM_OVERSOLD_0",
                "CUDA_MEM_RATIO", "CUDA_MEM_RATIO_0", "CUDA_MEMORY_RATIO")
 IGNORED = ("ACTIVE_OOM_KILLER",
-           "RECORD_KERNEL_INTERVAL", "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
+           "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT", "VGPU_REGION_PATH")
 NO_SIZE = BLANK + HUGE + HOSTILE + (
     "-1", "-0", "-1g", "+1g", "much", "unlimited", "2x", "1gx", "1g 1g", "1g,2g", "1,5g", "0x10",
@@ -274,6 +274,10 @@ def tenants():
         is_limited(done, 0, 1024, value[:40])
         done = run_slice({"VGPU_REPORT_DIR": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
         is_report(done, "VGPU_REPORT_DIR", value)
+        is_limited(done, 0, 1024, value[:40])
+    for value in ("-1", "often", HUGE[1], HOSTILE[0], " "):
+        done = run_slice({"RECORD_KERNEL_INTERVAL": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, "RECORD_KERNEL_INTERVAL", value)
         is_limited(done, 0, 1024, value[:40])
     done = run_slice({"CUDA_CORE_SOFT_LIMIT": "20", "CUDA_DEVICE_SM_LIMIT": "30"})
     is_report(done, "CUDA_CORE_SOFT_LIMIT", "20")

@@ -400,6 +400,22 @@ TEST("the priority is a whole number, 0 high, and 1 where it is not said or not 
     CHECK_EQ(LINES("CUDA_TASK_PRIORITY", "2"), 0);
 }
 
+TEST("the interval of kernel times is a whole number of seconds, and 1 where it is not understood")
+{
+    static const char *const texts[] = {"-1", "often", "4294967296", "1.5", " "};
+    CHECK_EQ(READ("VGPU_LEDGER", "")->record_kernel_interval_s, 1);
+    CHECK_EQ(READ("RECORD_KERNEL_INTERVAL", "")->record_kernel_interval_s, 1);
+    CHECK_EQ(READ("RECORD_KERNEL_INTERVAL", "0")->record_kernel_interval_s, 0);
+    CHECK_EQ(READ("RECORD_KERNEL_INTERVAL", "60")->record_kernel_interval_s, 60);
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    CHECK(log_shows(LOG_WARNING) && !log_shows(LOG_INFO));
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        CHECK_EQ(READ("RECORD_KERNEL_INTERVAL", texts[i])->record_kernel_interval_s, 1);
+        CHECK_EQ(LINES("RECORD_KERNEL_INTERVAL", texts[i]), 1);
+    }
+    CHECK_EQ(LINES("RECORD_KERNEL_INTERVAL", "5"), 0);
+}
+
 TEST("the boards' directory is an absolute path; another is none, with one line")
 {
     static char path[PATH_MAX + 10];
