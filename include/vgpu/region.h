@@ -7,13 +7,15 @@
  * older reader would misread raises VGPU_REGION_VERSION; anything else does not. All words are
  * in the machine's byte order, which `byte_order` proves.
  *
- * The first VGPU_REGION_OFFSET bytes of the file are kept for the projection that HAMi's monitor
- * reads and in whose last page it gives its commands; our own part begins there.
+ * The first bytes of the file are the projection that HAMi's monitor reads, and in which it gives
+ * its commands (vgpu/hami.h); our own part begins at VGPU_REGION_OFFSET.
  *
  * Trust: every process of the container can write the whole file. A reader checks each value that
  * it uses as an index, a count or a length, and trusts none of them for its own memory safety. */
 #ifndef VGPU_REGION_H
 #define VGPU_REGION_H
+
+#include "vgpu/hami.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,17 +84,20 @@ struct vgpu_slot {
 
 /* A device that some process of the container has met, and the live limits on it. */
 struct vgpu_device {
-    char uuid[48];            /* 0: "GPU-..." or "MIG-...", terminated; empty: entry not in use */
-    uint64_t memory_limit;    /* 48: bytes; 0 none */
-    uint64_t memory_closed;   /* 56: nonzero: a limit was asked for that is not understood */
-    uint64_t physical_bytes;  /* 64: the card's own memory, 0 unknown */
-    uint32_t core_limit;      /* 72: percent; 0 none */
-    uint32_t core_soft_limit; /* 76: percent, up to 100; 0 none. Means something only above
-                                 core_limit */
-    uint64_t settings_hash;   /* 80: of the environment that the limits came from; 0 from none */
-    uint64_t orphaned;        /* 88: exported by processes that died; counts as lingering */
-    uint64_t tenant;          /* 96: the container's random id on the GPU's board; 0 none yet */
-    uint64_t reserved[3];     /* 104 */
+    char uuid[48];              /* 0: "GPU-..." or "MIG-...", terminated; empty: entry not in use */
+    uint64_t memory_limit;      /* 48: bytes; 0 none */
+    uint64_t memory_closed;     /* 56: nonzero: a limit was asked for that is not understood */
+    uint64_t physical_bytes;    /* 64: the card's own memory, 0 unknown */
+    uint32_t core_limit;        /* 72: percent; 0 none */
+    uint32_t core_soft_limit;   /* 76: percent, up to 100; 0 none. Means something only above
+                                   core_limit */
+    uint64_t settings_hash;     /* 80: of the environment that the limits came from; 0 from none */
+    uint64_t orphaned;          /* 88: exported by processes that died; counts as lingering */
+    uint64_t tenant;            /* 96: the container's random id on the GPU's board; 0 none yet */
+    uint64_t hami_memory_limit; /* 104: what HAMi's part was last given of memory_limit; where that
+                                   says something else, its monitor has set a limit */
+    uint64_t hami_core_limit;   /* 112: likewise, as it stands there */
+    uint64_t reserved[1];       /* 120 */
 };
 
 /* Which of the defaults were set while programs ran: they hold for a device that is met later,
@@ -183,23 +188,11 @@ struct vgpu_region {
     struct vgpu_identity identity;                    /* 9126144 */
 };
 
-/* The page before our part, with HAMi's words as HAMi laid them out (version 1.2 of its region). */
-struct vgpu_hami_page {
-    unsigned char reserved[1856]; /* 0, at 2007040 in the file: the end of HAMi's slots */
-    int32_t proc_num;             /* 1856: not written yet */
-    int32_t utilization_switch; /* 1860, at 2008900 in the file: by the monitor: 0 the compute limit
-                                   is not in force (unless GPU_CORE_UTILIZATION_POLICY forces it) */
-    int32_t recent_kernel;      /* 1864: below 0, by the monitor: the container must wait; the
-                                   container's programs set it positive when they work */
-    int32_t priority;           /* 1868: the container's, for the monitor */
-    uint64_t last_kernel_time;  /* 1872: s since the epoch; not written yet */
-    unsigned char reserved_more[2216]; /* 1880 */
-};
-
-/* What a process maps of the file. */
-#define VGPU_REGION_MAP_OFFSET (VGPU_REGION_OFFSET - sizeof(struct vgpu_hami_page))
+/* The file as a process maps it: from its beginning. */
+#define VGPU_REGION_MAP_OFFSET 0u
 struct vgpu_region_map {
-    struct vgpu_hami_page hami;
+    struct vgpu_hami hami;
+    unsigned char reserved[VGPU_REGION_OFFSET - sizeof(struct vgpu_hami)];
     struct vgpu_region region;
 };
 
@@ -217,6 +210,8 @@ _Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
 _Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, tenant) == 96, "frozen layout");
+_Static_assert(offsetof(struct vgpu_device, hami_memory_limit) == 104, "frozen layout");
+_Static_assert(offsetof(struct vgpu_device, hami_core_limit) == 112, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, defaults_set) == 60, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, orders_epoch) == 64, "frozen layout");
@@ -237,13 +232,9 @@ _Static_assert(sizeof(struct vgpu_identity) == 512, "frozen layout");
 _Static_assert(offsetof(struct vgpu_identity, times) == 456, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, identity) == 9126144, "frozen layout");
 _Static_assert(sizeof(struct vgpu_region) == 9126656, "frozen layout");
-_Static_assert(sizeof(struct vgpu_hami_page) == 4096, "a page of its own");
-_Static_assert(VGPU_REGION_MAP_OFFSET == 2007040, "frozen layout");
-_Static_assert(offsetof(struct vgpu_hami_page, utilization_switch) == 2008900 - 2007040, "HAMi's");
-_Static_assert(offsetof(struct vgpu_hami_page, recent_kernel) == 2008904 - 2007040, "HAMi's");
-_Static_assert(offsetof(struct vgpu_hami_page, priority) == 2008908 - 2007040, "HAMi's");
-_Static_assert(offsetof(struct vgpu_hami_page, last_kernel_time) == 2008912 - 2007040, "HAMi's");
-_Static_assert(VGPU_REGION_MAP_OFFSET % 4096 == 0, "mapped from here");
+_Static_assert(offsetof(struct vgpu_region_map, region) == VGPU_REGION_OFFSET, "frozen layout");
+_Static_assert(sizeof(struct vgpu_region_map) == VGPU_REGION_FILE_BYTES, "frozen layout");
+_Static_assert(VGPU_REGION_OFFSET % 4096 == 0, "frozen layout");
 #endif
 
 #ifdef __cplusplus

@@ -46,6 +46,30 @@ int file_set_size(int fd, off_t bytes)
     return result == 0 ? 0 : -errno;
 }
 
+static int write_zeroes(int fd, off_t bytes)
+{
+    static const char zeroes[4096];
+    for (off_t at = 0; at < bytes;) {
+        size_t most = sizeof(zeroes), left = (size_t)(bytes - at);
+        ssize_t written = pwrite(fd, zeroes, left < most ? left : most, at);
+        if (written < 0 && errno != EINTR)
+            return -errno;
+        at += written > 0 ? written : 0;
+    }
+    return 0;
+}
+
+int file_blank(int fd, off_t bytes)
+{
+    int result;
+    do {
+        result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0)
+        return 0;
+    return errno == EOPNOTSUPP || errno == ENOSYS ? write_zeroes(fd, bytes) : -errno;
+}
+
 int file_raise(int fd)
 {
     struct rlimit limit;

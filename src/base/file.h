@@ -15,6 +15,9 @@ int file_status(int fd, struct stat *ret_status) __attribute__((warn_unused_resu
 int file_reserve(int fd, off_t offset, off_t bytes) __attribute__((warn_unused_result));
 int file_set_size(int fd, off_t bytes) __attribute__((warn_unused_result));
 
+/* Makes zeroes of the first `bytes`, and a hole where the file system can. Returns 0 or -errno. */
+int file_blank(int fd, off_t bytes) __attribute__((warn_unused_result));
+
 /* As lstat(2), likewise. */
 int file_status_at(const char *path, struct stat *ret_status) __attribute__((warn_unused_result));
 

@@ -66,6 +66,14 @@ static void enter_by_pid(void (*reset)(void))
     }
 }
 
+bool process_is_unentered_child(void)
+{
+    unsigned *word = load_acquire(&process_entered_word);
+    if (word == &no_word)
+        return load_acquire(&entered_pid) != (int)getpid();
+    return word && load_acquire(word) == OUTSIDE;
+}
+
 void process_enter_slow(void (*reset)(void))
 {
     int errno_kept = errno;

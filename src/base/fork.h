@@ -16,6 +16,10 @@ void process_enter_slow(void (*reset)(void));
 
 extern unsigned *process_entered_word; /* nonzero once entered in this process; wiped by fork */
 
+/* True in a forked child that has not entered, whose parent had: what it inherited is not its own.
+ * For handlers at exit, which it inherits, too. */
+bool process_is_unentered_child(void);
+
 static inline void process_enter(void (*reset)(void))
 {
     unsigned *word = __atomic_load_n(&process_entered_word, __ATOMIC_ACQUIRE);

@@ -2,6 +2,7 @@
 /* The governor's looks. */
 #include "hook/pace_govern.h"
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/pace.h"
@@ -216,9 +217,11 @@ struct blind {
 static void charge_blind(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     const struct blind *blind = argument;
-    (void)own;
     uint64_t passed = blind->to_ns - blind->from_ns;
-    budget_charge(words, (int64_t)budget_occupy(words, blind->from_ns, blind->to_ns, passed));
+    uint64_t busy = budget_occupy(words, blind->from_ns, blind->to_ns, passed);
+    budget_charge(words, (int64_t)busy);
+    if (own)
+        add_relaxed(&own->gpu_time_ns, busy);
 }
 
 /* Something kept a thread of ours inside the driver, which can only be what runs. True where it has
@@ -409,9 +412,10 @@ static uint64_t govern_open(uint64_t now_ns)
         (void)account_window_close(now_ns, now_ns + closed_ns);
         return stay_closed(now_ns + closed_ns);
     }
+    bool shown = account_show_work(now_ns);
     if (at_work)
         return open_ns;
-    return has_unmeasured() ? UNMEASURED_LOOK_NS : GOVERNOR_NOTHING;
+    return shown || has_unmeasured() ? UNMEASURED_LOOK_NS : GOVERNOR_NOTHING;
 }
 
 /* Called by the governor's thread; how long until the next look. */
@@ -421,8 +425,10 @@ static uint64_t govern(void)
     if (rules_are_finished())
         return GOVERNOR_NOTHING;
     bool limited = rules_read(now, &governor.epoch);
-    if (rules_hold())
+    if (rules_hold()) {
+        (void)account_show_work(now);
         return hold(now);
+    }
     struct account_window window = account_window(now);
     if (limits_changed() && window.until_ns) {
         account_window_open();

@@ -109,6 +109,7 @@ static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes
         add_seq_cst(&usage->pending, bytes);
     add_seq_cst(account_kind_word(usage, kind), bytes);
     add_seq_cst(&usage->bytes, bytes);
+    account_show_locked(device);
 }
 
 static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
@@ -126,6 +127,7 @@ static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t
     sub_seq_cst(account_kind_word(usage, kind), bytes);
     if (pending)
         sub_seq_cst(&usage->pending, bytes);
+    account_show_locked(device);
 }
 
 enum attempt {

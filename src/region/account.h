@@ -124,8 +124,13 @@ void account_wait_orders(uint32_t seen, uint64_t timeout_ns);
 void account_wake_orders(void);
 
 /* HAMi's monitor is to see that the container's programs work: recent_kernel turns positive, but
- * never from below 0. For every few milliseconds in which something was launched. */
+ * never from below 0, and last_kernel_time is now, where it is RECORD_KERNEL_INTERVAL old. What
+ * dead peers left there goes. For every second or so in which something was launched. */
 void account_note_activity(void);
+
+/* Brings the share of GPU time that HAMi's monitor sees of this process up to date. True while it
+ * is not 0: then call again within a second or so. One load where it is 0. */
+bool account_show_work(uint64_t now_ns);
 
 /* The time in which the container's governors keep its GPU closed; CLOCK_MONOTONIC. */
 struct account_window {

@@ -21,9 +21,10 @@ bool account_visit_compute(unsigned device,
             struct vgpu_compute *words = &account.region->shared->compute[entry];
             uint64_t former = load_relaxed(&words->busy_ns);
             visit(words, own, argument);
+            uint64_t now = clock_now_ns();
             if (load_relaxed(&words->busy_ns) != former)
-                region_history_note(
-                    account.region->shared, (unsigned)entry, former, clock_now_ns());
+                region_history_note(account.region->shared, (unsigned)entry, former, now);
+            account_show_work_locked(entry, own, now);
             visited = true;
         }
         (void)account_look_end();

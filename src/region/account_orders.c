@@ -4,9 +4,12 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "region/projection.h"
 #include "region/region_orders.h"
+#include "region/slot.h"
 
 #include <string.h>
+#include <time.h>
 
 #define WAIT_MAX_NS 1000000000ull /* a file that others replaced is noticed only by looking */
 #define ACTIVE_KERNEL 2 /* what HAMi's library writes for its monitor to count down from */
@@ -67,6 +70,8 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
     orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0;
     for (unsigned d = 0; d < region->device_count; d++)
         orders->has_limits |= is_limited_locked(d);
+    if (!account.ended && account_slot_is_ours())
+        projection_status(region, words.paused);
     orders->paused = words.paused;
     orders->held = words.held;
     orders->priority = words.priority;
@@ -129,6 +134,10 @@ void account_note_activity(void)
         int32_t old = load_relaxed(word);
         if (old >= 0 && old != ACTIVE_KERNEL)
             (void)swap_seq_cst(word, old, ACTIVE_KERNEL);
+        if (account.region->config)
+            projection_kernel(account.region->map, (uint64_t)time(NULL),
+                account.region->config->record_kernel_interval_s);
+        slot_reap_all(account.region, account.region->slot);
         (void)account_look_end();
     }
     lock_release(&account.lock);

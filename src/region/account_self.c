@@ -19,6 +19,10 @@ void account_start(struct region *region, int without)
     account.ledger = 0;
     account.refusal_logged_ns = 0;
     account.full_logged = false;
+    account.ended = false;
+    account.works = false;
+    memset(account.work, 0, sizeof(account.work));
+    account_show_until_end();
     memset(account.holdings, 0, sizeof(account.holdings));
     memset(account.seen_free_bytes, 0, sizeof(account.seen_free_bytes));
 }
@@ -75,6 +79,7 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account.lock)
         for (int k = 0; k < ACCOUNT_KINDS; k++)
             store_relaxed(account_kind_word(usage, k), held->kinds[k]);
         add_seq_cst(&usage->bytes, held->bytes);
+        account_show_locked(d);
     }
     store_relaxed(&slot->ledger, account.ledger);
 }

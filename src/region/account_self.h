@@ -12,6 +12,13 @@
 /* How often something is tried again where the file goes away under it. */
 #define ACCOUNT_LOST_TRIES 10
 
+/* What is shown of the GPU time that this process uses of an entry of devices[]. */
+struct account_work {
+    uint64_t since_ns; /* the second that is being counted began; 0: none does */
+    uint64_t since_gpu_ns, last_gpu_ns;
+    unsigned percent;
+};
+
 /* What this process holds, from which a slot that was taken away is filled again. */
 struct account_holdings {
     uint64_t bytes, pending, lingering, imported, exported;
@@ -26,6 +33,10 @@ struct account {
     uint64_t ledger;
     uint64_t refusal_logged_ns;
     bool full_logged;
+    bool ended;  /* the process is at its end: nothing is shown of it any more */
+    bool works;  /* some percent is shown that is not 0; read without the lock */
+    int32_t pid; /* whose account it is */
+    struct account_work work[VGPU_HAMI_DEVICES];
     struct account_holdings holdings[VGPU_REGION_DEVICES];
     uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
 };
@@ -50,6 +61,16 @@ bool account_slot_is_ours(void) REQUIRES(account.lock);
 /* NULL where the process has no place in the region for the device. */
 struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock);
 uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind);
+
+/* Has the process vanish from HAMi's part when it exits; once a process. */
+void account_show_until_end(void);
+
+/* HAMi's part of the region (region/projection.h): what the process uses of the device. */
+void account_show_locked(unsigned device) REQUIRES(account.lock);
+
+/* After a visit to the entry's words of GPU time, in which `own` was the process's own use. */
+void account_show_work_locked(int entry, const struct vgpu_usage *own, uint64_t now_ns)
+    REQUIRES(account.lock);
 
 struct account_sum {
     uint64_t bytes;          /* all live slots, lingering included */

@@ -8,6 +8,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "region/file_lock.h"
+#include "region/projection.h"
 #include "region/region_file.h"
 #include "region/region_identity.h"
 #include "region/region_orders.h"
@@ -102,6 +103,8 @@ static void join(struct region *region, bool fresh)
     identity_take(region);
     region_devices_again(region);
     orders_arrive(region->shared, fresh);
+    projection_begin(region->map);
+    slot_reap_all(region, -1); /* monitors sum what the dead left */
     region->slot = slot_claim(region, &region->word);
     region->slot_is_empty = true;
     guard_leave();

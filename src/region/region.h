@@ -35,6 +35,10 @@ struct region_orders {
     uint32_t priority;
 };
 
+/* The settings of a region that no environment ever gave limits: of none, so that none of a process
+ * that comes is taken while others live. */
+#define REGION_SET_FROM_OUTSIDE 0x3154455355504757ull
+
 struct region {
     struct vgpu_region *shared;  /* NULL: not attached. The address stays until region_detach. */
     struct vgpu_region_map *map; /* what `shared` lies in */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "region/board.h"
 #include "region/file_lock.h"
+#include "region/projection.h"
 #include "region/region_file.h"
 #include "region/slot.h"
 
@@ -90,6 +91,7 @@ static void take_environment(struct region *region)
     if (!live) {
         store_relaxed(&shared->device_count, 0u);
         memset(shared->devices, 0, sizeof(shared->devices));
+        projection_forget_devices(region->map);
     }
     store_default(shared, region->config);
     store_release(&shared->settings_hash, hash);
@@ -228,6 +230,7 @@ static int entry_add_locked(
         set_limits(region, device, index);
     memcpy(device->uuid, uuid, strlen(uuid));
     store_release(&shared->device_count, entry + 1);
+    projection_show_device(region->map, entry);
     return (int)entry;
 }
 
@@ -329,7 +332,8 @@ static bool is_as_known(const struct region *region, const struct region_device 
            settings.set == region->known_settings.set &&
            memcmp(&shared->devices[device->entry], &device->known,
                offsetof(struct vgpu_device, orphaned)) == 0 &&
-           is_settled(region, &device->known);
+           is_settled(region, &device->known) &&
+           projection_is_settled(region->map, (unsigned)device->entry);
 }
 
 static bool is_in_place(const struct region *region, const struct region_device *device)
@@ -352,6 +356,8 @@ static void mend_entry(struct region *region, struct region_device *device)
         enter_again_locked(region, device);
     if (device->entry >= 0 && !is_settled(region, &region->shared->devices[device->entry]))
         set_limits(region, &region->shared->devices[device->entry], device->index);
+    if (device->entry >= 0)
+        projection_settle(region->map, (unsigned)device->entry);
     file_lock_drop(region->fd, VGPU_REGION_OFFSET);
 }
 
@@ -361,7 +367,8 @@ struct vgpu_device *region_device_entry(struct region *region, unsigned number)
     if (is_as_known(region, device))
         return &region->shared->devices[device->entry];
     if (device->entry < 0 || !is_in_place(region, device) ||
-        !is_settled(region, &region->shared->devices[device->entry]))
+        !is_settled(region, &region->shared->devices[device->entry]) ||
+        !projection_is_settled(region->map, (unsigned)device->entry))
         mend_entry(region, device);
     if (device->entry < 0 || !is_in_place(region, device))
         return NULL;

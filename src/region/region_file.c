@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HAMI_REGION_BYTES 2008952
 #define OPEN_TRIES 10
 
 struct head {
@@ -156,8 +155,11 @@ int region_file_open(const char *path, bool create)
  * taken: writing a hole of a full file system through a mapping would kill the program. */
 static int reserve_storage(int fd)
 {
-    int error =
-        file_reserve(fd, VGPU_REGION_MAP_OFFSET, offsetof(struct vgpu_region_map, region.slots));
+    const off_t tail = offsetof(struct vgpu_hami, proc_num);
+    int error = file_reserve(fd, 0, offsetof(struct vgpu_hami, slots));
+    if (!error)
+        error =
+            file_reserve(fd, tail, (off_t)offsetof(struct vgpu_region_map, region.slots) - tail);
     return error == -EOPNOTSUPP || error == -ENOSYS ? 0 : error;
 }
 
@@ -174,8 +176,8 @@ static int write_hami_words(int fd)
     const struct {
         int32_t utilization_switch, recent_kernel, priority;
     } words = {1, 2, VGPU_PRIORITY_DEFAULT};
-    ssize_t written = pwrite(fd, &words, sizeof(words),
-        VGPU_REGION_MAP_OFFSET + offsetof(struct vgpu_hami_page, utilization_switch));
+    ssize_t written =
+        pwrite(fd, &words, sizeof(words), offsetof(struct vgpu_hami, utilization_switch));
     if (written < 0)
         return -errno;
     return written == sizeof(words) ? 0 : -EIO;
@@ -202,6 +204,15 @@ static int read_head(int fd, struct head *ret_head)
     return pread(fd, ret_head, sizeof(*ret_head), VGPU_REGION_OFFSET) < 0 ? -errno : 0;
 }
 
+/* HAMi-core's own, or one that it is about to make. */
+static bool is_hamis(int fd, off_t size)
+{
+    int32_t magic = -1;
+    return size == (off_t)sizeof(struct vgpu_hami) &&
+           pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
+           (magic == VGPU_HAMI_MAGIC || !magic);
+}
+
 static bool has_no_data(int fd)
 {
     return lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
@@ -211,7 +222,7 @@ static bool may_be_made(int fd, off_t size, const struct head *head, enum region
 {
     if (make == REGION_FILE_KEEP || (head->magic && !is_ours(head)))
         return false;
-    return make == REGION_FILE_MEND || is_ours(head) || size == HAMI_REGION_BYTES ||
+    return make == REGION_FILE_MEND || is_ours(head) || is_hamis(fd, size) ||
            size == (off_t)VGPU_REGION_FILE_BYTES || has_no_data(fd);
 }
 
@@ -235,7 +246,11 @@ int region_file_prepare(int fd, enum region_file_make make)
         error = file_set_size(fd, (off_t)VGPU_REGION_FILE_BYTES);
     if (error)
         return error;
-    error = reserve_storage(fd);
+    /* HAMi-core's library may have been here: its processes are not ours. */
+    if (!is_ours(&head))
+        error = file_blank(fd, sizeof(struct vgpu_hami));
+    if (!error)
+        error = reserve_storage(fd);
     if (!error && !is_ours(&head))
         error = write_hami_words(fd);
     if (error)

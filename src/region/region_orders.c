@@ -47,7 +47,7 @@ void orders_arrive(struct vgpu_region *shared, bool fresh)
 struct region_orders orders_read(const struct region *region)
 {
     const struct vgpu_region *shared = region->shared;
-    const struct vgpu_hami_page *hami = &region->map->hami;
+    const struct vgpu_hami *hami = &region->map->hami;
     uint32_t set = load_acquire(&shared->priority_set);
     bool known = set == VGPU_PRIORITY_ENVIRONMENT || set == VGPU_PRIORITY_LIVE;
     return (struct region_orders){

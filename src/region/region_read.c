@@ -21,8 +21,8 @@ SAME(paused);
 SAME(window_until_ns);
 SAME(default_core_soft_limit);
 _Static_assert(sizeof(struct region_head) == offsetof(struct vgpu_region, devices), "as laid out");
-_Static_assert(sizeof(struct region_hami_words) == offsetof(struct vgpu_hami_page, reserved_more) -
-                                                       offsetof(struct vgpu_hami_page, proc_num),
+_Static_assert(sizeof(struct region_hami_words) ==
+                   offsetof(struct vgpu_hami, late_lock) - offsetof(struct vgpu_hami, proc_num),
     "as laid out");
 
 int region_read_exactly(int fd, uint64_t offset, void *target, size_t bytes)
@@ -86,9 +86,8 @@ int region_read(int fd, struct region_reading *ret_reading)
         return -EPROTO;
     ret_reading->device_count = at_most(ret_reading->head.device_count, VGPU_REGION_DEVICES);
     ret_reading->slot_bound = at_most(ret_reading->head.slot_high, VGPU_REGION_SLOTS);
-    error =
-        region_read_exactly(fd, VGPU_REGION_MAP_OFFSET + offsetof(struct vgpu_hami_page, proc_num),
-            &ret_reading->hami, sizeof(ret_reading->hami));
+    error = region_read_exactly(
+        fd, offsetof(struct vgpu_hami, proc_num), &ret_reading->hami, sizeof(ret_reading->hami));
     ret_reading->read_ns = clock_now_ns();
     return error ? error : read_devices(ret_reading);
 }

@@ -31,7 +31,7 @@ struct region_head {
     uint64_t reserved[19];
 };
 
-/* HAMi's commands, in the page before. */
+/* HAMi's commands, and what stands around them, at the end of its part. */
 struct region_hami_words {
     int32_t proc_num, utilization_switch, recent_kernel, priority;
     uint64_t last_kernel_time;

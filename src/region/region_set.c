@@ -7,6 +7,7 @@
 #include "base/guard.h"
 #include "base/saturate.h"
 #include "region/file_lock.h"
+#include "region/projection.h"
 #include "region/region_file.h"
 #include "region/region_orders.h"
 #include "region/slot.h"
@@ -15,10 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* The settings of a region that no environment ever gave limits: of none, so that none of a process
- * that comes is taken while others live. */
-#define SET_FROM_OUTSIDE 0x3154455355504757ull
 
 static int check_file(int fd, struct stat *ret_status)
 {
@@ -151,16 +148,19 @@ static void set_default(struct vgpu_region *shared, const struct region_change *
 }
 
 static void set_devices(
-    struct vgpu_region *shared, int device, int count, const struct region_change *change)
+    struct vgpu_region_map *map, int device, int count, const struct region_change *change)
 {
+    struct vgpu_region *shared = &map->region;
     uint64_t held = load_relaxed(&shared->settings_hash);
     if (device == REGION_ALL_DEVICES)
         set_default(shared, change);
     if (!held)
-        store_release(&shared->settings_hash, held = SET_FROM_OUTSIDE);
+        store_release(&shared->settings_hash, held = REGION_SET_FROM_OUTSIDE);
     for (int i = 0; i < count; i++) {
-        if (device == REGION_ALL_DEVICES || device == i)
-            set_device(&shared->devices[i], change, held);
+        if (device != REGION_ALL_DEVICES && device != i)
+            continue;
+        set_device(&shared->devices[i], change, held);
+        projection_show_device(map, (unsigned)i);
     }
 }
 
@@ -172,7 +172,7 @@ static int set_locked(struct region *region, int device, const struct region_cha
         return -ENODEV;
     /* A priority alone does not make the region one that has limits. */
     if (change->memory || change->cores || change->soft_cores)
-        set_devices(region->shared, device, count, change);
+        set_devices(region->map, device, count, change);
     if (change->priority)
         orders_set_priority(region, change->priority_level, VGPU_PRIORITY_LIVE);
     orders_raise(region->shared);

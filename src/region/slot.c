@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "region/file_lock.h"
+#include "region/projection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,6 +68,8 @@ static void retire(struct region *region, struct vgpu_slot *slot, uint64_t word)
 {
     uint64_t bytes[VGPU_REGION_DEVICES];
     struct vgpu_device *devices = region->shared->devices;
+    if (load_acquire(&slot->state) == word)
+        projection_wipe(region->map, (unsigned)(slot - region->shared->slots));
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         bytes[d] = load_relaxed(&slot->usage[d].exported) + load_relaxed(&slot->usage[d].lingering);
         if (bytes[d])
@@ -114,6 +117,17 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
     return reaped;
 }
 
+void slot_reap_all(struct region *region, int own)
+{
+    bool lockable = region_fd_is_ours(region);
+    unsigned bound = region_slot_bound(region);
+    for (unsigned i = 0; i < bound; i++) {
+        uint64_t word = load_acquire(&region->shared->slots[i].state);
+        if ((int)i != own)
+            (void)reap_if_dead(region, lockable, i, word);
+    }
+}
+
 bool slot_any_live(struct region *region)
 {
     bool lockable = region_fd_is_ours(region);
@@ -132,6 +146,10 @@ static int reserve_storage(struct region *region, unsigned slot)
     if (!region_fd_is_ours(region))
         return 0;
     int error = file_reserve(region->fd, slot_offset(slot), sizeof(struct vgpu_slot));
+    if (!error)
+        error = file_reserve(region->fd,
+            (off_t)(offsetof(struct vgpu_hami, slots) + slot * sizeof(struct vgpu_hami_slot)),
+            sizeof(struct vgpu_hami_slot));
     return error == -ENOSPC || error == -EDQUOT ? error : 0;
 }
 
@@ -168,10 +186,12 @@ static bool take_slot(struct region *region, unsigned index, bool abandoned, uin
     }
     store_relaxed(&slot->pid_namespace, process_pid_namespace());
     process_command(slot->command, sizeof(slot->command));
+    projection_claim(region->map, index, pid);
     uint64_t live = word_make(claiming, pid, VGPU_SLOT_LIVE);
     if (!swap_seq_cst(&slot->state, claiming, live))
         return false;
     raise_high(region->shared, index + 1);
+    projection_cover(region->map);
     *ret_word = live;
     return true;
 }
@@ -245,6 +265,8 @@ void slot_lock_again(struct region *region, unsigned slot)
 
 void slot_leave(struct region *region, unsigned slot, uint64_t word)
 {
+    if (load_acquire(&region->shared->slots[slot].state) == word)
+        projection_wipe(region->map, slot);
     (void)swap_seq_cst(
         &region->shared->slots[slot].state, word, word_make(word, 0, VGPU_SLOT_FREE));
 }

@@ -53,6 +53,9 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device);
 int slot_free_dead(struct region *region, unsigned index, uint64_t word)
     __attribute__((warn_unused_result));
 
+/* Reaps every dead slot but `own`, whatever it holds. One system call, and one for each peer. */
+void slot_reap_all(struct region *region, int own);
+
 /* True where any slot's process lives. */
 bool slot_any_live(struct region *region);
 

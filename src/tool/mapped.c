@@ -12,7 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The path begins where the line's sixth field does; a newline in it is written as \012. */
+/* A system's page, at most: a mapping ends with one. */
+#define PAGE_MOST 65536u
+
+/* All of a file of just a region's size. The path begins where the line's sixth field does; a
+ * newline in it is written as \012. */
 static bool is_region_mapping(const char *line, struct mapping *ret_mapping, const char **ret_path)
 {
     char shared;
@@ -24,7 +28,9 @@ static bool is_region_mapping(const char *line, struct mapping *ret_mapping, con
         !behind || shared != 's' || offset != VGPU_REGION_MAP_OFFSET || line[behind] != '/')
         return false;
     *ret_path = line + behind;
-    return ret_mapping->end - ret_mapping->start >= sizeof(struct vgpu_region_map);
+    uint64_t bytes = ret_mapping->end - ret_mapping->start;
+    return bytes >= sizeof(struct vgpu_region_map) &&
+           bytes < sizeof(struct vgpu_region_map) + PAGE_MOST;
 }
 
 /* Opens what lies at the path if it is the file that is mapped. */

@@ -15,7 +15,7 @@
 
 #define ATTEMPTS 6
 
-#define RECENT_KERNEL (VGPU_REGION_MAP_OFFSET + offsetof(struct vgpu_hami_page, recent_kernel))
+#define RECENT_KERNEL offsetof(struct vgpu_hami, recent_kernel)
 
 static const char *region_path(void)
 {

@@ -91,15 +91,32 @@ TEST("an empty file becomes a region")
     CHECK_EQ(attach(), 0);
 }
 
-TEST("a file of HAMi-core's size becomes a region behind it, and its bytes stay")
+TEST("a file of HAMi-core's becomes a region, and what its processes left there counts no more")
 {
-    char start[9] = "";
+    const int32_t magic = 19920718, running = 1;
+    const uint64_t bytes = 4096;
+    struct vgpu_hami_slot slot;
     peers_begin();
-    write_file(peers_path, 2008952, "HAMIDATA");
+    write_file(peers_path, 2008952, "");
+    int fd = open(peers_path, O_RDWR);
+    REQUIRE(pwrite(fd, &magic, sizeof(magic), 0) == sizeof(magic));
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(pwrite(fd, &bytes, sizeof(bytes), 1856 + i * 1960 + 40) == sizeof(bytes));
+        REQUIRE(pwrite(fd, &running, sizeof(running), 1856 + i * 1960 + 1928) == sizeof(running));
+    }
     CHECK_EQ(attach(), 0);
-    int fd = open(peers_path, O_RDONLY);
-    CHECK_EQ(pread(fd, start, 8, 0), 8);
-    CHECK_STR(start, "HAMIDATA");
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(pread(fd, &slot, sizeof(slot), 1856 + i * 1960), sizeof(slot));
+        CHECK_EQ(slot.used[0].total, 0);
+        CHECK_EQ(slot.status, i == 0);
+    }
+}
+
+TEST("a file of HAMi-core's size with something else in it is refused and left as it is")
+{
+    peers_begin();
+    write_file(peers_path, 2008952, "SOMEDATA");
+    check_refused_untouched(-EPROTO);
 }
 
 TEST("a file that was sized but not initialised is finished")

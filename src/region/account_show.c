@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What HAMi's monitor sees of the process (region/projection.h). */
+#include "region/account_self.h"
+
+#include "base/fork.h"
+#include "region/projection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SECOND_NS 1000000000ull
+/* A second that began so long ago is none: the process rested meanwhile. */
+#define STALE_NS (2 * SECOND_NS)
+#define END_TRIES 20
+#define END_PAUSE_NS 500000ull
+
+void account_show_locked(unsigned device) REQUIRES(account.lock)
+{
+    int entry = account.region->devices[device].entry;
+    if (entry >= 0 && !account.ended)
+        projection_usage(account.region, (unsigned)entry);
+}
+
+/* ---- the share of GPU time ---- */
+
+static void show_percent(unsigned entry, unsigned percent) REQUIRES(account.lock)
+{
+    bool works = false;
+    account.work[entry].percent = percent;
+    projection_work(account.region, entry, percent);
+    for (unsigned e = 0; e < VGPU_HAMI_DEVICES; e++)
+        works |= account.work[e].percent != 0;
+    store_relaxed(&account.works, works);
+}
+
+static void count_from(struct account_work *work, uint64_t gpu_ns, uint64_t now_ns)
+{
+    work->since_ns = now_ns;
+    work->since_gpu_ns = gpu_ns;
+}
+
+/* The shares of a container's processes add up to its own: gpu_time_ns counts what is new. */
+static void show_work(unsigned entry, uint64_t gpu_ns, uint64_t now_ns) REQUIRES(account.lock)
+{
+    struct account_work *work = &account.work[entry];
+    uint64_t former_ns = work->last_gpu_ns, passed = now_ns - work->since_ns;
+    work->last_gpu_ns = gpu_ns;
+    if (!work->since_ns && gpu_ns == former_ns)
+        return;
+    if (!work->since_ns || now_ns < work->since_ns || gpu_ns < work->since_gpu_ns ||
+        (passed > STALE_NS && !work->percent)) {
+        count_from(work, gpu_ns < former_ns ? gpu_ns : former_ns, now_ns);
+        return;
+    }
+    if (passed < SECOND_NS)
+        return;
+    uint64_t percent = ((gpu_ns - work->since_gpu_ns) * 100 + passed / 2) / passed;
+    show_percent(entry, percent < 100 ? (unsigned)percent : 100u);
+    count_from(work, gpu_ns, now_ns);
+}
+
+void account_show_work_locked(int entry, const struct vgpu_usage *own, uint64_t now_ns)
+    REQUIRES(account.lock)
+{
+    if (entry >= 0 && entry < (int)VGPU_HAMI_DEVICES && own && !account.ended)
+        show_work((unsigned)entry, load_relaxed(&own->gpu_time_ns), now_ns);
+}
+
+bool account_show_work(uint64_t now_ns)
+{
+    if (!load_relaxed(&account.works))
+        return false;
+    lock_take(&account.lock);
+    if (account.region && !account.ended && account_look_begin()) {
+        const struct region *region = account.region;
+        for (unsigned e = 0; account_slot_is_ours() && e < VGPU_HAMI_DEVICES; e++) {
+            if (account.work[e].percent)
+                show_work(e,
+                    load_relaxed(&region->shared->slots[region->slot].usage[e].gpu_time_ns),
+                    now_ns);
+        }
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+    return load_relaxed(&account.works);
+}
+
+/* ---- the end ---- */
+
+/* The slot counts until the process is gone, and with it its memory; monitors, which test nobody's
+ * life, are told before. */
+static void vanish_locked(void) REQUIRES(account.lock)
+{
+    account.ended = true;
+    if (!account.region || !account_look_begin())
+        return;
+    if (account_slot_is_ours())
+        projection_wipe(account.region->map, (unsigned)account.region->slot);
+    (void)account_look_end();
+}
+
+/* Who calls exit from a signal's handler may hold the lock. A forked child that used nothing of
+ * this does not even have the mapping. */
+static void process_ends(void)
+{
+    if (load_relaxed(&account.pid) != (int32_t)getpid() || process_is_unentered_child())
+        return;
+    int errno_kept = errno;
+    for (int i = 0; i < END_TRIES; i++) {
+        if (lock_try(&account.lock)) {
+            vanish_locked();
+            lock_release(&account.lock);
+            break;
+        }
+        sleep_ns(END_PAUSE_NS);
+    }
+    errno = errno_kept;
+}
+
+/* A forked child has its parent's handler. */
+void account_show_until_end(void)
+{
+    if (!exchange_acq_rel(&account.pid, (int32_t)getpid()))
+        (void)!atexit(process_ends);
+}
