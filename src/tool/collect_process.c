@@ -23,8 +23,9 @@ static ssize_t read_once(const char *path, char *buffer, size_t size)
     return got;
 }
 
-/* Whether some argument's last part is what the process was called by when it claimed its slot: then
- * another process that has got the number since is out of the question, or runs the same program. */
+/* Whether some argument's last part is what the process was called by when it claimed its slot:
+ * then another process that has got the number since is out of the question, or runs the same
+ * program. */
 static bool names(const char *arguments, ssize_t length, const char *name)
 {
     size_t bytes = strlen(name);
@@ -53,8 +54,7 @@ char *collect_command(int pid, const char *name, uint64_t start_time)
     while (length > 0 && (!text[length - 1] || text[length - 1] == ' '))
         length--;
     /* Its start is the safe answer, and costs as much again as all the rest. */
-    if (length <= 0 ||
-        (start_time && !names(text, length, name) && !started_at(pid, start_time)))
+    if (length <= 0 || (start_time && !names(text, length, name) && !started_at(pid, start_time)))
         return NULL;
     for (ssize_t i = 0; i < length; i++) {
         if (!text[i])

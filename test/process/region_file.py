@@ -158,6 +158,10 @@ def claimed():
         with open(place.region, "r+b") as held:
             fcntl.fcntl(held, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, at, 1, 0))
             sound(place.region)
+            write(place.region, at, struct.pack("<Q", gone | 3))  # no state
+            said = look(place.region, "--repair", status=1)
+            equal((word(place.region, at), said["findings"][0]["mended"]), (gone | 3, False))
+            write(place.region, at, struct.pack("<Q", gone))
         equal(look(place.region, "--check", status=1)["findings"][0]["where"], "slot 9")
         equal(look(place.region, "--repair")["sound"], True)
         equal(word(place.region, at) & 3, 0)
