@@ -132,6 +132,11 @@ static char *printable(const char *before, const char *text)
     return strdup(clean);
 }
 
+static void set_text(struct row *row, enum column column, const char *text)
+{
+    snprintf(row->cells[column], CELL_BYTES, "%s", text);
+}
+
 static void set_size(struct row *row, enum column column, uint64_t bytes)
 {
     struct size_text size = size_text(bytes);
@@ -152,7 +157,7 @@ static void set_memory(struct row *row, const struct collected_bytes *memory)
 static void set_share(struct row *row, enum column column, double share)
 {
     if (share < 0)
-        strcpy(row->cells[column], "-");
+        set_text(row, column, "-");
     else
         snprintf(row->cells[column], CELL_BYTES, "%.*f", share < 9.95 ? 1 : 0, share);
 }
@@ -162,14 +167,14 @@ static void set_limits(struct row *row, const struct collected_device *device)
     if (device->memory_limit || device->memory_closed)
         set_size(row, LIMIT, device->memory_closed ? 0 : device->memory_limit);
     else
-        strcpy(row->cells[LIMIT], "-");
+        set_text(row, LIMIT, "-");
     if (device->core_soft_limit)
         snprintf(
             row->cells[SHARE], CELL_BYTES, "%u-%u", device->core_limit, device->core_soft_limit);
     else if (device->core_limit)
         snprintf(row->cells[SHARE], CELL_BYTES, "%u", device->core_limit);
     else
-        strcpy(row->cells[SHARE], "-");
+        set_text(row, SHARE, "-");
 }
 
 static int add_device(
@@ -185,14 +190,14 @@ static int add_device(
     if (met)
         snprintf(row->cells[DEVICE], CELL_BYTES, "%u", number);
     else
-        strcpy(row->cells[DEVICE], "-");
+        set_text(row, DEVICE, "-");
     set_memory(row, &device->memory);
     set_share(row, NOW, device->share_now);
     set_share(row, MINUTE, device->share_minute);
     set_limits(row, device);
     snprintf(row->cells[PRIORITY], CELL_BYTES, container->has_priority ? "%u" : "-",
         (unsigned)container->priority);
-    snprintf(row->cells[STATE], CELL_BYTES, "%s", ps_state(container, device));
+    set_text(row, STATE, ps_state(container, device));
     return 0;
 }
 
