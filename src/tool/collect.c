@@ -66,8 +66,9 @@ static void add_problem(struct work *work, const char *path, int error)
     pthread_mutex_lock(&work->lock);
     struct collect_problem *problems =
         grow(to->problems, to->problem_count, &work->problem_room, sizeof(*problems));
-    if (problems && (copy || !path)) {
+    if (problems)
         to->problems = problems;
+    if (problems && (copy || !path)) {
         problems[to->problem_count++] = (struct collect_problem){copy, error};
     } else {
         free(copy);

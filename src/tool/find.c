@@ -86,9 +86,10 @@ static int add_defaults(struct finds *finds)
 /* A directory's name may hold what means something in a pattern. */
 static int add_directory(struct finds *finds, const char *directory)
 {
+    const size_t most = 2ul * PATH_MAX;
     char pattern[2 * PATH_MAX + 4];
     size_t length = 0;
-    for (const char *c = directory; *c && length < 2 * PATH_MAX; c++) {
+    for (const char *c = directory; *c && length < most; c++) {
         if (strchr("*?[]\\", *c))
             pattern[length++] = '\\';
         pattern[length++] = *c;
