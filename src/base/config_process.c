@@ -5,6 +5,7 @@
 #include "base/config_accepted.h"
 #include "base/config_names.h"
 #include "base/log.h"
+#include "base/override.h"
 #include "base/process.h"
 
 #include <errno.h>
@@ -33,6 +34,8 @@ static struct {
     size_t count;
     bool too_much; /* a variable that is wanted had no room */
 } kept;
+
+static bool override_understood = true;
 
 /* ---- which variables ---- */
 
@@ -167,6 +170,7 @@ void config_process_look(void)
 {
     int errno_kept = errno;
     forget();
+    override_understood = override_read(OVERRIDE_PATH);
     if (getpid() != 1 && has_lost_its_own())
         take_from_first();
     errno = errno_kept;
@@ -174,6 +178,9 @@ void config_process_look(void)
 
 char *config_process_lookup(const char *name)
 {
+    char *first = override_find(name);
+    if (first)
+        return first;
     char *own = getenv(name);
     if (own && *own)
         return own;
@@ -199,9 +206,12 @@ void config_process_read(struct config *config, bool secure)
     }
     config_process_look();
     config_read(config, config_process_lookup);
+    config_check_names(config, override_lines());
     config_check_names(config, environ);
     config_check_names(config, kept.list);
     config_check_accepted(config_process_lookup, CONFIG_CONTROLLER_FILE);
+    if (!override_understood) /* it may have set a limit, which is not to be lost */
+        config->memory_default = (struct config_value){VALUE_INVALID, 0};
     if (kept.too_much) {
         log_error(
             "the environment of process 1 has more variables for vgpu than are read; accepted: "

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables that hold for this process: its own, or, where it has lost the container's (a shell
- * that was opened later, by ssh or exec), beside them those of the container's process 1. */
+/* The variables that hold for this process: those of OVERRIDE_PATH (base/override.h), then its own,
+ * or, where it has lost the container's (a shell that was opened later, by ssh or exec), beside
+ * them those of the container's process 1. */
 #ifndef VGPU_BASE_CONFIG_PROCESS_H
 #define VGPU_BASE_CONFIG_PROCESS_H
 
 #include "base/config.h"
 
-/* Finds out whose variables hold; before config_process_lookup. Process 1's do where
+/* Reads OVERRIDE_PATH, and finds out whose variables hold else; before config_process_lookup.
+ * Process 1's do where
  * - no limit, region or device list is set in this process's environment,
  * - process 1 has limits or a region, and is in the same PID and mount namespace,
  * - process 1 runs as root or as our own user: another's word is not taken.
  * Reads files of /proc/1 only where the first is so. One thread at a time. */
 void config_process_look(void);
 
-/* getenv's contract, with process 1's where they hold and this process has none of the name. */
+/* getenv's contract, after the file's, and with process 1's where they hold and this process has
+ * none of the name. */
 char *config_process_lookup(const char *name);
 
 /* config_read for this process, with config_check_names and config_check_accepted. `secure`: the

@@ -3,6 +3,7 @@
 #include "tool/choose.h"
 
 #include "base/config_process.h"
+#include "base/override.h"
 #include "base/parse.h"
 #include "region/region_file.h"
 #include "region/region_set.h"
@@ -77,6 +78,8 @@ static int choose_by_environment(struct chosen_region *chosen)
     region_config(&config);
     const char *reason = config.region_named ? "named by CUDA_DEVICE_MEMORY_SHARED_CACHE"
                                              : "the default; --region or --pid name another";
+    if (override_find("CUDA_DEVICE_MEMORY_SHARED_CACHE"))
+        reason = "named in " OVERRIDE_PATH;
     if (region_file_is_pinned())
         reason = "root's, which holds everywhere here";
     snprintf(chosen->reason, sizeof(chosen->reason), "%s", reason);

@@ -116,8 +116,8 @@ def no_thread():
 
 @test
 def few_files():
-    """of files the region's, two of its own process and vgpu-controller's are looked at beside the driver's; no cgroup is"""
-    wanted = {"DIRECTORY", "DIRECTORY/region", "/etc/vgpu/region", "/tmp", tempfile.gettempdir(),
+    """of files the region's, /overrideEnv, two of its own process and vgpu-controller's are looked at beside the driver's; no cgroup is"""
+    wanted = {"DIRECTORY", "DIRECTORY/region", "/etc/vgpu/region", "/overrideEnv", "/tmp", tempfile.gettempdir(),
               "/proc/self/ns/pid", "/proc/self/stat", "/etc/vgpu-manager/vgpu.config", os.path.join(BUILD, "libvgpu.so")}
     for variables in (LIMIT, {}, dict(LIMIT, VGPU_LEDGER="api")):
         lines = trace(True, **variables)
