@@ -64,7 +64,7 @@ int limits_parse_device(const char *option, const char *text, int *ret_device)
     return 0;
 }
 
-static void print_size(char *buffer, size_t size, uint64_t bytes)
+void limits_print_size(char *buffer, size_t size, uint64_t bytes)
 {
     const double mib = (double)(1u << 20);
     if (bytes >= 1u << 30)
@@ -77,7 +77,7 @@ static void print_limits(const struct vgpu_device *device)
 {
     char size[32] = "no limit";
     if (device->memory_limit)
-        print_size(size, sizeof(size), device->memory_limit);
+        limits_print_size(size, sizeof(size), device->memory_limit);
     printf("memory %s, ", device->memory_closed ? "closed: its limit was not understood" : size);
     if (device->core_limit)
         printf("cores %u %%", (unsigned)device->core_limit);
@@ -91,7 +91,7 @@ static void print_device(int number, const struct region_look *look)
 {
     char name[4 * sizeof(look->device.uuid)], used[32];
     text_escape(name, sizeof(name), look->device.uuid, strlen(look->device.uuid));
-    print_size(used, sizeof(used), look->used_bytes);
+    limits_print_size(used, sizeof(used), look->used_bytes);
     printf("device %d, %s: ", number, name);
     print_limits(&look->device);
     printf("; %s in use\n", used);
@@ -110,8 +110,8 @@ static void warn_of_excess(int number, const struct region_look *look)
     char used[32], limit[32];
     if (!look->device.memory_limit || look->used_bytes <= look->device.memory_limit)
         return;
-    print_size(used, sizeof(used), look->used_bytes);
-    print_size(limit, sizeof(limit), look->device.memory_limit);
+    limits_print_size(used, sizeof(used), look->used_bytes);
+    limits_print_size(limit, sizeof(limit), look->device.memory_limit);
     if (!strcmp(used, limit)) {
         snprintf(used, sizeof(used), "%" PRIu64 " bytes", look->used_bytes);
         snprintf(limit, sizeof(limit), "%" PRIu64, look->device.memory_limit);

@@ -14,6 +14,9 @@ int limits_parse_soft_cores(const char *option, const char *text, struct region_
 int limits_parse_priority(const char *option, const char *text, struct region_change *change);
 int limits_parse_device(const char *option, const char *text, int *ret_device);
 
+/* "612 MiB", "2.0 GiB". */
+void limits_print_size(char *buffer, size_t size, uint64_t bytes);
+
 /* Which region it is, in a line on stdout. */
 void limits_print_region(const struct chosen_region *chosen);
 

@@ -54,17 +54,27 @@ static void say(const struct chosen_region *chosen, bool paused, bool was, bool 
         printf("HAMi's monitor has it wait all the same\n");
 }
 
-static int give(const struct order *order, struct chosen_region *chosen)
+static int give(bool paused, struct chosen_region *chosen)
 {
     struct region_state state;
     bool was;
-    int error = region_set_paused(&chosen->region, order->paused, &was);
+    int error = region_set_paused(&chosen->region, paused, &was);
     if (!error)
         error = region_set_state(&chosen->region, &state);
     if (error)
         return limits_refuse(chosen, error);
-    say(chosen, order->paused, was, state.held);
+    say(chosen, paused, was, state.held);
     return 0;
+}
+
+int order_pause(const struct region_choice *choice, bool paused)
+{
+    static struct chosen_region chosen;
+    int status = region_choose(choice, &chosen);
+    if (!status)
+        status = give(paused, &chosen);
+    region_detach(&chosen.region);
+    return status;
 }
 
 static int give_json(const struct order *order, const struct region_choice *choice)
@@ -86,7 +96,6 @@ static int give_json(const struct order *order, const struct region_choice *choi
 
 int order_give(const struct order *order, int argc, char **argv)
 {
-    static struct chosen_region chosen;
     struct region_choice choice = {0};
     bool json = false, done = false;
     int status = parse_options(order, argc, argv, &choice, &json, &done);
@@ -94,9 +103,5 @@ int order_give(const struct order *order, int argc, char **argv)
         return status;
     if (json)
         return give_json(order, &choice);
-    status = region_choose(&choice, &chosen);
-    if (!status)
-        status = give(order, &chosen);
-    region_detach(&chosen.region);
-    return status;
+    return order_pause(&choice, order->paused);
 }

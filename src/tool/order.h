@@ -3,6 +3,8 @@
 #ifndef VGPU_TOOL_ORDER_H
 #define VGPU_TOOL_ORDER_H
 
+#include "tool/choose.h"
+
 #include <stdbool.h>
 
 struct order {
@@ -14,5 +16,9 @@ struct order {
 /* Parses the command line, gives the order and says what holds now. Returns the exit status; where
  * it is not 0, one line says why. */
 int order_give(const struct order *order, int argc, char **argv);
+
+/* Gives a pause or its end to the region that is chosen, and likewise. Waits for no program: what
+ * runs on the GPU is off it some 10 ms later. */
+int order_pause(const struct region_choice *choice, bool paused);
 
 #endif

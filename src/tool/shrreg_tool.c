@@ -1,87 +1,162 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shrreg-tool: HAMi-core's tool, as far as its words are used. `vgpu set` can do more. */
+/* shrreg-tool: HAMi-core's tool. Its options are done one after the other, as they are given. */
+#include "tool/create.h"
 #include "tool/limits.h"
+#include "tool/order.h"
+#include "tool/processes.h"
 #include "tool/tool.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* Of HAMi's region, whose reader finds its words in ours. */
+#define HAMI_VERSION "1.2"
+#define HAMI_REGION_BYTES 2008952
+
 const char tool_name[] = "shrreg-tool";
 
 static const char usage_text[] =
-    "usage: shrreg-tool [--region FILE] --print\n"
-    "       shrreg-tool [--region FILE] --set-sm-limit DEVICE PERCENT\n"
-    "       shrreg-tool --help | --version\n"
-    "\n"
-    "Shows the shared region of a container, or changes the compute limit of one of its devices\n"
-    "while its programs run. Without --region the region is the one that\n"
-    "CUDA_DEVICE_MEMORY_SHARED_CACHE names, or the default. 'vgpu set' does more.\n";
+    "usage: shrreg-tool [--region FILE] OPTION...\n"
+    "  --create_new     makes the region anew, with the limits of the environment; refused while "
+    "a\n"
+    "                   process of the container lives\n"
+    "  --print          shows the limits, and what each process holds\n"
+    "  --suspend        nothing of the container runs on the GPU until --resume\n"
+    "  --resume         lets it go on\n"
+    "  --set-sm-limit DEVICE PERCENT\n"
+    "                   changes the compute limit of one device, at once; 0 and 100: no limit\n"
+    "  --region FILE    the container with this shared region; before all others\n"
+    "  --help, --version\n"
+    "Options are done in the order in which they are given, up to the first that fails. Without\n"
+    "--region the region is the one that CUDA_DEVICE_MEMORY_SHARED_CACHE names, or the default.\n"
+    "'vgpu set', 'vgpu pause' and 'vgpu resume' do more.\n";
 
-static int refuse_word(const char *word)
+struct option {
+    const char *word;
+    int values;                  /* that follow it */
+    int (*check)(char **values); /* NULL: nothing to check */
+    int (*act)(const struct region_choice *choice, char **values);
+};
+
+static int help(const struct region_choice *choice, char **values)
 {
-    tool_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", word);
-    return TOOL_USAGE;
+    (void)choice, (void)values;
+    fputs(usage_text, stdout);
+    return 0;
 }
 
-static int set_sm_limit(const struct region_choice *choice, int argc, char **argv)
+/* HAMi-core's own line below ours. */
+static int version(const struct region_choice *choice, char **values)
+{
+    (void)choice, (void)values;
+    puts("shrreg-tool " VGPU_VERSION);
+    printf("shrreg size: %d, version " HAMI_VERSION "\n", HAMI_REGION_BYTES);
+    return 0;
+}
+
+static int parse_sm_limit(char **values, int *ret_device, struct region_change *ret_change)
+{
+    int status = limits_parse_device("--set-sm-limit: device", values[0], ret_device);
+    return status ? status
+                  : limits_parse_cores("--set-sm-limit: percentage", values[1], ret_change);
+}
+
+static int check_sm_limit(char **values)
+{
+    struct region_change change = {0};
+    int device;
+    return parse_sm_limit(values, &device, &change);
+}
+
+static int set_sm_limit(const struct region_choice *choice, char **values)
 {
     static struct chosen_region chosen;
     struct region_change change = {0};
     int device;
-    if (argc < 3) {
-        tool_error("--set-sm-limit needs a device and a percentage");
-        return TOOL_USAGE;
-    }
-    if (argc > 3)
-        return refuse_word(argv[3]);
-    int status = limits_parse_device("--set-sm-limit: device", argv[1], &device);
+    int status = parse_sm_limit(values, &device, &change);
     if (!status)
-        status = limits_parse_cores("--set-sm-limit: percentage", argv[2], &change);
-    if (status)
-        return status;
-    status = region_choose(choice, &chosen);
+        status = region_choose(choice, &chosen);
     if (!status)
         status = limits_change(&chosen, device, &change);
     region_detach(&chosen.region);
     return status;
 }
 
-static int print(const struct region_choice *choice, int argc, char **argv)
+static int print(const struct region_choice *choice, char **values)
 {
     static struct chosen_region chosen;
-    if (argc > 1)
-        return refuse_word(argv[1]);
+    (void)values;
     int status = region_choose(choice, &chosen);
     if (!status)
         status = limits_print(&chosen);
+    if (!status)
+        status = processes_print(&chosen);
     region_detach(&chosen.region);
     return status;
 }
 
-static bool is_unsupported(const char *word)
+static int suspend(const struct region_choice *choice, char **values)
 {
-    return !strcmp(word, "--create_new") || !strcmp(word, "--suspend") || !strcmp(word, "--resume");
+    (void)values;
+    return order_pause(choice, true);
 }
 
-/* `argv` begins with the word that says what to do. */
+static int resume(const struct region_choice *choice, char **values)
+{
+    (void)values;
+    return order_pause(choice, false);
+}
+
+static int create(const struct region_choice *choice, char **values)
+{
+    (void)values;
+    return create_region(choice->file);
+}
+
+static const struct option options[] = {{"--create_new", 0, NULL, create},
+    {"--print", 0, NULL, print}, {"--suspend", 0, NULL, suspend}, {"--resume", 0, NULL, resume},
+    {"--set-sm-limit", 2, check_sm_limit, set_sm_limit}, {"--help", 0, NULL, help},
+    {"-h", 0, NULL, help}, {"--version", 0, NULL, version}};
+
+/* NULL after one line. */
+static const struct option *find(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (strcmp(options[i].word, argv[0]) != 0)
+            continue;
+        if (argc > options[i].values)
+            return &options[i];
+        tool_error("%s needs a device and a percentage", argv[0]);
+        return NULL;
+    }
+    tool_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", argv[0]);
+    return NULL;
+}
+
+/* All of them, before anything is done. */
+static int check(int argc, char **argv)
+{
+    while (argc) {
+        const struct option *option = find(argc, argv);
+        int status = !option ? TOOL_USAGE : option->check ? option->check(argv + 1) : 0;
+        if (status)
+            return status;
+        argc -= 1 + option->values, argv += 1 + option->values;
+    }
+    return 0;
+}
+
 static int act(const struct region_choice *choice, int argc, char **argv)
 {
-    if (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) {
-        fputs(usage_text, stdout);
-        return 0;
+    int status = 0;
+    while (argc && !status) {
+        const struct option *option = find(argc, argv);
+        if (!option)
+            return TOOL_USAGE;
+        status = option->act(choice, argv + 1);
+        argc -= 1 + option->values, argv += 1 + option->values;
     }
-    if (!strcmp(argv[0], "--version")) {
-        puts("shrreg-tool " VGPU_VERSION);
-        return 0;
-    }
-    if (!strcmp(argv[0], "--print"))
-        return print(choice, argc, argv);
-    if (!strcmp(argv[0], "--set-sm-limit"))
-        return set_sm_limit(choice, argc, argv);
-    if (!is_unsupported(argv[0]))
-        return refuse_word(argv[0]);
-    tool_error("%s is not supported yet", argv[0]);
-    return TOOL_FAILED;
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -95,8 +170,10 @@ int main(int argc, char **argv)
         choice.file = argv[1];
         argc -= 2, argv += 2;
     }
-    if (argc)
-        return act(&choice, argc, argv);
-    fputs(usage_text, stderr);
-    return TOOL_USAGE;
+    if (!argc) {
+        fputs(usage_text, stderr);
+        return TOOL_USAGE;
+    }
+    int status = check(argc, argv);
+    return status ? status : act(&choice, argc, argv);
 }

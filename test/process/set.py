@@ -431,19 +431,4 @@ def shrreg_set():
                        done.stdout, re.M), done.stdout)
 
 
-@test
-def shrreg_words():
-    """shrreg-tool answers --help and --version, and refuses in one line what it cannot do"""
-    equal(tool(SHRREG, "--help").returncode, 0, "--help")
-    true(re.fullmatch(r"shrreg-tool \d+\.\d+\.\d+\n", tool(SHRREG, "--version").stdout), "--version")
-    for word in ("--create_new", "--suspend", "--resume"):
-        refused_line(tool(SHRREG, word), 1, word, "not supported yet")
-    for arguments in (["--set-sm-limit"], ["--set-sm-limit", "0"], ["--set-sm-limit", "0", "101"],
-                      ["--set-sm-limit", "x", "20"], ["--set-sm-limit", "0", "20", "30"],
-                      ["--print", "all"], ["--nonsense"], ["--region"]):
-        refused_line(tool(SHRREG, *arguments), 2, "shrreg-tool: ")
-    with Place() as place:
-        refused_line(tool(SHRREG, "--region", place.region, "--print"), 1, "No such file")
-
-
 tap.main()
