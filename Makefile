@@ -5,13 +5,14 @@ BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS ?= 60
+J ?=
 export CC
 
 .PHONY: all tools test test-aarch64 fuzz demo lint security install build-in-docker clean
 
 all: tools
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) $(if $(J),-j$(J))
 	@ln -sfn src/sim $(BUILD)/sim
 
 tools:
