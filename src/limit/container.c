@@ -58,6 +58,9 @@ void container_reset(void)
     container.may_attach = error && container.limited && (!secure || pinned);
     container.attach_failed_ns = clock_now_ns();
     account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
+    if (!error)
+        log_debug("this process has slot %d of the container's region %s", container.region.slot,
+            container.region.path);
 }
 
 static void attach_again_locked(void) REQUIRES(container.lock)
@@ -164,6 +167,8 @@ static int enter_device(const char *uuid)
     int device = account_device(uuid, position_locked(uuid));
     if (device < 0)
         say_not_entered(uuid, device);
+    else
+        log_debug("device %d is %s", device, uuid);
     lock_release(&container.lock);
     errno = errno_kept;
     return device >= 0 ? device : container_unidentified_device();
