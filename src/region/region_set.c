@@ -117,31 +117,6 @@ int region_set_look(struct region *region, int device, struct region_look *ret_l
     return 0;
 }
 
-int region_set_process(struct region *region, unsigned index, struct region_process *ret_process)
-{
-    struct region_process process = {0};
-    uint64_t word = 0, again = 0;
-    guard_enter();
-    bool known = index < region_slot_bound(region);
-    if (known) {
-        const struct vgpu_slot *slot = &region->shared->slots[index];
-        word = load_acquire(&slot->state);
-        memcpy(process.command, slot->command, sizeof(slot->command));
-        memcpy(process.usage, slot->usage, sizeof(process.usage));
-        again = load_acquire(&slot->state);
-    }
-    guard_leave();
-    if (load_acquire(&region->lost))
-        return -EIO;
-    if (!known)
-        return -ENOENT;
-    if (slot_word_state(word) != VGPU_SLOT_LIVE || again != word)
-        return 0;
-    process.pid = slot_word_pid(word);
-    *ret_process = process;
-    return 1;
-}
-
 /* The limit before the end of "closed": nobody may read no limit in between. */
 static void set_device(
     struct vgpu_device *device, const struct region_change *change, uint64_t held)

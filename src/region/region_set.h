@@ -40,19 +40,6 @@ int region_set_device_count(struct region *region) __attribute__((warn_unused_re
 int region_set_look(struct region *region, int device, struct region_look *ret_look)
     __attribute__((warn_unused_result));
 
-/* The index-th of the container's slots, whose process held memory when region_set_look last freed
- * those of the dead: its number as its own PID namespace has it, its command, terminated, and what
- * it holds of each device. */
-struct region_process {
-    int pid;
-    char command[33];
-    struct vgpu_usage usage[VGPU_REGION_DEVICES];
-};
-
-/* Returns 1; 0 where nobody has the slot; -ENOENT beyond the last; -EIO. */
-int region_set_process(struct region *region, unsigned index, struct region_process *ret_process)
-    __attribute__((warn_unused_result));
-
 /* What the container as a whole is told. */
 struct region_state {
     bool paused;

@@ -2,9 +2,7 @@
 /* The region of the environment, made anew. */
 #include "tool/create.h"
 
-#include "base/config.h"
-#include "base/config_names.h"
-#include "base/override.h"
+#include "base/config_process.h"
 #include "base/text.h"
 #include "region/region_anew.h"
 #include "region/region_file.h"
@@ -12,25 +10,15 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct config config;
-
-static char *find_variable(const char *name)
-{
-    char *value = override_find(name);
-    return value ? value : getenv(name);
-}
 
 /* As a program of the container does, but that a limit that is not understood is refused. */
 static bool read_environment(void)
 {
-    bool understood = override_read(OVERRIDE_PATH);
-    config_read(&config, find_variable);
-    config_check_names(&config, environ);
-    config_check_names(&config, override_lines());
+    bool understood = true;
+    config_process_read(&config, false);
     for (int i = -1; i < CONFIG_DEVICES && understood; i++)
         understood = config_memory_limit(&config, i).state != VALUE_INVALID &&
                      config_core_limit(&config, i).state != VALUE_INVALID;
