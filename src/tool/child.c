@@ -5,19 +5,25 @@
 #include "tool/tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void start(char **command, const sigset_t *mask, const struct sigaction *child_action)
+/* `failure`: to be told why the command cannot be run. */
+static void start(
+    char **command, const sigset_t *mask, const struct sigaction *child_action, int failure)
 {
     sigaction(SIGCHLD, child_action, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(command[0], command);
     int error = errno;
+    (void)!write(failure, &error, sizeof(error));
     tool_error("cannot run \"%.256s\": %s", command[0], strerror(error));
     _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
 }
@@ -41,24 +47,33 @@ static bool reap(pid_t child, struct child_end *ret_end)
     return ended;
 }
 
-int child_run(char **command, struct child_end *ret_end)
+/* Until a signal has come. */
+static int wait_for_signal(
+    const sigset_t *all, int signals, const struct child_watch *watch, siginfo_t *info)
 {
-    sigset_t all, former;
-    struct sigaction child_action, ordinary = {.sa_handler = SIG_DFL};
-    /* Where it is ignored the kernel takes ended children away without a word. */
-    sigaction(SIGCHLD, &ordinary, &child_action);
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &former);
-    pid_t child = fork();
-    if (child < 0) {
-        tool_error("cannot fork: %s", strerror(errno));
-        return TOOL_FAILED;
+    static const struct timespec at_once = {0, 0};
+    int due_ms = 0;
+    if (!watch)
+        return sigwaitinfo(all, info);
+    for (;;) {
+        int signal = sigtimedwait(all, info, &at_once);
+        if (signal > 0)
+            return signal;
+        struct pollfd polled[] = {
+            {.fd = signals, .events = POLLIN}, {.fd = watch->fd, .events = POLLIN}};
+        int ready = poll(polled, 2, due_ms);
+        if (ready >= 0 && !polled[0].revents)
+            due_ms = watch->look(watch->context);
     }
-    if (child == 0)
-        start(command, &former, &child_action);
+}
+
+static void wait_for_end(
+    pid_t child, const sigset_t *all, const struct child_watch *watch, struct child_end *ret_end)
+{
+    int signals = watch ? signalfd(-1, all, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
     for (;;) {
         siginfo_t info;
-        int signal = sigwaitinfo(&all, &info);
+        int signal = wait_for_signal(all, signals, watch, &info);
         if (signal == SIGCHLD) {
             if (reap(child, ret_end))
                 break;
@@ -67,8 +82,41 @@ int child_run(char **command, struct child_end *ret_end)
             kill(child, signal);
         }
     }
+    if (signals >= 0)
+        close(signals);
+}
+
+int child_run_watched(char **command, const struct child_watch *watch, struct child_end *ret_end)
+{
+    sigset_t all, former;
+    struct sigaction child_action, ordinary = {.sa_handler = SIG_DFL};
+    int failure[2], error;
+    if (pipe2(failure, O_CLOEXEC | O_NONBLOCK) != 0) {
+        tool_error("cannot make a pipe: %s", strerror(errno));
+        return TOOL_FAILED;
+    }
+    /* Where it is ignored the kernel takes ended children away without a word. */
+    sigaction(SIGCHLD, &ordinary, &child_action);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &former);
+    pid_t child = fork();
+    if (child == 0)
+        start(command, &former, &child_action, failure[1]);
+    close(failure[1]);
+    if (child > 0) {
+        wait_for_end(child, &all, watch, ret_end);
+        ret_end->started = read(failure[0], &error, sizeof(error)) <= 0;
+    } else {
+        tool_error("cannot fork: %s", strerror(errno));
+    }
+    close(failure[0]);
     sigprocmask(SIG_SETMASK, &former, NULL);
-    return 0;
+    return child > 0 ? 0 : TOOL_FAILED;
+}
+
+int child_run(char **command, struct child_end *ret_end)
+{
+    return child_run_watched(command, NULL, ret_end);
 }
 
 int child_end_as(const struct child_end *end)

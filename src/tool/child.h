@@ -4,13 +4,27 @@
 #ifndef VGPU_TOOL_CHILD_H
 #define VGPU_TOOL_CHILD_H
 
+#include <stdbool.h>
+
 struct child_end {
-    int status; /* as waitpid gives it */
+    int status;   /* as waitpid gives it */
+    bool started; /* false: its program could not be run, which was said */
+};
+
+/* Somebody who looks on meanwhile. */
+struct child_watch {
+    int fd;                     /* whose input he wants to know of; -1: none */
+    int (*look)(void *context); /* returns in how many milliseconds he wants to look again */
+    void *context;
 };
 
 /* Starts the command and waits for its end. Returns 0, or an exit status after one line on stderr
  * where it cannot be started. */
 int child_run(char **command, struct child_end *ret_end);
+
+/* Likewise, with `watch->look` called when its time or its input has come; never after the
+ * command's end. */
+int child_run_watched(char **command, const struct child_watch *watch, struct child_end *ret_end);
 
 /* The exit status that the command ended with; where a signal ended it, ends this process by the
  * same signal. */

@@ -3,6 +3,7 @@
 #include "tool/doctor.h"
 
 #include "base/parse.h"
+#include "tool/doctor_command.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
 #include "tool/tool.h"
@@ -19,18 +20,25 @@
 #include <sys/utsname.h>
 
 struct options {
-    bool json, inside;
+    struct doctor_options command;
+    bool inside;
     int device;
 };
 
 static const char usage_text[] =
     "usage: vgpu doctor [--json] [--device N]\n"
+    "       vgpu doctor [--json] [--output FILE] [--verdict-status] -- COMMAND [ARGUMENT...]\n"
     "\n"
     "Runs a small CUDA program under libvgpu.so, where it is, and says line by line what works,\n"
-    "what does not, and what to do about it.\n"
+    "what does not, and what to do about it. With COMMAND: runs that, in the environment that\n"
+    "it has (vgpu run sets one up), watches its processes, and says on stderr at its end whether\n"
+    "the limits hold in them.\n"
     "  --device N  only the N-th device, as CUDA counts here; without it all\n"
     "  --json      the same for programs: docs/doctor.md\n"
-    "Exit status: 0 no problem (there may be notes), 1 some problem, 2 arguments not understood.\n";
+    "  --output FILE     what is said of COMMAND goes there, not to stderr\n"
+    "  --verdict-status  exit with 0 where the limits hold, else 1, in place of COMMAND's status\n"
+    "Exit status: 0 no problem (there may be notes), 1 some problem, 2 arguments not understood;\n"
+    "with COMMAND its own, 127 where it is not found, 126 where it cannot be run.\n";
 
 static int parse_device(const char *text, int *ret_device)
 {
@@ -45,12 +53,35 @@ static int parse_device(const char *text, int *ret_device)
     return 0;
 }
 
+/* What does not go together. */
+static int check_options(int argc, char **argv, struct options *options)
+{
+    bool behind = optind > 1 && !strcmp(argv[optind - 1], "--");
+    struct doctor_options *command = &options->command;
+    command->command = behind && optind < argc ? argv + optind : NULL;
+    if (optind < argc && !behind)
+        tool_error("doctor: \"%.64s\": a command stands behind \"--\"; 'vgpu doctor --help' tells "
+                   "how",
+            argv[optind]);
+    else if (behind && optind == argc)
+        tool_error("doctor: no command behind \"--\"; 'vgpu doctor --help' tells how");
+    else if (command->command && options->device != DOCTOR_ALL_DEVICES)
+        tool_error("doctor: --device is not for a command: all that it uses is looked at");
+    else if (!command->command && (command->output || command->verdict_status))
+        tool_error("doctor: %s is for a command; 'vgpu doctor --help' tells how",
+            command->output ? "--output" : "--verdict-status");
+    else
+        return 0;
+    return TOOL_USAGE;
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct options *options, bool *ret_done)
 {
-    enum { JSON = 256, DEVICE, INSIDE, HELP };
+    enum { JSON = 256, DEVICE, INSIDE, OUTPUT, VERDICT, HELP };
     static const struct option known[] = {{"json", no_argument, NULL, JSON},
         {"device", required_argument, NULL, DEVICE}, {"inside", required_argument, NULL, INSIDE},
+        {"output", required_argument, NULL, OUTPUT}, {"verdict-status", no_argument, NULL, VERDICT},
         {"help", no_argument, NULL, HELP}, {0}};
     *ret_done = true;
     const char *word = argv[optind];
@@ -62,7 +93,11 @@ static int parse_options(int argc, char **argv, struct options *options, bool *r
             return 0;
         }
         if (option == JSON)
-            options->json = true;
+            options->command.json = true;
+        else if (option == OUTPUT)
+            options->command.output = optarg;
+        else if (option == VERDICT)
+            options->command.verdict_status = true;
         else if (option == DEVICE)
             status = parse_device(optarg, &options->device);
         else if (option == INSIDE) { /* our own child */
@@ -73,14 +108,9 @@ static int parse_options(int argc, char **argv, struct options *options, bool *r
         if (status)
             return status;
     }
-    if (optind < argc) {
-        tool_error("doctor: \"%.64s\": it runs no command but its own; 'vgpu doctor --help' tells "
-                   "how",
-            argv[optind]);
-        return TOOL_USAGE;
-    }
-    *ret_done = false;
-    return 0;
+    status = check_options(argc, argv, options);
+    *ret_done = status != 0;
+    return status;
 }
 
 void check_add(struct checks *checks, const char *name, int device, enum check_status status,
@@ -199,6 +229,8 @@ int tool_doctor(int argc, char **argv)
         return status;
     if (options.inside)
         return doctor_probe(options.device);
+    if (options.command.command)
+        return doctor_command(&options.command);
     add_place(&facts);
     int error = doctor_ask(choose_library(&facts), options.device, &facts);
     if (error) {
@@ -212,10 +244,10 @@ int tool_doctor(int argc, char **argv)
             fact_number(&facts, "cuda.devices"));
     checks_of_process(&checks, &facts);
     checks_of_container(&checks, &facts);
-    if (options.json)
+    if (options.command.json)
         doctor_print_json(&checks, &facts);
     else
-        doctor_print(&checks);
+        doctor_print(stdout, &checks);
     for (size_t i = 0; i < checks.count; i++) {
         if (checks.list[i].status == CHECK_PROBLEM)
             return TOOL_FAILED;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* ---- facts ---- */
 
@@ -37,6 +38,9 @@ bool fact_is(const struct facts *facts, const char *value, const char *format, .
 /* As a decimal number; 0 where there is none. */
 unsigned long long fact_number(const struct facts *facts, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Of what `facts` holds, and of it itself, which is from malloc. */
+void facts_free(struct facts *facts);
 
 /* ---- the child ---- */
 
@@ -78,7 +82,13 @@ int doctor_reported(const struct facts *facts, int ordinal);
 
 /* ---- output ---- */
 
-void doctor_print(const struct checks *checks);
+struct json;
+
+/* Lines for people; what is alike of several devices in one. */
+void doctor_print(FILE *stream, const struct checks *checks);
 void doctor_print_json(const struct checks *checks, const struct facts *facts);
+
+/* The members problems, notes and checks. */
+void doctor_json_checks(struct json *json, const struct checks *checks);
 
 #endif

@@ -37,6 +37,15 @@ void facts_set(struct facts *facts, const char *name, const char *value)
     known->value = copy;
 }
 
+void facts_free(struct facts *facts)
+{
+    for (size_t i = 0; i < facts->count; i++) {
+        free(facts->list[i].name);
+        free(facts->list[i].value);
+    }
+    free(facts);
+}
+
 void facts_add_lines(struct facts *facts, char *text)
 {
     char *rest = text;

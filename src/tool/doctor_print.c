@@ -22,30 +22,126 @@ static unsigned count(const struct checks *checks, enum check_status status)
 
 /* ---- for people ---- */
 
-static void print_check(const struct check *check, bool coloured)
+#define COLUMNS 80
+#define INDENT 20
+#define ALIKE 8 /* lines of one name and status; the others are counted */
+
+static bool same_line(const struct check *one, const struct check *other)
 {
-    static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
-    char name[32], text[1024];
-    if (check->device >= 0)
-        snprintf(name, sizeof(name), "%s %d", check->name, check->device);
-    else
-        snprintf(name, sizeof(name), "%s", check->name);
-    text_escape(text, sizeof(text), check->text, strlen(check->text));
-    printf("%s%-8s%s%-11s %s\n", coloured ? colours[check->status] : "", words[check->status],
-        coloured ? "\033[0m" : "", name, text);
-    if (check->remedy)
-        printf("%-19s remedy: %s\n", "", check->remedy);
+    return one->status == other->status && !strcmp(one->name, other->name) &&
+           !strcmp(one->text, other->text) && one->device >= 0 && other->device >= 0 &&
+           (!one->remedy || !other->remedy ? one->remedy == other->remedy
+                                           : !strcmp(one->remedy, other->remedy));
 }
 
-void doctor_print(const struct checks *checks)
+static size_t add_range(char *name, size_t size, size_t length, int first, int last)
 {
+    char separator = strchr(name, ' ') ? ',' : ' ', range[32];
+    if (first == last)
+        snprintf(range, sizeof(range), "%c%d", separator, first);
+    else
+        snprintf(range, sizeof(range), "%c%d-%d", separator, first, last);
+    return length + (size_t)snprintf(name + length, size - length, "%s", range);
+}
+
+/* "gate 0-3,5": the devices that the line is said of. */
+static void name_line(const struct checks *checks, size_t index, char *name, size_t size)
+{
+    const struct check *check = &checks->list[index];
+    size_t length = (size_t)snprintf(name, size, "%s", check->name);
+    int first = check->device, last = check->device;
+    if (first < 0)
+        return;
+    for (size_t i = index + 1; i < checks->count && length + 32 < size; i++) {
+        int device = checks->list[i].device;
+        if (!same_line(check, &checks->list[i]))
+            continue;
+        if (device != last + 1) {
+            length = add_range(name, size, length, first, last);
+            first = device;
+        }
+        last = device;
+    }
+    (void)add_range(name, size, length, first, last);
+}
+
+/* Fills lines of 80 columns; what has no blank is not cut. A character that is not ASCII counts as
+ * one column. */
+static void print_filled(FILE *stream, const char *text)
+{
+    size_t column = INDENT;
+    bool first = true;
+    while (*text) {
+        size_t bytes = strcspn(text, " "), columns = 0;
+        for (size_t i = 0; i < bytes; i++)
+            columns += ((unsigned char)text[i] & 0xc0) != 0x80;
+        if (!first && column + 1 + columns > COLUMNS) {
+            fprintf(stream, "\n%*s", INDENT, "");
+            column = INDENT;
+        } else if (!first) {
+            putc(' ', stream);
+            column++;
+        }
+        fprintf(stream, "%.*s", (int)bytes, text);
+        column += columns;
+        text += bytes + (text[bytes] == ' ');
+        first = false;
+    }
+    putc('\n', stream);
+}
+
+static void print_check(FILE *stream, const struct checks *checks, size_t index, bool coloured)
+{
+    static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
+    const struct check *check = &checks->list[index];
+    char name[96], text[1024], remedy[512];
+    name_line(checks, index, name, sizeof(name));
+    text_escape(text, sizeof(text), check->text, strlen(check->text));
+    fprintf(stream, "%s%-8s%s%-11s ", coloured ? colours[check->status] : "", words[check->status],
+        coloured ? "\033[0m" : "", name);
+    print_filled(stream, text);
+    if (check->remedy) {
+        snprintf(remedy, sizeof(remedy), "remedy: %s", check->remedy);
+        fprintf(stream, "%*s", INDENT, "");
+        print_filled(stream, remedy);
+    }
+}
+
+/* What is printed of it: not what was said of another device, and only so many of a name. */
+static bool gets_line(
+    const struct checks *checks, size_t index, const bool *printed, bool *ret_many)
+{
+    const struct check *check = &checks->list[index];
+    unsigned before = 0;
+    *ret_many = false;
+    for (size_t i = 0; i < index; i++) {
+        if (same_line(&checks->list[i], check))
+            return false;
+        before += printed[i] && checks->list[i].status == check->status &&
+                  !strcmp(checks->list[i].name, check->name);
+    }
+    *ret_many = before >= ALIKE;
+    return !*ret_many;
+}
+
+void doctor_print(FILE *stream, const struct checks *checks)
+{
+    static bool printed[sizeof(checks->list) / sizeof(checks->list[0])];
     const char *terminal = getenv("TERM");
-    bool coloured = isatty(STDOUT_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
+    bool coloured = isatty(fileno(stream)) && terminal && strcmp(terminal, "dumb") != 0, many;
     unsigned notes = count(checks, CHECK_NOTE), problems = count(checks, CHECK_PROBLEM);
-    for (size_t i = 0; i < checks->count; i++)
-        print_check(&checks->list[i], coloured);
-    printf("%u problem%s, %u note%s\n", problems, problems == 1 ? "" : "s", notes,
+    unsigned left_out = 0;
+    for (size_t i = 0; i < checks->count; i++) {
+        printed[i] = gets_line(checks, i, printed, &many);
+        if (printed[i])
+            print_check(stream, checks, i, coloured);
+        left_out += many;
+    }
+    fprintf(stream, "%u problem%s, %u note%s", problems, problems == 1 ? "" : "s", notes,
         notes == 1 ? "" : "s");
+    if (left_out)
+        fprintf(stream, "; %u more lines like these: --json has them", left_out);
+    putc('\n', stream);
 }
 
 /* ---- for programs ---- */
@@ -64,17 +160,22 @@ static void print_check_json(struct json *json, const struct check *check)
     json_end_inner(json);
 }
 
+void doctor_json_checks(struct json *json, const struct checks *checks)
+{
+    json_number(json, "problems", count(checks, CHECK_PROBLEM));
+    json_number(json, "notes", count(checks, CHECK_NOTE));
+    json_begin_array(json, "checks");
+    for (size_t i = 0; i < checks->count; i++)
+        print_check_json(json, &checks->list[i]);
+    json_end_inner(json);
+}
+
 void doctor_print_json(const struct checks *checks, const struct facts *facts)
 {
     struct json json;
     json_begin(&json, stdout);
     json_number(&json, "doctor", 1);
-    json_number(&json, "problems", count(checks, CHECK_PROBLEM));
-    json_number(&json, "notes", count(checks, CHECK_NOTE));
-    json_begin_array(&json, "checks");
-    for (size_t i = 0; i < checks->count; i++)
-        print_check_json(&json, &checks->list[i]);
-    json_end_inner(&json);
+    doctor_json_checks(&json, checks);
     json_begin_object(&json, "facts");
     for (size_t i = 0; i < facts->count; i++)
         json_string(&json, facts->list[i].name, facts->list[i].value);

@@ -360,7 +360,8 @@ def place():
 def usage():
     """arguments that are not understood end it with one line and status 2"""
     for arguments in (["--device"], ["--device", "x"], ["--device=-1"], ["--all"], ["--json=1"],
-                      ["ls"], ["--", "ls", "-l"]):
+                      ["ls"], ["--"], ["--output", "x"], ["--verdict-status"],
+                      ["--device", "0", "--", "true"]):
         done = tool(VGPU, "doctor", *arguments)
         equal((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), arguments)
     done = tool(VGPU, "doctor", "--help")
