@@ -218,10 +218,43 @@ static void add_place(struct facts *facts)
     facts_set(facts, "mps", is_mps_client() ? "yes" : "no");
 }
 
-int tool_doctor(int argc, char **argv)
+#define PATIENCE_S 60 /* the small program alone has 30 */
+
+static int examine(void *context)
 {
     static struct facts facts;
     static struct checks checks;
+    const struct options *options = context;
+    doctor_step("looking for the library");
+    add_place(&facts);
+    const char *library = choose_library(&facts);
+    doctor_step("waiting for the small program");
+    int error = doctor_ask(library, options->device, &facts);
+    if (error) {
+        tool_error("doctor: cannot start a process: %s", strerror(-error));
+        return TOOL_FAILED;
+    }
+    if (options->device >= 0 &&
+        (unsigned long long)options->device >= fact_number(&facts, "cuda.devices"))
+        check_add(&checks, "device", options->device, CHECK_PROBLEM,
+            "choose another, or leave --device out", "there is no such device: CUDA sees %llu",
+            fact_number(&facts, "cuda.devices"));
+    checks_of_process(&checks, &facts);
+    checks_of_place(&checks);
+    checks_of_container(&checks, &facts);
+    if (options->command.json)
+        doctor_print_json(&checks, &facts);
+    else
+        doctor_print(stdout, &checks);
+    for (size_t i = 0; i < checks.count; i++) {
+        if (checks.list[i].status == CHECK_PROBLEM)
+            return TOOL_FAILED;
+    }
+    return 0;
+}
+
+int tool_doctor(int argc, char **argv)
+{
     struct options options = {.device = DOCTOR_ALL_DEVICES};
     bool done = false;
     int status = parse_options(argc, argv, &options, &done);
@@ -231,26 +264,5 @@ int tool_doctor(int argc, char **argv)
         return doctor_probe(options.device);
     if (options.command.command)
         return doctor_command(&options.command);
-    add_place(&facts);
-    int error = doctor_ask(choose_library(&facts), options.device, &facts);
-    if (error) {
-        tool_error("doctor: cannot start a process: %s", strerror(-error));
-        return TOOL_FAILED;
-    }
-    if (options.device >= 0 &&
-        (unsigned long long)options.device >= fact_number(&facts, "cuda.devices"))
-        check_add(&checks, "device", options.device, CHECK_PROBLEM,
-            "choose another, or leave --device out", "there is no such device: CUDA sees %llu",
-            fact_number(&facts, "cuda.devices"));
-    checks_of_process(&checks, &facts);
-    checks_of_container(&checks, &facts);
-    if (options.command.json)
-        doctor_print_json(&checks, &facts);
-    else
-        doctor_print(stdout, &checks);
-    for (size_t i = 0; i < checks.count; i++) {
-        if (checks.list[i].status == CHECK_PROBLEM)
-            return TOOL_FAILED;
-    }
-    return 0;
+    return doctor_within(PATIENCE_S, examine, &options);
 }

@@ -73,12 +73,23 @@ struct checks {
 void check_add(struct checks *checks, const char *name, int device, enum check_status status,
     const char *remedy, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-/* Of the process, and of the container and its devices. */
+/* Of what lies around it, the process, the region, and the container and its devices. */
+void checks_of_place(struct checks *checks);
 void checks_of_process(struct checks *checks, const struct facts *facts);
+void checks_of_region(struct checks *checks, const struct facts *facts);
 void checks_of_container(struct checks *checks, const struct facts *facts);
 
 /* The number under which the library's report has the CUDA device; -1 where it has none. */
 int doctor_reported(const struct facts *facts, int ordinal);
+
+/* ---- deadline ---- */
+
+/* Has a child do the work, and returns its exit status. Where it has not ended in time, one line
+ * says at what it was, and it is left behind. */
+int doctor_within(unsigned seconds, int (*work)(void *context), void *context);
+
+/* What the work is at. */
+void doctor_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- output ---- */
 

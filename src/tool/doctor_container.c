@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Region, limits, gate and board of the container. */
+/* Limits, gate and board of the container. */
 #include "tool/doctor.h"
 
 #include "base/clock.h"
@@ -24,40 +24,6 @@ int doctor_reported(const struct facts *facts, int ordinal)
             return i;
     }
     return -1;
-}
-
-/* ---- region ---- */
-
-static void check_region(struct checks *checks, const struct facts *facts)
-{
-    struct stat status;
-    const char *path = fact(facts, "region.path");
-    if (!path)
-        return;
-    if (!fact_is(facts, "yes", "region.attached")) {
-        check_add(checks, "region", NONE, CHECK_PROBLEM,
-            "make it writable, delete it if it is no region of this version and nobody uses it, or "
-            "name another by CUDA_DEVICE_MEMORY_SHARED_CACHE",
-            "%s cannot be used: %s; with a memory limit each device looks full, a compute limit "
-            "does not hold",
-            path, fact(facts, "region.error"));
-        return;
-    }
-    if (stat(path, &status) != 0) {
-        check_add(checks, "region", NONE, CHECK_NOTE, "see docs/region.md",
-            "%s, version %s; it is out of sight here: %s", path, fact(facts, "region.version"),
-            strerror(errno));
-        return;
-    }
-    const char *writers = status.st_mode & S_IWOTH   ? "everybody"
-                          : status.st_mode & S_IWGRP ? "its owner and group"
-                                                     : "its owner";
-    bool room = atoi(fact(facts, "region.slot")) >= 0;
-    check_add(checks, "region", NONE, room ? CHECK_FINE : CHECK_PROBLEM,
-        room ? NULL : "end processes of the container: 1,024 can be told apart",
-        "%s, version %s%s; %s may write it, user %u and root may set limits%s", path,
-        fact(facts, "region.version"), fact_is(facts, "yes", "region.pinned") ? ", pinned" : "",
-        writers, (unsigned)status.st_uid, room ? "" : "; it has no slot left");
 }
 
 /* ---- limits ---- */
@@ -235,8 +201,9 @@ static void check_log(struct checks *checks, const struct facts *facts)
 void checks_of_container(struct checks *checks, const struct facts *facts)
 {
     bool boards = false;
-    check_region(checks, facts);
+    checks_of_region(checks, facts);
     check_orders(checks, facts);
+    doctor_step("looking at the boards' directory");
     if (fact(facts, "report"))
         boards = check_directory(checks, fact(facts, "board.directory"));
     for (int ordinal = 0; ordinal < (int)fact_number(facts, "cuda.devices"); ordinal++) {

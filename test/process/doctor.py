@@ -112,10 +112,51 @@ def fields():
         text = scene.run(VGPU, "doctor", sim="1xh200,no-gsp").stdout
         true("\033" not in text, "colours without a terminal")
         lines = [line for line in text.splitlines() if not line.startswith(" ")]
-        equal([line.split()[0] for line in lines[:-1]],
-              [line["status"] for line in answer.checks], "the statuses of the lines")
+        equal(sorted(line.split()[0] for line in lines[:-1]),  # the doors share one
+              sorted([line["status"] for line in answer.checks if line["check"] != "door"] + ["ok"]),
+              "the statuses of the lines")
+        true(all(len(line) <= 80 or " " not in line[20:] for line in text.splitlines()), text)
         equal(lines[-1], "0 problems, 1 note")
         equal(text.count("remedy: "), 1, "remedies")
+
+
+@test
+def variables():
+    """of the environment ours is shown; what is passed over or no name of ours is a note, and no other value is said"""
+    with Scene() as scene:
+        answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="hush1",
+                              VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="hush4",
+                              CUDA_MEM_RATIO_1="hush5")
+        ours, ignored, unknown = answer.find("environ")
+        true("CUDA_DEVICE_MEMORY_LIMIT=2g" in ours["text"], ours)
+        equal((ignored["status"], unknown["status"]), ("note", "note"))
+        true(ignored["text"].endswith(": CUDA_OVERSUBSCRIBE CUDA_MEM_RATIO_1") or
+             ignored["text"].endswith(": CUDA_MEM_RATIO_1 CUDA_OVERSUBSCRIBE"), ignored)
+        true(unknown["text"].endswith(": VGPU_LEGDER"), unknown)
+        true("hush" not in json.dumps(answer.report), "a value that is not ours")
+
+
+@test
+def slots():
+    """the region's mode, owner and slots are told, those of the dead too"""
+    with Scene() as scene:
+        with scene.program() as program:
+            program.got(1)
+            line = scene.doctor().one("ok", "slots")
+            true(re.match(r"[23] of 1024 in use, .*; locks work", line["text"]), line)
+        answer = scene.doctor()
+        answer.one("ok", "region", "mode 0666", f"user {os.getuid()} and root")
+        answer.one("ok", "slots", "1 of 1024 in use, 1 of a process that is dead")
+
+
+@test
+def many_devices():
+    """eight devices are a page: what is alike is said once"""
+    with Scene() as scene:
+        page = scene.run(VGPU, "doctor", sim="8xh200", options=("--memory", "2g")).stdout
+        true("\nok      gate 0-7 " in page and "\nok      limits 0-7 " in page, page)
+        true(len(page.splitlines()) <= 60, page)
+        equal(page.count("NVIDIA H200, GPU-"), 8)
 
 
 @test
