@@ -35,7 +35,7 @@ static char *read_places(int fd, char *buffer)
     char *newest = NULL;
     unsigned long newest_written = 0;
     for (unsigned i = 0; i < 2; i++) {
-        char *text = buffer + (size_t)i * (REPORT_PLACE_BYTES + 1);
+        char *text = buffer + (size_t)i * ((size_t)REPORT_PLACE_BYTES + 1);
         ssize_t length = pread(fd, text, REPORT_PLACE_BYTES, (off_t)i * REPORT_PLACE_BYTES);
         text[length > 0 ? length : 0] = '\0';
         unsigned long written = end_of_report(text);
@@ -54,7 +54,7 @@ static struct facts *read_report(int directory, const char *name)
     struct stat status;
     struct facts *facts = NULL;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    char *buffer = fd >= 0 ? malloc(2 * (REPORT_PLACE_BYTES + 1)) : NULL;
+    char *buffer = fd >= 0 ? malloc(2 * ((size_t)REPORT_PLACE_BYTES + 1)) : NULL;
     char *text = buffer && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)
                      ? read_places(fd, buffer)
                      : NULL;

@@ -51,12 +51,15 @@ static void found(struct findings *findings, const struct witness *witness, cons
     va_end(arguments);
     snprintf(made.command, sizeof(made.command), "%s", witness->command);
     struct finding *finding = find_alike(findings, witness, &made);
-    if (!finding && findings->count < findings->room) {
+    if (!finding && findings->list && findings->count < findings->room) {
         finding = &findings->list[findings->count++];
         *finding = made;
     }
-    if (finding && finding->count++ < PIDS)
-        finding->pids[finding->count - 1] = witness->pid;
+    if (!finding)
+        return;
+    if (finding->count < PIDS)
+        finding->pids[finding->count] = witness->pid;
+    finding->count++;
 }
 
 static void add_findings(struct checks *checks, const struct findings *findings)
@@ -308,7 +311,8 @@ enum doctor_verdict doctor_judge(struct checks *checks, struct witnesses *witnes
         broken |= use == BROKEN;
         limited &= use == UNUSED || witnesses->list[i].limited;
     }
-    add_findings(checks, &findings);
+    if (findings.list)
+        add_findings(checks, &findings);
     broken |= !findings.list;
     free(findings.list);
     if (broken)

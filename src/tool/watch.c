@@ -75,8 +75,9 @@ static struct watch_image *image_of(
 {
     for (size_t i = watch->count; i-- > 0;) {
         struct watch_image *image = &watch->images[i];
+        /* Who is about to end has no stack any more. */
         if (image->pid == pid && image->start_time == status->start_time &&
-            image->stack == status->stack_start)
+            (image->stack == status->stack_start || !status->stack_start))
             return image;
     }
     if (watch->count == WATCH_IMAGES) {

@@ -202,16 +202,21 @@ static void read_preload(struct watch_image *image)
 
 void watch_examine(struct watch_image *image)
 {
-    bool cuda = image->cuda;
-    read_mappings(image);
-    /* The list is no single moment's: what was mapped before the driver may be missing from it. */
-    if (image->cuda && !cuda && !image->library)
-        read_mappings(image);
-    if (!image->device)
-        read_descriptors(image);
     if (!image->own_pid) {
         read_own_pid(image);
         read_command(image);
+    }
+    const struct watch_image before = *image;
+    read_mappings(image);
+    /* The list is no single moment's: what was mapped before the driver may be missing from it. */
+    if (image->cuda && !before.cuda && !image->library)
+        read_mappings(image);
+    if (!image->device)
+        read_descriptors(image);
+    /* It breaks off where the process ends, or becomes another program, meanwhile. */
+    if (!image->library && !watch_lives(image)) {
+        *image = before;
+        return;
     }
     if (image->described || !(image->cuda || image->nvml || image->device || image->hidden))
         return;
