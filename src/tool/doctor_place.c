@@ -63,12 +63,12 @@ static void check_loader(struct checks *checks)
 static const char *const read_here[] = {"CUDA_DEVICE_MEMORY_LIMIT*", "CUDA_MEM_LIMIT*",
     "CUDA_DEVICE_SM_LIMIT*", "CUDA_CORE_LIMIT*", "CUDA_CORE_SOFT_LIMIT*", "CUDA_TASK_PRIORITY",
     "GPU_CORE_UTILIZATION_POLICY", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_LEDGER", "VGPU_GATE",
-    "VGPU_BOARD_DIR", "LIBCUDA_LOG_LEVEL"};
+    "VGPU_BOARD_DIR", "VGPU_REGION_PATH", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL"};
 
 /* Of HAMi-core and vgpu-controller: known, and nothing is done with them (docs/environment.md). */
 static const char *const passed_over[] = {"CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
     "CUDA_MEM_OVERSOLD*", "CUDA_MEM_RATIO*", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
-    "RECORD_KERNEL_INTERVAL", "LOGGER_LEVEL", "CUDA_REDIRECT", "CUDA_DISABLE_CONTROL"};
+    "RECORD_KERNEL_INTERVAL", "CUDA_REDIRECT", "CUDA_DISABLE_CONTROL"};
 
 /* Neither, and no mistake either. */
 static const char *const others[] = {"VGPU_SIM", "VGPU_SIM_MACHINE", "VGPU_REPORT_DIR",

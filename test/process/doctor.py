@@ -124,9 +124,9 @@ def fields():
 def variables():
     """of the environment ours is shown; what is passed over or no name of ours is a note, and no other value is said"""
     with Scene() as scene:
-        answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="hush1",
-                              VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="hush4",
-                              CUDA_MEM_RATIO_1="hush5")
+        answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="1",
+                              VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="trainer",
+                              CUDA_MEM_RATIO_1="1.5")
         ours, ignored, unknown = answer.find("environ")
         true("CUDA_DEVICE_MEMORY_LIMIT=2g" in ours["text"], ours)
         equal((ignored["status"], unknown["status"]), ("note", "note"))
