@@ -27,7 +27,7 @@ _vgpu() {
             [ "$option" = "${COMP_WORDS[i]}" ] && kind=$value
         done <<<"$options"
         case ${COMP_WORDS[i]} in
-        --) ;;
+        --) [ "$command" = run ] || [ "$command" = doctor ] || return ;;
         --sim) continue ;; # its value is behind a "=", which readline takes for a word
         =)
             ((i++))

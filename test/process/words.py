@@ -62,8 +62,8 @@ def summaries():
         synopsis = page(f"vgpu-{command}").split(".Sh SYNOPSIS")[1].split(".Sh")[0]
         usage = tool(VGPU, command, "--help").stdout.split("\n\n")[0]
         if "Ar OPTION" not in synopsis:
-            equal(sorted(set(re.findall(r"Fl Fl ([a-z-]+)", synopsis))),
-                  sorted(set(re.findall(r"--([a-z-]+)", usage))), command)
+            equal(sorted(set(re.findall(r"Fl Fl ([a-z][a-z-]*)", synopsis))),
+                  sorted(set(re.findall(r"--([a-z][a-z-]*)", usage))), command)
 
 
 @test
@@ -115,7 +115,7 @@ def in_bash():
         files = [f"{directory}/region-a", f"{directory}/region-b"]
         for words in (("set", "--region"), ("ps", "--search"), ("region",), ("region", "--check")):
             equal(sorted(bash(VGPU, *words, f"{directory}/reg")), files, words)
-    for words in (("run",), ("run", "--memory", "2g"), ("run", "--sim", "=", "1xh200", "--"), ("run", "--")):
+    for words in (("run",), ("run", "--memory", "2g"), ("doctor", "--"), ("doctor", "--output", "x", "--"), ("run", "--sim", "=", "1xh200", "--"), ("run", "--")):
         true("bash" in bash(VGPU, *words, "bas"), words)
     equal(bash(VGPU, "set", "--memory", ""), [])
     true(str(os.getpid()) in bash(VGPU, "ps", "--pid", ""), "pids")
