@@ -6,12 +6,10 @@
 #include "tool/processes.h"
 #include "tool/tool.h"
 
+#include "vgpu/hami.h"
+
 #include <stdio.h>
 #include <string.h>
-
-/* Of HAMi's region, whose reader finds its words in ours. */
-#define HAMI_VERSION "1.2"
-#define HAMI_REGION_BYTES 2008952
 
 const char tool_name[] = "shrreg-tool";
 
@@ -50,7 +48,8 @@ static int version(const struct region_choice *choice, char **values)
 {
     (void)choice, (void)values;
     puts("shrreg-tool " VGPU_VERSION);
-    printf("shrreg size: %d, version " HAMI_VERSION "\n", HAMI_REGION_BYTES);
+    printf("shrreg size: %zu, version %u.%u\n", sizeof(struct vgpu_hami), VGPU_HAMI_MAJOR,
+        VGPU_HAMI_MINOR);
     return 0;
 }
 
