@@ -60,7 +60,7 @@ def beside():
 
 @test
 def region():
-    """it can name the region, for the tool as well"""
+    """it can name the region, before the environment does"""
     granted(hold(100, "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/other\n", **LIMIT))
     true(os.path.exists(path("tmp/other")) and not os.path.exists(path("tmp/region")), "the other region")
 

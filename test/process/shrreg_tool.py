@@ -192,7 +192,7 @@ def makes_anew():
 
 @test
 def lives():
-    """--create_new leaves a region alone in which a process lives, also one that closed its descriptors"""
+    """--create_new leaves a region alone in which a process lives"""
     with Place() as place, place.program("--memory", "4g") as program:
         program.got(1000)
         before = read(place.region, OFFSET, FILE_BYTES)
