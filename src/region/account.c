@@ -22,7 +22,7 @@ static void refusal_log(unsigned device, uint64_t limit, uint64_t bytes) REQUIRE
     if (account.refusal_logged_ns && now - account.refusal_logged_ns < REFUSAL_LOG_NS)
         return;
     account.refusal_logged_ns = now;
-    log_warning("Device %u OOM %llu / %llu (%llu more bytes were asked for)", device,
+    log_error("Device %u OOM %llu / %llu (%llu more bytes were asked for)", device,
         (unsigned long long)account_sum_locked(device).bytes, (unsigned long long)limit,
         (unsigned long long)bytes);
 }
