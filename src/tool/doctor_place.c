@@ -72,7 +72,7 @@ static const char *const passed_over[] = {"CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVE
 
 /* Neither, and no mistake either. */
 static const char *const others[] = {"VGPU_SIM", "VGPU_SIM_MACHINE", "VGPU_REPORT_DIR",
-    "VGPU_POD_*", "VGPU_CONTAINER_*", "VGPU_TEST_*"};
+    "VGPU_REGION_PATH", "VGPU_POD_*", "VGPU_CONTAINER_*", "VGPU_TEST_*"};
 
 static bool is_one_of(const char *variable, const char *const *names, size_t count)
 {

@@ -125,7 +125,7 @@ def variables():
     """of the environment ours is shown; what is passed over or no name of ours is a note, and no other value is said"""
     with Scene() as scene:
         answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="1",
-                              VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="trainer",
+                              VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="trainer", VGPU_REGION_PATH="/x",
                               CUDA_MEM_RATIO_1="1.5")
         ours, ignored, unknown = answer.find("environ")
         true("CUDA_DEVICE_MEMORY_LIMIT=2g" in ours["text"], ours)
