@@ -89,8 +89,7 @@ struct admission {
     bool admitted;
 };
 
-/* Said beside the process's use, for tools. */
-static uint64_t gate_in_use(unsigned device)
+uint64_t gate_in_use(unsigned device)
 {
     bool channel = container_config()->gate != GATE_LAUNCH &&
                    rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works();

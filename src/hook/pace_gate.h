@@ -36,6 +36,10 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
  * wait was in vain not again until something was reached. */
 void gate_wait_until_known(struct lane_record *record, uint64_t key);
 
+/* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
+ * for tools. */
+uint64_t gate_in_use(unsigned device);
+
 /* How many processes of the container ask for the device's time. */
 unsigned gate_active(int device);
 

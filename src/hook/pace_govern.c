@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/pace.h"
+#include "hook/pace_gate.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
 #include "hook/pace_tenants.h"
@@ -283,12 +284,19 @@ static bool see_what_runs(uint64_t now_ns)
 
 /* ---- windows ---- */
 
+struct look {
+    struct window_view view;
+    unsigned device;
+};
+
 /* What was charged for before it runs is not used up yet. */
 static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
-    struct window_view *view = argument;
-    (void)own;
+    struct look *look = argument;
+    struct window_view *view = &look->view;
     view->balance_ns += budget_refill(words, view->percent, clock_now_ns());
+    if (own)
+        store_relaxed(&own->gate, gate_in_use(look->device));
 }
 
 static bool may_close(unsigned device)
@@ -304,18 +312,19 @@ static struct window_view view_of(unsigned device)
 {
     struct device_work *here = &devices[device];
     bool only_gate = container_config()->gate == GATE_CHANNEL;
-    struct window_view view = {
-        .percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns};
+    struct look look = {
+        .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
+        .device = device};
     bool runs = here->survey.runs_long || (only_gate && here->survey.outstanding);
     if (runs && container_config()->gate != GATE_LAUNCH)
         tell_gate(device);
-    view.runs_on = runs && may_close(device);
-    view.in_windows = here->in_windows || only_gate;
-    if (view.runs_on)
-        (void)account_visit_compute(device, read_balance, &view);
+    look.view.runs_on = runs && may_close(device);
+    look.view.in_windows = here->in_windows || only_gate;
+    if (look.view.runs_on)
+        (void)account_visit_compute(device, read_balance, &look);
     else
         here->in_windows = false;
-    return view;
+    return look.view;
 }
 
 /* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on

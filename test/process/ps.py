@@ -179,28 +179,59 @@ def identities():
             equal((container["pod"], container["pod_uid"], container["container"]), (None, POD, "side_car"))
 
 
+class Load:
+    """vgpu-load in the place's container."""
+
+    def __init__(self, place, *options, shape="full"):
+        self.place = place
+        self.program = subprocess.Popen(
+            [VGPU, "run", "--region", place.region, f"--sim=1xh200,machine={place.directory}/machine", *options, "--",
+             os.path.join(BUILD, "vgpu-load"), "--shape", shape, "--seconds", "30"],
+            env=MINE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self.program.pid, signal.SIGKILL)
+        self.program.wait()
+
+    def await_container(self, wanted):
+        """The container as ps shows it once `wanted` holds of it; as it was last, else."""
+        end, seen = time.monotonic() + 25, None
+        while time.monotonic() < end and not (seen and seen["devices"] and seen["processes"] and wanted(seen)):
+            time.sleep(0.2)
+            found = ps("--search", self.place.region)["containers"]
+            seen = found[0] if found else None
+        return seen
+
+
 @test
 def gpu_time():
-    """GPU time is shown against its limit while a program works, and by which gate it is held"""
+    """GPU time is shown against its limit while a program works"""
+    with Place() as place, Load(place, "--cores", "40", "--soft-cores", "60") as load:
+        gpu = load.await_container(lambda seen: seen["devices"][0]["gpu"]["now"])["devices"][0]["gpu"]
+        true(1 < gpu["now"] <= 100 and 1 < gpu["minute"] <= 100, gpu)
+        equal((gpu["limit"], gpu["soft_limit"]), (40, 60))
+        true("40-60" in tool(VGPU, "ps", "--region", place.region).stdout, "the table")
+
+
+def gate_of(container):
+    return container["processes"][0]["devices"][0]["gate"]
+
+
+@test
+def gates():
+    """it is shown by which gate a process is held, also while one kernel of it runs on and on"""
+    with Place() as place, Load(place, "--cores", "40", shape="persistent") as load:
+        equal(gate_of(load.await_container(lambda seen: gate_of(seen) == "channel")), "channel")
     with Place() as place:
-        program = subprocess.Popen(
-            [VGPU, "run", "--region", place.region, f"--sim=1xh200,machine={place.directory}/machine", "--cores",
-             "40", "--soft-cores", "60", "--", os.path.join(BUILD, "vgpu-load"), "--seconds", "30"],
-            env=MINE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        MINE["VGPU_GATE"] = "launch"
         try:
-            end, seen = time.monotonic() + 25, None
-            while time.monotonic() < end and not (seen and seen["gpu"]["now"]):
-                time.sleep(0.2)
-                found = ps("--search", place.region)["containers"]
-                seen = found[0]["devices"][0] if found and found[0]["devices"] else None
-            true(seen and 1 < seen["gpu"]["now"] <= 100 and 1 < seen["gpu"]["minute"] <= 100, seen)
-            equal((seen["gpu"]["limit"], seen["gpu"]["soft_limit"]), (40, 60))
-            gate = one("--region", place.region)["processes"][0]["devices"][0]["gate"]
-            true(gate in ("launch", "channel"), gate)
-            true("40-60" in tool(VGPU, "ps", "--region", place.region).stdout, "the table")
+            with Load(place, "--cores", "40") as load:
+                equal(gate_of(load.await_container(lambda seen: gate_of(seen))), "launch")
         finally:
-            os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
+            del MINE["VGPU_GATE"]
 
 
 @test
