@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"set", tool_set, "change the limits of a container while it runs"},
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
     {"resume", tool_resume, "let a paused container go on"},
+    {"bench", tool_bench, "measure what a library costs, and whether its limits hold"},
     {"doctor", tool_doctor, "say what works here, what does not, and what to do about it"},
     {"region", tool_region, "decode, check and repair a container's shared region"},
 };

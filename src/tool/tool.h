@@ -17,6 +17,7 @@ int tool_run(int argc, char **argv);
 int tool_set(int argc, char **argv);
 int tool_pause(int argc, char **argv);
 int tool_resume(int argc, char **argv);
+int tool_bench(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_ps(int argc, char **argv);
 int tool_region(int argc, char **argv);

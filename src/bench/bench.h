@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of the bench: what was asked for, with what, and how a group measures its figures: it
+ * declares them, and gives the runner items, each measured for one subject after the other. */
+#ifndef VGPU_BENCH_BENCH_H
+#define VGPU_BENCH_BENCH_H
+
+#include "bench/process.h"
+#include "bench/results.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BENCH_SUBJECTS_MOST 8
+#define BENCH_ARGUMENTS_MOST 40
+#define BENCH_MIB (1024.0 * 1024.0)
+#define BENCH_NO_LIMIT "native has no limit"
+
+struct bench_options {
+    struct bench_results asked; /* its subjects, its mode */
+    bool only[5];               /* by bench_groups */
+    const char *sim;            /* NULL: the machine's GPU */
+    const char *output;
+    const char *python;
+    bool report;  /* of what is there; nothing is measured */
+    double scale; /* of all durations: 1, less in tests */
+};
+
+/* What a definition's figure is measured under; the last one's condition is NULL. */
+struct bench_definition {
+    const char *id, *title, *definition, *unit;
+    enum bench_better better;
+    bool has_target;
+    double target;
+};
+
+/* Of one subject, of one figure. */
+struct bench_gathered {
+    double *samples;
+    size_t count;
+    unsigned long repetitions;
+    char missing[256];
+};
+
+struct bench_measured {
+    struct bench_figure texts; /* of the definition; its condition is a copy */
+    struct bench_gathered of[BENCH_SUBJECTS_MOST];
+};
+
+struct bench {
+    const struct bench_options *options;
+    struct bench_results results; /* its subjects are numbered as everywhere: 0 is native */
+    char failed[BENCH_SUBJECTS_MOST][256]; /* why nothing of the subject can be measured; "" */
+    unsigned hung[BENCH_SUBJECTS_MOST]; /* how often a process of it was killed at its deadline */
+    char scratch[PATH_MAX];             /* a directory of this run's */
+    char program[PATH_MAX], load[PATH_MAX], calibration[PATH_MAX], sim[PATH_MAX];
+    double memory_mib;           /* of the GPU */
+    char bus[64];                /* its PCI bus id */
+    uint64_t began_ns, until_ns; /* CLOCK_MONOTONIC: of the run; the end of the group's time */
+    unsigned places;             /* directories made in `scratch` so far */
+    /* Of the group that is measured. */
+    const char *group;
+    struct bench_measured *measured;
+    size_t measured_count;
+    unsigned round;
+};
+
+/* What a process is limited to; 0: not. */
+struct bench_limits {
+    double memory_mib;
+    unsigned cores;
+    const char *place; /* the container: processes of one place share a region; not NULL */
+    const char *board; /* a directory that containers beside each other share; NULL: none */
+};
+
+/* Names a fresh directory in the scratch one. */
+void bench_place(struct bench *bench, char *place, size_t size);
+void bench_remove_tree(const char *path);
+
+/* Whether the subject can be given such a limit; if not, `missing` says why. */
+bool bench_can_limit(const struct bench *bench, size_t subject, const struct bench_limits *limits,
+    char *missing, size_t size);
+
+/* The environment of a process of the subject's, ended by NULL; freed by the caller with
+ * bench_environment_free. */
+char **bench_environment(
+    const struct bench *bench, size_t subject, const struct bench_limits *limits);
+void bench_environment_free(char **environment);
+
+/* Starts arguments under the subject's environment. Returns 0 or -errno. */
+int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
+    const struct bench_limits *limits, char *const *arguments, double seconds)
+    __attribute__((warn_unused_result));
+
+/* The same for `vgpu-bench --worker NAME ARGUMENT...`; the arguments end with NULL. */
+int bench_start_worker(struct bench *bench, struct bench_process *process, size_t subject,
+    const struct bench_limits *limits, double seconds, const char *name, ...)
+    __attribute__((warn_unused_result, sentinel));
+
+/* Runs the worker to its end and hands each line "KEY VALUE REPETITIONS" to the figure `KEY` of the
+ * condition, each "KEY ! reason" as its reason for being missing. Where the worker fails, all of
+ * the group's figures of the subject and condition that have nothing are missing with the reason.
+ */
+void bench_gather_worker(
+    struct bench *bench, size_t subject, const char *condition, struct bench_process *process);
+
+/* A process of the subject's has ended: where several did not in time, the subject is given up. */
+void bench_note_end(struct bench *bench, size_t subject, const struct bench_process *process);
+
+/* Declares a figure of the group, under a condition. */
+void bench_declare(
+    struct bench *bench, const struct bench_definition *definition, const char *condition);
+/* The same with another target than the definition's. */
+void bench_declare_target(struct bench *bench, const struct bench_definition *definition,
+    const char *condition, double target);
+
+/* Another target for what was declared, where it is known only once it was measured. */
+void bench_set_target(struct bench *bench, const char *id, const char *condition, double target);
+/* The median of the samples; false where there are none. */
+bool bench_median(const struct bench *bench, size_t subject, const char *id, const char *condition,
+    double *ret_median);
+
+/* Adds for each library what it adds to a figure's native median: the difference, or the percentage
+ * of the median, as samples of the figure `added`. */
+void bench_gather_added(struct bench *bench, const char *id, const char *condition,
+    const char *added, const char *added_condition, bool percent);
+
+/* Adds a sample of a declared figure. One that is not finite is none. */
+void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
+    double value, unsigned long repetitions);
+void bench_missing(
+    struct bench *bench, size_t subject, const char *id, const char *condition, const char *reason);
+/* Of all figures of the condition (NULL: of all) that have no samples and no reason yet. */
+void bench_missing_all(
+    struct bench *bench, size_t subject, const char *condition, const char *reason);
+
+/* What is measured again and again: once for each variant in a round, in another order each round.
+ * The runner leaves out what does not fit into the group's time any more. */
+struct bench_item {
+    const char *name;
+    size_t variants;
+    double seconds;       /* a guess of one variant's, until it was seen */
+    unsigned rounds_most; /* 0: as many as fit */
+    void (*run)(struct bench *bench, const struct bench_item *item, size_t variant);
+    const void *data;
+};
+
+void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count);
+
+/* The groups; each declares its figures and runs its items. */
+void bench_cost(struct bench *bench);
+void bench_memory(struct bench *bench);
+void bench_compute(struct bench *bench);
+void bench_tenants(struct bench *bench);
+void bench_work(struct bench *bench);
+
+/* Declares, measures and takes over into the results; `seconds` from now on are the group's. */
+void bench_run_group(
+    struct bench *bench, const char *group, void (*measure)(struct bench *), double seconds);
+
+/* One line of progress on stderr. */
+void bench_say(const struct bench *bench, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What runs inside a measured process; returns its exit status. */
+int bench_worker(int argc, char **argv);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a compute limit holds: the share of the GPU's time that loads of several shapes get, over
+ * windows of three lengths. */
+#include "bench/compute.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CASES_MOST 32
+#define FACTORS 3
+
+static const struct bench_definition native_definition = {"compute.native", "work natively",
+    "Kernels that ended in a second × their native duration, without a limit and a library: 1 is a "
+    "GPU that is used all the time. What "
+    "the shares below are compared with; its spread is the noise.",
+    "s/s", BENCH_HIGHER, false, 0};
+static const struct bench_definition share_definition = {"compute.share", "share of the GPU",
+    "Kernels that ended in the run × their native duration, as part of what the load does natively "
+    "where that uses "
+    "all of the GPU. Target: the limit, or what the load uses natively where that is less.",
+    "%", BENCH_TARGET, false, 0};
+static const struct bench_definition throughput_definition = {"compute.throughput",
+    "throughput against entitlement",
+    "The share by the share that is due: 1 is all that the limit allows.", "ratio", BENCH_HIGHER,
+    true, 0.97};
+static const struct bench_definition error_definitions[FACTORS] = {
+    {"compute.error.100ms", "error over 100 ms",
+        "The mean distance of the share in windows of 100 ms from the share that is due.", "points",
+        BENCH_LOWER, false, 0},
+    {"compute.error.1s", "error over 1 s",
+        "The mean distance of the share in windows of 1 s from the share that is due.", "points",
+        BENCH_LOWER, false, 0},
+    {"compute.error.5s", "error over 5 s",
+        "The distance of the share in a window of 5 s from the share that is due.", "points",
+        BENCH_LOWER, true, 1},
+};
+static const struct bench_definition deviation_definitions[FACTORS - 1] = {
+    {"compute.deviation.100ms", "deviation over 100 ms",
+        "The standard deviation of the share in the windows of 100 ms of a run.", "points",
+        BENCH_LOWER, false, 0},
+    {"compute.deviation.1s", "deviation over 1 s",
+        "The standard deviation of the share in the windows of 1 s of a run.", "points",
+        BENCH_LOWER, false, 0},
+};
+/* So many of the load's windows are one. */
+static const size_t factors[FACTORS] = {1, 10, 50};
+
+/* paced: natively it uses a part of the GPU, because it waits for the host. */
+struct shape {
+    const char *name;
+    struct bench_load load;
+    bool paced, quick;
+    unsigned limits[3], quick_limits[3]; /* ended by 0 */
+};
+
+#define ALL_LIMITS                                                                                 \
+    {                                                                                              \
+        20, 50, 80                                                                                 \
+    }
+static const struct shape shapes[] = {
+    {"1 ms kernels", {.shape = "full", .kernel_us = 1000}, false, true, ALL_LIMITS, {20}},
+    {"10 µs kernels", {.shape = "full", .kernel_us = 10}, false, false, ALL_LIMITS, {0}},
+    {"kernel and host work in turn", {.shape = "hostbound", .kernel_us = 20}, true, true,
+        ALL_LIMITS, {50}},
+    {"graphs of 20 × 100 µs", {.shape = "graph", .kernel_us = 100}, false, true, ALL_LIMITS, {50}},
+    {"1 ms kernels of one block", {.shape = "one-block", .kernel_us = 1000}, false, false,
+        ALL_LIMITS, {0}},
+    {"1 ms kernels, each waited for", {.shape = "sync", .kernel_us = 1000}, true, false, ALL_LIMITS,
+        {0}},
+    {"5 ms kernels", {.shape = "full", .kernel_us = 5000}, false, false, ALL_LIMITS, {0}},
+    {"1 ms kernels on 4 streams", {.shape = "streams", .kernel_us = 1000}, false, false, ALL_LIMITS,
+        {0}},
+    {"one persistent kernel", {.shape = "persistent", .kernel_us = 1000}, false, false, ALL_LIMITS,
+        {0}},
+};
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+/* What the shape did natively in this run of the bench, the mean; 0: not measured yet. */
+static double native_sum[SHAPES];
+static unsigned native_count[SHAPES];
+
+static const unsigned *limits_of(const struct bench *bench, const struct shape *shape)
+{
+    return bench->results.full ? shape->limits : shape->quick_limits;
+}
+
+static size_t limit_count(const struct bench *bench, const struct shape *shape)
+{
+    size_t count = 0;
+    while (count < 3 && limits_of(bench, shape)[count])
+        count++;
+    return count;
+}
+
+static void condition_of(const struct shape *shape, unsigned limit, char *text, size_t size)
+{
+    snprintf(text, size, "%s, limit %u", shape->name, limit);
+}
+
+/* The share that is due, of 1, and the share that one second of work per second is. */
+static void due_of(size_t place, unsigned limit, double *ret_due, double *ret_scale)
+{
+    const struct shape *shape = &shapes[place];
+    double native = native_count[place] ? native_sum[place] / native_count[place] : 0;
+    *ret_scale = shape->paced || native <= 0 ? 1 : 1 / native;
+    *ret_due = shape->paced && native > 0 && native < limit / 100.0 ? native : limit / 100.0;
+}
+
+/* Mean distance from `due` and deviation, in points, of windows of so many of the load's; returns
+ * how many there are. */
+static size_t judge(const struct bench_report *report, size_t factor, double scale, double due,
+    double *ret_error, double *ret_deviation)
+{
+    double distance = 0, sum = 0, squares = 0;
+    size_t count = report->window_count / factor;
+    for (size_t i = 0; i < count; i++) {
+        double share = 0;
+        for (size_t k = 0; k < factor; k++)
+            share += report->windows[i * factor + k] * scale / (double)factor;
+        distance += fabs(share - due);
+        sum += share;
+        squares += share * share;
+    }
+    double mean = count ? sum / (double)count : 0;
+    double variance = count ? squares / (double)count - mean * mean : 0;
+    *ret_error = count ? distance / (double)count * 100 : 0;
+    *ret_deviation = variance > 0 ? sqrt(variance) * 100 : 0;
+    return count;
+}
+
+static void gather_windows(struct bench *bench, size_t subject, const char *condition,
+    const struct bench_report *report, double scale, double due)
+{
+    for (size_t i = 0; i < FACTORS; i++) {
+        double error, deviation;
+        size_t count = judge(report, factors[i], scale, due, &error, &deviation);
+        if (!subject)
+            bench_missing(bench, 0, error_definitions[i].id, condition, BENCH_NO_LIMIT);
+        else if (count)
+            bench_sample(bench, subject, error_definitions[i].id, condition, error, count);
+        else
+            bench_missing(bench, subject, error_definitions[i].id, condition,
+                "its load ended without a whole window");
+        if (i + 1 < FACTORS && count > 1)
+            bench_sample(bench, subject, deviation_definitions[i].id, condition, deviation, count);
+    }
+}
+
+static void gather(struct bench *bench, size_t subject, size_t place, unsigned limit,
+    const struct bench_report *report)
+{
+    char condition[96];
+    double due, scale;
+    condition_of(&shapes[place], limit, condition, sizeof(condition));
+    due_of(place, limit, &due, &scale);
+    gather_windows(bench, subject, condition, report, scale, due);
+    if (!subject) {
+        bench_missing(bench, 0, share_definition.id, condition, BENCH_NO_LIMIT);
+        bench_missing(bench, 0, throughput_definition.id, condition, BENCH_NO_LIMIT);
+        return;
+    }
+    bench_sample(bench, subject, share_definition.id, condition, report->work * scale * 100, 1);
+    bench_sample(
+        bench, subject, throughput_definition.id, condition, report->work * scale / due, 1);
+}
+
+static struct bench_load load_of(const struct bench *bench, const struct shape *shape)
+{
+    struct bench_load load = shape->load;
+    load.window_ms = bench_compute_window_ms(bench);
+    load.seconds = 5.06 * bench->options->scale; /* 50 windows and what the ends lose */
+    load.warmup = 0.5 * bench->options->scale;
+    return load;
+}
+
+/* Native first: what it did is what the others are compared with. */
+static void run_shape(struct bench *bench, const struct bench_item *item, size_t number)
+{
+    const struct shape *shape = item->data;
+    size_t place = (size_t)(shape - shapes), limits = limit_count(bench, shape);
+    size_t subject = number ? 1 + (number - 1) / limits : 0;
+    unsigned limit = number ? limits_of(bench, shape)[(number - 1) % limits] : 0;
+    struct bench_load load = load_of(bench, shape);
+    struct bench_limits limited = {.cores = limit};
+    struct bench_report report;
+    char condition[96], reason[256];
+    if (bench->failed[subject][0])
+        return;
+    if (!bench_load_run(bench, subject, &limited, &load, &report, reason, sizeof(reason))) {
+        for (size_t i = 0; i < limits && !bench_stopped(); i++) {
+            condition_of(shape, limits_of(bench, shape)[i], condition, sizeof(condition));
+            if (!number || limits_of(bench, shape)[i] == limit)
+                bench_missing_all(bench, subject, condition, reason);
+        }
+        return;
+    }
+    if (!number) {
+        bench_sample(bench, 0, native_definition.id, shape->name, report.work, 1);
+        native_sum[place] += report.work;
+        native_count[place]++;
+    }
+    for (size_t i = 0; i < limits; i++) {
+        if (!number || limits_of(bench, shape)[i] == limit)
+            gather(bench, subject, place, limits_of(bench, shape)[i], &report);
+    }
+    bench_report_finish(&report);
+}
+
+static void declare(struct bench *bench, const struct shape *shape)
+{
+    bench_declare(bench, &native_definition, shape->name);
+    for (size_t s = 1; s < bench->results.subject_count; s++)
+        bench_missing(bench, s, native_definition.id, shape->name, "of native alone");
+    for (size_t i = 0; i < limit_count(bench, shape); i++) {
+        unsigned limit = limits_of(bench, shape)[i];
+        char condition[96];
+        condition_of(shape, limit, condition, sizeof(condition));
+        bench_declare_target(bench, &share_definition, condition, limit);
+        bench_declare(bench, &throughput_definition, condition);
+        for (size_t k = 0; k < FACTORS; k++)
+            bench_declare(bench, &error_definitions[k], condition);
+        for (size_t k = 0; k + 1 < FACTORS; k++)
+            bench_declare(bench, &deviation_definitions[k], condition);
+        if (bench->options->sim && !strcmp(shape->load.shape, "persistent")) {
+            for (size_t s = 0; s < bench->results.subject_count; s++)
+                bench_missing_all(bench, s, condition,
+                    "the simulator executes nothing, so that a persistent kernel's work is not "
+                    "seen");
+        }
+    }
+}
+
+/* What needs less than its limit natively is due no more than that. */
+static void correct_targets(struct bench *bench)
+{
+    for (size_t i = 0; i < SHAPES; i++) {
+        for (size_t k = 0; k < limit_count(bench, &shapes[i]); k++) {
+            unsigned limit = limits_of(bench, &shapes[i])[k];
+            char condition[96];
+            double due, scale;
+            condition_of(&shapes[i], limit, condition, sizeof(condition));
+            due_of(i, limit, &due, &scale);
+            bench_set_target(bench, share_definition.id, condition, due * 100);
+        }
+    }
+}
+
+void bench_compute(struct bench *bench)
+{
+    struct bench_item items[SHAPES + BENCH_CHANGES_MOST];
+    size_t count = 0, libraries = bench->results.subject_count - 1;
+    memset(native_sum, 0, sizeof(native_sum));
+    memset(native_count, 0, sizeof(native_count));
+    for (size_t i = 0; i < SHAPES; i++) {
+        if (!bench->results.full && !shapes[i].quick)
+            continue;
+        declare(bench, &shapes[i]);
+        if (bench->options->sim && !strcmp(shapes[i].load.shape, "persistent"))
+            continue;
+        items[count++] = (struct bench_item){shapes[i].name,
+            1 + libraries * limit_count(bench, &shapes[i]), 6.1, 0, run_shape, &shapes[i]};
+    }
+    count += bench_compute_changes(bench, items + count);
+    bench_run_items(bench, items, count);
+    correct_targets(bench);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a library costs a program that stays within its limits. */
+#include "bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FREE "no limit"
+#define HELD "limits not reached"
+#define BUSY "limit 50"
+#define STARTS 20
+
+static const struct bench_definition definitions[] = {
+    {"cost.launch.async", "asynchronous launch",
+        "The calling thread's time in one cuLaunchKernel of an empty kernel: the median batch of "
+        "200 "
+        "launches, which fit into the driver's queue, waited for in between.",
+        "ns", BENCH_LOWER, false, 0},
+    {"cost.launch.sync", "launch and wait",
+        "One cuLaunchKernel of an empty kernel with the cuStreamSynchronize behind it, the median.",
+        "µs", BENCH_LOWER, false, 0},
+    {"cost.launch.graph", "launch of a graph",
+        "The calling thread's time in one cuGraphLaunch of a graph of 20 empty kernels: the median "
+        "batch "
+        "of 10 launches.",
+        "ns", BENCH_LOWER, false, 0},
+    {"cost.alloc.1MiB", "allocation and free, 1 MiB",
+        "One cuMemAlloc of 1 MiB with its cuMemFree, the median; little else is allocated.", "µs",
+        BENCH_LOWER, false, 0},
+    {"cost.alloc.64MiB", "allocation and free, 64 MiB",
+        "One cuMemAlloc of 64 MiB with its cuMemFree, the median; little else is allocated.", "µs",
+        BENCH_LOWER, false, 0},
+    {"cost.alloc.async", "asynchronous allocation",
+        "One cuMemAllocAsync of 1 MiB with its cuMemFreeAsync, from a pool that keeps what it has, "
+        "the "
+        "median.",
+        "µs", BENCH_LOWER, false, 0},
+    {"cost.query", "memory query", "One cuMemGetInfo, the median.", "µs", BENCH_LOWER, false, 0},
+    {"cost.init", "cuInit", "The first cuInit of a process.", "ms", BENCH_LOWER, false, 0},
+    {"cost.context", "first context", "The first cuDevicePrimaryCtxRetain of a process.", "ms",
+        BENCH_LOWER, false, 0},
+    {"cost.cpu.idle", "background CPU, idle",
+        "CPU time of all threads but the program's own, the driver's among them, while a program "
+        "with a "
+        "context sleeps, in percent of a core.",
+        "% of a core", BENCH_LOWER, false, 0},
+};
+static const struct bench_definition start_definition = {"cost.start", "process start",
+    "From fork and exec to the end of a program that does nothing, the median of 20.", "ms",
+    BENCH_LOWER, false, 0};
+static const struct bench_definition busy_definition = {"cost.cpu.busy", "background CPU, busy",
+    "CPU time of all threads but the program's own, the driver's among them, while its own thread "
+    "has the GPU "
+    "work all the time with kernels of 1 ms, in percent of a core.",
+    "% of a core", BENCH_LOWER, false, 0};
+static const struct bench_definition live_definitions[] = {
+    {"cost.alloc.live.10000", "allocation and free, 10,000 live",
+        "One cuMemAlloc of 1 MiB with its cuMemFree while 10,000 allocations of 256 KiB live, the "
+        "median.",
+        "µs", BENCH_LOWER, false, 0},
+    {"cost.alloc.live.100000", "allocation and free, 100,000 live",
+        "One cuMemAlloc of 1 MiB with its cuMemFree while 100,000 allocations of 256 KiB live, the "
+        "median.",
+        "µs", BENCH_LOWER, false, 0},
+};
+
+/* What is judged: the difference from native, of the same condition. */
+static const struct added {
+    struct bench_definition definition;
+    const char *of;
+    bool percent;
+    double targets[2]; /* without a limit, with limits that are not reached */
+} addeds[] = {
+    {{"cost.launch.added", "added to a launch",
+         "What an asynchronous launch takes more than the native median.", "ns", BENCH_LOWER, true,
+         5},
+        "cost.launch.async", false, {5, 60}},
+    {{"cost.alloc.added", "added to allocation and free",
+         "What cuMemAlloc and cuMemFree of 1 MiB take more than the native median, in percent of "
+         "it.",
+         "%", BENCH_LOWER, true, 1},
+        "cost.alloc.1MiB", true, {1, 1}},
+    {{"cost.init.added", "added to cuInit",
+         "What the first cuInit takes more than the native median.", "ms", BENCH_LOWER, true, 2},
+        "cost.init", false, {2, 2}},
+};
+static const struct bench_definition cpu_definition = {"cost.cpu.added",
+    "added background CPU, busy",
+    "What the background threads of a busy program take more than the native median.",
+    "% of a core", BENCH_LOWER, true, 0.5};
+
+/* The first variant is native, which has no limit and stands for both; then two for each subject.
+ */
+struct variant {
+    size_t subject;
+    bool held;
+    const char *condition;
+};
+
+static struct variant variant_of(size_t number)
+{
+    struct variant variant = {(number + 1) / 2, number > 0 && number % 2 == 0, FREE};
+    if (variant.held)
+        variant.condition = HELD;
+    return variant;
+}
+
+/* False where there is nothing to measure: it is said why then. */
+static bool limits_of(struct bench *bench, const struct variant *variant, char *place, size_t size,
+    struct bench_limits *ret_limits)
+{
+    char reason[200];
+    if (bench->failed[variant->subject][0])
+        return false;
+    *ret_limits = (struct bench_limits){.place = place};
+    if (variant->held) {
+        ret_limits->cores = 95;
+        ret_limits->memory_mib = bench->memory_mib * 0.9;
+    }
+    if (variant->subject &&
+        !bench_can_limit(bench, variant->subject, ret_limits, reason, sizeof(reason))) {
+        bench_missing_all(bench, variant->subject, variant->condition, reason);
+        return false;
+    }
+    bench_place(bench, place, size);
+    return true;
+}
+
+static void gather(
+    struct bench *bench, const struct variant *variant, struct bench_process *process)
+{
+    bench_gather_worker(bench, variant->subject, variant->condition, process);
+    if (!variant->subject)
+        bench_gather_worker(bench, variant->subject, HELD, process);
+    bench_process_finish(process);
+}
+
+static void run_calls(struct bench *bench, const struct bench_item *item, size_t number)
+{
+    struct variant variant = variant_of(number);
+    struct bench_process process = {0};
+    struct bench_limits limits;
+    char place[PATH_MAX], calls[16], seconds[16];
+    (void)item;
+    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
+        return;
+    snprintf(calls, sizeof(calls), "%d", bench->options->scale < 1 ? 101 : 2001);
+    snprintf(seconds, sizeof(seconds), "%.3f", 1.0 * bench->options->scale);
+    if (bench_start_worker(
+            bench, &process, variant.subject, &limits, 30, "cost", calls, seconds, NULL) == 0)
+        gather(bench, &variant, &process);
+}
+
+static void run_live(struct bench *bench, const struct bench_item *item, size_t number)
+{
+    const struct bench_definition *definition = item->data;
+    struct variant variant = variant_of(number);
+    struct bench_process process = {0};
+    struct bench_limits limits;
+    char place[PATH_MAX], reason[256];
+    const char *live = strrchr(definition->id, '.') + 1;
+    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
+        return;
+    if (bench->memory_mib * 0.8 < atof(live) / 4) {
+        bench_missing(
+            bench, variant.subject, definition->id, FREE, "the GPU's memory is too small");
+        bench_missing(
+            bench, variant.subject, definition->id, HELD, "the GPU's memory is too small");
+        return;
+    }
+    if (bench_start_worker(bench, &process, variant.subject, &limits, 60, "crowd", definition->id,
+            live, bench->options->scale < 1 ? "51" : "501", NULL) != 0)
+        return;
+    bench_process_wait(&process, 1);
+    if (!bench_stopped() && bench_process_failure(&process, reason, sizeof(reason)))
+        bench_missing(bench, variant.subject, definition->id, variant.condition, reason);
+    gather(bench, &variant, &process);
+}
+
+static double start_once(struct bench *bench, size_t subject, const struct bench_limits *limits)
+{
+    struct bench_process process = {0};
+    double took = -1;
+    char reason[256];
+    if (bench_start_worker(bench, &process, subject, limits, 30, "start", NULL) == 0) {
+        bench_process_wait(&process, 1);
+        if (!bench_process_failure(&process, reason, sizeof(reason)))
+            took = (double)(process.ended_ns - process.started_ns) / 1e6;
+        bench_process_finish(&process);
+    }
+    return took;
+}
+
+static void run_start(struct bench *bench, const struct bench_item *item, size_t number)
+{
+    struct variant variant = variant_of(number);
+    struct bench_limits limits;
+    char place[PATH_MAX];
+    double took[STARTS];
+    size_t count = 0;
+    (void)item;
+    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
+        return;
+    while (count < STARTS && !bench_stopped() &&
+           (took[count] = start_once(bench, variant.subject, &limits)) >= 0)
+        count++;
+    if (count < STARTS)
+        return;
+    double median = bench_quantile(took, count, 0.5);
+    bench_sample(bench, variant.subject, "cost.start", variant.condition, median, count);
+    if (!variant.subject)
+        bench_sample(bench, variant.subject, "cost.start", HELD, median, count);
+}
+
+static void run_busy(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct bench_limits limits = {.cores = 50};
+    struct bench_process process = {0};
+    char place[PATH_MAX], reason[256], seconds[16];
+    (void)item;
+    if (bench->failed[subject][0])
+        return;
+    if (subject && !bench_can_limit(bench, subject, &limits, reason, sizeof(reason))) {
+        bench_missing(bench, subject, busy_definition.id, BUSY, reason);
+        return;
+    }
+    bench_place(bench, place, sizeof(place));
+    limits.place = place;
+    snprintf(seconds, sizeof(seconds), "%.3f", 2 * bench->options->scale);
+    if (bench_start_worker(
+            bench, &process, subject, &limits, 30, "busy", bench->calibration, seconds, NULL) != 0)
+        return;
+    bench_gather_worker(bench, subject, BUSY, &process);
+    bench_process_finish(&process);
+}
+
+static void declare_both(struct bench *bench, const struct bench_definition *definition)
+{
+    bench_declare(bench, definition, FREE);
+    bench_declare(bench, definition, HELD);
+}
+
+static void declare_added(struct bench *bench)
+{
+    for (size_t i = 0; i < sizeof(addeds) / sizeof(addeds[0]); i++) {
+        bench_declare_target(bench, &addeds[i].definition, FREE, addeds[i].targets[0]);
+        bench_declare_target(bench, &addeds[i].definition, HELD, addeds[i].targets[1]);
+    }
+    bench_declare(bench, &cpu_definition, BUSY);
+}
+
+static void gather_added(struct bench *bench)
+{
+    for (size_t i = 0; i < sizeof(addeds) / sizeof(addeds[0]); i++) {
+        const char *id = addeds[i].definition.id;
+        bench_gather_added(bench, addeds[i].of, FREE, id, FREE, addeds[i].percent);
+        bench_gather_added(bench, addeds[i].of, HELD, id, HELD, addeds[i].percent);
+    }
+    bench_gather_added(bench, busy_definition.id, BUSY, cpu_definition.id, BUSY, false);
+}
+
+void bench_cost(struct bench *bench)
+{
+    size_t twice = 2 * bench->results.subject_count - 1;
+    const struct bench_item items[] = {
+        {"calls", twice, 4, 0, run_calls, NULL},
+        {"process starts", twice, 0.5, 0, run_start, NULL},
+        {"background CPU", bench->results.subject_count, 2.7, 8, run_busy, NULL},
+        {"10,000 live allocations", twice, 2, 8, run_live, &live_definitions[0]},
+        {"100,000 live allocations", twice, 9, 2, run_live, &live_definitions[1]},
+    };
+    for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++)
+        declare_both(bench, &definitions[i]);
+    declare_both(bench, &live_definitions[0]);
+    if (bench->results.full)
+        declare_both(bench, &live_definitions[1]);
+    declare_both(bench, &start_definition);
+    bench_declare(bench, &busy_definition, BUSY);
+    declare_added(bench);
+    bench_run_items(bench, items, bench->results.full ? 5 : 4);
+    gather_added(bench);
+}

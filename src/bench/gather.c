@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The figures of a group while it is measured, and what the items of a group are run by. */
+#include "base/clock.h"
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HANGS_MOST 3
+
+void bench_say(const struct bench *bench, const char *format, ...)
+{
+    char line[300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%6.1f s  %s\n", (double)(clock_now_ns() - bench->began_ns) / 1e9, line);
+}
+
+static void *grow(void *array, size_t bytes)
+{
+    void *grown = realloc(array, bytes);
+    if (!grown) {
+        fputs("vgpu-bench: out of memory\n", stderr);
+        exit(1);
+    }
+    return grown;
+}
+
+void bench_declare(
+    struct bench *bench, const struct bench_definition *definition, const char *condition)
+{
+    bench->measured = grow(bench->measured, (bench->measured_count + 1) * sizeof(*bench->measured));
+    struct bench_measured *measured = &bench->measured[bench->measured_count++];
+    char *copy = grow(NULL, strlen(condition) + 1);
+    strcpy(copy, condition);
+    *measured = (struct bench_measured){.texts = {.id = (char *)definition->id,
+                                            .group = (char *)bench->group,
+                                            .title = (char *)definition->title,
+                                            .definition = (char *)definition->definition,
+                                            .unit = (char *)definition->unit,
+                                            .better = definition->better,
+                                            .has_target = definition->has_target,
+                                            .target = definition->target,
+                                            .condition = copy}};
+}
+
+void bench_declare_target(struct bench *bench, const struct bench_definition *definition,
+    const char *condition, double target)
+{
+    bench_declare(bench, definition, condition);
+    bench->measured[bench->measured_count - 1].texts.has_target = true;
+    bench->measured[bench->measured_count - 1].texts.target = target;
+}
+
+void bench_set_target(struct bench *bench, const char *id, const char *condition, double target)
+{
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        struct bench_figure *texts = &bench->measured[i].texts;
+        if (!strcmp(texts->id, id) && !strcmp(texts->condition, condition)) {
+            texts->has_target = true;
+            texts->target = target;
+        }
+    }
+}
+
+static struct bench_gathered *find(
+    const struct bench *bench, size_t subject, const char *id, const char *condition)
+{
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        struct bench_measured *measured = &bench->measured[i];
+        if (!strcmp(measured->texts.id, id) && !strcmp(measured->texts.condition, condition))
+            return &measured->of[subject];
+    }
+    return NULL;
+}
+
+void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
+    double value, unsigned long repetitions)
+{
+    struct bench_gathered *gathered = find(bench, subject, id, condition);
+    if (!gathered || !isfinite(value))
+        return;
+    gathered->samples = grow(gathered->samples, (gathered->count + 1) * sizeof(*gathered->samples));
+    gathered->samples[gathered->count++] = value;
+    gathered->repetitions += repetitions;
+}
+
+void bench_missing(
+    struct bench *bench, size_t subject, const char *id, const char *condition, const char *reason)
+{
+    struct bench_gathered *gathered = find(bench, subject, id, condition);
+    if (gathered)
+        snprintf(gathered->missing, sizeof(gathered->missing), "%s", reason);
+}
+
+void bench_missing_all(
+    struct bench *bench, size_t subject, const char *condition, const char *reason)
+{
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        struct bench_gathered *gathered = &bench->measured[i].of[subject];
+        if ((!condition || !strcmp(bench->measured[i].texts.condition, condition)) &&
+            !gathered->count && !gathered->missing[0])
+            snprintf(gathered->missing, sizeof(gathered->missing), "%s", reason);
+    }
+}
+
+bool bench_median(const struct bench *bench, size_t subject, const char *id, const char *condition,
+    double *ret_median)
+{
+    const struct bench_gathered *gathered = find(bench, subject, id, condition);
+    bool found = gathered && gathered->count;
+    if (found)
+        *ret_median = bench_quantile(gathered->samples, gathered->count, 0.5);
+    return found;
+}
+
+void bench_gather_added(struct bench *bench, const char *id, const char *condition,
+    const char *added, const char *added_condition, bool percent)
+{
+    double native = 0;
+    bool known = bench_median(bench, 0, id, condition, &native) && (!percent || native > 0);
+    bench_missing(bench, 0, added, added_condition, "native is what is compared with");
+    for (size_t s = 1; s < bench->results.subject_count; s++) {
+        const struct bench_gathered *gathered = find(bench, s, id, condition);
+        for (size_t i = 0; known && gathered && i < gathered->count; i++) {
+            double more = gathered->samples[i] - native;
+            bench_sample(bench, s, added, added_condition, percent ? more / native * 100 : more,
+                gathered->repetitions / gathered->count);
+        }
+        if (gathered && gathered->missing[0])
+            bench_missing(bench, s, added, added_condition, gathered->missing);
+        else if (!known)
+            bench_missing(bench, s, added, added_condition, "native was not measured");
+    }
+}
+
+void bench_note_end(struct bench *bench, size_t subject, const struct bench_process *process)
+{
+    char reason[200];
+    if (!process->hung || bench->failed[subject][0] || ++bench->hung[subject] < HANGS_MOST)
+        return;
+    bench_process_failure(process, reason, sizeof(reason));
+    snprintf(bench->failed[subject], sizeof(bench->failed[subject]),
+        "given up after %d processes that hung: %s", HANGS_MOST, reason);
+}
+
+/* One line of a worker's, which ends where the terminator is. */
+static void gather_line(
+    struct bench *bench, size_t subject, const char *condition, const char *line)
+{
+    char id[80], reason[200];
+    unsigned long repetitions;
+    double value;
+    if (sscanf(line, "%79s %lf %lu", id, &value, &repetitions) == 3)
+        bench_sample(bench, subject, id, condition, value, repetitions);
+    else if (sscanf(line, "%79s ! %199[^\n]", id, reason) == 2)
+        bench_missing(bench, subject, id, condition, reason);
+}
+
+void bench_gather_worker(
+    struct bench *bench, size_t subject, const char *condition, struct bench_process *process)
+{
+    char reason[256];
+    bench_process_wait(process, 1);
+    bench_note_end(bench, subject, process);
+    for (const char *line = process->text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        gather_line(bench, subject, condition, line);
+    }
+    if (!bench_stopped() && bench_process_failure(process, reason, sizeof(reason)))
+        bench_missing_all(bench, subject, condition, reason);
+}
+
+struct item_state {
+    double took; /* a variant's seconds: the guess, then the longest seen */
+    unsigned rounds;
+    bool over;
+};
+
+/* All variants of an item; another one is first each time, and every other time the order is turned
+ * around. */
+static void run_round(struct bench *bench, const struct bench_item *item, struct item_state *state)
+{
+    bench->round = state->rounds;
+    bench_say(bench, "%s: %s, round %u", bench->group, item->name, state->rounds + 1);
+    for (size_t i = 0; i < item->variants && !bench_stopped(); i++) {
+        size_t turned = state->rounds % 2 ? item->variants - 1 - i : i;
+        uint64_t began_ns = clock_now_ns();
+        item->run(bench, item, (turned + state->rounds / 2) % item->variants);
+        double took = (double)(clock_now_ns() - began_ns) / 1e9;
+        if ((!state->rounds && !i) || took > state->took)
+            state->took = took;
+    }
+    state->rounds++;
+}
+
+void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count)
+{
+    struct item_state states[64] = {0};
+    bool any = true;
+    for (size_t i = 0; i < count; i++)
+        states[i].took = items[i].seconds * bench->options->scale;
+    while (any && !bench_stopped()) {
+        any = false;
+        for (size_t i = 0; i < count && !bench_stopped(); i++) {
+            double needs = states[i].took * (double)items[i].variants;
+            uint64_t now_ns = clock_now_ns();
+            bool fits = (double)bench->until_ns - (double)now_ns >= needs * 1e9;
+            /* A test's run is made once, however long it takes. */
+            if (bench->options->scale < 1)
+                fits = states[i].rounds == 0;
+            states[i].over |=
+                !fits || (items[i].rounds_most && states[i].rounds >= items[i].rounds_most);
+            if (states[i].over)
+                continue;
+            run_round(bench, &items[i], &states[i]);
+            any = true;
+        }
+    }
+}
+
+static void take_over(struct bench *bench)
+{
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        struct bench_measured *measured = &bench->measured[i];
+        struct bench_figure *figure = bench_results_add_figure(&bench->results, &measured->texts);
+        for (size_t s = 0; s < bench->results.subject_count; s++) {
+            const char *label = bench->results.subjects[s].label;
+            struct bench_gathered *gathered = &measured->of[s];
+            if (gathered->count)
+                bench_figure_measured(
+                    figure, label, gathered->samples, gathered->count, gathered->repetitions);
+            else
+                bench_figure_missing(figure, label,
+                    gathered->missing[0] ? gathered->missing
+                                         : "the time of its group was used up before it");
+        }
+    }
+}
+
+static void forget(struct bench *bench)
+{
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        for (size_t s = 0; s < BENCH_SUBJECTS_MOST; s++)
+            free(bench->measured[i].of[s].samples);
+        free(bench->measured[i].texts.condition);
+    }
+    free(bench->measured);
+    bench->measured = NULL;
+    bench->measured_count = 0;
+}
+
+void bench_run_group(
+    struct bench *bench, const char *group, void (*measure)(struct bench *), double seconds)
+{
+    bench->group = group;
+    bench->until_ns = clock_now_ns() + (uint64_t)(seconds * 1e9);
+    measure(bench);
+    for (size_t s = 0; s < bench->results.subject_count; s++) {
+        if (bench->failed[s][0])
+            bench_missing_all(bench, s, NULL, bench->failed[s]);
+    }
+    if (!bench_stopped())
+        take_over(bench);
+    forget(bench);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu-load as the load of a measurement, and what it reports. */
+#ifndef VGPU_BENCH_LOAD_RUN_H
+#define VGPU_BENCH_LOAD_RUN_H
+
+#include "bench/bench.h"
+
+struct bench_load {
+    const char *shape;
+    unsigned kernel_us, window_ms;
+    double seconds, warmup;
+    const char *more[7]; /* further options, ended by NULL */
+};
+
+struct bench_report {
+    double work; /* kernels ended × their native duration, seconds per second */
+    double seconds;
+    double p50_us, p99_us; /* latency; negative where the shape has none */
+    uint64_t begin_ns;     /* of the first window, CLOCK_MONOTONIC */
+    double window_s;
+    double *windows; /* work per second in each */
+    size_t window_count;
+};
+
+/* Returns 0 or -errno; it is killed 20 s after it should have ended. */
+int bench_load_start(struct bench *bench, struct bench_process *process, size_t subject,
+    const struct bench_limits *limits, const struct bench_load *load)
+    __attribute__((warn_unused_result));
+
+/* Of a load that ended. False where it failed: `reason` says why. The report is to be finished
+ * where true. */
+bool bench_load_report(const struct bench_process *process, struct bench_report *ret_report,
+    char *reason, size_t size);
+void bench_report_finish(struct bench_report *report);
+
+/* Runs one load in a container of its own. */
+bool bench_load_run(struct bench *bench, size_t subject, struct bench_limits *limits,
+    const struct bench_load *load, struct bench_report *ret_report, char *reason, size_t size);
+
+/* Work per second between two times: of the whole windows that begin and end between them; negative
+ * where there is none. */
+double bench_report_between(const struct bench_report *report, uint64_t from_ns, uint64_t to_ns);
+
+/* When its last window ended. */
+uint64_t bench_report_end_ns(const struct bench_report *report);
+
+/* Measures the native duration of the load's kernels into bench->calibration, once. */
+bool bench_calibrate(struct bench *bench, char *reason, size_t size);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a memory limit holds, for whatever kind of memory, and what it costs to be refused. */
+#include "base/clock.h"
+#include "bench/bench.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT_MIB 4096.0
+#define PEERS 4
+#define RACERS_MOST 16
+#define DEADLINE_S 30
+#define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
+
+static const struct bench_definition given_definition = {"memory.given", "given until refused",
+    "What a program got of this kind of memory under the limit until it was refused, in pieces of "
+    "1/64 of the limit "
+    "and then smaller ones, and at most twice the limit. Its context counts beside it.",
+    "MiB", BENCH_HIGHER, false, 0};
+static const struct bench_definition card_definition = {"memory.card", "on the card at the refusal",
+    "By how much NVML's figure for the whole card, asked from outside, was larger when the program "
+    "was refused than "
+    "before the program began.",
+    "MiB", BENCH_TARGET, true, 0};
+static const struct bench_definition above_definition = {"memory.above",
+    "above the limit at the refusal",
+    "By how much that figure was above the limit, when the program was refused or, where nothing "
+    "refused it, had "
+    "twice the limit; for a kernel's local memory (64 KiB a thread) after its launch.",
+    "MiB", BENCH_LOWER, true, 0};
+static const struct bench_definition unseen_definition = {"memory.unseen", "unseen",
+    "How far what cuMemGetInfo tells the program is used, at the refusal, lies from NVML's figure.",
+    "MiB", BENCH_LOWER, true, 0};
+static const struct bench_definition recovery_definition = {"memory.recovery", "recovery",
+    "What the program got when it had freed all and asked again, of what it got the first time.",
+    "%", BENCH_HIGHER, true, 100};
+static const struct bench_definition over_definition = {"memory.overshoot", "overshoot",
+    "Processes of one container, each with a context, allocate at once until all are refused: by "
+    "how much NVML's "
+    "figure for the card rose above the limit.",
+    "MiB", BENCH_LOWER, true, 0};
+static const struct bench_definition time_definition = {"memory.refusal", "time of a refusal",
+    "One cuMemAlloc that is refused, the median of 501. Natively of more than the card has; under "
+    "a limit of twice "
+    "the limit, and beside processes that hold half of it of nine tenths.",
+    "µs", BENCH_LOWER, true, 1};
+static const struct bench_definition kill_definition = {"memory.kill", "memory back after a kill",
+    "From the SIGKILL of a process that held six tenths of the limit until another of the "
+    "container was given as "
+    "much, trying each 0.2 ms.",
+    "ms", BENCH_LOWER, false, 0};
+
+static const struct kind {
+    const char *name, *call;
+} kinds[] = {{"linear", "cuMemAlloc"}, {"pitched", "cuMemAllocPitch"}, {"async", "cuMemAllocAsync"},
+    {"pool", "cuMemAllocFromPoolAsync"}, {"managed", "cuMemAllocManaged"},
+    {"array", "cuArrayCreate"}, {"virtual", "cuMemCreate"}, {"graph", "memory of a graph"},
+    {"local", "local memory of a kernel"}};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* Of the group: the process that asks NVML, and what is limited to. */
+static struct bench_process card;
+static size_t card_offset;
+static double limit_mib;
+static char card_missing[256], race_condition[64], peers_condition[64];
+static unsigned racers;
+
+/* NVML's figure now, in MiB; negative where it is not known. */
+static double card_mib(void)
+{
+    if (!card.pid || card_missing[0])
+        return -1;
+    bench_process_tell(&card, "\n");
+    const char *line = bench_process_line(&card, &card_offset);
+    if (!line)
+        bench_process_failure(&card, card_missing, sizeof(card_missing));
+    return line ? strtod(line, NULL) / BENCH_MIB : -1;
+}
+
+static void text_bytes(char *text, size_t size, double mib)
+{
+    snprintf(text, size, "%.0f", floor(mib) * BENCH_MIB);
+}
+
+/* The figure behind a word that the worker writes; negative where it ended before. */
+static double word_of(struct bench_process *process, size_t *offset, const char *word)
+{
+    const char *line;
+    while ((line = bench_process_line(process, offset))) {
+        if (!strncmp(line, word, strlen(word)) && line[strlen(word)] == ' ')
+            return strtod(line + strlen(word), NULL);
+    }
+    return -1;
+}
+
+static bool begin(struct bench *bench, size_t subject, struct bench_limits *limits, char *place,
+    size_t size, double memory_mib)
+{
+    char reason[200];
+    *limits = (struct bench_limits){.memory_mib = memory_mib, .place = place};
+    if (bench->failed[subject][0])
+        return false;
+    if (!bench_can_limit(bench, subject, limits, reason, sizeof(reason))) {
+        for (size_t i = 0; i < bench->measured_count; i++) {
+            const struct bench_figure *texts = &bench->measured[i].texts;
+            if (subject || strcmp(texts->id, time_definition.id) != 0)
+                bench_missing(bench, subject, texts->id, texts->condition, reason);
+        }
+        return false;
+    }
+    bench_place(bench, place, size);
+    return true;
+}
+
+static void card_figures(
+    struct bench *bench, size_t subject, const struct kind *kind, double before_mib, double told)
+{
+    double now_mib = card_mib(), grown_mib = now_mib - before_mib;
+    const char *missing = before_mib < 0 || now_mib < 0 ? card_missing : NULL;
+    if (!strcmp(kind->name, "managed"))
+        missing = "managed memory is on the card only where a kernel uses it";
+    if (missing) {
+        bench_missing(bench, subject, "memory.card", kind->call, missing);
+        bench_missing(bench, subject, "memory.above", kind->call, missing);
+        bench_missing(bench, subject, "memory.unseen", kind->call, missing);
+        return;
+    }
+    bench_sample(bench, subject, "memory.card", kind->call, grown_mib, 1);
+    bench_sample(bench, subject, "memory.above", kind->call, fmax(0, grown_mib - limit_mib), 1);
+    bench_sample(
+        bench, subject, "memory.unseen", kind->call, fabs(grown_mib - told / BENCH_MIB), 1);
+}
+
+static void refuse_kind(struct bench *bench, size_t subject, const struct kind *kind)
+{
+    struct bench_process process = {0};
+    struct bench_limits limits;
+    char place[PATH_MAX], chunk[32], most[32], reason[256];
+    size_t offset = 0;
+    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib))
+        return;
+    text_bytes(chunk, sizeof(chunk), limit_mib / 64);
+    text_bytes(most, sizeof(most), limit_mib * 2);
+    double before_mib = card_mib();
+    if (bench_start_worker(bench, &process, subject, &limits, DEADLINE_S, "refuse", kind->name,
+            chunk, most, NULL) != 0)
+        return;
+    double given = word_of(&process, &offset, "given"), told = word_of(&process, &offset, "told");
+    if (told >= 0) {
+        if (strcmp(kind->name, "local") != 0)
+            bench_sample(bench, subject, "memory.given", kind->call, given / BENCH_MIB, 1);
+        card_figures(bench, subject, kind, before_mib, told);
+        bench_process_tell(&process, "\n");
+        double again = word_of(&process, &offset, "again");
+        if (again >= 0 && given > 0)
+            bench_sample(bench, subject, "memory.recovery", kind->call, again / given * 100, 1);
+    }
+    bench_process_wait(&process, 1);
+    bench_note_end(bench, subject, &process);
+    if (!bench_stopped() && bench_process_failure(&process, reason, sizeof(reason)))
+        bench_missing_all(bench, subject, kind->call, reason);
+    bench_process_finish(&process);
+}
+
+static void run_kinds(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    (void)item;
+    for (size_t i = 0; i < KINDS && !bench_stopped(); i++)
+        refuse_kind(bench, subject, &kinds[i]);
+}
+
+static void run_race(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct bench_process processes[RACERS_MOST] = {{0}};
+    struct bench_limits limits;
+    char place[PATH_MAX], most[32], reason[256] = "";
+    size_t offsets[RACERS_MOST] = {0}, ready = 0;
+    double race_mib = *(const double *)item->data, before_mib = card_mib();
+    if (!begin(bench, subject, &limits, place, sizeof(place), race_mib))
+        return;
+    text_bytes(most, sizeof(most), race_mib);
+    for (size_t i = 0; i < racers; i++) {
+        if (bench_start_worker(bench, &processes[i], subject, &limits, DEADLINE_S, "race",
+                "33554432", most, NULL) == 0 &&
+            word_of(&processes[i], &offsets[i], "ready") >= 0)
+            ready++;
+        else
+            break;
+    }
+    for (size_t i = 0; i < ready; i++)
+        bench_process_tell(&processes[i], "\n");
+    bool all = ready == racers;
+    for (size_t i = 0; i < ready; i++)
+        all &= word_of(&processes[i], &offsets[i], "given") >= 0;
+    double over_mib = card_mib() - before_mib - race_mib;
+    for (size_t i = 0; i < racers && !all && !reason[0]; i++) {
+        bench_note_end(bench, subject, &processes[i]);
+        if (processes[i].ended)
+            bench_process_failure(&processes[i], reason, sizeof(reason));
+    }
+    for (size_t i = 0; i < racers; i++)
+        bench_process_finish(&processes[i]);
+    if (bench_stopped())
+        return;
+    if (all && !card_missing[0])
+        bench_sample(bench, subject, over_definition.id, race_condition,
+            over_mib > 0 ? over_mib : 0, racers);
+    else
+        bench_missing(
+            bench, subject, over_definition.id, race_condition, all ? card_missing : reason);
+}
+
+static void time_refusal(struct bench *bench, size_t subject, const struct bench_limits *limits,
+    const char *condition, double mib)
+{
+    struct bench_process process = {0};
+    char bytes[32];
+    text_bytes(bytes, sizeof(bytes), mib);
+    if (bench_start_worker(bench, &process, subject, limits, DEADLINE_S, "refusal-time",
+            time_definition.id, bytes, NULL) != 0)
+        return;
+    bench_gather_worker(bench, subject, condition, &process);
+    bench_process_finish(&process);
+}
+
+static void run_time(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct bench_process holders[PEERS] = {{0}};
+    struct bench_limits limits = {0};
+    char place[PATH_MAX], bytes[32];
+    size_t offset, held = 0;
+    (void)item;
+    if (!subject && !bench->failed[0][0]) {
+        bench_place(bench, place, sizeof(place));
+        limits.place = place;
+        time_refusal(bench, 0, &limits, "own memory", bench->memory_mib + 1024);
+        bench_missing(bench, 0, time_definition.id, peers_condition, BENCH_NO_LIMIT);
+        return;
+    }
+    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib * 2))
+        return;
+    time_refusal(bench, subject, &limits, "own memory", limit_mib * 4);
+    text_bytes(bytes, sizeof(bytes), limit_mib / PEERS);
+    while (held < PEERS && !bench_stopped()) {
+        offset = 0;
+        if (bench_start_worker(bench, &holders[held], subject, &limits, 2 * DEADLINE_S, "hold",
+                bytes, NULL) != 0 ||
+            word_of(&holders[held], &offset, "held") < 0)
+            break;
+        held++;
+    }
+    if (held == PEERS)
+        time_refusal(bench, subject, &limits, peers_condition, limit_mib * 1.8);
+    else
+        bench_missing(bench, subject, time_definition.id, peers_condition,
+            "its processes could not hold half of the limit");
+    for (size_t i = 0; i < PEERS; i++)
+        bench_process_finish(&holders[i]);
+}
+
+static void run_kill(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct bench_process holder = {0}, other = {0};
+    struct bench_limits limits;
+    char place[PATH_MAX], bytes[32], reason[256] = "";
+    size_t offset = 0, other_offset = 0;
+    (void)item;
+    /* Two contexts and six tenths fit; twice six tenths do not. */
+    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib * 2))
+        return;
+    text_bytes(bytes, sizeof(bytes), limit_mib * 1.2);
+    if (bench_start_worker(bench, &holder, subject, &limits, DEADLINE_S, "hold", bytes, NULL) ==
+            0 &&
+        word_of(&holder, &offset, "held") >= 0 &&
+        bench_start_worker(bench, &other, subject, &limits, DEADLINE_S, "retry", bytes, NULL) ==
+            0 &&
+        word_of(&other, &other_offset, "ready") >= 0) {
+        uint64_t killed_ns = clock_now_ns();
+        bench_process_kill(&holder, SIGKILL);
+        double back_ns = word_of(&other, &other_offset, "back");
+        if (back_ns >= 0)
+            bench_sample(
+                bench, subject, kill_definition.id, "", (back_ns - (double)killed_ns) / 1e6, 1);
+    }
+    bench_process_wait(&other, 1);
+    if (!bench_process_failure(other.pid ? &other : &holder, reason, sizeof(reason)))
+        reason[0] = '\0';
+    if (reason[0] && !bench_stopped())
+        bench_missing(bench, subject, kill_definition.id, "", reason);
+    bench_process_finish(&other);
+    bench_process_finish(&holder);
+}
+
+static void declare(struct bench *bench)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        const char *call = kinds[i].call;
+        if (strcmp(kinds[i].name, "local") != 0) {
+            bench_declare(bench, &given_definition, call);
+            bench_declare(bench, &recovery_definition, call);
+            bench_declare_target(bench, &card_definition, call, limit_mib);
+        }
+        bench_declare(bench, &above_definition, call);
+        bench_declare(bench, &unseen_definition, call);
+    }
+    bench_declare(bench, &over_definition, race_condition);
+    bench_declare(bench, &time_definition, "own memory");
+    bench_declare_target(bench, &time_definition, peers_condition, 1 + 0.3 * PEERS);
+    bench_declare(bench, &kill_definition, "");
+}
+
+void bench_memory(struct bench *bench)
+{
+    limit_mib = fmin(LIMIT_MIB, floor(bench->memory_mib / 8));
+    racers = bench->results.full ? RACERS_MOST : 4;
+    double race_mib = fmin(limit_mib + racers * CONTEXT_MIB, bench->memory_mib / 2);
+    const size_t subjects = bench->results.subject_count;
+    const struct bench_item items[] = {
+        {"every kind of allocation", subjects, 6, 0, run_kinds, NULL},
+        {"processes that race", subjects, 2 + racers * 0.5, 5, run_race, &race_mib},
+        {"time of a refusal", subjects, 4, 5, run_time, NULL},
+        {"memory after a kill", subjects, 2, 10, run_kill, NULL},
+    };
+    snprintf(race_condition, sizeof(race_condition), "%u processes", racers);
+    snprintf(peers_condition, sizeof(peers_condition), "beside %d processes", PEERS);
+    declare(bench);
+    card_missing[0] = '\0';
+    card_offset = 0;
+    struct bench_limits none = {.place = bench->scratch};
+    if (bench_start_worker(bench, &card, 0, &none, 3600, "card", bench->bus, NULL) != 0)
+        snprintf(card_missing, sizeof(card_missing), "NVML could not be asked");
+    bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+    bench_process_finish(&card);
+}

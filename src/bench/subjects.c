@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment in which a subject's processes run: the same for all but for the library, and
+ * what is said of its limits. */
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES_MOST 4096
+
+extern char **environ;
+
+/* What would make a native process none, or add to a limit. */
+static const char *const foreign[] = {"LD_PRELOAD=", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MEM_LIMIT",
+    "CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT", "CUDA_CORE_SOFT_LIMIT", "CUDA_TASK_PRIORITY",
+    "CUDA_DEVICE_MEMORY_SHARED_CACHE", "CUDA_REDIRECT=", "VGPU_", "GPU_CORE_UTILIZATION_POLICY="};
+
+/* Where a subject's environment has none of the words in braces, HAMi-core's variables are meant.
+ */
+static const char *const words[] = {"{bytes}", "{mib}", "{percent}", "{region}"};
+static const struct bench_setting ordinary[] = {
+    {(char *)"CUDA_DEVICE_MEMORY_LIMIT", (char *)"{bytes}"},
+    {(char *)"CUDA_DEVICE_SM_LIMIT", (char *)"{percent}"},
+    {(char *)"CUDA_DEVICE_MEMORY_SHARED_CACHE", (char *)"{region}"}};
+
+struct list {
+    char **entries;
+    size_t count;
+};
+
+static void add(struct list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct list *list, const char *format, ...)
+{
+    va_list arguments;
+    char *entry = NULL;
+    va_start(arguments, format);
+    int length = vasprintf(&entry, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && list->count + 1 < ENTRIES_MOST)
+        list->entries[list->count++] = entry;
+    else if (length >= 0)
+        free(entry);
+}
+
+static bool is_foreign(const char *entry)
+{
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        if (!strncmp(entry, foreign[i], strlen(foreign[i])))
+            return true;
+    }
+    return false;
+}
+
+static bool names_limits(const struct bench_subject *subject)
+{
+    for (size_t i = 0; i < subject->setting_count; i++) {
+        for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+            if (strstr(subject->environment[i].value, words[w]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool has_word(const struct bench_subject *subject, const char *word)
+{
+    for (size_t i = 0; i < subject->setting_count; i++) {
+        if (strstr(subject->environment[i].value, word))
+            return true;
+    }
+    return false;
+}
+
+bool bench_can_limit(const struct bench *bench, size_t number, const struct bench_limits *limits,
+    char *missing, size_t size)
+{
+    const struct bench_subject *subject = &bench->results.subjects[number];
+    const char *lacks = NULL;
+    if (!subject->library)
+        lacks = limits->memory_mib > 0 || limits->cores ? BENCH_NO_LIMIT : NULL;
+    else if (names_limits(subject)) {
+        if (limits->memory_mib > 0 && !has_word(subject, "{bytes}") && !has_word(subject, "{mib}"))
+            lacks = "no variable of its environment is said to be its memory limit";
+        if (limits->cores && !has_word(subject, "{percent}"))
+            lacks = "no variable of its environment is said to be its compute limit";
+    }
+    if (lacks)
+        snprintf(missing, size, "%s", lacks);
+    return !lacks;
+}
+
+/* Sets the variable with its word filled in; one whose limit there is not is not set. */
+static void add_setting(
+    struct list *list, const struct bench_setting *setting, const struct bench_limits *limits)
+{
+    const struct {
+        const char *word;
+        bool given;
+    } fills[] = {{"{bytes}", limits->memory_mib > 0}, {"{mib}", limits->memory_mib > 0},
+        {"{percent}", limits->cores > 0}, {"{region}", true}};
+    char text[PATH_MAX + 16];
+    for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++) {
+        const char *at = strstr(setting->value, fills[i].word);
+        if (!at)
+            continue;
+        if (!fills[i].given)
+            return;
+        if (i < 2)
+            snprintf(text, sizeof(text), "%.0f", limits->memory_mib * (i ? 1 : BENCH_MIB));
+        else if (i == 2)
+            snprintf(text, sizeof(text), "%u", limits->cores);
+        else
+            snprintf(text, sizeof(text), "%s/region", limits->place);
+        add(list, "%s=%.*s%s%s", setting->name, (int)(at - setting->value), setting->value, text,
+            at + strlen(fills[i].word));
+        return;
+    }
+    add(list, "%s=%s", setting->name, setting->value);
+}
+
+static void add_subject(
+    struct list *list, const struct bench_subject *subject, const struct bench_limits *limits)
+{
+    for (size_t i = 0; !names_limits(subject) && i < sizeof(ordinary) / sizeof(ordinary[0]); i++)
+        add_setting(list, &ordinary[i], limits);
+    /* HAMi-core's library works only where it is told its own path. */
+    add(list, "CUDA_REDIRECT=%s", subject->library);
+    for (size_t i = 0; i < subject->setting_count; i++)
+        add_setting(list, &subject->environment[i], limits);
+}
+
+static void add_sim(struct list *list, const struct bench *bench)
+{
+    const char *path = getenv("LD_LIBRARY_PATH");
+    if (!bench->options->sim)
+        return;
+    add(list, "VGPU_SIM=%s", bench->options->sim);
+    add(list, "VGPU_SIM_MACHINE=%s/machine", bench->scratch);
+    add(list, "LD_LIBRARY_PATH=%s%s%s", bench->sim, path ? ":" : "", path ? path : "");
+}
+
+char **bench_environment(
+    const struct bench *bench, size_t number, const struct bench_limits *limits)
+{
+    const struct bench_subject *subject = &bench->results.subjects[number];
+    struct list list = {calloc(ENTRIES_MOST, sizeof(char *)), 0};
+    const char *preload = subject->library ? subject->library : "";
+    if (!list.entries)
+        exit(1);
+    for (char **entry = environ; *entry; entry++) {
+        if (!is_foreign(*entry) &&
+            (!bench->options->sim || strncmp(*entry, "LD_LIBRARY_PATH=", 16) != 0))
+            add(&list, "%s", *entry);
+    }
+    if (bench->options->sim)
+        add(&list, "LD_PRELOAD=%s%s%s/libvgpu-sim-rm.so", preload, *preload ? ":" : "", bench->sim);
+    else if (*preload)
+        add(&list, "LD_PRELOAD=%s", preload);
+    add_sim(&list, bench);
+    if (subject->library) {
+        /* Where there is no such directory there is no board. */
+        add(&list, "VGPU_BOARD_DIR=%s", limits->board ? limits->board : limits->place);
+        add_subject(&list, subject, limits);
+    }
+    return list.entries;
+}
+
+void bench_environment_free(char **environment)
+{
+    for (size_t i = 0; environment[i]; i++)
+        free(environment[i]);
+    free(environment);
+}
+
+void bench_place(struct bench *bench, char *place, size_t size)
+{
+    int length = snprintf(place, size, "%s/%u", bench->scratch, ++bench->places);
+    if (length < 0 || (size_t)length >= size || mkdir(place, 0700) != 0)
+        bench_say(bench, "cannot make %s: %s", place, strerror(errno));
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *ftw)
+{
+    (void)status;
+    (void)kind;
+    (void)ftw;
+    return remove(path) != 0 && errno != ENOENT;
+}
+
+void bench_remove_tree(const char *path)
+{
+    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
+    const struct bench_limits *limits, char *const *arguments, double seconds)
+{
+    char **environment = bench_environment(bench, subject, limits);
+    int error = bench_process_start(process, arguments, environment, seconds);
+    bench_environment_free(environment);
+    return error;
+}
+
+int bench_start_worker(struct bench *bench, struct bench_process *process, size_t subject,
+    const struct bench_limits *limits, double seconds, const char *name, ...)
+{
+    char *arguments[BENCH_ARGUMENTS_MOST] = {bench->program, (char *)"--worker", (char *)name};
+    va_list more;
+    va_start(more, name);
+    for (int i = 3; i + 1 < BENCH_ARGUMENTS_MOST; i++) {
+        arguments[i] = va_arg(more, char *);
+        if (!arguments[i])
+            break;
+    }
+    va_end(more);
+    return bench_start(bench, process, subject, limits, arguments, seconds);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Containers beside each other on one GPU: what each gets, and what one does to another. */
+#include "bench/load_run.h"
+
+#include "base/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TENANTS_MOST 4
+#define GAP_WINDOW_MS 10
+#define AFTER_NS 300000000u /* after a death, until who is left is judged */
+
+static const struct bench_definition share_definition = {"tenants.share", "share of each tenant",
+    "Containers work at once with kernels of 1 ms: each one's kernels while all work, by what the "
+    "load does alone natively. "
+    "Natively they have no limits, and the driver shares out.",
+    "%", BENCH_TARGET, false, 0};
+static const struct bench_definition sum_definition = {"tenants.sum", "all tenants together",
+    "The sum of their shares, each by what the load does alone natively.", "ratio", BENCH_HIGHER,
+    false, 0};
+static const struct bench_definition latency_definitions[] = {
+    {"tenants.latency.p50", "latency of requests, p50",
+        "A tenant of limit 20 asks for a kernel of 100 µs each 10 ms and waits for it, from the "
+        "launch to the end.",
+        "ms", BENCH_LOWER, false, 0},
+    {"tenants.latency.p99", "latency of requests, p99",
+        "A tenant of limit 20 asks for a kernel of 100 µs each 10 ms and waits for it, from the "
+        "launch to the end.",
+        "ms", BENCH_LOWER, false, 0},
+};
+static const struct bench_definition greedy_definition = {"tenants.greedy",
+    "work of the greedy neighbour",
+    "What a neighbour of limit 70 with kernels of 1 ms does beside the requests, by what it does "
+    "alone natively.",
+    "%", BENCH_HIGHER, false, 0};
+static const struct bench_definition survivor_definition = {"tenants.death.share",
+    "share after a neighbour's death",
+    "Of two tenants of limit 50 one is killed: the other's share from 0.3 s later on.", "%",
+    BENCH_TARGET, true, 50};
+static const struct bench_definition gap_definition = {"tenants.death.gap",
+    "standstill at a neighbour's death",
+    "Of two tenants of limit 50 one is killed: the longest time from then on in which no kernel of "
+    "the other "
+    "ended, in steps of 10 ms.",
+    "ms", BENCH_LOWER, false, 0};
+static const struct bench_definition storm_definition = {"tenants.storm.rate",
+    "allocations of a storm",
+    "Allocations that a neighbour makes (and frees) in a second beside the requests, of 1 to 64 "
+    "MiB.",
+    "1/s", BENCH_HIGHER, false, 0};
+
+static const struct mix {
+    const char *name;
+    size_t count;
+    unsigned limits[TENANTS_MOST];
+    double sum_target; /* 0: none */
+} mixes[] = {{"50/50", 2, {50, 50}, 0.96}, {"30/60", 2, {30, 60}, 0},
+    {"25/25/25/25", 4, {25, 25, 25, 25}, 0}};
+#define MIXES (sizeof(mixes) / sizeof(mixes[0]))
+
+static const char *const ordinals[TENANTS_MOST] = {"first", "second", "third", "fourth"};
+
+enum beside { ALONE, GREEDY, STORM, BESIDES };
+static const char *const besides[BESIDES] = {
+    "alone", "beside a greedy neighbour", "beside a storm of allocations"};
+
+/* What the load does alone, natively: the mean; 1 until it was measured. */
+static double alone_sum;
+static unsigned alone_count;
+
+static double alone(void)
+{
+    return alone_count && alone_sum > 0 ? alone_sum / alone_count : 1;
+}
+
+static struct bench_load kernels(const struct bench *bench, double seconds, unsigned window_ms)
+{
+    return (struct bench_load){.shape = "full",
+        .kernel_us = 1000,
+        .window_ms = window_ms,
+        .seconds = seconds * bench->options->scale + 0.2};
+}
+
+/* The limits of a tenant, which are none natively; each in a container of its own. */
+static bool limit(struct bench *bench, size_t subject, unsigned cores, const char *board,
+    char *place, size_t size, struct bench_limits *ret_limits, char *reason, size_t reason_size)
+{
+    *ret_limits = (struct bench_limits){.cores = subject ? cores : 0, .board = board};
+    if (!bench_can_limit(bench, subject, ret_limits, reason, reason_size))
+        return false;
+    bench_place(bench, place, size);
+    ret_limits->place = place;
+    return true;
+}
+
+static void run_alone(struct bench *bench, const struct bench_item *item, size_t variant)
+{
+    struct bench_load load = kernels(bench, 1.5, 50);
+    struct bench_limits limits = {0};
+    struct bench_report report;
+    char reason[256];
+    (void)item;
+    (void)variant;
+    if (bench_load_run(bench, 0, &limits, &load, &report, reason, sizeof(reason))) {
+        alone_sum += report.work;
+        alone_count++;
+        bench_report_finish(&report);
+    }
+}
+
+/* While all work. */
+static void judge_mix(
+    struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
+{
+    uint64_t from_ns = 0, to_ns = UINT64_MAX;
+    double sum = 0;
+    for (size_t i = 0; i < mix->count; i++) {
+        uint64_t end_ns = bench_report_end_ns(&reports[i]);
+        from_ns = reports[i].begin_ns > from_ns ? reports[i].begin_ns : from_ns;
+        to_ns = end_ns < to_ns ? end_ns : to_ns;
+    }
+    for (size_t i = 0; i < mix->count; i++) {
+        char condition[64];
+        double share = bench_report_between(&reports[i], from_ns, to_ns) / alone();
+        snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
+        if (share < 0)
+            return;
+        bench_sample(bench, subject, share_definition.id, condition, share * 100, 1);
+        sum += share;
+    }
+    bench_sample(bench, subject, sum_definition.id, mix->name, sum, 1);
+}
+
+static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix, const char *reason)
+{
+    char condition[64];
+    for (size_t i = 0; i < mix->count; i++) {
+        snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
+        bench_missing_all(bench, subject, condition, reason);
+    }
+    bench_missing_all(bench, subject, mix->name, reason);
+}
+
+static void run_mix(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    const struct mix *mix = item->data;
+    struct bench_process processes[TENANTS_MOST] = {{0}};
+    struct bench_report reports[TENANTS_MOST] = {{0}};
+    struct bench_load load = kernels(bench, bench->results.full ? 5 : 2, 50);
+    char board[PATH_MAX], places[TENANTS_MOST][PATH_MAX], reason[256] = "";
+    struct bench_limits limits;
+    bool good = true;
+    if (bench->failed[subject][0])
+        return;
+    bench_place(bench, board, sizeof(board));
+    for (size_t i = 0; good && i < mix->count; i++) {
+        good = limit(bench, subject, mix->limits[i], board, places[i], sizeof(places[i]), &limits,
+                   reason, sizeof(reason)) &&
+               bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
+    }
+    bench_process_wait(processes, mix->count);
+    for (size_t i = 0; i < mix->count; i++) {
+        bench_note_end(bench, subject, &processes[i]);
+        good = good && bench_load_report(&processes[i], &reports[i], reason, sizeof(reason));
+        bench_process_finish(&processes[i]);
+    }
+    if (good)
+        judge_mix(bench, subject, mix, reports);
+    else if (!bench_stopped())
+        miss_mix(bench, subject, mix, reason[0] ? reason : "a tenant could not be started");
+    for (size_t i = 0; i < mix->count; i++)
+        bench_report_finish(&reports[i]);
+}
+
+static void gather_latency(
+    struct bench *bench, size_t subject, enum beside beside, const struct bench_report *report)
+{
+    bench_sample(
+        bench, subject, latency_definitions[0].id, besides[beside], report->p50_us / 1e3, 1);
+    bench_sample(
+        bench, subject, latency_definitions[1].id, besides[beside], report->p99_us / 1e3, 1);
+}
+
+/* The neighbour of the requests, if any; it goes on for longer than they do. */
+static bool start_neighbour(struct bench *bench, struct bench_process *process, size_t subject,
+    enum beside beside, double seconds, const char *board, char *reason, size_t size)
+{
+    char place[PATH_MAX], text[32];
+    struct bench_limits limits;
+    struct bench_load greedy = kernels(bench, seconds, 50);
+    if (beside == ALONE)
+        return true;
+    greedy.seconds = seconds + 0.5;
+    if (!limit(bench, subject, beside == GREEDY ? 70 : 50, board, place, sizeof(place), &limits,
+            reason, size))
+        return false;
+    if (beside == GREEDY)
+        return bench_load_start(bench, process, subject, &limits, &greedy) == 0;
+    limits.memory_mib = subject ? bench->memory_mib / 8 : 0;
+    snprintf(text, sizeof(text), "%.3f", seconds + 0.5);
+    return bench_can_limit(bench, subject, &limits, reason, size) &&
+           bench_start_worker(
+               bench, process, subject, &limits, seconds + 20, "storm", text, NULL) == 0;
+}
+
+static void gather_neighbour(struct bench *bench, size_t subject, enum beside beside,
+    struct bench_process *process, const struct bench_report *requests)
+{
+    struct bench_report report;
+    char reason[256];
+    if (beside == STORM)
+        bench_gather_worker(bench, subject, besides[STORM], process);
+    bench_process_wait(process, beside == ALONE ? 0 : 1);
+    if (beside != GREEDY || !bench_load_report(process, &report, reason, sizeof(reason)))
+        return;
+    double work = bench_report_between(&report, requests->begin_ns, bench_report_end_ns(requests));
+    if (work >= 0)
+        bench_sample(
+            bench, subject, greedy_definition.id, besides[GREEDY], work / alone() * 100, 1);
+    bench_report_finish(&report);
+}
+
+static void run_latency(struct bench *bench, const struct bench_item *item, size_t variant)
+{
+    size_t subject = variant / BESIDES;
+    enum beside beside = (enum beside)(variant % BESIDES);
+    struct bench_process processes[2] = {{0}};
+    struct bench_report report = {0};
+    struct bench_load requests = {.shape = "sync",
+        .kernel_us = 100,
+        .window_ms = 50,
+        .seconds = (bench->results.full ? 5 : 2) * bench->options->scale + 0.1,
+        .warmup = 0.1,
+        .more = {"--period-ms", "10"}};
+    char board[PATH_MAX], place[PATH_MAX], reason[256] = "";
+    struct bench_limits limits;
+    (void)item;
+    if (bench->failed[subject][0])
+        return;
+    bench_place(bench, board, sizeof(board));
+    bool good =
+        start_neighbour(bench, &processes[1], subject, beside,
+            requests.seconds + requests.warmup + 1, board, reason, sizeof(reason)) &&
+        limit(bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason));
+    if (good && beside != ALONE) /* it works before the requests begin */
+        bench_process_wait_until(
+            &processes[1], 1, clock_now_ns() + (uint64_t)(0.8e9 * bench->options->scale));
+    good = good && bench_load_start(bench, &processes[0], subject, &limits, &requests) == 0;
+    bench_process_wait(&processes[0], good ? 1 : 0);
+    bench_note_end(bench, subject, &processes[0]);
+    good = good && bench_load_report(&processes[0], &report, reason, sizeof(reason));
+    if (good) {
+        gather_latency(bench, subject, beside, &report);
+        gather_neighbour(bench, subject, beside, &processes[1], &report);
+    } else if (!bench_stopped()) {
+        bench_missing_all(
+            bench, subject, besides[beside], reason[0] ? reason : "a tenant could not be started");
+    }
+    bench_report_finish(&report);
+    for (size_t i = 0; i < 2; i++)
+        bench_process_finish(&processes[i]);
+}
+
+static void judge_death(
+    struct bench *bench, size_t subject, const struct bench_report *report, uint64_t killed_ns)
+{
+    double longest = 0, now = 0;
+    double share = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX) / alone();
+    for (size_t i = 0; i < report->window_count; i++) {
+        uint64_t begin_ns = report->begin_ns + (uint64_t)((double)i * report->window_s * 1e9);
+        if (begin_ns < killed_ns)
+            continue;
+        now = report->windows[i] > 0 ? 0 : now + report->window_s * 1e3;
+        longest = now > longest ? now : longest;
+    }
+    if (share >= 0) {
+        bench_sample(bench, subject, survivor_definition.id, "", share * 100, 1);
+        bench_sample(bench, subject, gap_definition.id, "", longest, 1);
+    } else {
+        bench_missing_all(bench, subject, "", "it had ended before its neighbour was killed");
+    }
+}
+
+static void run_death(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct bench_process processes[2] = {{0}};
+    struct bench_report report;
+    struct bench_load load = kernels(bench, 2, GAP_WINDOW_MS);
+    char board[PATH_MAX], places[2][PATH_MAX], reason[256] = "a tenant could not be started";
+    struct bench_limits limits;
+    bool good = true;
+    (void)item;
+    if (bench->failed[subject][0])
+        return;
+    load.seconds += 1.5;
+    bench_place(bench, board, sizeof(board));
+    for (size_t i = 0; good && i < 2; i++) {
+        good = limit(bench, subject, 50, board, places[i], sizeof(places[i]), &limits, reason,
+                   sizeof(reason)) &&
+               bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
+    }
+    if (good) {
+        bench_process_wait_until(processes, 2, clock_now_ns() + (uint64_t)(load.seconds / 2 * 1e9));
+        uint64_t killed_ns = clock_now_ns();
+        bench_process_kill(&processes[1], SIGKILL);
+        bench_process_wait(processes, 2);
+        bench_note_end(bench, subject, &processes[0]);
+        good = bench_load_report(&processes[0], &report, reason, sizeof(reason));
+        if (good) {
+            judge_death(bench, subject, &report, killed_ns);
+            bench_report_finish(&report);
+        }
+    }
+    if (!good && !bench_stopped())
+        bench_missing_all(bench, subject, "", reason);
+    for (size_t i = 0; i < 2; i++)
+        bench_process_finish(&processes[i]);
+}
+
+static void declare(struct bench *bench)
+{
+    char condition[64];
+    for (size_t m = 0; m < MIXES; m++) {
+        for (size_t i = 0; i < mixes[m].count; i++) {
+            snprintf(condition, sizeof(condition), "%s, %s", mixes[m].name, ordinals[i]);
+            bench_declare_target(bench, &share_definition, condition, mixes[m].limits[i]);
+        }
+        if (mixes[m].sum_target > 0)
+            bench_declare_target(bench, &sum_definition, mixes[m].name, mixes[m].sum_target);
+        else
+            bench_declare(bench, &sum_definition, mixes[m].name);
+    }
+    for (size_t i = 0; i < BESIDES; i++) {
+        bench_declare(bench, &latency_definitions[0], besides[i]);
+        bench_declare(bench, &latency_definitions[1], besides[i]);
+    }
+    bench_declare(bench, &greedy_definition, besides[GREEDY]);
+    bench_declare(bench, &storm_definition, besides[STORM]);
+    bench_declare(bench, &survivor_definition, "");
+    bench_declare(bench, &gap_definition, "");
+}
+
+void bench_tenants(struct bench *bench)
+{
+    const size_t subjects = bench->results.subject_count;
+    const double more_s = bench->results.full ? 3 : 0;
+    const struct bench_item items[] = {
+        {"the load alone", 1, 2, 0, run_alone, NULL},
+        {"two tenants, 50/50", subjects, 3 + more_s, 0, run_mix, &mixes[0]},
+        {"two tenants, 30/60", subjects, 3 + more_s, 0, run_mix, &mixes[1]},
+        {"requests beside a neighbour", BESIDES * subjects, 3.6 + more_s, 0, run_latency, NULL},
+        {"a neighbour that dies", subjects, 4, 6, run_death, NULL},
+        {"four tenants", subjects, 3.5 + more_s, 0, run_mix, &mixes[2]},
+    };
+    alone_sum = 0;
+    alone_count = 0;
+    declare(bench);
+    bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+}

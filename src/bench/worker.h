@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs inside a measured process. It finds the driver as programs do, by dlopen and dlsym, and
+ * writes lines "KEY VALUE REPETITIONS" or "KEY ! reason" to stdout; what fails otherwise ends it
+ * with one line on stderr. */
+#ifndef VGPU_BENCH_WORKER_H
+#define VGPU_BENCH_WORKER_H
+
+#include "load/kernel.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Beside what the load generator looks up; NULL where the driver has none. */
+#define WORKER_CUDA(ROW)                                                                           \
+    ROW(cuDriverGetVersion)                                                                        \
+    ROW(cuDeviceTotalMem_v2)                                                                       \
+    ROW(cuMemFree_v2)                                                                              \
+    ROW(cuMemGetInfo_v2)                                                                           \
+    ROW(cuMemAllocPitch_v2)                                                                        \
+    ROW(cuMemAllocManaged)                                                                         \
+    ROW(cuMemAllocAsync)                                                                           \
+    ROW(cuMemAllocFromPoolAsync)                                                                   \
+    ROW(cuMemFreeAsync)                                                                            \
+    ROW(cuMemPoolCreate)                                                                           \
+    ROW(cuMemPoolSetAttribute)                                                                     \
+    ROW(cuMemPoolTrimTo)                                                                           \
+    ROW(cuDeviceGetDefaultMemPool)                                                                 \
+    ROW(cuArrayCreate_v2)                                                                          \
+    ROW(cuArrayDestroy)                                                                            \
+    ROW(cuMemCreate)                                                                               \
+    ROW(cuMemRelease)                                                                              \
+    ROW(cuGraphCreate)                                                                             \
+    ROW(cuGraphAddMemAllocNode)                                                                    \
+    ROW(cuGraphExecDestroy)                                                                        \
+    ROW(cuGraphDestroy)                                                                            \
+    ROW(cuDeviceGraphMemTrim)
+
+struct worker_cuda {
+#define WORKER_ROW(name) __typeof__(name) *name;
+    WORKER_CUDA(WORKER_ROW)
+#undef WORKER_ROW
+};
+
+extern struct worker_cuda worker_cuda;
+
+/* Finds the driver's functions. */
+void worker_open(void);
+
+/* Ends the process where the driver lacks it or it fails. */
+#define WORKER_CALL(name, ...)                                                                     \
+    (worker_cuda.name ? load_check(worker_cuda.name(__VA_ARGS__), #name)                           \
+                      : load_fail("this driver has no " #name))
+
+/* The value is written with nine digits. */
+void worker_write(const char *key, double value, unsigned long repetitions);
+/* The median of `count` values of nanoseconds, divided. Sorts them. */
+void worker_write_median(const char *key, uint64_t *values_ns, unsigned count, double divisor);
+
+/* Waits for a line on stdin; false at its end. */
+bool worker_wait(void);
+
+/* CPU time that all threads but this one took so far. */
+double worker_other_threads_s(void);
+
+uint64_t worker_now_ns(void);
+
+int worker_cost(int argc, char **argv);
+int worker_crowd(int argc, char **argv);
+int worker_busy(int argc, char **argv);
+int worker_refuse(int argc, char **argv);
+int worker_refusal_time(int argc, char **argv);
+int worker_hold(int argc, char **argv);
+int worker_race(int argc, char **argv);
+int worker_retry(int argc, char **argv);
+int worker_storm(int argc, char **argv);
+int worker_gemm(int argc, char **argv);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What calls cost the program that makes them, and what runs beside it. */
+#include "bench/worker.h"
+
+#include "load/calibration.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CALLS_MOST 2001
+#define BATCH 200       /* launches that fit into the driver's queue */
+#define WARM_BATCHES 30 /* a kernel's first launches are measured one by one */
+#define REST_NS 300000  /* between batches, so that a limit of 95 % is not reached */
+#define CROWD_BYTES (256u << 10)
+#define QUEUED 4
+
+static uint64_t samples[CALLS_MOST];
+
+static void rest(void)
+{
+    uint64_t begin = worker_now_ns();
+    LOAD_CALL(cuCtxSynchronize);
+    while (worker_now_ns() - begin < REST_NS) {
+    }
+}
+
+static void allocations(const char *key, size_t bytes, unsigned calls)
+{
+    CUdeviceptr pointer;
+    for (unsigned i = 0; i < calls; i++) {
+        uint64_t start = worker_now_ns();
+        LOAD_CALL(cuMemAlloc_v2, &pointer, bytes);
+        WORKER_CALL(cuMemFree_v2, pointer);
+        samples[i] = worker_now_ns() - start;
+    }
+    worker_write_median(key, samples, calls, 1e3);
+}
+
+static void async_allocations(unsigned calls)
+{
+    CUdeviceptr pointer;
+    CUmemoryPool pool;
+    uint64_t keep = UINT64_MAX;
+    if (!worker_cuda.cuMemAllocAsync) {
+        puts("cost.alloc.async ! this driver has no cuMemAllocAsync");
+        return;
+    }
+    WORKER_CALL(cuDeviceGetDefaultMemPool, &pool, 0);
+    WORKER_CALL(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+    for (unsigned i = 0; i < calls; i++) {
+        uint64_t start = worker_now_ns();
+        WORKER_CALL(cuMemAllocAsync, &pointer, 1 << 20, NULL);
+        WORKER_CALL(cuMemFreeAsync, pointer, NULL);
+        samples[i] = worker_now_ns() - start;
+    }
+    LOAD_CALL(cuCtxSynchronize);
+    worker_write_median("cost.alloc.async", samples, calls, 1e3);
+}
+
+static void queries(unsigned calls)
+{
+    size_t free_bytes, total;
+    for (unsigned i = 0; i < calls; i++) {
+        uint64_t start = worker_now_ns();
+        WORKER_CALL(cuMemGetInfo_v2, &free_bytes, &total);
+        samples[i] = worker_now_ns() - start;
+    }
+    worker_write_median("cost.query", samples, calls, 1e3);
+}
+
+static void launches(const char *key, const struct load_device *device,
+    const struct load_kernel *kernel, unsigned launches_each, CUstream stream, unsigned batches)
+{
+    for (unsigned i = 0; i < WARM_BATCHES + batches; i++) {
+        uint64_t start = worker_now_ns();
+        for (unsigned k = 0; k < launches_each; k++)
+            load_kernel_launch(device, kernel, stream);
+        if (i >= WARM_BATCHES)
+            samples[i - WARM_BATCHES] = worker_now_ns() - start;
+        rest();
+    }
+    worker_write_median(key, samples, batches, launches_each);
+}
+
+static void synchronised(const struct load_device *device, const struct load_kernel *kernel,
+    CUstream stream, unsigned calls)
+{
+    for (unsigned i = 0; i < calls; i++) {
+        uint64_t start = worker_now_ns();
+        load_kernel_launch(device, kernel, stream);
+        LOAD_CALL(cuStreamSynchronize, stream);
+        samples[i] = worker_now_ns() - start;
+        while (worker_now_ns() - start < 20000) { /* so that a limit of 95 % is not reached */
+        }
+    }
+    worker_write_median("cost.launch.sync", samples, calls, 1e3);
+}
+
+static void idle(double seconds)
+{
+    double before = worker_other_threads_s();
+    uint64_t begin = worker_now_ns();
+    usleep((useconds_t)(seconds * 1e6));
+    double took = (double)(worker_now_ns() - begin) / 1e9;
+    worker_write("cost.cpu.idle", (worker_other_threads_s() - before) / took * 100, 1);
+}
+
+/* CALLS SECONDS: of each kind so many calls, and so long idle */
+int worker_cost(int argc, char **argv)
+{
+    struct load_device device;
+    CUcontext context;
+    CUstream stream;
+    unsigned calls = argc > 0 ? (unsigned)atoi(argv[0]) : 0;
+    if (argc < 2 || !calls || calls > CALLS_MOST)
+        load_fail("cost: CALLS SECONDS");
+    worker_open();
+    uint64_t start = worker_now_ns();
+    LOAD_CALL(cuInit, 0);
+    worker_write("cost.init", (double)(worker_now_ns() - start) / 1e6, 1);
+    start = worker_now_ns();
+    LOAD_CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    worker_write("cost.context", (double)(worker_now_ns() - start) / 1e6, 1);
+    load_device_open(&device, 0);
+    LOAD_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    struct load_kernel kernel = load_kernel_make(&device, FORM_ONE_BLOCK, 1);
+    struct load_kernel graph = load_kernel_make(&device, FORM_GRAPH, 1);
+    launches("cost.launch.async", &device, &kernel, BATCH, stream, calls / 8 + 1);
+    synchronised(&device, &kernel, stream, calls);
+    launches(
+        "cost.launch.graph", &device, &graph, BATCH / LOAD_GRAPH_KERNELS, stream, calls / 8 + 1);
+    allocations("cost.alloc.1MiB", 1 << 20, calls);
+    allocations("cost.alloc.64MiB", 64 << 20, calls / 8 + 1);
+    async_allocations(calls);
+    queries(calls);
+    idle(atof(argv[1]));
+    return 0;
+}
+
+/* KEY LIVE CALLS: pairs of 1 MiB while so many allocations live */
+int worker_crowd(int argc, char **argv)
+{
+    struct load_device device;
+    CUdeviceptr pointer;
+    unsigned long live = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+    if (argc < 3)
+        load_fail("crowd: KEY LIVE CALLS");
+    worker_open();
+    load_device_open(&device, 0);
+    for (unsigned long i = 0; i < live; i++)
+        LOAD_CALL(cuMemAlloc_v2, &pointer, CROWD_BYTES);
+    allocations(argv[0], 1 << 20, (unsigned)atoi(argv[2]));
+    return 0;
+}
+
+/* CALIBRATION SECONDS: what other threads take while this one has the GPU work */
+int worker_busy(int argc, char **argv)
+{
+    struct load_device device;
+    struct load_calibration calibration = {0};
+    CUstream stream;
+    if (argc < 2)
+        load_fail("busy: CALIBRATION SECONDS");
+    worker_open();
+    load_device_open(&device, 0);
+    load_calibration_read(&calibration, argv[0]);
+    LOAD_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    struct load_kernel kernel = load_kernel_make(
+        &device, FORM_FULL, load_calibration_steps(&calibration.rates[FORM_FULL], 1000));
+    uint64_t begin = worker_now_ns(), end = begin + (uint64_t)(atof(argv[1]) * 1e9);
+    double before = worker_other_threads_s();
+    while (worker_now_ns() < end) {
+        for (int i = 0; i < QUEUED; i++)
+            load_kernel_launch(&device, &kernel, stream);
+        LOAD_CALL(cuStreamSynchronize, stream);
+    }
+    double took = (double)(worker_now_ns() - begin) / 1e9;
+    worker_write("cost.cpu.busy", (worker_other_threads_s() - before) / took * 100, 1);
+    return 0;
+}
