@@ -3,6 +3,7 @@
 #include "bench/report_axis.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Beyond these, differences overflow and powers of ten are 0; nothing that is measured lies there.
  */
@@ -58,6 +59,23 @@ static double round_step(double least)
     return 10 * power;
 }
 
+/* A tick that is there for a little only would leave much of the axis empty: the axis ends where
+ * the values do. */
+static void drop_ends(struct axis *axis, double low, double high, double little)
+{
+    axis->low = axis->ticks[0];
+    axis->high = axis->ticks[axis->tick_count - 1];
+    if (axis->tick_count > 2 && high - axis->ticks[axis->tick_count - 2] < little) {
+        axis->tick_count--;
+        axis->high = fmax(high, axis->ticks[axis->tick_count - 1]);
+    }
+    if (axis->tick_count > 2 && axis->ticks[1] - low < little) {
+        axis->tick_count--;
+        memmove(axis->ticks, axis->ticks + 1, axis->tick_count * sizeof(axis->ticks[0]));
+        axis->low = fmin(low, axis->ticks[0]);
+    }
+}
+
 static void make_linear(struct axis *axis, unsigned ticks_most)
 {
     if (axis->high <= axis->low) { /* one value: it stands in the middle, or 0 at the begin */
@@ -65,15 +83,15 @@ static void make_linear(struct axis *axis, unsigned ticks_most)
         axis->low -= axis->low != 0 ? around : 0;
         axis->high += around;
     }
-    double step = round_step((axis->high - axis->low) / ticks_most);
+    double low = axis->low, high = axis->high;
+    double step = round_step((high - low) / ticks_most);
     double first = floor(axis->low / step + 1e-9);
     for (unsigned i = 0; i < AXIS_TICKS; i++) {
         axis->ticks[axis->tick_count++] = (first + i) * step;
         if ((first + i) * step >= axis->high - step * 1e-9)
             break;
     }
-    axis->low = axis->ticks[0];
-    axis->high = axis->ticks[axis->tick_count - 1];
+    drop_ends(axis, low, high, step / 4);
 }
 
 struct axis axis_make(const struct axis_span *span, enum axis_kind kind, unsigned ticks_most)

@@ -9,7 +9,7 @@
 #define AXIS_TICKS 16
 
 struct axis {
-    double low, high; /* of the first and of the last tick, unless logarithmic */
+    double low, high; /* its ends: those of the first and the last tick, or a little more */
     bool logarithmic;
     unsigned tick_count;
     double ticks[AXIS_TICKS];

@@ -63,7 +63,7 @@ static void write_cell(
     if (result->sample_count > 1) {
         fputs("p10–p90 ", out);
         page_number(page, result->low);
-        fputs(" – ", out);
+        fputs(" to ", out);
         page_number(page, result->high);
     } else {
         fputs("one value, no spread", out);
@@ -91,7 +91,8 @@ void page_table(struct page *page, const struct report_family *family)
     bool targets = targets_differ(family);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"", out);
     page_text(page, family->figures[0]->title);
-    fputs("\">\n<table>", out);
+    fprintf(out, "\">\n<table class=\"numbers\" style=\"min-width:%zupx\">",
+        150 * (page->results->subject_count + conditions) - 20);
     write_head(page, family, conditions);
     fputs("<tbody>\n", out);
     for (size_t i = 0; i < family->count; i++) {

@@ -6,6 +6,7 @@
 
 #include "bench/report_axis.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,27 +22,32 @@ struct panel {
     bool offs;              /* the lower part is drawn */
 };
 
-/* The condition without the part that only says the target again ("full-1ms, limit 20":
- * "full-1ms"); to be freed. */
+/* Whether the part of a condition only says the target again: "limit 20", "20 %". */
+static bool says_target(const char *part, size_t length, double target)
+{
+    while (length && strchr(" %", part[length - 1]))
+        length--;
+    size_t word = length;
+    while (word && part[word - 1] != ' ')
+        word--;
+    char *end = NULL;
+    double number = word < length ? strtod(part + word, &end) : -1;
+    return end == part + length && (number == target || number / 100 == target);
+}
+
+/* The condition without that part ("full-1ms, limit 20": "full-1ms"); to be freed. */
 static char *panel_name(const struct bench_figure *figure)
 {
-    char *name = calloc(1, strlen(figure->condition) + 1);
+    char *name = calloc(2, strlen(figure->condition) + 1); /* a blank behind each comma */
     for (const char *part = figure->condition; name && *part;) {
+        part += strspn(part, " ");
         size_t length = strcspn(part, ",");
-        const char *digits = part + strcspn(part, "0123456789.");
-        double number = digits < part + length ? strtod(digits, NULL) : -1;
-        bool again = number == figure->target || number / 100 == figure->target;
-        if (!again) {
-            strcat(name, *name ? "," : "");
+        if (!says_target(part, length, figure->target)) {
+            strcat(name, *name ? ", " : "");
             strncat(name, part, length);
         }
         part += length + (part[length] == ',');
     }
-    char *begin = name;
-    while (begin && *begin == ' ')
-        begin++;
-    if (name)
-        memmove(name, begin, strlen(begin) + 1);
     return name;
 }
 
@@ -52,25 +58,65 @@ static const struct bench_result *result_of(
         panel->family->figures[figure], panel->page->results->subjects[subject].label);
 }
 
-static void make_axes(struct panel *panel)
+/* The end of a result's spread that is farther from the target, as its distance. */
+static double farther(const struct bench_result *result, double target)
 {
-    struct axis_span share = {0}, off = {0};
+    double low = result->low - target, high = result->high - target;
+    return fabs(low) > fabs(high) ? low : high;
+}
+
+/* The largest distance of a subject from its targets; negative where it has no result. Native,
+ * which no limit is set for, is not judged by it. */
+static double farthest(const struct panel *panel, size_t subject)
+{
+    double most = -1;
     for (size_t i = 0; i < panel->family->count; i++) {
-        double target = panel->family->figures[i]->target;
-        axis_span_add(&share, target);
-        for (size_t subject = 0; subject < panel->page->results->subject_count; subject++) {
+        const struct bench_result *result = result_of(panel, i, subject);
+        if (result && strcmp(result->subject, BENCH_NATIVE) != 0)
+            most = fmax(most, fabs(farther(result, panel->family->figures[i]->target)));
+    }
+    return most;
+}
+
+/* Who is far from the target would press those who keep it onto the line: what is more than ten
+ * times as far off as the best subject lies beyond this axis. */
+static struct axis make_off_axis(const struct panel *panel)
+{
+    struct axis_span off = {0};
+    double best = -1;
+    for (size_t subject = 0; subject < panel->page->results->subject_count; subject++) {
+        double most = farthest(panel, subject);
+        best = most >= 0 && (best < 0 || most < best) ? most : best;
+    }
+    axis_span_add(&off, 0);
+    for (size_t subject = 0; subject < panel->page->results->subject_count; subject++) {
+        double most = farthest(panel, subject);
+        for (size_t i = 0; most >= 0 && most <= 10 * best && i < panel->family->count; i++) {
             const struct bench_result *result = result_of(panel, i, subject);
-            for (int end = 0; result && end < 2; end++) {
-                axis_span_add(&share, end ? result->high : result->low);
-                if (strcmp(result->subject, BENCH_NATIVE) != 0)
-                    axis_span_add(&off, (end ? result->high : result->low) - target);
+            double target = panel->family->figures[i]->target;
+            if (result) {
+                axis_span_add(&off, result->low - target);
+                axis_span_add(&off, result->high - target);
             }
         }
     }
+    return axis_make(&off, AXIS_ZERO, 3);
+}
+
+static void make_axes(struct panel *panel)
+{
+    struct axis_span share = {0};
     axis_span_add(&share, 0);
+    for (size_t i = 0; i < panel->family->count; i++) {
+        axis_span_add(&share, panel->family->figures[i]->target);
+        for (size_t subject = 0; subject < panel->page->results->subject_count; subject++) {
+            const struct bench_result *result = result_of(panel, i, subject);
+            for (int end = 0; result && end < 2; end++)
+                axis_span_add(&share, end ? result->high : result->low);
+        }
+    }
     panel->share = axis_make(&share, AXIS_ZERO, 5);
-    axis_span_add(&off, 0);
-    panel->off = axis_make(&off, AXIS_ZERO, 3);
+    panel->off = make_off_axis(panel);
 }
 
 static bool in_panel(const struct panel *panel, size_t figure)
@@ -113,10 +159,7 @@ static void draw_axes(const struct panel *panel)
             "<line class=\"%s\" x1=\"0\" x2=\"100%%\" y1=\"%.2f\" y2=\"%.2f\"/><text "
             "class=\"tick up\" x=\"0\" dx=\"-6\" y=\"%.2f\">",
             panel->offs && value == 0 ? "target" : "grid", at, at, at + 4);
-        if (panel->offs)
-            page_signed(page, value);
-        else
-            page_number(page, value);
+        page_tick(page, value, panel->offs);
         fputs("</text>\n", page->out);
     }
     for (unsigned i = 0; i < panel->share.tick_count; i++) {
@@ -127,7 +170,7 @@ static void draw_axes(const struct panel *panel)
         if (!panel->offs)
             continue;
         fprintf(page->out, "<text class=\"tick\" x=\"%.3f%%\" y=\"%.2f\">", at, bottom + 14);
-        page_number(page, panel->share.ticks[i]);
+        page_tick(page, panel->share.ticks[i], false);
         fputs("</text>\n", page->out);
     }
     if (!panel->offs)
@@ -136,19 +179,10 @@ static void draw_axes(const struct panel *panel)
             down(panel, panel->share.low), down(panel, panel->share.high));
 }
 
-static void draw_point(const struct panel *panel, size_t figure, size_t subject)
+static void tell_point(const struct panel *panel, const struct bench_result *result, double target)
 {
-    const struct bench_result *result = result_of(panel, figure, subject);
     struct page *page = panel->page;
-    double target = panel->family->figures[figure]->target, less = panel->offs ? target : 0;
-    if (!result || (panel->offs && !strcmp(result->subject, BENCH_NATIVE)))
-        return;
-    double middle = down(panel, result->value - less);
-    double shift = DODGE * ((double)subject - ((double)page->results->subject_count - 1) / 2);
-    fprintf(page->out,
-        "<svg class=\"s%zu\" x=\"%.3f%%\" y=\"0\" width=\"1\" height=\"1\" overflow=\"visible\"><g "
-        "transform=\"translate(%.1f 0)\"><title>",
-        page_series(subject), across(panel, target), shift);
+    fputs("<title>", page->out);
     page_text(page, result->subject);
     fputs(", target ", page->out);
     page_number(page, target);
@@ -160,13 +194,42 @@ static void draw_point(const struct panel *panel, size_t figure, size_t subject)
     page_number(page, result->low);
     fputs(" to ", page->out);
     page_number(page, result->high);
+    fprintf(page->out, "; n = %lu</title>", result->repetitions);
+}
+
+/* At the edge, an arrow beyond which the value lies. */
+static void draw_beyond(const struct panel *panel, bool above)
+{
+    double at = above ? 0 : height(panel);
+    fprintf(panel->page->out, "<path class=\"mark\" d=\"M-5 %.2fH5L0 %.2fZ\"/>", at,
+        above ? at - 8 : at + 8);
+}
+
+static void draw_point(const struct panel *panel, size_t figure, size_t subject)
+{
+    const struct bench_result *result = result_of(panel, figure, subject);
+    struct page *page = panel->page;
+    double target = panel->family->figures[figure]->target, less = panel->offs ? target : 0;
+    if (!result || (panel->offs && !strcmp(result->subject, BENCH_NATIVE)))
+        return;
+    double shift = DODGE * ((double)subject - ((double)page->results->subject_count - 1) / 2);
     fprintf(page->out,
-        "; n = %lu</title><path class=\"spread\" d=\"M0 %.2fV%.2fM-3 %.2fH3M-3 %.2fH3\"/><g "
-        "class=\"mark\" transform=\"translate(0 %.2f)\">",
-        result->repetitions, down(panel, result->low - less), down(panel, result->high - less),
-        down(panel, result->low - less), down(panel, result->high - less), middle);
-    page_mark(page, subject);
-    fputs("</g></g></svg>\n", page->out);
+        "<svg class=\"s%zu\" x=\"%.3f%%\" y=\"0\" width=\"1\" height=\"1\" overflow=\"visible\"><g "
+        "transform=\"translate(%.1f 0)\">",
+        page_series(subject), across(panel, target), shift);
+    tell_point(panel, result, target);
+    if (axis_beyond(upright(panel), result->value - less)) {
+        draw_beyond(panel, result->value - less > 0);
+    } else {
+        double low = down(panel, result->low - less), high = down(panel, result->high - less);
+        fprintf(page->out,
+            "<path class=\"spread\" d=\"M0 %.2fV%.2fM-3 %.2fH3M-3 %.2fH3\"/><g class=\"mark\" "
+            "transform=\"translate(0 %.2f)\">",
+            low, high, low, high, down(panel, result->value - less));
+        page_mark(page, subject);
+        fputs("</g>", page->out);
+    }
+    fputs("</g></svg>\n", page->out);
 }
 
 static void describe(const struct panel *panel)
@@ -242,9 +305,11 @@ static bool drawn_before(const struct panel *panel, size_t figure)
 void page_chart_diagonal(struct page *page, const struct report_family *family)
 {
     struct panel panel = {.page = page, .family = family};
+    bool *measured = page_measured(page, family->figures, family->count);
     make_axes(&panel);
     fputs("<figure>\n", page->out);
-    page_legend(page, true);
+    page_legend(page, measured, false);
+    free(measured);
     fputs("<div class=\"panels\">\n", page->out);
     for (size_t i = 0; i < family->count; i++) {
         if (drawn_before(&panel, i))

@@ -198,7 +198,7 @@ void page_head(struct page *page)
     write_labels(page);
     fputs(" on ", out);
     page_text(page, known(results->machine.gpu));
-    fputs(", measured in turn, in one run and in the same conditions.</p>\n", out);
+    fputs(", measured in turn and in the same conditions.</p>\n", out);
     if (results->simulated)
         fputs("<p class=\"simulated\" role=\"note\"><strong>Simulated.</strong> Every figure here "
               "is of the simulator, and says nothing of a GPU.</p>\n",
@@ -209,9 +209,10 @@ void page_head(struct page *page)
     write_measured(page);
     write_misses(page);
     fputs("<h2>How to read it</h2>\n<p>A mark is the median, the line through it goes from the "
-          "10th to the 90th percentile, and the fine strokes are the single samples (… at the "
-          "edge: some lie beyond the axis). A dashed line is a target. A linear axis begins at 0; "
-          "where values span more than two decades the axis is logarithmic and says so. "
+          "10th to the 90th percentile, and the fine strokes are the single samples; … or an "
+          "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "
+          "has 0 on it; where values span more than two decades the axis is logarithmic and says "
+          "so. "
           "<span class=\"beside\">1.020× native</span> is the median divided by native’s; with ≈ "
           "the two spreads overlap, and the difference may be noise. Figures of different units "
           "are never added up.</p>\n</section>\n",

@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* U+FFFE and U+FFFF, which are no characters, and XML has none of them. */
-static bool no_character(const char *at)
+/* What is not shown as it is: U+FFFE and U+FFFF, which XML has not, and the marks of direction
+ * (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069), which would turn what stands behind them.
+ */
+static bool not_shown(const char *at)
 {
-    return !strncmp(at, "\xef\xbf\xbe", 3) || !strncmp(at, "\xef\xbf\xbf", 3);
+    const unsigned char *bytes = (const unsigned char *)at;
+    if (bytes[0] == 0xef && bytes[1] == 0xbf)
+        return bytes[2] >= 0xbe;
+    if (bytes[0] != 0xe2 || (bytes[1] != 0x80 && bytes[1] != 0x81))
+        return false;
+    return bytes[1] == 0x81 ? bytes[2] >= 0xa6 && bytes[2] <= 0xa9
+                            : (bytes[2] >= 0xaa && bytes[2] <= 0xae) || (bytes[2] & 0xfe) == 0x8e;
 }
 
 void page_text(struct page *page, const char *text)
@@ -29,7 +37,7 @@ void page_text(struct page *page, const char *text)
                              : *at == '"'  ? "&quot;"
                              : *at == '\'' ? "&#39;"
                                            : NULL;
-        if (no_character(at)) {
+        if (not_shown(at)) {
             entity = "\xef\xbf\xbd";
             at += 2;
         }
@@ -72,6 +80,21 @@ void page_signed(struct page *page, double value)
     put_number(page, report_signed(text, value));
 }
 
+void page_tick(struct page *page, double value, bool sign)
+{
+    char text[REPORT_NUMBER];
+    report_number(text, value);
+    size_t length = strlen(text);
+    while (strchr(text, '.') && !strchr(text, 'e') && strchr("0.", text[length - 1])) {
+        bool point = text[length - 1] == '.';
+        text[--length] = '\0';
+        if (point)
+            break;
+    }
+    fputs(sign && value > 0 ? "+" : "", page->out);
+    put_number(page, text);
+}
+
 /* ---- subjects ---- */
 
 size_t page_series(size_t subject)
@@ -95,12 +118,29 @@ void page_mark(struct page *page, size_t subject)
     fputs(marks[page_series(subject)], page->out);
 }
 
-void page_legend(struct page *page, bool natives)
+bool *page_measured(
+    const struct page *page, const struct bench_figure *const *figures, size_t count)
+{
+    const struct bench_results *results = page->results;
+    bool *measured = calloc(results->subject_count + 1, sizeof(*measured));
+    if (!measured) {
+        fputs("vgpu-bench: out of memory\n", stderr);
+        exit(1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (size_t subject = 0; subject < results->subject_count; subject++)
+            measured[subject] |=
+                report_measured(figures[i], results->subjects[subject].label) != NULL;
+    }
+    return measured;
+}
+
+void page_legend(struct page *page, const bool *shown, bool ratios)
 {
     const struct bench_results *results = page->results;
     fputs("<ul class=\"legend\">", page->out);
     for (size_t i = 0; i < results->subject_count; i++) {
-        if (!natives && !strcmp(results->subjects[i].label, BENCH_NATIVE))
+        if (ratios && !shown[i])
             continue;
         fprintf(page->out,
             "<li class=\"s%zu\"><svg class=\"key\" width=\"14\" height=\"14\" viewBox=\"-7 -7 14 "
@@ -109,7 +149,7 @@ void page_legend(struct page *page, bool natives)
         page_mark(page, i);
         fputs("</g></svg> <bdi>", page->out);
         page_text(page, results->subjects[i].label);
-        fputs("</bdi></li>", page->out);
+        fputs(shown[i] ? "</bdi></li>" : "</bdi> <i>not measured</i></li>", page->out);
     }
     if (results->simulated)
         fputs("<li class=\"simulated\">simulated</li>", page->out);

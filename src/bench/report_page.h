@@ -30,11 +30,19 @@ void page_anchor(struct page *page, const char *id);
 void page_number(struct page *page, double value);
 void page_signed(struct page *page, double value);
 
+/* The same beside a tick, where zeros at the end say nothing. `sign`: with a plus. */
+void page_tick(struct page *page, double value, bool sign);
+
 /* The subject's mark around (0, 0), inside an <svg>. */
 void page_mark(struct page *page, size_t subject);
 
-/* A list of the subjects with their marks, for above a chart. `natives`: with native. */
-void page_legend(struct page *page, bool natives);
+/* A list of the subjects with their marks, for above a chart. Those that are not `shown` in it, by
+ * their numbers, are not measured, and it says so; `ratios`: they are left out. */
+void page_legend(struct page *page, const bool *shown, bool ratios);
+
+/* Which subjects have a result in one of the figures: to be freed. */
+bool *page_measured(
+    const struct page *page, const struct bench_figure *const *figures, size_t count);
 
 /* Which series (class s0, s1, ...) a subject has. */
 size_t page_series(size_t subject);

@@ -13,7 +13,7 @@
 #define LANE_HEIGHT 15
 #define ROW_GAP 9
 #define AXIS_HEIGHT 38
-#define LABEL_MOST 52      /* characters of a row's name that fit the narrowest page */
+#define LABEL_MOST 48      /* characters of a row's name that fit the narrowest page */
 #define STROKE_PLACES 1000 /* samples that fall on one of so many are one stroke */
 
 struct rows {
@@ -21,6 +21,7 @@ struct rows {
     const struct bench_figure *const *figures;
     size_t count;
     bool ratios; /* of each value to native's, of figures that have one */
+    bool *shown; /* for each subject: it has a lane somewhere */
     struct axis axis;
 };
 
@@ -53,10 +54,10 @@ static struct mark mark_of(
         .result = result};
 }
 
-/* A lane says so where there is no result; only native has no ratio to itself, and no lane. */
+/* A lane says so where there is no result. Who has none in the whole chart has no lane in it. */
 static bool has_lane(const struct rows *rows, const struct bench_figure *figure, size_t subject)
 {
-    return !rows->ratios || mark_of(rows, figure, subject).shown;
+    return rows->ratios ? mark_of(rows, figure, subject).shown : rows->shown[subject];
 }
 
 static const char *row_words(const struct rows *rows, const struct bench_figure *figure)
@@ -161,7 +162,7 @@ static void draw_axis(const struct rows *rows, const char *unit, unsigned top, u
             "<line class=\"grid\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%u\" y2=\"%u\"/><text "
             "class=\"tick\" x=\"%.3f%%\" y=\"%u\">",
             at, at, top, bottom, at, bottom + 14);
-        page_number(page, rows->axis.ticks[i]);
+        page_tick(page, rows->axis.ticks[i], false);
         fputs("</text>\n", page->out);
     }
     fprintf(page->out, "<text class=\"unit\" x=\"50%%\" y=\"%u\">", bottom + 31);
@@ -288,8 +289,8 @@ static void draw_label(const struct rows *rows, const struct bench_figure *figur
         fputs(", ", page->out);
         write_cut(page, figure->condition, &left);
     }
-    if (rows->ratios)
-        fputs(figure->better == BENCH_LOWER ? " (less is better)" : " (more is better)", page->out);
+    if (rows->ratios && figure->better == BENCH_HIGHER)
+        fputs(" (more is better)", page->out);
     fputs("</text>\n", page->out);
 }
 
@@ -300,7 +301,7 @@ static void draw(struct rows *rows, const char *title, const char *words, const 
     for (size_t i = 0; i < rows->count; i++)
         bottom += row_height(rows, rows->figures[i]);
     rows->axis = make_axis(rows);
-    page_legend(page, !rows->ratios);
+    page_legend(page, rows->shown, rows->ratios);
     fprintf(page->out, "<svg class=\"chart\" width=\"100%%\" height=\"%u\" overflow=\"visible\" ",
         bottom + AXIS_HEIGHT);
     write_titles(rows, title, words);
@@ -327,38 +328,47 @@ static void draw(struct rows *rows, const char *title, const char *words, const 
 
 void page_chart_family(struct page *page, const struct report_family *family)
 {
-    struct rows rows = {.page = page, .figures = family->figures, .count = family->count};
+    struct rows rows = {.page = page,
+        .figures = family->figures,
+        .count = family->count,
+        .shown = page_measured(page, family->figures, family->count)};
     fputs("<figure>\n", page->out);
     draw(&rows, family->figures[0]->title, ": median, 10th to 90th percentile and samples",
         family->figures[0]->unit);
     fputs("</figure>\n", page->out);
+    free(rows.shown);
 }
 
+/* Whether a subject has one; notes which. */
 static bool has_ratio(const struct rows *rows, const struct bench_figure *figure)
 {
+    bool has = false;
     for (size_t i = 0; i < rows->page->results->subject_count; i++) {
-        if (mark_of(rows, figure, i).shown)
-            return true;
+        bool shown = mark_of(rows, figure, i).shown;
+        rows->shown[i] |= shown;
+        has |= shown;
     }
-    return false;
+    return has;
 }
 
 void page_chart_ratios(struct page *page, const char *group)
 {
     const struct bench_results *results = page->results;
     const struct bench_figure **figures = calloc(results->figure_count + 1, sizeof(*figures));
-    struct rows rows = {.page = page, .figures = figures, .ratios = true};
+    struct rows rows = {
+        .page = page, .figures = figures, .ratios = true, .shown = page_measured(page, NULL, 0)};
     for (size_t i = 0; figures && i < results->figure_count; i++) {
         if (!strcmp(results->figures[i].group, group) && has_ratio(&rows, &results->figures[i]))
             figures[rows.count++] = &results->figures[i];
     }
     if (rows.count > 1) {
         fputs("<section class=\"figure\"><h3>Beside native</h3>\n<p>Each value divided by native’s "
-              "median of the same run; the line through 1 is native. Definitions and values "
-              "are below.</p>\n<figure>\n",
+              "median of the same run; the line through 1 is native. Less is better, but where a "
+              "row says more. Definitions and values are below.</p>\n<figure>\n",
             page->out);
         draw(&rows, report_group_name(group), ": medians as ratios to native", "ratio to native");
         fputs("</figure>\n</section>\n", page->out);
     }
+    free(rows.shown);
     free(figures);
 }

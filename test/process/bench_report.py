@@ -1,1 +1,501 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench_report PROGRAM: the table and the HTML report that a results.json is turned into."""
+import fcntl
+import html.parser
+import json
+import math
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unicodedata
+import xml.etree.ElementTree
 
+import tap
+from tap import equal, test, true
+
+import bench_example
+
+PROGRAM = sys.argv[1]
+VOID = {"meta", "br", "img", "link", "input", "hr", "base", "source", "track", "area", "col", "embed", "wbr"}
+ATTRIBUTES = {"aria-hidden", "aria-label", "aria-labelledby", "charset", "class", "content", "d", "dx", "height",
+              "href", "http-equiv", "id", "lang", "name", "overflow", "preserveaspectratio", "r", "role", "scope",
+              "style", "tabindex", "transform", "viewbox", "width", "x", "x1", "x2", "y", "y1", "y2"}
+ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color"}
+
+
+def run(directory, **environment):
+    return subprocess.run([PROGRAM, directory], capture_output=True, encoding="utf-8", check=False, timeout=60,
+                          stdin=subprocess.DEVNULL, env={**ENVIRONMENT, **environment})
+
+
+class Made:
+    """What became of the example of that kind, or of the document."""
+
+    def __init__(self, kind, document=None, **environment):
+        self.document = document or bench_example.make(kind)
+        with tempfile.TemporaryDirectory() as directory:
+            with open(f"{directory}/results.json", "w", encoding="utf-8") as file:
+                json.dump(self.document, file)
+            done = run(directory, **environment)
+            equal((done.returncode, done.stderr), (0, ""), "status and standard error")
+            self.table = done.stdout.replace(directory, "DIR")
+            with open(f"{directory}/report.html", encoding="utf-8") as file:
+                self.page = file.read()
+            equal(sorted(os.listdir(directory)), ["report.html", "results.json"], "files")
+        self.read = Reader(self.page)
+
+    def figures(self):
+        return self.document["figures"]
+
+
+class Reader(html.parser.HTMLParser):
+    """Reads a page strictly: each element is closed in its turn."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.ids = [], [], [], []
+        self.sections = {}  # the text of each section with an id
+        self.text = ""
+        self.feed(page)
+        self.close()
+        equal(self.open, [], "elements that were not closed")
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        equal(sorted(set(names)), sorted(names), f"attributes of {tag}")
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs).get("id") if tag == "section" else None))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        true(self.open and self.open[-1][0] == tag, f"</{tag}> closes {self.open[-1:]}")
+        self.open.pop()
+
+    def handle_data(self, data):
+        if any(tag == "style" for tag, _ in self.open):
+            return
+        self.text += data
+        for _, section in self.open:
+            if section:
+                self.sections[section] = self.sections.get(section, "") + data
+
+
+def charts(page):
+    """Each <svg> that is no key of a legend, as XML."""
+    found = []
+    for text in re.findall(r'<svg class="(?:chart|chart panel)".*?\n</svg>\n', page, re.S):
+        found.append(xml.etree.ElementTree.fromstring(text))
+    return found
+
+
+def chart(page, title):
+    found = [svg for svg in charts(page) if svg.find("title").text.startswith(title)]
+    equal(len(found), 1, f"charts of {title}")
+    return found[0]
+
+
+def shown(value):
+    """A number as the report writes it."""
+    size = abs(value)
+    if size and (size >= 1e9 or size < 1e-3):
+        text = re.sub(r"e([+-]?)0*", lambda sign: "e" + sign[1].replace("+", ""), f"{size:.3g}")
+    elif size == math.floor(size) or size >= 1000:
+        text = f"{size:,.0f}"
+    else:
+        text = f"{size:.{3 - math.floor(math.log10(size)) - (size < 1)}f}"
+    return ("\u2212" if value < 0 else "") + text
+
+
+def columns(line):
+    return sum(0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+               for letter in line)
+
+
+# ---- the report ----
+
+@test
+def well_formed():
+    """every page is well-formed, and every chart is XML with a title and a description"""
+    for kind in ("two", "three", "simulated", "hostile", "many", "one"):
+        made = Made(kind)
+        true(made.page.startswith("<!DOCTYPE html>\n<html lang=\"en\">"), "the begin")
+        found = charts(made.page)
+        true(len(found) >= 1, f"charts of {kind}")
+        for svg in found:
+            true(svg.find("title").text and svg.find("desc").text, "title and description")
+            named = svg.get("aria-labelledby").split()
+            equal([svg.find("title").get("id"), svg.find("desc").get("id")], named, "what names the chart")
+        titles = [name for name in made.read.ids if name.startswith("chart")]
+        equal(len(set(titles)), len(titles), "ids of charts")
+
+
+@test
+def nothing_outside():
+    """a page asks for nothing outside itself, and forbids it"""
+    for kind in ("three", "hostile"):
+        made = Made(kind)
+        for name, value in made.read.attributes:
+            true(name in ATTRIBUTES, f"attribute {name}")
+            true(name != "href" or value.startswith("#"), f"a link to {value}")
+            true("url(" not in (value or ""), value)
+        style = re.search(r"<style>(.*?)</style>", made.page, re.S)[1]
+        true("url(" not in style and "@import" not in style, "the style sheet fetches")
+        true("default-src 'none'" in made.page, "no content security policy")
+        true("://" not in re.sub(r"http://x/y", "", made.page), "an address")
+
+
+@test
+def hostile():
+    """text of the results ends no element, begins none and steers nothing"""
+    made = Made("hostile")
+    for tag in ("script", "img", "iframe", "object", "link", "base", "form"):
+        true(tag not in made.read.tags, f"<{tag}> in the page")
+    equal(made.read.text.count("Title " + bench_example.HOSTILE.replace("\u202e", "\ufffd")) >= 3, True,
+          "the title as it was written")
+    for sign in "\u202e\u001b":
+        true(sign not in made.page, f"{sign!r} in the page")
+    true("\u001b" not in made.table, "an escape in the table")
+    for figure in made.figures():
+        true(figure["title"] in made.read.text.replace("\ufffd", "\u202e"), figure["title"])
+
+
+@test
+def complete():
+    """each figure stands there with definition, unit, direction, median, spread and repetitions"""
+    made = Made("three")
+    for figure in made.figures():
+        text = made.read.sections[figure["id"]]
+        for words in (figure["title"], figure["definition"], f"unit: {figure['unit']}", figure["case"],
+                      {"lower": "lower is better", "higher": "higher is better",
+                       "target": "is to meet its target"}[figure["better"]]):
+            true(words in text, f"no {words!r} in {figure['id']}")
+        if figure["target"] is not None:
+            true(re.search(rf"target:? {shown(figure['target'])}", text), f"the target of {figure['id']}")
+        for result in figure["results"]:
+            if "missing" in result:
+                true(f"not measured: {result['missing']}" in text, result["missing"])
+                continue
+            true(shown(result["value"]) in text, f"no {shown(result['value'])} in {figure['id']}")
+            spread = f"p10–p90 {shown(result['low'])} to {shown(result['high'])}; n = {result['repetitions']:,}"
+            true(spread in text, f"no {spread!r} in {figure['id']}")
+
+
+@test
+def head():
+    """the head says machine, driver, mode, time, subjects with libraries and environment, and what missed"""
+    made = Made("three")
+    text = made.read.text.split("How to read it")[0]
+    machine = made.document["machine"]
+    for name in ("gpu", "driver", "cuda", "cpu", "kernel", "when"):
+        true(machine[name] in text, machine[name])
+    true("16 cores" in text and "full" in text, "cores and mode")
+    true("native, vgpu and hami-core on NVIDIA H200" in text, "what was compared")
+    true("CUDA_REDIRECT=/usr/local/vgpu/libvgpu.so" in text, "the environment")
+    missed = re.findall(r"(.*): (\S+) ([\d.,]+), target at (most|least) ([\d.,]+)", text)
+    wanted = [(figure, result) for figure in made.figures() for result in figure["results"]
+              if "missing" not in result and figure["target"] is not None and result["subject"] != "native"
+              and ((figure["better"] == "lower" and result["value"] > figure["target"])
+                   or (figure["better"] == "higher" and result["value"] < figure["target"]))]
+    equal(len(missed), len(wanted), "targets that were missed")
+    true(len(wanted) > 5, "the example misses some")
+    for figure, result in wanted:
+        name = figure["title"] + (f", {figure['case']}" if figure["case"] else "")
+        true((name, result["subject"], shown(result["value"])) in [row[:3] for row in missed], name)
+    equal(text.count("targets met"), made.page.count("targets met"))
+    true("Not measured by this run: memory, compute, tenants, work" in Made("one").read.text, "what is left out")
+
+
+@test
+def simulated():
+    """simulated figures are marked in the head, above every chart and below every table"""
+    made = Made("simulated")
+    true("says nothing of a GPU" in made.read.text, "the head's word")
+    legends = made.page.count('<ul class="legend">')
+    equal(made.page.count('<li class="simulated">simulated</li>'), legends, "marks")
+    true(legends > 20, "charts")
+    for svg in charts(made.page):
+        true(svg.find("title").text.endswith("(simulated)"), svg.find("title").text)
+    true("Simulated" in made.table, "the table's word")
+    measured = Made("three")
+    true("imulated</" not in measured.page and "imulated" not in measured.table, "a mark on what was measured")
+
+
+@test
+def deterministic():
+    """the same results give the same bytes"""
+    one, other = Made("three"), Made("three")
+    equal(one.page == other.page and one.table == other.table, True, "the same")
+
+
+# ---- charts ----
+
+def ticks(svg):
+    """Value and place in percent of each tick of the horizontal axis."""
+    found = [(float(text.text.replace(",", "").replace("\u2212", "-")), float(text.get("x")[:-1]))
+             for text in svg.iter("text") if text.get("class") == "tick"]
+    true(len(found) >= 2, "ticks")
+    return found
+
+
+def place_of(svg, value, logarithmic=False):
+    """Where a value belongs by the first and the last tick."""
+    (low, first), (high, last) = ticks(svg)[0], ticks(svg)[-1]
+    if logarithmic:
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    return first + (last - first) * (value - low) / (high - low)
+
+
+def lanes(svg):
+    """Of each lane: its class, the ends of its spread and its mark, in percent."""
+    for lane in svg.findall("g"):
+        lines = [line for line in lane.findall("line") if line.get("y1") == line.get("y2")]
+        marks = [mark for mark in lane.findall("svg") if mark.get("width") == "1"]
+        if marks:
+            yield lane.get("class"), [float(lines[0].get(end)[:-1]) for end in ("x1", "x2")] + [
+                float(marks[0].get("x")[:-1])]
+
+
+@test
+def places():
+    """marks and spreads lie where their values are, on linear and on logarithmic axes"""
+    made = Made("three")
+    seen = {False: 0, True: 0}
+    for identifier in ("cost.launch.async", "cost.launch.sync", "cost.allocate.size", "cost.allocate.live",
+                       "memory.refusal", "memory.refusal.time", "tenants.latency.p99"):
+        family = [figure for figure in made.figures() if figure["id"] == identifier]
+        svg = chart(made.page, family[0]["title"] + ":")
+        logarithmic = any("logarithmic" in (text.text or "") for text in svg.iter("text"))
+        values = [result[name] for figure in family for result in figure["results"] if "missing" not in result
+                  for name in ("value", "low", "high")]
+        values += [figure["target"] for figure in family if figure["target"] is not None]
+        equal(logarithmic, min(values) > 0 and max(values) / min(values) > 100, f"logarithmic: {identifier}")
+        true(logarithmic or ticks(svg)[0][0] <= 0, "a linear axis without 0")
+        seen[logarithmic] += 1
+        results = [result for figure in family for result in figure["results"] if "missing" not in result]
+        drawn = list(lanes(svg))
+        equal(len(drawn), len(results), f"lanes of {identifier}")
+        for (series, places_drawn), result in zip(drawn, results):
+            equal(series, {"native": "s0", "vgpu": "s1", "hami-core": "s2"}[result["subject"]], "colour")
+            for drawn_at, name in zip(places_drawn, ("low", "high", "value")):
+                wanted = place_of(svg, result[name], logarithmic)
+                true(abs(drawn_at - wanted) < 0.01, f"{identifier} {result['subject']} {name}: {drawn_at}, not {wanted}")
+    true(seen[False] > 2 and seen[True] > 1, "both kinds of axes")
+
+
+@test
+def target_lines():
+    """a target is a dashed line at its value in every row"""
+    made = Made("three")
+    svg = chart(made.page, "Refusal point:")
+    lines = [line for line in svg.iter("line") if line.get("class") == "target"]
+    equal(len(lines), 6, "target lines")
+    for line in lines:
+        true(abs(float(line.get("x1")[:-1]) - place_of(svg, 0)) < 0.01 and line.get("x1") == line.get("x2"), "its place")
+    equal([line for line in chart(made.page, "Launch, asynchronous:").iter("line")
+           if line.get("class") == "target"], [], "a line without a target")
+
+
+@test
+def diagonal():
+    """shares are drawn against their limits, a panel a load, with their distance below"""
+    made = Made("three")
+    for load in bench_example.LOADS:
+        svg = chart(made.page, f"Share of GPU time against the limit, {load}: value against target")
+        up = {float(text.text): float(text.get("y")) - 4 for text in svg.iter("text")
+              if text.get("class") == "tick up"}
+        figures = [figure for figure in made.figures()
+                   if figure["id"] == "compute.share" and figure["case"].startswith(load + ",")]
+        wanted = [(figure, result) for figure in figures for result in figure["results"] if "missing" not in result]
+        points = svg.findall("svg")
+        equal(len(points), len(wanted), f"points of {load}")
+        for point, (figure, result) in zip(points, wanted):
+            mark = point.find("g").find("g").get("transform")
+            height = float(mark.split()[1].rstrip(")"))
+            by_ticks = up[0] + (up[100] - up[0]) * result["value"] / 100
+            true(abs(height - by_ticks) < 0.1, f"{load} {figure['case']}: {height}, not {by_ticks}")
+        off = chart(made.page, f"Share of GPU time against the limit, {load}: distance from the target")
+        beyond = [path for path in off.iter("path") if path.get("class") == "mark"]
+        equal(len(beyond), sum(result["subject"] == "hami-core" for _, result in wanted), "arrows at the edge")
+
+
+@test
+def beside_native():
+    """ratios to native are drawn and told, and marked where the spreads overlap"""
+    made = Made("three")
+    told = 0
+    for figure in made.figures():
+        natives = {result["subject"]: result for result in figure["results"] if "missing" not in result}
+        native = natives.get("native")
+        for result in natives.values():
+            if not native or native["value"] <= 0 or result is native or figure["better"] == "target":
+                continue
+            ratio = result["value"] / native["value"]
+            overlaps = result["low"] <= native["high"] and native["low"] <= result["high"]
+            digits = 3 if ratio < 10 else 2 if ratio < 100 else 1
+            words = f"{'≈ ' if overlaps else ''}{ratio:.{digits}f}× native"
+            if ratio >= 0.01:
+                true(words in made.read.sections[figure["id"]], f"no {words} in {figure['id']}")
+                told += 1
+    true(told > 20, "ratios")
+    svg = chart(made.page, "Cost: medians as ratios")
+    true(any("ratio to native" in text.text for text in svg.iter("text") if text.text), "its axis")
+    equal({series for series, _ in lanes(svg)}, {"s1", "s2"}, "native has no ratio to itself")
+
+
+@test
+def one_value():
+    """one sample has no spread, and the report says so"""
+    made = Made("hostile")
+    text = made.read.sections["work.single"]
+    equal(text.count("one value, no spread; n = 1"), 3, "said")
+    true("p10–p90 12" not in text, "a spread")
+
+
+@test
+def nothing_measured():
+    """a figure that nobody has says why, without a chart"""
+    made = Made("three")
+    text = made.read.sections["work.torch"]
+    equal(text.count("no Python with PyTorch was found"), 3, "reasons")
+    true("No chart: nothing was measured" in text, "that there is no chart")
+
+
+# ---- the table ----
+
+def on_terminal(kind, width, **environment):
+    """The table on a terminal of that width."""
+    with tempfile.TemporaryDirectory() as directory:
+        bench_example.write(kind, directory)
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        with subprocess.Popen([PROGRAM, directory], stdin=subprocess.DEVNULL, stdout=theirs,
+                              stderr=subprocess.STDOUT, env={**ENVIRONMENT, **environment}) as program:
+            os.close(theirs)
+            text = b""
+            while True:
+                try:
+                    piece = os.read(ours, 65536)
+                except OSError:  # the last one on the other end is gone
+                    piece = b""
+                if not piece:
+                    break
+                text += piece
+            os.close(ours)
+            equal(program.wait(60), 0, "status")
+        return text.decode("utf-8").replace("\r\n", "\n").replace(directory, "DIR")
+
+
+def without_colours(text):
+    return re.sub("\033\\[[0-9;]*m", "", text)
+
+
+@test
+def widths():
+    """on a terminal no line of the table is longer than that is wide"""
+    for kind in ("two", "three", "hostile", "many"):
+        for width in (40, 61, 80, 100, 132, 250):
+            text = without_colours(on_terminal(kind, width))
+            body = text[:text.rindex("\nreport: ")]
+            for line in body.splitlines():
+                true(columns(line.replace("\u202e", "")) <= width,
+                     f"{kind} at {width}: {columns(line)} columns: {line!r}")
+    for width in (40, 80):  # without a terminal
+        for line in Made("three", COLUMNS=str(width)).table.splitlines():
+            true(columns(line) <= width, f"COLUMNS={width}: {line!r}")
+
+
+@test
+def table_values():
+    """the table has every value with its unit, its ratio or distance, and every reason"""
+    made = Made("three", COLUMNS="80")
+    table = " ".join(made.table.split())
+    for figure in made.figures():
+        true(" ".join(figure["title"].split()) in table, figure["title"])
+        for result in figure["results"]:
+            if "missing" in result:
+                true(result["missing"] in table, result["missing"])
+            else:
+                true(shown(result["value"]).replace("\u2212", "-") in table, result["value"])
+    lines = {" ".join(line.split()[:-1]): line for line in made.table.splitlines() if line.strip()}
+    native, vgpu, hami = (result["value"] for result in made.figures()[0]["results"])
+    line = next(line for line in made.table.splitlines() if line.startswith("Launch, asynchronous"))
+    equal(line.split()[2:], ["µs", shown(native), shown(vgpu), f"~{vgpu / native:.3f}x", shown(hami),
+                             f"{hami / native:.3f}x"], "its line")
+    true(any("+39.97" in line or "+39." in line for line in lines.values()), "a distance from the target")
+    true(re.search(r"Background CPU .* 1\.\d+ +!", made.table), "a target that was missed")
+    wide = Made("three", COLUMNS="200").table
+    result = made.figures()[0]["results"][1]
+    true(f"{shown(result['low'])}..{shown(result['high'])}" in wide, "spreads where there is room")
+
+
+@test
+def colours():
+    """colours are for terminals that want them"""
+    true("\033[31m" in on_terminal("three", 100), "a terminal")
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        true("\033" not in on_terminal("three", 100, **environment), environment)
+    true("\033" in on_terminal("three", 100, NO_COLOR=""), "an empty NO_COLOR")
+    true("\033" not in Made("three").table, "a pipe")
+    equal(without_colours(on_terminal("three", 100)), Made("three", COLUMNS="100").table, "the same text")
+
+
+# ---- what cannot be read or written ----
+
+@test
+def damaged():
+    """a damaged results.json is one line with its name, and status 2"""
+    good = json.dumps(bench_example.make("one"))
+    whole = json.loads(good)
+    cases = {"": "line 1", "{": "line 1", good[:len(good) // 2]: "line", "[]": "object", good + "x": "end of file",
+             json.dumps(dict(whole, version=2)): "version", json.dumps(dict(whole, figures=7)): "figures",
+             "\0" * 100: "", "\xff": ""}
+    for text, words in cases.items():
+        with tempfile.TemporaryDirectory() as directory:
+            with open(f"{directory}/results.json", "w", encoding="latin-1") as file:
+                file.write(text)
+            done = run(directory)
+            equal((done.returncode, done.stdout), (2, ""), f"status and output for {text[:20]!r}")
+            equal(done.stderr.count("\n"), 1, f"lines: {done.stderr}")
+            true(f"{directory}/results.json: " in done.stderr and words in done.stderr, done.stderr)
+            equal(os.listdir(directory), ["results.json"], "files")
+    with tempfile.TemporaryDirectory() as directory:
+        done = run(directory)
+        equal((done.returncode, done.stderr.count("\n")), (2, 1), "without a results.json")
+        true("No such file" in done.stderr, done.stderr)
+
+
+@test
+def unwritable():
+    """a report that cannot be written is one line, and the table is there nevertheless"""
+    with tempfile.TemporaryDirectory() as directory:
+        bench_example.write("one", directory)
+        os.mkdir(f"{directory}/report.html")
+        done = run(directory)
+        equal((done.returncode, done.stderr.count("\n")), (1, 1), f"status and lines: {done.stderr}")
+        true("report.html: " in done.stderr and "Launch, asynchronous" in done.stdout, done.stderr)
+        equal(sorted(os.listdir(directory)), ["report.html", "results.json"], "what is left")
+
+
+@test
+def full_output():
+    """a standard output that takes nothing is said"""
+    with tempfile.TemporaryDirectory() as directory, open("/dev/full", "wb") as full:
+        bench_example.write("one", directory)
+        done = subprocess.run([PROGRAM, directory], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60,
+                              env=ENVIRONMENT)
+        equal((done.returncode, done.stderr.count(b"\n")), (1, 1), done.stderr)
+
+
+tap.main()
