@@ -68,7 +68,7 @@ static void write_cell(
     } else {
         fputs("one value, no spread", out);
     }
-    fputs("; n = ", out);
+    fputs("; n\u00a0=\u00a0", out);
     page_number(page, (double)result->repetitions);
     fputs("</small></td>", out);
 }
@@ -92,7 +92,7 @@ void page_table(struct page *page, const struct report_family *family)
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"", out);
     page_text(page, family->figures[0]->title);
     fprintf(out, "\">\n<table class=\"numbers\" style=\"min-width:%zupx\">",
-        150 * (page->results->subject_count + conditions) - 20);
+        124 * (page->results->subject_count + conditions) - 8);
     write_head(page, family, conditions);
     fputs("<tbody>\n", out);
     for (size_t i = 0; i < family->count; i++) {

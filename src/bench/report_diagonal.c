@@ -22,9 +22,12 @@ struct panel {
     bool offs;              /* the lower part is drawn */
 };
 
-/* Whether the part of a condition only says the target again: "limit 20", "20 %". */
+/* Whether the part of a condition only says what the target is: "limit 20", "20 %". (A load that
+ * needs less than its limit has a target below it.) */
 static bool says_target(const char *part, size_t length, double target)
 {
+    if (length > 6 && !strncmp(part, "limit ", 6))
+        return true;
     while (length && strchr(" %", part[length - 1]))
         length--;
     size_t word = length;
@@ -38,8 +41,9 @@ static bool says_target(const char *part, size_t length, double target)
 /* The condition without that part ("full-1ms, limit 20": "full-1ms"); to be freed. */
 static char *panel_name(const struct bench_figure *figure)
 {
-    char *name = calloc(2, strlen(figure->condition) + 1); /* a blank behind each comma */
-    for (const char *part = figure->condition; name && *part;) {
+    char *name =
+        report_need(calloc(2, strlen(figure->condition) + 1)); /* a blank behind each comma */
+    for (const char *part = figure->condition; *part;) {
         part += strspn(part, " ");
         size_t length = strcspn(part, ",");
         if (!says_target(part, length, figure->target)) {
@@ -122,7 +126,7 @@ static void make_axes(struct panel *panel)
 static bool in_panel(const struct panel *panel, size_t figure)
 {
     char *name = panel_name(panel->family->figures[figure]);
-    bool in = name && panel->name && !strcmp(name, panel->name);
+    bool in = !strcmp(name, panel->name);
     free(name);
     return in;
 }
@@ -293,13 +297,22 @@ static bool drawn_before(const struct panel *panel, size_t figure)
 {
     char *name = panel_name(panel->family->figures[figure]);
     bool before = false;
-    for (size_t i = 0; name && i < figure && !before; i++) {
+    for (size_t i = 0; i < figure && !before; i++) {
         char *other = panel_name(panel->family->figures[i]);
-        before = other && !strcmp(name, other);
+        before = !strcmp(name, other);
         free(other);
     }
     free(name);
     return before;
+}
+
+bool page_diagonal_worth(const struct page *page, const struct report_family *family)
+{
+    struct panel panel = {.page = (struct page *)page, .family = family};
+    size_t panels = 0;
+    for (size_t i = 0; i < family->count; i++)
+        panels += !drawn_before(&panel, i);
+    return family->diagonal && 2 * panels <= family->count;
 }
 
 void page_chart_diagonal(struct page *page, const struct report_family *family)
@@ -315,8 +328,6 @@ void page_chart_diagonal(struct page *page, const struct report_family *family)
         if (drawn_before(&panel, i))
             continue;
         panel.name = panel_name(family->figures[i]);
-        if (!panel.name)
-            break;
         fputs("<div>", page->out);
         if (*panel.name) {
             fputs("<h4>", page->out);

@@ -64,7 +64,7 @@ static void write_family(struct page *page, const struct report_family *family)
     write_meta(page, family);
     if (!measured_at_all(family))
         fputs("<p class=\"none\">No chart: nothing was measured.</p>\n", out);
-    else if (family->diagonal)
+    else if (page_diagonal_worth(page, family))
         page_chart_diagonal(page, family);
     else
         page_chart_family(page, family);
@@ -109,9 +109,7 @@ static void write_page(struct page *page)
 int bench_report_write(const struct bench_results *results, const char *path)
 {
     size_t room = strlen(path) + sizeof(".XXXXXX");
-    char *young = malloc(room);
-    if (!young)
-        return -ENOMEM;
+    char *young = report_need(malloc(room));
     snprintf(young, room, "%s.XXXXXX", path);
     int fd = mkostemp(young, O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");

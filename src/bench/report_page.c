@@ -24,11 +24,7 @@ static bool not_shown(const char *at)
 void page_text(struct page *page, const char *text)
 {
     size_t room = 4 * strlen(text) + 1;
-    char *shown = malloc(room);
-    if (!shown) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
+    char *shown = report_need(malloc(room));
     text_escape(shown, room, text, strlen(text));
     for (const char *at = shown; *at; at++) {
         const char *entity = *at == '&'    ? "&amp;"
@@ -122,11 +118,7 @@ bool *page_measured(
     const struct page *page, const struct bench_figure *const *figures, size_t count)
 {
     const struct bench_results *results = page->results;
-    bool *measured = calloc(results->subject_count + 1, sizeof(*measured));
-    if (!measured) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
+    bool *measured = report_need(calloc(results->subject_count + 1, sizeof(*measured)));
     for (size_t i = 0; i < count; i++) {
         for (size_t subject = 0; subject < results->subject_count; subject++)
             measured[subject] |=

@@ -51,6 +51,10 @@ size_t page_series(size_t subject);
  * figures have one. */
 void page_chart_family(struct page *page, const struct report_family *family);
 void page_chart_ratios(struct page *page, const char *group);
+
+/* Whether value and target are to be drawn against each other: with fewer than two targets a panel,
+ * rows show them better. */
+bool page_diagonal_worth(const struct page *page, const struct report_family *family);
 void page_chart_diagonal(struct page *page, const struct report_family *family);
 
 /* The family's numbers. */

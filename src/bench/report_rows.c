@@ -5,6 +5,7 @@
 #include "bench/report_page.h"
 
 #include "bench/report_axis.h"
+#include "bench/report_lines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #define LANE_HEIGHT 15
 #define ROW_GAP 9
 #define AXIS_HEIGHT 38
-#define LABEL_MOST 48      /* characters of a row's name that fit the narrowest page */
+#define LABEL_MOST 54      /* columns of a row's name that fit the narrowest page */
 #define STROKE_PLACES 1000 /* samples that fall on one of so many are one stroke */
 
 struct rows {
@@ -174,12 +175,11 @@ static void draw_axis(const struct rows *rows, const char *unit, unsigned top, u
 static void draw_target(
     const struct rows *rows, const struct bench_figure *figure, unsigned top, unsigned bottom)
 {
-    double at = percent(rows, rows->ratios ? 1 : figure->target);
-    if (!rows->ratios && !figure->has_target)
-        return;
-    fprintf(rows->page->out,
-        "<line class=\"%s\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%u\" y2=\"%u\"/>\n",
-        rows->ratios ? "one" : "target", at, at, top, bottom);
+    double at = percent(rows, figure->target);
+    if (figure->has_target && !rows->ratios)
+        fprintf(rows->page->out,
+            "<line class=\"target\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%u\" y2=\"%u\"/>\n", at, at,
+            top, bottom);
 }
 
 static void draw_samples(const struct rows *rows, const struct mark *mark, unsigned middle)
@@ -259,30 +259,23 @@ static void draw_lane(
     fputs("</g></svg></g>\n", page->out);
 }
 
-/* The begin of a text, with an ellipsis where it is longer. */
-static void write_cut(struct page *page, const char *text, size_t *left)
+/* The begin of a text, with an ellipsis where it is longer than what is left. */
+static void write_cut(struct page *page, const char *text, unsigned *left)
 {
-    char piece[4 * LABEL_MOST + 1];
-    size_t used = 0;
-    while (text[used] && used < sizeof(piece) - 4 && *left) {
-        piece[used] = text[used];
-        used++;
-        while (((unsigned char)text[used] & 0xc0) == 0x80 && used < sizeof(piece) - 4) {
-            piece[used] = text[used];
-            used++;
-        }
-        --*left;
-    }
-    piece[used] = '\0';
+    unsigned columns;
+    size_t length = lines_fitting(text, *left, &columns);
+    char *piece = report_need(strndup(text, length));
     page_text(page, piece);
-    if (text[used])
+    free(piece);
+    if (text[length])
         fputs("…", page->out);
+    *left -= columns < *left ? columns : *left;
 }
 
 static void draw_label(const struct rows *rows, const struct bench_figure *figure, unsigned top)
 {
     struct page *page = rows->page;
-    size_t left = LABEL_MOST;
+    unsigned left = LABEL_MOST;
     fprintf(page->out, "<text class=\"row\" x=\"0\" y=\"%u\">", top + LABEL_HEIGHT - 5);
     write_cut(page, row_words(rows, figure), &left);
     if (rows->ratios && *figure->condition && left > 4) {
@@ -306,6 +299,9 @@ static void draw(struct rows *rows, const char *title, const char *words, const 
         bottom + AXIS_HEIGHT);
     write_titles(rows, title, words);
     draw_axis(rows, unit, 0, bottom);
+    if (rows->ratios)
+        fprintf(page->out, "<line class=\"one\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"0\" y2=\"%u\"/>\n",
+            percent(rows, 1), percent(rows, 1), bottom);
     unsigned top = ROW_GAP / 2;
     for (size_t i = 0; i < rows->count; i++) {
         const struct bench_figure *figure = rows->figures[i];
@@ -354,10 +350,11 @@ static bool has_ratio(const struct rows *rows, const struct bench_figure *figure
 void page_chart_ratios(struct page *page, const char *group)
 {
     const struct bench_results *results = page->results;
-    const struct bench_figure **figures = calloc(results->figure_count + 1, sizeof(*figures));
+    const struct bench_figure **figures =
+        report_need(calloc(results->figure_count + 1, sizeof(*figures)));
     struct rows rows = {
         .page = page, .figures = figures, .ratios = true, .shown = page_measured(page, NULL, 0)};
-    for (size_t i = 0; figures && i < results->figure_count; i++) {
+    for (size_t i = 0; i < results->figure_count; i++) {
         if (!strcmp(results->figures[i].group, group) && has_ratio(&rows, &results->figures[i]))
             figures[rows.count++] = &results->figures[i];
     }

@@ -200,8 +200,11 @@ static void print_cell(const struct table *table, const struct cell *cell, size_
     unsigned spread = widths->spread ? widths->spread + 2 : 0;
     lines_cell(lines, cell->style, cell->value, strlen(cell->value),
         widths->whole - beside - spread + 2, true);
-    lines_cell(lines, LINE_QUIET, cell->spread, spread ? strlen(cell->spread) : 0, spread, true);
-    if (*cell->beside || subject + 1 < table->results->subject_count)
+    bool last = subject + 1 == table->results->subject_count;
+    if (!last || *cell->spread || *cell->beside) /* no blanks at the line's end */
+        lines_cell(
+            lines, LINE_QUIET, cell->spread, spread ? strlen(cell->spread) : 0, spread, true);
+    if (!last || *cell->beside)
         lines_cell(lines, cell->style, cell->beside, strlen(cell->beside), beside, true);
 }
 
@@ -225,9 +228,7 @@ static void print_stacked(struct table *table, const struct bench_figure *figure
         const char *label = table->results->subjects[i].label;
         struct cell cell = cell_of(table, figure, i);
         size_t room = strlen(label) + strlen(figure->unit) + sizeof(cell) + 16;
-        char *text = calloc(1, room);
-        if (!text)
-            continue;
+        char *text = report_need(calloc(1, room));
         snprintf(text, room, "%s: %s%s%s%s%s%s%s", label, cell.value, cell.missing ? "" : " ",
             cell.missing ? "" : figure->unit, *cell.spread ? ", " : "", cell.spread,
             *cell.beside ? ", " : "", cell.beside);
@@ -288,12 +289,10 @@ static void print_machine(const struct table *table)
     char *gpu = lines_safe(machine->gpu), *driver = lines_safe(machine->driver);
     char *cuda = lines_safe(machine->cuda), *when = lines_safe(machine->when);
     size_t room = strlen(gpu) + strlen(driver) + strlen(cuda) + strlen(when) + 64;
-    char *text = calloc(1, room);
-    if (text) {
-        snprintf(text, room, "vgpu bench, %s: %s, driver %s, CUDA %s, %s",
-            table->results->full ? "full" : "quick", gpu, driver, cuda, when);
-        lines_paragraph(&table->lines, LINE_BOLD, "", text);
-    }
+    char *text = report_need(calloc(1, room));
+    snprintf(text, room, "vgpu bench, %s: %s, driver %s, CUDA %s, %s",
+        table->results->full ? "full" : "quick", gpu, driver, cuda, when);
+    lines_paragraph(&table->lines, LINE_BOLD, "", text);
     free(text);
     free(gpu);
     free(driver);
@@ -324,9 +323,7 @@ void bench_table_print(
     const struct bench_results *results, FILE *out, const struct bench_look *look)
 {
     struct table table = {.lines = {.out = out, .look = *look}, .results = results};
-    table.widths = calloc(results->subject_count + 1, sizeof(*table.widths));
-    if (!table.widths)
-        return;
+    table.widths = report_need(calloc(results->subject_count + 1, sizeof(*table.widths)));
     print_machine(&table);
     for (size_t i = 0; bench_groups[i]; i++)
         print_group(&table, bench_groups[i]);

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *grow(void *array, size_t count, size_t size)
+void *report_need(void *memory)
 {
-    void *grown = realloc(array, count * size);
-    if (!grown) {
+    if (!memory) {
         fputs("vgpu-bench: out of memory\n", stderr);
         exit(1);
     }
-    return grown;
+    return memory;
 }
 
 /* ---- which belong together ---- */
@@ -33,7 +32,8 @@ static struct report_family *family_of(
         if (same_family(families->list[i].figures[0], figure))
             return &families->list[i];
     }
-    families->list = grow(families->list, families->count + 1, sizeof(*families->list));
+    families->list =
+        report_need(realloc(families->list, (families->count + 1) * sizeof(*families->list)));
     struct report_family *family = &families->list[families->count++];
     *family = (struct report_family){.diagonal = true};
     return family;
@@ -57,7 +57,8 @@ struct report_families report_families_make(const struct bench_results *results,
         if (strcmp(figure->group, group) != 0)
             continue;
         struct report_family *family = family_of(&families, figure);
-        family->figures = grow(family->figures, family->count + 1, sizeof(*family->figures));
+        family->figures =
+            report_need(realloc(family->figures, (family->count + 1) * sizeof(*family->figures)));
         family->figures[family->count++] = figure;
         family->diagonal &=
             figure->better == BENCH_TARGET && figure->has_target && figure->target >= 0;
@@ -230,9 +231,7 @@ char *report_number(char text[REPORT_NUMBER], double value)
 char *report_signed(char text[REPORT_NUMBER], double value)
 {
     char number[REPORT_NUMBER];
-    if (value == 0 || (fabs(value) < 0.0005 && fabs(value) > 1e-12))
-        snprintf(number, sizeof(number), "0.000");
-    else if (fabs(value) < 1 && fabs(value) > 1e-12)
+    if (fabs(value) < 1 && value != 0)
         snprintf(number, sizeof(number), "%.3f", value);
     else
         report_number(number, value);

@@ -188,7 +188,7 @@ def complete():
                 true(f"not measured: {result['missing']}" in text, result["missing"])
                 continue
             true(shown(result["value"]) in text, f"no {shown(result['value'])} in {figure['id']}")
-            spread = f"p10–p90 {shown(result['low'])} to {shown(result['high'])}; n = {result['repetitions']:,}"
+            spread = f"p10–p90 {shown(result['low'])} to {shown(result['high'])}; n\u00a0=\u00a0{result['repetitions']:,}"
             true(spread in text, f"no {spread!r} in {figure['id']}")
 
 
@@ -331,6 +331,16 @@ def diagonal():
 
 
 @test
+def rows_of_targets():
+    """where a panel would have one target, rows with their targets are drawn instead"""
+    made = Made("three")
+    svg = chart(made.page, "Share of each of two tenants: median")
+    lines = [float(line.get("x1")[:-1]) for line in svg.iter("line") if line.get("class") == "target"]
+    for drawn, target in zip(lines, (30, 60), strict=True):
+        true(abs(drawn - place_of(svg, target)) < 0.01, f"the target {target} at {drawn}")
+
+
+@test
 def beside_native():
     """ratios to native are drawn and told, and marked where the spreads overlap"""
     made = Made("three")
@@ -359,7 +369,7 @@ def one_value():
     """one sample has no spread, and the report says so"""
     made = Made("hostile")
     text = made.read.sections["work.single"]
-    equal(text.count("one value, no spread; n = 1"), 3, "said")
+    equal(text.count("one value, no spread; n\u00a0=\u00a01"), 3, "said")
     true("p10–p90 12" not in text, "a spread")
 
 
