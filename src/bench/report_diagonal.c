@@ -41,15 +41,14 @@ static bool says_target(const char *part, size_t length, double target)
 /* The condition without that part ("full-1ms, limit 20": "full-1ms"); to be freed. */
 static char *panel_name(const struct bench_figure *figure)
 {
-    char *name =
-        report_need(calloc(2, strlen(figure->condition) + 1)); /* a blank behind each comma */
+    size_t room = 2 * strlen(figure->condition) + 1, used = 0; /* a blank behind each comma */
+    char *name = report_need(calloc(1, room));
     for (const char *part = figure->condition; *part;) {
         part += strspn(part, " ");
         size_t length = strcspn(part, ",");
-        if (!says_target(part, length, figure->target)) {
-            strcat(name, *name ? ", " : "");
-            strncat(name, part, length);
-        }
+        if (!says_target(part, length, figure->target))
+            used += (size_t)snprintf(
+                name + used, room - used, "%s%.*s", used ? ", " : "", (int)length, part);
         part += length + (part[length] == ',');
     }
     return name;

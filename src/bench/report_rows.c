@@ -351,7 +351,7 @@ void page_chart_ratios(struct page *page, const char *group)
 {
     const struct bench_results *results = page->results;
     const struct bench_figure **figures =
-        report_need(calloc(results->figure_count + 1, sizeof(*figures)));
+        report_need(calloc(results->figure_count + 1, sizeof(void *)));
     struct rows rows = {
         .page = page, .figures = figures, .ratios = true, .shown = page_measured(page, NULL, 0)};
     for (size_t i = 0; i < results->figure_count; i++) {

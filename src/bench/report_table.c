@@ -54,17 +54,16 @@ static unsigned note_of(struct table *table, const char *text)
 
 static void write_beside(struct cell *cell, const struct report_stand *stand)
 {
-    char number[REPORT_NUMBER];
+    char number[REPORT_NUMBER] = "";
+    bool missed = stand->verdict == REPORT_MISSED;
     if (stand->has_ratio)
-        snprintf(cell->beside, sizeof(cell->beside), "%s%.24sx", stand->overlaps ? "~" : "",
-            report_ratio(number, stand->ratio));
+        report_ratio(number, stand->ratio);
     else if (stand->has_off)
-        snprintf(cell->beside, sizeof(cell->beside), "%s", report_signed(number, stand->off));
-    if (stand->verdict == REPORT_MISSED)
-        strcat(cell->beside, "!");
-    cell->style = stand->verdict == REPORT_MISSED ? LINE_BAD
-                  : stand->verdict == REPORT_MET  ? LINE_GOOD
-                                                  : LINE_PLAIN;
+        report_signed(number, stand->off);
+    snprintf(cell->beside, sizeof(cell->beside), "%s%s%s%s",
+        stand->has_ratio && stand->overlaps ? "~" : "", number, stand->has_ratio ? "x" : "",
+        missed ? "!" : "");
+    cell->style = missed ? LINE_BAD : stand->verdict == REPORT_MET ? LINE_GOOD : LINE_PLAIN;
 }
 
 static struct cell cell_of(struct table *table, const struct bench_figure *figure, size_t subject)

@@ -58,7 +58,7 @@ struct report_families report_families_make(const struct bench_results *results,
             continue;
         struct report_family *family = family_of(&families, figure);
         family->figures =
-            report_need(realloc(family->figures, (family->count + 1) * sizeof(*family->figures)));
+            report_need(realloc(family->figures, (family->count + 1) * sizeof(void *)));
         family->figures[family->count++] = figure;
         family->diagonal &=
             figure->better == BENCH_TARGET && figure->has_target && figure->target >= 0;
