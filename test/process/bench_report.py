@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench_report PROGRAM: the table and the HTML report that a results.json is turned into."""
+"""bench_report BUILD: the table and the HTML report that a results.json is turned into."""
 import fcntl
 import html.parser
 import json
@@ -20,7 +20,7 @@ from tap import equal, test, true
 
 import bench_example
 
-PROGRAM = sys.argv[1]
+PROGRAM = os.path.join(sys.argv[1], "vgpu-bench")
 VOID = {"meta", "br", "img", "link", "input", "hr", "base", "source", "track", "area", "col", "embed", "wbr"}
 ATTRIBUTES = {"aria-hidden", "aria-label", "aria-labelledby", "charset", "class", "content", "d", "dx", "height",
               "href", "http-equiv", "id", "lang", "name", "overflow", "preserveaspectratio", "r", "role", "scope",
@@ -29,7 +29,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color"}
 
 
 def run(directory, **environment):
-    return subprocess.run([PROGRAM, directory], capture_output=True, encoding="utf-8", check=False, timeout=60,
+    return subprocess.run([PROGRAM, "--report", "--output", directory], capture_output=True, encoding="utf-8", check=False, timeout=60,
                           stdin=subprocess.DEVNULL, env={**ENVIRONMENT, **environment})
 
 
@@ -390,7 +390,7 @@ def on_terminal(kind, width, **environment):
         bench_example.write(kind, directory)
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        with subprocess.Popen([PROGRAM, directory], stdin=subprocess.DEVNULL, stdout=theirs,
+        with subprocess.Popen([PROGRAM, "--report", "--output", directory], stdin=subprocess.DEVNULL, stdout=theirs,
                               stderr=subprocess.STDOUT, env={**ENVIRONMENT, **environment}) as program:
             os.close(theirs)
             text = b""
@@ -503,7 +503,7 @@ def full_output():
     """a standard output that takes nothing is said"""
     with tempfile.TemporaryDirectory() as directory, open("/dev/full", "wb") as full:
         bench_example.write("one", directory)
-        done = subprocess.run([PROGRAM, directory], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60,
+        done = subprocess.run([PROGRAM, "--report", "--output", directory], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60,
                               env=ENVIRONMENT)
         equal((done.returncode, done.stderr.count(b"\n")), (1, 1), done.stderr)
 
