@@ -63,7 +63,7 @@ struct bench {
     const char *group;
     struct bench_measured *measured;
     size_t measured_count;
-    unsigned round;
+    unsigned long gathered; /* samples in all, to see whether an item gives any */
 };
 
 /* What a process is limited to; 0: not. */
@@ -77,6 +77,8 @@ struct bench_limits {
 /* Names a fresh directory in the scratch one. */
 void bench_place(struct bench *bench, char *place, size_t size);
 void bench_remove_tree(const char *path);
+/* Removes those that were named after the first so many. */
+void bench_remove_places(const struct bench *bench, unsigned first);
 
 /* Whether the subject can be given such a limit; if not, `missing` says why. */
 bool bench_can_limit(const struct bench *bench, size_t subject, const struct bench_limits *limits,
@@ -141,7 +143,7 @@ struct bench_item {
     const char *name;
     size_t variants;
     double seconds;       /* a guess of one variant's, until it was seen */
-    unsigned rounds_most; /* 0: as many as fit */
+    unsigned rounds_most; /* 0: as many as fit, and 25 at most */
     void (*run)(struct bench *bench, const struct bench_item *item, size_t variant);
     const void *data;
 };

@@ -26,7 +26,8 @@ static const struct bench_definition load_definition = {"compute.change.load", "
     "both over the next 50 ms is within a tenth of the limit.",
     "ms", BENCH_LOWER, false, 0};
 static const struct bench_definition burst_definition = {"compute.burst", "burst after idleness",
-    "Under a limit of 20 a program works for 0.1 s natively, and then nothing until 1 s has passed "
+    "Under a limit of 20 a program works for 0.3 s natively, and then nothing until 1.5 s have "
+    "passed "
     "since it began, "
     "again and again: the largest share over 100 ms. More than the limit is time that was saved "
     "up.",
@@ -192,8 +193,8 @@ static void run_burst(struct bench *bench, const struct bench_item *item, size_t
     struct bench_load load = {.shape = "burst",
         .kernel_us = 1000,
         .window_ms = 100,
-        .seconds = bench->results.full ? 5.5 : 2.5,
-        .more = {"--burst-ms", "100", "--period-ms", "1000"}};
+        .seconds = bench->results.full ? 6.1 : 3.1,
+        .more = {"--burst-ms", "300", "--period-ms", "1500"}};
     struct bench_report report;
     char reason[256] = "";
     double most = 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define HANGS_MOST 3
+#define ROUNDS_MOST 25 /* more of them show nothing new */
 
 void bench_say(const struct bench *bench, const char *format, ...)
 {
@@ -88,6 +89,7 @@ void bench_sample(struct bench *bench, size_t subject, const char *id, const cha
     gathered->samples = grow(gathered->samples, (gathered->count + 1) * sizeof(*gathered->samples));
     gathered->samples[gathered->count++] = value;
     gathered->repetitions += repetitions;
+    bench->gathered++;
 }
 
 void bench_missing(
@@ -186,17 +188,20 @@ struct item_state {
  * around. */
 static void run_round(struct bench *bench, const struct bench_item *item, struct item_state *state)
 {
-    bench->round = state->rounds;
+    unsigned long before = bench->gathered;
     bench_say(bench, "%s: %s, round %u", bench->group, item->name, state->rounds + 1);
     for (size_t i = 0; i < item->variants && !bench_stopped(); i++) {
         size_t turned = state->rounds % 2 ? item->variants - 1 - i : i;
         uint64_t began_ns = clock_now_ns();
+        unsigned places = bench->places;
         item->run(bench, item, (turned + state->rounds / 2) % item->variants);
+        bench_remove_places(bench, places);
         double took = (double)(clock_now_ns() - began_ns) / 1e9;
         if ((!state->rounds && !i) || took > state->took)
             state->took = took;
     }
     state->rounds++;
+    state->over |= bench->gathered == before; /* nor would it another time */
 }
 
 void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count)
@@ -215,7 +220,8 @@ void bench_run_items(struct bench *bench, const struct bench_item *items, size_t
             if (bench->options->scale < 1)
                 fits = states[i].rounds == 0;
             states[i].over |=
-                !fits || (items[i].rounds_most && states[i].rounds >= items[i].rounds_most);
+                !fits ||
+                states[i].rounds >= (items[i].rounds_most ? items[i].rounds_most : ROUNDS_MOST);
             if (states[i].over)
                 continue;
             run_round(bench, &items[i], &states[i]);

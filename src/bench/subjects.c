@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define ENTRIES_MOST 4096
+#define TEST_DEADLINE_S 15
 
 extern char **environ;
 
@@ -199,10 +200,21 @@ void bench_remove_tree(const char *path)
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+void bench_remove_places(const struct bench *bench, unsigned first)
+{
+    char place[PATH_MAX];
+    for (unsigned i = first + 1; i <= bench->places; i++) {
+        snprintf(place, sizeof(place), "%.3000s/%u", bench->scratch, i);
+        bench_remove_tree(place);
+    }
+}
+
 int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
     const struct bench_limits *limits, char *const *arguments, double seconds)
 {
     char **environment = bench_environment(bench, subject, limits);
+    if (bench->options->scale < 1 && seconds <= 120)
+        seconds = TEST_DEADLINE_S;
     int error = bench_process_start(process, arguments, environment, seconds);
     bench_environment_free(environment);
     return error;

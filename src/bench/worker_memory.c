@@ -34,15 +34,19 @@ static CUmemoryPool pool;
 static struct load_device device;
 
 /* 64 KiB a thread: on a large GPU that is more than a small limit in all. */
-static const char local_ptx[] =
-    ".version 5.0\n.target sm_50\n.address_size 64\n"
-    ".visible .entry local(.param .u64 cell)\n{\n"
-    ".local .align 4 .b8 frame[65536];\n.reg .b64 %rd<6>;\n.reg .b32 %r<4>;\n"
-    "ld.param.u64 %rd1, [cell];\ncvta.to.global.u64 %rd2, %rd1;\n"
-    "ld.global.u32 %r1, [%rd2];\nand.b32 %r2, %r1, 65532;\ncvt.u64.u32 %rd3, %r2;\n"
-    "mov.u64 %rd4, frame;\nadd.u64 %rd5, %rd4, %rd3;\n"
-    "st.local.u32 [%rd5], %r1;\nld.local.u32 %r3, [%rd4+4];\n"
-    "st.global.u32 [%rd2], %r3;\nret;\n}\n";
+#define LOCAL_PTX(head)                                                                            \
+    head "\n.address_size 64\n"                                                                    \
+         ".visible .entry wants_local(.param .u64 cell)\n{\n"                                      \
+         ".local .align 4 .b8 frame[65536];\n.reg .b64 %rd<6>;\n.reg .b32 %r<4>;\n"                \
+         "ld.param.u64 %rd1, [cell];\ncvta.to.global.u64 %rd2, %rd1;\n"                            \
+         "ld.global.u32 %r1, [%rd2];\nand.b32 %r2, %r1, 65532;\ncvt.u64.u32 %rd3, %r2;\n"          \
+         "mov.u64 %rd4, frame;\nadd.u64 %rd5, %rd4, %rd3;\n"                                       \
+         "st.local.u32 [%rd5], %r1;\nld.local.u32 %r3, [%rd4+4];\n"                                \
+         "st.global.u32 [%rd2], %r3;\nret;\n}\n"
+
+/* As the load generator's: old enough for every driver, and in case that one no longer takes it. */
+static const char *const local_ptx[] = {
+    LOCAL_PTX(".version 5.0\n.target sm_50"), LOCAL_PTX(".version 6.4\n.target sm_70")};
 
 static enum kind kind_named(const char *name)
 {
@@ -90,8 +94,9 @@ static CUresult take_local(void)
     CUfunction function;
     CUdeviceptr cell = device.sink;
     void *params[] = {&cell};
-    LOAD_CALL(cuModuleLoadData, &module, local_ptx);
-    LOAD_CALL(cuModuleGetFunction, &function, module, "local");
+    if (load_cuda.cuModuleLoadData(&module, local_ptx[0]) != CUDA_SUCCESS)
+        LOAD_CALL(cuModuleLoadData, &module, local_ptx[1]);
+    LOAD_CALL(cuModuleGetFunction, &function, module, "wants_local");
     CUresult result = load_cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
     return result == CUDA_SUCCESS ? load_cuda.cuCtxSynchronize() : result;
 }
