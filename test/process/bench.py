@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vgpu bench SOURCE BUILD on the simulator, with short loads: that each figure is measured or says why not, what
+bad libraries, interrupts and arguments do. The figures themselves say nothing here."""
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tap
+from tap import Skip, equal, test, true
+
+SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+VGPU = os.path.join(BUILD, "vgpu")
+BAD = os.path.join(BUILD, "test/process/libtest-bench-bad.so")
+GROUPS = ["cost", "memory", "compute", "tenants", "work"]
+MINE = {name: value for name, value in os.environ.items()
+        if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_"))}
+WHOLE_S = 400
+ENDED_S = 20
+DIRECTORY = tempfile.mkdtemp()
+WHOLE = os.path.join(DIRECTORY, "whole")  # of the first test; others look at it
+FIGURES = set("""
+cost.launch.async cost.launch.sync cost.launch.graph cost.launch.added cost.alloc.1MiB cost.alloc.64MiB
+cost.alloc.async cost.alloc.live.10000 cost.alloc.added cost.query cost.start cost.init cost.init.added cost.context
+cost.cpu.idle cost.cpu.busy cost.cpu.added
+memory.given memory.card memory.above memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
+compute.native compute.share compute.throughput compute.error.100ms compute.error.1s compute.error.5s
+compute.deviation.100ms compute.deviation.1s compute.change.limit compute.change.load compute.burst compute.below
+tenants.share tenants.sum tenants.latency.p50 tenants.latency.p99 tenants.greedy tenants.death.share
+tenants.death.gap tenants.storm.rate
+work.gemm work.training work.inference""".split())
+
+if not os.path.exists(os.path.join(BUILD, "sim")):
+    os.symlink("src/sim", os.path.join(BUILD, "sim"))
+
+
+def temporary(name):
+    """A TMPDIR of the run's own: what is left in it, and whose environment names it, the run left."""
+    path = os.path.join(DIRECTORY, "tmp-" + name)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def command(output, *arguments):
+    return [VGPU, "bench", "--sim", "--seconds-scale", "0.02", "--output", output, *arguments]
+
+
+def bench(output, *arguments, **options):
+    done = subprocess.run(command(output, *arguments), capture_output=True, text=True, timeout=WHOLE_S,
+                          env=dict(MINE, TMPDIR=temporary(os.path.basename(output))), check=False, **options)
+    equal(done.returncode, 0, f"status of vgpu bench {arguments}, which says {done.stderr[-400:]!r}")
+    return results_in(output)
+
+
+def results_in(output):
+    with open(os.path.join(output, "results.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def figures_of(results, group):
+    return [figure for figure in results["figures"] if figure["group"] == group]
+
+
+def results_for(results, label, *prefixes):
+    """(id, case, result) of the subject's figures whose id begins so."""
+    return [(figure["id"], figure["case"], result) for figure in results["figures"] for result in figure["results"]
+            if result["subject"] == label and figure["id"].startswith(prefixes or "")]
+
+
+def left_of(path):
+    """Processes whose environment names the directory."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if f"TMPDIR={path}\0".encode() in file.read():
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found
+
+
+def check_nothing_left(name):
+    path, until = temporary(name), time.monotonic() + ENDED_S
+    while left_of(path) and time.monotonic() < until:
+        time.sleep(0.05)
+    equal(left_of(path), [], "processes that are left")
+    equal(os.listdir(path), [], "files that are left")
+
+
+def one_line(done):
+    return done.stderr.count("\n") == 1 and done.stderr.startswith("vgpu: bench: ")
+
+
+def refuse(*arguments, status=2, within=""):
+    done = subprocess.run([VGPU, "bench", *arguments], capture_output=True, text=True, timeout=60, env=MINE,
+                          cwd=DIRECTORY, check=False)
+    equal((done.returncode, done.stdout), (status, ""), f"status and output of {arguments}: {done.stderr}")
+    true(one_line(done) and within in done.stderr, f"not one clear line with {within!r}: {done.stderr!r}")
+
+
+@test
+def test_whole():
+    """the whole of it: each figure has its texts, and each subject's samples or why there are none"""
+    results = bench(WHOLE, "--library", "vgpu", "--library", f"{BAD},BAD=crash", "--label", "crashes",
+                    "--library", f"{BAD},BAD=crash,BAD_IN=cost", "--label", "crashes later")
+    equal((results["version"], results["simulated"], results["mode"]), (1, True, "quick"), "version, simulated, mode")
+    labels = [subject["label"] for subject in results["subjects"]]
+    equal(labels, ["native", "vgpu", "crashes", "crashes later"], "subjects")
+    true(results["machine"]["gpu"] and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
+    equal({figure["id"] for figure in results["figures"]}, FIGURES, "figures")
+    equal(sorted({figure["group"] for figure in results["figures"]}, key=GROUPS.index), GROUPS, "groups")
+    keys = [(figure["id"], figure["case"]) for figure in results["figures"]]
+    equal(len(set(keys)), len(keys), "different figures and cases")
+    for figure in results["figures"]:
+        true(figure["title"] and len(figure["definition"]) > 20 and figure["unit"], f"texts of {figure['id']}")
+        equal([result["subject"] for result in figure["results"]], labels, f"subjects of {figure['id']}")
+    for name, case, result in [each for label in labels for each in results_for(results, label)]:
+        if "missing" in result:
+            true(result["missing"] and "time of its group" not in result["missing"], f"{name}, {case}: {result}")
+            continue
+        numbers = [*result["samples"], result["value"], result["low"], result["high"]]
+        true(all(math.isfinite(number) for number in numbers), f"{name}, {case}: {numbers}")
+        true(result["low"] <= result["value"] <= result["high"], f"{name}, {case}: the spread is none: {result}")
+        true(1 <= len(result["samples"]) <= result["repetitions"], f"{name}, {case}: repetitions: {result}")
+    check_nothing_left("whole")
+
+
+@test
+def test_measured():
+    """native and the library have all figures but those that a simulator or a subject cannot have"""
+    results = results_in(WHOLE)
+    reasons = {result["missing"] for label in ("native", "vgpu") for name, _, result in results_for(results, label)
+               if "missing" in result}
+    # A load of a few milliseconds may follow a new limit late.
+    known = {"native has no limit", "native is what is compared with", "of native alone",
+             "managed memory is on the card only where a kernel uses it", "cuBLAS does not run on the simulator",
+             "PyTorch does not run on the simulator",
+             "the new limit was not reached within the time that was looked at",
+             "both together were not near the limit within the time that was looked at"}
+    equal(reasons - known, set(), "reasons for missing figures")
+    for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000", "tenants.sum", "tenants.latency.p99"):
+        for figure in [figure for figure in results["figures"] if figure["id"] == name]:
+            for result in figure["results"][:2]:
+                true(result.get("value", 0) > 0, f"{name}: {result}")
+
+
+@test
+def test_memory_holds():
+    """under the library no kind of allocation passes the limit, and what a program is told is what the card has"""
+    results = results_in(WHOLE)
+    for name, case, result in results_for(results, "vgpu", "memory.above", "memory.unseen", "memory.overshoot"):
+        true("missing" in result or result["value"] <= 1, f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "vgpu", "memory.recovery"):
+        true(result["value"] >= 99, f"{name}, {case}: {result}")
+
+
+@test
+def test_crash():
+    """a library that crashes is a figure's reason, at once or where it happens"""
+    results = results_in(WHOLE)
+    for name, case, result in results_for(results, "crashes"):
+        true("signal 11" in result.get("missing", "") or result.get("missing", "").startswith(("of native", "PyTorch")),
+             f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "crashes later", "cost.launch", "cost.init", "cost.query"):
+        true("signal 11" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "crashes later", "cost.start", "cost.alloc.live", "tenants.sum"):
+        true("value" in result, f"{name}, {case}: {result}")
+
+
+@test
+def test_not_holding():
+    """a library that limits nothing is seen to: more than the limit on the card, and all of the GPU"""
+    results = results_in(WHOLE)
+    for case in ("cuMemAlloc", "cuMemCreate", "cuArrayCreate"):
+        above = [result for _, of, result in results_for(results, "crashes later", "memory.above") if of == case]
+        true(above[0]["value"] > 1000, f"above the limit by {case}: {above}")
+    shares = results_for(results, "crashes later", "compute.share")
+    true(any(result.get("value", 0) > 80 for _, case, result in shares if case == "1 ms kernels, limit 20"),
+         f"shares: {shares}")
+
+
+@test
+def test_merge():
+    """--only measures a group anew and keeps the others' figures and subjects"""
+    before = results_in(WHOLE)
+    after = bench(WHOLE, "--only", "work,cost")
+    for group in ("memory", "compute", "tenants"):
+        equal(figures_of(after, group), figures_of(before, group), f"figures of {group}")
+    true(figures_of(after, "cost") != figures_of(before, "cost"), "cost was not measured again")
+    equal([subject["label"] for subject in after["subjects"]],
+          ["native", "vgpu", "crashes", "crashes later"], "subjects")
+    equal({result["missing"] for name, _, result in results_for(after, "crashes", "cost")},
+          {"this group was measured without it"}, "reasons of who was not measured")
+    equal([figure["group"] for figure in after["figures"]],
+          sorted([figure["group"] for figure in after["figures"]], key=GROUPS.index), "order of groups")
+
+
+@test
+def test_mismatch():
+    """results of another mode, or of another library of the same label, are not added to"""
+    before = results_in(WHOLE)
+    refuse("--sim", "--seconds-scale", "0.02", "--output", WHOLE, "--full", "--only", "work", within="--quick")
+    refuse("--sim", "--seconds-scale", "0.02", "--output", WHOLE, "--library", f"{BAD},A=b", "--label", "crashes",
+           "--only", "work", within="another library or environment")
+    equal(results_in(WHOLE), before, "results")
+
+
+@test
+def test_damaged():
+    """a results.json that is damaged is refused in one line and stays as it is"""
+    output = os.path.join(DIRECTORY, "damaged")
+    path = os.path.join(output, "results.json")
+    os.mkdir(output)
+    with open(os.path.join(WHOLE, "results.json"), encoding="utf-8") as file:
+        good = file.read()
+    for text in ("", "[]", good[:len(good) // 2], good.replace('"version": 1', '"version": 9'),
+                 good.replace('"unit"', '"units"', 1), good.replace('"subject": "native"', '"subject": "x\\n\\u001by"', 1)):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        refuse("--sim", "--output", output, within="results.json\" is not accepted: ")
+        with open(path, encoding="utf-8") as file:
+            equal(file.read(), text, "the file")
+
+
+@test
+def test_unloadable():
+    """a file that is no library, and one that hangs, are reasons, and the others are measured"""
+    output = os.path.join(DIRECTORY, "unloadable")
+    text = os.path.join(DIRECTORY, "text.so")
+    with open(text, "w", encoding="ascii") as file:
+        file.write("no library")
+    results = bench(output, "--library", text, "--library", f"{BAD},BAD=hang", "--label", "hangs", "--only", "cost")
+    for name, case, result in results_for(results, "text.so"):
+        true("preload" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "hangs"):
+        true("did not end within" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "native", "cost.launch.async"):
+        true("value" in result, f"{name}, {case}: {result}")
+    check_nothing_left("unloadable")
+
+
+@test
+def test_daemons():
+    """processes that a library leaves behind are ended"""
+    output = os.path.join(DIRECTORY, "daemons")
+    bench(output, "--library", f"{BAD},BAD=daemon", "--only", "work")
+    check_nothing_left("daemons")
+
+
+@test
+def test_limit_variables():
+    """a library is given its limits by the variables that its environment names"""
+    output = os.path.join(DIRECTORY, "variables")
+    library = os.path.join(BUILD, "libvgpu.so")
+    results = bench(output, "--library", f"{library},CUDA_DEVICE_MEMORY_LIMIT_0={{mib}}m,"
+                    "CUDA_DEVICE_MEMORY_SHARED_CACHE={region}", "--only", "memory")
+    above = results_for(results, "libvgpu.so", "memory.above")
+    true(all(result.get("value", 0) <= 1 for _, _, result in above), f"above the limit: {above}")
+    results = bench(output, "--library", f"{library},CUDA_DEVICE_SM_LIMIT={{percent}}", "--label", "cores alone",
+                    "--only", "memory")
+    equal({result["missing"] for name, _, result in results_for(results, "cores alone", "memory.")},
+          {"no variable of its environment is said to be its memory limit"}, "reasons")
+
+
+def interrupted(number, name):
+    output, path = os.path.join(DIRECTORY, name), temporary(name)
+    with subprocess.Popen(command(output), env=dict(MINE, TMPDIR=path), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as running:
+        for line in running.stderr:
+            if "compute:" in line:
+                break
+        time.sleep(0.2)
+        running.send_signal(number)
+        running.stderr.read()
+        equal(running.wait(ENDED_S), -number, "status")
+    return output
+
+
+@test
+def test_interrupt():
+    """SIGINT and SIGTERM end it as they end others; no process or file is left, and finished groups are kept"""
+    for number, name in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
+        output = interrupted(number, name)
+        check_nothing_left(name)
+        equal({figure["group"] for figure in results_in(output)["figures"]}, {"cost", "memory"}, "groups that are kept")
+        equal(os.listdir(output), ["results.json"], "files of the output")
+
+
+@test
+def test_killed():
+    """SIGKILL leaves no process behind"""
+    interrupted(signal.SIGKILL, "killed")
+    until = time.monotonic() + ENDED_S
+    while left_of(temporary("killed")) and time.monotonic() < until:
+        time.sleep(0.05)
+    equal(left_of(temporary("killed")), [], "processes that are left")
+
+
+@test
+def test_arguments():
+    """arguments that are off are refused in one line"""
+    for arguments in (["--library"], ["--library", "/nowhere.so"], ["--library", "/tmp"], ["--library", f"{BAD},X"],
+                      ["--library", f"{BAD},=x"], ["--label", "x"], ["--library", BAD, "--label", ""],
+                      ["--library", BAD, "--label", "native"], ["--library", BAD, "--library", BAD],
+                      ["--only", "everything"], ["--only", "cost,speed"], ["--quick=1"], ["--fast"], ["more"],
+                      ["--output", ""], ["--seconds-scale", "0.5"], ["--sim", "--seconds-scale", "2"],
+                      ["--sim", "--seconds-scale", "0"], ["--report", "--output", "/nowhere"]):
+        done = subprocess.run([VGPU, "bench", *arguments], capture_output=True, text=True, timeout=60, env=MINE,
+                              cwd=DIRECTORY, check=False)
+        equal((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), f"answer to {arguments}")
+    done = subprocess.run([VGPU, "bench", "--sim=no-such-word"], capture_output=True, text=True, timeout=60, env=MINE,
+                          cwd=DIRECTORY, check=False)
+    equal((done.returncode, done.stdout), (2, ""), "answer to a bad description")
+    equal(os.listdir(DIRECTORY).count("vgpu-bench"), 0, "output directories that were made")
+    refuse("--sim", "--output", "/dev/null/x", status=1, within="/dev/null/x")
+
+
+@test
+def test_no_gpu():
+    """without a GPU it says so in one line"""
+    if os.path.exists("/dev/nvidiactl"):
+        raise Skip("there is a GPU here")
+    refuse("--output", os.path.join(DIRECTORY, "no-gpu"), status=1, within="there is no GPU")
+
+
+@test
+def test_not_installed():
+    """vgpu alone says in one line that vgpu-bench is not there"""
+    place = os.path.join(DIRECTORY, "alone")
+    os.mkdir(place)
+    shutil.copy(VGPU, place)
+    done = subprocess.run([os.path.join(place, "vgpu"), "bench"], capture_output=True, text=True, env=MINE, timeout=60,
+                          check=False)
+    equal((done.returncode, done.stdout), (1, ""), "status and output")
+    true(one_line(done), f"one line: {done.stderr!r}")
+
+
+@test
+def test_documented():
+    """docs/bench.md names each figure, and no other"""
+    with open(os.path.join(SOURCE, "docs/bench.md"), encoding="utf-8") as file:
+        named = set(re.findall(r"`((?:cost|memory|compute|tenants|work)\.[A-Za-z0-9.]+)`", file.read()))
+    equal(named, FIGURES | {"cost.alloc.live.100000"}, "figures in the document")
+
+
+tap.main()
