@@ -7,6 +7,7 @@ import math
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import unicodedata
 import xml.etree.ElementTree
 
 import tap
-from tap import equal, test, true
+from tap import Skip, equal, test, true
 
 import bench_example
 
@@ -380,6 +381,30 @@ def nothing_measured():
     text = made.read.sections["work.torch"]
     equal(text.count("no Python with PyTorch was found"), 3, "reasons")
     true("No chart: nothing was measured" in text, "that there is no chart")
+
+
+@test
+def pictures():
+    """scripts/bench-charts makes a picture of each chart"""
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        raise Skip("no chromium here")
+    script = os.path.join(os.path.dirname(__file__), "../../scripts/bench-charts")
+    with tempfile.TemporaryDirectory() as directory:
+        bench_example.write("one", directory)
+        equal(run(directory).returncode, 0, "status")
+
+        def draw(*more):
+            return subprocess.run([script, f"{directory}/report.html", f"{directory}/png", *more], check=False,
+                                  capture_output=True, encoding="utf-8", timeout=120,
+                                  env={**ENVIRONMENT, "HOME": directory})
+        done = draw("cost.nothing")
+        true(done.returncode == 1 and "accepted: cost.launch.async" in done.stderr, done)
+        done = draw("--width", "500")
+        equal((done.returncode, done.stdout), (0, f"{directory}/png/cost.launch.async.png\n"), done.stderr)
+        with open(f"{directory}/png/cost.launch.async.png", "rb") as file:
+            begin = file.read(24)
+        width, height = struct.unpack(">II", begin[16:])
+        true(begin.startswith(b"\x89PNG") and 900 < width <= 1000 and 300 < height < 900, (width, height))
 
 
 # ---- the table ----
