@@ -12,7 +12,7 @@
 
 #define VALUE_HEIGHT 190
 #define OFF_HEIGHT 92
-#define DODGE 7 /* between the marks of two subjects */
+#define DODGE 7 /* between the marks of two subjects, in the lower part */
 
 struct panel {
     struct page *page;
@@ -215,7 +215,10 @@ static void draw_point(const struct panel *panel, size_t figure, size_t subject)
     double target = panel->family->figures[figure]->target, less = panel->offs ? target : 0;
     if (!result || (panel->offs && !strcmp(result->subject, BENCH_NATIVE)))
         return;
-    double shift = DODGE * ((double)subject - ((double)page->results->subject_count - 1) / 2);
+    /* Beside the diagonal a mark that is moved would be off it. */
+    double shift = panel->offs
+                       ? DODGE * ((double)subject - ((double)page->results->subject_count - 1) / 2)
+                       : 0;
     fprintf(page->out,
         "<svg class=\"s%zu\" x=\"%.3f%%\" y=\"0\" width=\"1\" height=\"1\" overflow=\"visible\"><g "
         "transform=\"translate(%.1f 0)\">",

@@ -320,13 +320,16 @@ def diagonal():
                    if figure["id"] == "compute.share" and figure["case"].startswith(load + ",")]
         wanted = [(figure, result) for figure in figures for result in figure["results"] if "missing" not in result]
         points = svg.findall("svg")
+        off = chart(made.page, f"Share of GPU time against the limit, {load}: distance from the target")
         equal(len(points), len(wanted), f"points of {load}")
         for point, (figure, result) in zip(points, wanted):
+            across = place_of(off, figure["target"])
+            true(abs(float(point.get("x")[:-1]) - across) < 0.01, f"{load}: the target's place")
+            equal(point.find("g").get("transform"), "translate(0.0 0)", "what it is moved by")
             mark = point.find("g").find("g").get("transform")
             height = float(mark.split()[1].rstrip(")"))
             by_ticks = up[0] + (up[100] - up[0]) * result["value"] / 100
             true(abs(height - by_ticks) < 0.1, f"{load} {figure['case']}: {height}, not {by_ticks}")
-        off = chart(made.page, f"Share of GPU time against the limit, {load}: distance from the target")
         beyond = [path for path in off.iter("path") if path.get("class") == "mark"]
         equal(len(beyond), sum(result["subject"] == "hami-core" for _, result in wanted), "arrows at the edge")
 
