@@ -179,8 +179,9 @@ static void run_shape(struct bench *bench, const struct bench_item *item, size_t
 {
     const struct shape *shape = item->data;
     size_t place = (size_t)(shape - shapes), limits = limit_count(bench, shape);
-    size_t subject = number ? 1 + (number - 1) / limits : 0;
-    unsigned limit = number ? limits_of(bench, shape)[(number - 1) % limits] : 0;
+    bool limited_one = number && limits;
+    size_t subject = limited_one ? 1 + (number - 1) / limits : 0;
+    unsigned limit = limited_one ? limits_of(bench, shape)[(number - 1) % limits] : 0;
     struct bench_load load = load_of(bench, shape);
     struct bench_limits limited = {.cores = limit};
     struct bench_report report;

@@ -37,8 +37,8 @@ void bench_declare(
 {
     bench->measured = grow(bench->measured, (bench->measured_count + 1) * sizeof(*bench->measured));
     struct bench_measured *measured = &bench->measured[bench->measured_count++];
-    char *copy = grow(NULL, strlen(condition) + 1);
-    strcpy(copy, condition);
+    size_t length = strlen(condition) + 1;
+    char *copy = memcpy(grow(NULL, length), condition, length);
     *measured = (struct bench_measured){.texts = {.id = (char *)definition->id,
                                             .group = (char *)bench->group,
                                             .title = (char *)definition->title,

@@ -21,7 +21,8 @@
 
 #define TEXT_MOST (64u << 20)
 #define PROCESSES_MOST 64
-#define LOOK_MS 20 /* at ends, of which no descriptor tells where a grandchild holds the pipe */
+#define LOOK_NS                                                                                    \
+    20000000ull /* at ends, of which no descriptor tells where a grandchild holds the pipe */
 #define SWEEPS 50
 
 static volatile sig_atomic_t stop_signal;
@@ -217,8 +218,7 @@ static bool wait_once(struct bench_process *processes, size_t count, uint64_t un
         return false;
     sigset_t none;
     sigemptyset(&none);
-    uint64_t wait_ns =
-        until_ns - now_ns < LOOK_MS * 1000000u ? until_ns - now_ns : LOOK_MS * 1000000u;
+    uint64_t wait_ns = until_ns - now_ns < LOOK_NS ? until_ns - now_ns : LOOK_NS;
     struct timespec wait = {0, (long)wait_ns};
     (void)ppoll(polled, used, &wait, &none);
     for (size_t i = 0; i < count; i++) {

@@ -265,7 +265,7 @@ int bench_results_parse(struct bench_results *results, const char *text, size_t 
 /* The file's bytes, to be freed, or NULL with errno. */
 static char *load_file(const char *path, size_t *ret_length)
 {
-    struct stat status;
+    struct stat status = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int error = fd < 0 || fstat(fd, &status) != 0 ? errno : 0;
     if (!error && !S_ISREG(status.st_mode))

@@ -46,7 +46,8 @@ static int ascending(const void *a, const void *b)
 void worker_write_median(const char *key, uint64_t *values_ns, unsigned count, double divisor)
 {
     qsort(values_ns, count, sizeof(*values_ns), ascending);
-    worker_write(key, (double)values_ns[count / 2] / divisor, count);
+    uint64_t median_ns = values_ns[count / 2];
+    worker_write(key, (double)median_ns / divisor, count);
 }
 
 bool worker_wait(void)

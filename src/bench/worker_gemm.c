@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define SIDE 4096
+#define FLOATS ((size_t)SIDE * SIDE)
 #define PRODUCTS 4 /* a step */
 
 /* cublas_api.h of CUDA 11 to 13: int is cublasStatus_t, 0 success; CUBLAS_OP_N is 0. */
@@ -57,11 +58,11 @@ int worker_gemm(int argc, char **argv)
     must(cublas.create(&handle), "cublasCreate");
     must(cublas.set_stream(handle, stream), "cublasSetStream");
     for (int i = 0; i < 3; i++) {
-        LOAD_CALL(cuMemAlloc_v2, &matrices[i], sizeof(float) * SIDE * SIDE);
-        LOAD_CALL(cuMemsetD32_v2, matrices[i], 0x3f800000, SIDE * SIDE); /* 1.0f */
+        LOAD_CALL(cuMemAlloc_v2, &matrices[i], FLOATS * sizeof(float));
+        LOAD_CALL(cuMemsetD32_v2, matrices[i], 0x3f800000, FLOATS); /* 1.0f */
     }
     double seconds = atof(argv[1]);
-    uint64_t begin = worker_now_ns(), warm = begin + (uint64_t)(seconds * 2e8), end = warm;
+    uint64_t begin = worker_now_ns(), warm = begin + (uint64_t)(seconds * 2e8), end;
     unsigned long steps = 0;
     for (int measured = 0; measured < 2; measured++, begin = worker_now_ns()) {
         end = measured ? begin + (uint64_t)(seconds * 1e9) : warm;

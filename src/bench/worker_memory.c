@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define MIB (1u << 20)
-#define LEAST_BYTES (2u * MIB) /* the driver's granularity */
+#define LEAST_BYTES (2ul << 20) /* the driver's granularity */
 #define PITCHED_WIDTH 4096
 #define HANDLES_MOST 65536
 #define REFUSALS 501
@@ -103,10 +103,8 @@ static CUresult take_local(void)
 
 static CUresult take(enum kind kind, struct held *one, size_t bytes)
 {
-    CUDA_ARRAY_DESCRIPTOR flat = {.Width = 4096,
-        .Height = bytes / (4096 * 4),
-        .Format = CU_AD_FORMAT_FLOAT,
-        .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 4096, .Height = bytes / 16384, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here()};
     CUdeviceptr pointer = 0;
     CUresult result;
