@@ -19,9 +19,10 @@
 extern char **environ;
 
 /* What would make a native process none, or add to a limit. */
-static const char *const foreign[] = {"LD_PRELOAD=", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MEM_LIMIT",
-    "CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT", "CUDA_CORE_SOFT_LIMIT", "CUDA_TASK_PRIORITY",
-    "CUDA_DEVICE_MEMORY_SHARED_CACHE", "CUDA_REDIRECT=", "VGPU_", "GPU_CORE_UTILIZATION_POLICY="};
+static const char *const foreign[] = {"LD_PRELOAD=", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MEM",
+    "CUDA_OVERSUBSCRIBE", "CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT", "CUDA_CORE_SOFT_LIMIT",
+    "CUDA_TASK_PRIORITY", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "CUDA_REDIRECT=", "GPU_DEVICES_UUID",
+    "LIBCUDA_LOG_LEVEL=", "LOGGER_LEVEL=", "VGPU_", "GPU_CORE_UTILIZATION_POLICY="};
 
 /* Where a subject's environment has none of the words in braces, HAMi-core's variables are meant.
  */

@@ -73,18 +73,18 @@ def results_for(results, label, *prefixes):
             if result["subject"] == label and figure["id"].startswith(prefixes or "")]
 
 
+def environment_of(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def left_of(path):
     """Processes whose environment names the directory."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if f"TMPDIR={path}\0".encode() in file.read():
-                        found.append(int(name))
-            except OSError:
-                continue
-    return found
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+    return [pid for pid in pids if f"TMPDIR={path}\0".encode() in environment_of(pid)]
 
 
 def check_nothing_left(name):
@@ -297,11 +297,16 @@ def test_interrupt():
 @test
 def test_killed():
     """SIGKILL leaves no process behind"""
-    interrupted(signal.SIGKILL, "killed")
-    until = time.monotonic() + ENDED_S
-    while left_of(temporary("killed")) and time.monotonic() < until:
+    path, until = temporary("killed"), time.monotonic() + ENDED_S
+    with subprocess.Popen(command(os.path.join(DIRECTORY, "killed"), "--library", f"{BAD},BAD=hang"),
+                          env=dict(MINE, TMPDIR=path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        while not any(b"BAD=hang" in environment_of(pid) for pid in left_of(path)):
+            true(time.monotonic() < until, "nothing hung")
+            time.sleep(0.02)
+        running.kill()
+    while left_of(path) and time.monotonic() < until:
         time.sleep(0.05)
-    equal(left_of(temporary("killed")), [], "processes that are left")
+    equal(left_of(path), [], "processes that are left")
 
 
 @test
