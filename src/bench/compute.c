@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CASES_MOST 32
@@ -76,9 +77,39 @@ static const struct shape shapes[] = {
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-/* What the shape did natively in this run of the bench, the mean; 0: not measured yet. */
-static double native_sum[SHAPES];
+/* Runs are judged when all are done: by the native one of the same round, or the one nearest to it.
+ */
+#define ROUNDS_MOST 32
+static struct run {
+    size_t place, subject;
+    unsigned limit, round;
+    struct bench_report report;
+} * runs;
+static size_t run_count;
+static double native_work[SHAPES][ROUNDS_MOST];
 static unsigned native_count[SHAPES];
+
+static double native_of(size_t place, unsigned round)
+{
+    unsigned count = native_count[place];
+    return count ? native_work[place][round < count ? round : count - 1] : 0;
+}
+
+static void keep(size_t place, size_t subject, unsigned limit, const struct bench_report *report)
+{
+    struct run *grown = realloc(runs, (run_count + 1) * sizeof(*runs));
+    unsigned round = 0;
+    if (!grown)
+        return;
+    runs = grown;
+    for (size_t i = 0; i < run_count; i++)
+        round += runs[i].place == place && runs[i].subject == subject && runs[i].limit == limit;
+    runs[run_count++] = (struct run){place, subject, limit, round, *report};
+    if (!subject && round < ROUNDS_MOST) {
+        native_work[place][round] = report->work;
+        native_count[place] = round + 1;
+    }
+}
 
 static const unsigned *limits_of(const struct bench *bench, const struct shape *shape)
 {
@@ -99,10 +130,9 @@ static void condition_of(const struct shape *shape, unsigned limit, char *text, 
 }
 
 /* The share that is due, of 1, and the share that one second of work per second is. */
-static void due_of(size_t place, unsigned limit, double *ret_due, double *ret_scale)
+static void due_of(size_t place, unsigned limit, double native, double *ret_due, double *ret_scale)
 {
     const struct shape *shape = &shapes[place];
-    double native = native_count[place] ? native_sum[place] / native_count[place] : 0;
     *ret_scale = shape->paced || native <= 0 ? 1 : 1 / native;
     *ret_due = shape->paced && native > 0 && native < limit / 100.0 ? native : limit / 100.0;
 }
@@ -147,13 +177,14 @@ static void gather_windows(struct bench *bench, size_t subject, const char *cond
     }
 }
 
-static void gather(struct bench *bench, size_t subject, size_t place, unsigned limit,
-    const struct bench_report *report)
+static void gather(struct bench *bench, const struct run *run, unsigned limit)
 {
+    const struct bench_report *report = &run->report;
+    size_t place = run->place, subject = run->subject;
     char condition[96];
     double due, scale;
     condition_of(&shapes[place], limit, condition, sizeof(condition));
-    due_of(place, limit, &due, &scale);
+    due_of(place, limit, native_of(place, run->round), &due, &scale);
     gather_windows(bench, subject, condition, report, scale, due);
     if (!subject) {
         bench_missing(bench, 0, share_definition.id, condition, BENCH_NO_LIMIT);
@@ -196,16 +227,27 @@ static void run_shape(struct bench *bench, const struct bench_item *item, size_t
         }
         return;
     }
-    if (!number) {
+    if (!number)
         bench_sample(bench, 0, native_definition.id, shape->name, report.work, 1);
-        native_sum[place] += report.work;
-        native_count[place]++;
+    bench->gathered++;
+    keep(place, subject, limit, &report);
+}
+
+/* A native run stands beside each limit. */
+static void gather_all(struct bench *bench)
+{
+    for (size_t i = 0; i < run_count; i++) {
+        const struct shape *shape = &shapes[runs[i].place];
+        for (size_t k = 0; k < limit_count(bench, shape); k++) {
+            unsigned limit = limits_of(bench, shape)[k];
+            if (!runs[i].subject || limit == runs[i].limit)
+                gather(bench, &runs[i], limit);
+        }
+        bench_report_finish(&runs[i].report);
     }
-    for (size_t i = 0; i < limits; i++) {
-        if (!number || limits_of(bench, shape)[i] == limit)
-            gather(bench, subject, place, limits_of(bench, shape)[i], &report);
-    }
-    bench_report_finish(&report);
+    free(runs);
+    runs = NULL;
+    run_count = 0;
 }
 
 static void declare(struct bench *bench, const struct shape *shape)
@@ -224,6 +266,8 @@ static void declare(struct bench *bench, const struct shape *shape)
         for (size_t k = 0; k + 1 < FACTORS; k++)
             bench_declare(bench, &deviation_definitions[k], condition);
         if (bench->options->sim && !strcmp(shape->load.shape, "persistent")) {
+            bench_missing(
+                bench, 0, native_definition.id, shape->name, "the simulator executes nothing");
             for (size_t s = 0; s < bench->results.subject_count; s++)
                 bench_missing_all(bench, s, condition,
                     "the simulator executes nothing, so that a persistent kernel's work is not "
@@ -239,9 +283,10 @@ static void correct_targets(struct bench *bench)
         for (size_t k = 0; k < limit_count(bench, &shapes[i]); k++) {
             unsigned limit = limits_of(bench, &shapes[i])[k];
             char condition[96];
-            double due, scale;
+            double due, scale, native = 0;
             condition_of(&shapes[i], limit, condition, sizeof(condition));
-            due_of(i, limit, &due, &scale);
+            (void)bench_median(bench, 0, native_definition.id, shapes[i].name, &native);
+            due_of(i, limit, native, &due, &scale);
             bench_set_target(bench, share_definition.id, condition, due * 100);
         }
     }
@@ -251,7 +296,6 @@ void bench_compute(struct bench *bench)
 {
     struct bench_item items[SHAPES + BENCH_CHANGES_MOST];
     size_t count = 0, libraries = bench->results.subject_count - 1;
-    memset(native_sum, 0, sizeof(native_sum));
     memset(native_count, 0, sizeof(native_count));
     for (size_t i = 0; i < SHAPES; i++) {
         if (!bench->results.full && !shapes[i].quick)
@@ -264,5 +308,6 @@ void bench_compute(struct bench *bench)
     }
     count += bench_compute_changes(bench, items + count);
     bench_run_items(bench, items, count);
+    gather_all(bench);
     correct_targets(bench);
 }

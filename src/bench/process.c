@@ -241,6 +241,17 @@ void bench_process_wait(struct bench_process *processes, size_t count)
     bench_process_wait_until(processes, count, UINT64_MAX);
 }
 
+void bench_sleep_until(uint64_t until_ns)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    for (uint64_t now_ns; (now_ns = clock_now_ns()) < until_ns && !bench_stopped();) {
+        uint64_t left_ns = until_ns - now_ns < LOOK_NS ? until_ns - now_ns : LOOK_NS;
+        struct timespec wait = {0, (long)left_ns};
+        (void)ppoll(NULL, 0, &wait, &none);
+    }
+}
+
 const char *bench_process_line(struct bench_process *process, size_t *offset)
 {
     bool going = true;

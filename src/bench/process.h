@@ -40,6 +40,9 @@ void bench_process_wait(struct bench_process *processes, size_t count);
 /* The same until the time of CLOCK_MONOTONIC at the latest. */
 void bench_process_wait_until(struct bench_process *processes, size_t count, uint64_t until_ns);
 
+/* Sleeps until the time of CLOCK_MONOTONIC, or until a signal asks us to stop. */
+void bench_sleep_until(uint64_t until_ns);
+
 /* Waits for the next whole line of its stdout behind *offset and moves *offset past it; the line
  * ends in
  * '\n' in `text`. NULL where the process ended or hung without one. */
