@@ -489,14 +489,17 @@ bool marks_stream_works(CUstream stream)
     return works;
 }
 
-bool marks_lane_works(const struct lane_record *record)
+bool marks_lane_works(const struct lane_record *record, bool *ret_works)
 {
+    *ret_works = false;
     if (record->thread && record->thread != &thread_identity)
-        return false;
+        return true;
     struct pace_entered entered = context_enter(record->context->handle);
-    bool works = marks_stream_works(record->stream);
+    bool told = !capture_records(record->stream, STREAM_ZERO_LEGACY);
+    if (told)
+        *ret_works = marks_stream_works(record->stream);
     context_leave(&entered);
-    return works;
+    return told;
 }
 
 void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)

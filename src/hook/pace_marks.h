@@ -65,9 +65,10 @@ unsigned marks_unknown(int device) REQUIRES(marks_lock);
 /* Whether the stream has work on its way, of which no mark may tell. Not while it captures. */
 bool marks_stream_works(CUstream stream);
 
-/* The same for a lane, with its context made current for the while. False where the stream is
- * another thread's own, which cannot be asked. */
-bool marks_lane_works(const struct lane_record *record) REQUIRES(marks_lock);
+/* The same for a lane, with its context made current for the while. False where it cannot be told
+ * now: the stream captures, into which others may have taken it, and to ask would break the
+ * capture. The stream of another thread's own, which cannot be asked ever, does not work. */
+bool marks_lane_works(const struct lane_record *record, bool *ret_works) REQUIRES(marks_lock);
 
 /* Charges for what runs on the stream without a pause between the two, of which no mark tells. */
 void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)

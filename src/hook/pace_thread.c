@@ -168,7 +168,9 @@ static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
 static void see_work(struct thread_seen *seen, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
-    bool works = marks_lane_works(let->lane), same = is_as_seen(seen, let) && seen->works;
+    bool works, same = is_as_seen(seen, let) && seen->works;
+    if (!marks_lane_works(let->lane, &works))
+        return;
     if (works && same) {
         marks_charge_run(let->lane, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;

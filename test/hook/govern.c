@@ -128,6 +128,50 @@ BED_TEST("what was let by on an idle stream costs nothing while it is asked for"
     leave();
 }
 
+struct forked_work {
+    CUcontext context;
+    CUstream stream;
+};
+
+/* Let by on its estimate, and then the thread looks at nothing any more. */
+static void *let_by_on(void *argument)
+{
+    struct forked_work *work = argument;
+    CHECK_EQ(CU(cuCtxSetCurrent)(work->context), CUDA_SUCCESS);
+    launch_known(work->stream);
+    CHECK_EQ(load_launch(work->stream, 300 * MS), CUDA_SUCCESS);
+    bed_sleep_ms(20);
+    over = true;
+    bed_sleep_ms(1000);
+    return NULL;
+}
+
+BED_TEST(
+    "a capture that takes in another thread's stream, at work with what was let by, stays whole",
+    LIMIT_30)
+{
+    pthread_t thread;
+    CUevent event;
+    CUgraph graph = NULL;
+    load_begin(0);
+    CUstream origin = load_stream();
+    struct forked_work work = {.stream = load_stream()};
+    REQUIRE(CU(cuCtxGetCurrent)(&work.context) == CUDA_SUCCESS);
+    REQUIRE(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, let_by_on, &work) == 0);
+    while (!over)
+        bed_sleep_ms(1);
+    REQUIRE(CU(cuStreamBeginCapture_v2)(origin, CU_STREAM_CAPTURE_MODE_RELAXED) == 0);
+    CHECK_EQ(CU(cuEventRecord)(event, origin), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitEvent)(work.stream, event, 0), CUDA_SUCCESS);
+    bed_sleep_ms(100);
+    CHECK_EQ(CU(cuEventRecord)(event, work.stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamWaitEvent)(origin, event, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(origin, &graph), CUDA_SUCCESS);
+    CHECK(graph != NULL);
+    leave();
+}
+
 BED_TEST("the first kernel on a second device is held, right after one on the first",
     .sim = "devices=2", LIMIT_30)
 {
