@@ -194,16 +194,34 @@ static uint64_t change_mask(int how)
     return former & bus;
 }
 
-void guard_enter(void)
+static void open_window(void) RELEASE(guard.lock)
 {
-    if (thread.depth++)
-        return;
-    lock_take(&guard.lock);
     if (guard.users++ == 0)
         take_over();
     lock_release(&guard.lock);
     if (thread.was_blocked || thread.windows++ % MASK_LOOKS == 0)
         thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
+}
+
+void guard_enter(void)
+{
+    if (thread.depth++)
+        return;
+    lock_take(&guard.lock);
+    open_window();
+}
+
+bool guard_try_enter(void)
+{
+    if (thread.depth) {
+        thread.depth++;
+        return true;
+    }
+    if (!lock_try(&guard.lock))
+        return false;
+    thread.depth++;
+    open_window();
+    return true;
 }
 
 void guard_leave(void)

@@ -29,6 +29,10 @@ void guard_remove(void *start);
 void guard_enter(void);
 void guard_leave(void);
 
+/* guard_enter for who may have come in a signal's handler, from the midst of either of the two:
+ * false, and no window is open, where somebody is there, who may be this very thread. */
+bool guard_try_enter(void) __attribute__((warn_unused_result));
+
 /* In a forked child, which has no other thread: closes the windows of its parent. The ranges stay
  * guarded. */
 void guard_reset(void);

@@ -3,6 +3,7 @@
 #include "region/account_self.h"
 
 #include "base/fork.h"
+#include "base/guard.h"
 #include "region/projection.h"
 
 #include <errno.h>
@@ -90,30 +91,34 @@ bool account_show_work(uint64_t now_ns)
 
 /* The slot counts until the process is gone, and with it its memory; monitors, which test nobody's
  * life, are told before. */
-static void vanish_locked(void) REQUIRES(account.lock)
+static bool vanish_locked(void) REQUIRES(account.lock)
 {
     account.ended = true;
-    if (!account.region || !account_look_begin())
-        return;
+    if (!account.region || load_acquire(&account.region->lost))
+        return true;
+    if (!guard_try_enter())
+        return false;
     if (account_slot_is_ours())
         projection_wipe(account.region->map, (unsigned)account.region->slot);
-    (void)account_look_end();
+    guard_leave();
+    return true;
 }
 
-/* Who calls exit from a signal's handler may hold the lock. A forked child that used nothing of
- * this does not even have the mapping. */
+/* Who calls exit from a signal's handler may hold the account's lock or the guard's. A forked child
+ * that used nothing of this does not even have the mapping. */
 static void process_ends(void)
 {
     if (load_relaxed(&account.pid) != (int32_t)getpid() || process_is_unentered_child())
         return;
     int errno_kept = errno;
-    for (int i = 0; i < END_TRIES; i++) {
-        if (lock_try(&account.lock)) {
-            vanish_locked();
-            lock_release(&account.lock);
-            break;
-        }
-        sleep_ns(END_PAUSE_NS);
+    bool done = false;
+    for (int i = 0; i < END_TRIES && !done; i++) {
+        if (i)
+            sleep_ns(END_PAUSE_NS);
+        if (!lock_try(&account.lock))
+            continue;
+        done = vanish_locked();
+        lock_release(&account.lock);
     }
     errno = errno_kept;
 }

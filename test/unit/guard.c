@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/syscall.h>
 
 #define BYTES 16384
@@ -226,6 +227,36 @@ TEST("windows of several threads overlap")
     store_release(&threads_stop, 1);
     for (int i = 0; i < 4; i++)
         REQUIRE(pthread_join(threads[i], NULL) == 0);
+    CHECK_EQ((uintptr_t)disposition(), (uintptr_t)SIG_DFL);
+}
+
+static unsigned opened, refused; /* windows of the handler's */
+
+static void open_window_in_handler(int number)
+{
+    (void)number;
+    if (!guard_try_enter()) {
+        refused++;
+        return;
+    }
+    opened++;
+    guard_leave();
+}
+
+TEST("a signal's handler that tries to open one waits for nobody, wherever it came in")
+{
+    const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    char *map = map_guarded();
+    signal(SIGALRM, open_window_in_handler);
+    REQUIRE(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < 10000000 && (opened < 500 || refused < 20); i++) {
+        guard_enter();
+        CHECK(load_relaxed(map) == 'x');
+        guard_leave();
+    }
+    REQUIRE(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(opened > 0);
+    CHECK(refused > 0);
     CHECK_EQ((uintptr_t)disposition(), (uintptr_t)SIG_DFL);
 }
 
