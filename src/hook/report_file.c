@@ -3,6 +3,7 @@
 #include "hook/report_file.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/process.h"
 #include "base/report_place.h"
@@ -53,6 +54,10 @@ static unsigned state_now(void)
 static int open_file(void)
 {
     char path[REPORT_DIRECTORY_BYTES + 64];
+    if (!file_may_reach(2 * REPORT_PLACE_BYTES)) {
+        errno = EFBIG;
+        return -1;
+    }
     snprintf(path, sizeof(path), REPORT_NAME_FORMAT, container_config()->report_directory, file.pid,
         (unsigned long long)file.start_time);
     int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

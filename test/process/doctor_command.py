@@ -410,6 +410,22 @@ os._exit(6)
 
 
 @test
+def no_room():
+    """a program that may write no file ends as it does without a doctor"""
+    with Scene() as scene:
+        report = scene.python("""
+import resource
+work()
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+for _ in range(3):
+    time.sleep(0.12)
+    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0
+""")
+        equal((report["exit_status"], report["problems"]), (0, 0))
+
+
+@test
 def another_user():
     """a process that gave its rights up leaves its report where root looks"""
     python = need_nobody(PYTHON, "/usr/bin/python3")
