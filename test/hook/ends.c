@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #define LIMIT "3GiB"
 #define SIZE (3 * GIB / 2) /* beside two contexts, two of them do not fit */
@@ -86,6 +87,36 @@ BED_TEST("exit() in another thread", .limit = LIMIT)
 static void without_core(void)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
+static void end_in_handler(int number)
+{
+    (void)number;
+    exit(5);
+}
+
+/* Wherever in the library the thread is. */
+static void end_by_handler_of_signal(void *argument)
+{
+    const struct itimerval soon = {.it_value = {0, 5000 + 337 * *(int *)argument}};
+    CUdeviceptr pointer;
+    bed_context(0);
+    signal(SIGALRM, end_in_handler);
+    REQUIRE(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    for (;;) {
+        if (CU(cuMemAlloc_v2)(&pointer, 1 << 20) == CUDA_SUCCESS)
+            (void)CU(cuMemFree_v2)(pointer);
+    }
+}
+
+BED_TEST("exit() in a signal's handler, in the midst of calls", .limit = LIMIT)
+{
+    for (int i = 0; i < 60; i++) {
+        int status = -1;
+        pid_t pid = bed_fork(end_by_handler_of_signal, &i);
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        CHECK_EQ(status, 5 << 8);
+    }
 }
 
 static void end_by_abort(void *argument)
