@@ -77,7 +77,7 @@ static int choose_by_environment(struct chosen_region *chosen)
     struct config config;
     region_config(&config);
     const char *reason = config.region_named ? "named by CUDA_DEVICE_MEMORY_SHARED_CACHE"
-                                             : "the default; --region or --pid name another";
+                                             : "the default; --region names another";
     if (override_find("CUDA_DEVICE_MEMORY_SHARED_CACHE"))
         reason = "named in " OVERRIDE_PATH;
     if (region_file_is_pinned())

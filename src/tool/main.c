@@ -34,7 +34,7 @@ static int usage(FILE *stream, int status)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2)
         return usage(stderr, TOOL_USAGE);
@@ -50,4 +50,9 @@ int main(int argc, char **argv)
     }
     tool_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[1]);
     return TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    return tool_end(run(argc, argv));
 }

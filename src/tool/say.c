@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,4 +31,13 @@ int tool_refuse_option(const char *command, int option, const char *word)
     tool_error("%s: \"%.64s\" %s; 'vgpu %s --help' lists the options", command, word,
         reasons[reason], command);
     return TOOL_USAGE;
+}
+
+int tool_end(int status)
+{
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !failed)
+        return status;
+    tool_error("not all that was to be said could be written to standard output");
+    return status ? status : TOOL_FAILED;
 }

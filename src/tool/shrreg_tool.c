@@ -128,7 +128,10 @@ static const struct option *find(int argc, char **argv)
         tool_error("%s needs a device and a percentage", argv[0]);
         return NULL;
     }
-    tool_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", argv[0]);
+    if (!strncmp(argv[0], "--region", 8))
+        tool_error("\"%.64s\": --region FILE stands before all other options", argv[0]);
+    else
+        tool_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", argv[0]);
     return NULL;
 }
 
@@ -174,5 +177,5 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     int status = check(argc, argv);
-    return status ? status : act(&choice, argc, argv);
+    return tool_end(status ? status : act(&choice, argc, argv));
 }

@@ -29,4 +29,8 @@ int tool_refuse_option(const char *command, int option, const char *word);
  * written as an escape. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What is last done before the tool ends: `status`, or TOOL_FAILED after one line where stdout
+ * could not be written, as on a full file system. */
+int tool_end(int status);
+
 #endif

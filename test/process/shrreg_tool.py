@@ -71,7 +71,8 @@ def refused():
             refused_line(tool(SHRREG, *arguments, environment={VARIABLE: place.region}), 2, "shrreg-tool: ")
         equal(paused(place), 0, "paused")
     equal(tool(SHRREG).returncode, 2, "no option")
-    refused_line(tool(SHRREG, "--region"), 2)
+    for arguments in (["--region"], ["--print", "--region", "/no/such/file"], ["--print", "--region=/no/such/file"]):
+        refused_line(tool(SHRREG, *arguments), 2, "--region", "before all other options")
     for word in ("--print", "--suspend", "--resume"):
         refused_line(tool(SHRREG, "--region", "/no/such/file", word), 1, "No such file")
 

@@ -234,6 +234,23 @@ def changes_as_json():
 
 
 @test
+def unwritten():
+    """what cannot be written, as to a full file system, is one line and status 1"""
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        shrreg = os.path.join(BUILD, "shrreg-tool")
+        for words in ((VGPU, "--help"), (VGPU, "--version"), (VGPU, "run", "--env", "--region", place.region),
+                      (VGPU, "ps", "--region", place.region), (VGPU, "ps", "--json", "--region", place.region),
+                      (VGPU, "region", place.region), (VGPU, "region", "--json", place.region),
+                      (VGPU, "set", "--memory", "2g", "--region", place.region), (VGPU, "pause", "--help"),
+                      (VGPU, "doctor", "--help"), (shrreg, "--version"), (shrreg, "--region", place.region, "--print")):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            equal((done.returncode, done.stderr.count("\n")), (1, 1), f"{words}: {done.stderr}")
+            true("standard output" in done.stderr, f"{words}: {done.stderr}")
+
+
+@test
 def of_others():
     """another user is refused by set, pause and resume alike"""
     need_nobody("/usr/bin/python3")
