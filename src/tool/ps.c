@@ -145,11 +145,16 @@ static void say_rest(const struct collection *collection, const struct ps_option
     if (options->json)
         return;
     if (hidden)
+        tool_error("ps: %zu region%s of others: not readable, run as root", hidden,
+            hidden == 1 ? "" : "s");
+    if (collection->count || hidden || collection->problem_count)
+        return;
+    if (options->choice.file_count || options->choice.pid)
+        tool_error("ps: no program lives in it; --all shows it");
+    else
         tool_error(
-            "%zu region%s of others: not readable, run as root", hidden, hidden == 1 ? "" : "s");
-    if (!collection->count && !hidden && !collection->problem_count)
-        tool_error("no container with a program in it was found; regions elsewhere: --search or "
-                   "VGPU_REGION_PATH");
+            "ps: no container with a program in it was found; --all shows those without, --search "
+            "and VGPU_REGION_PATH look elsewhere");
 }
 
 static int show(const struct ps_options *options)

@@ -142,6 +142,9 @@ def killed():
         write(place.region, SLOTS, before)  # whatever `vgpu run` has tidied at its end
         equal(struct.unpack("<Q", before[:8])[0] & 0xffffffff, pid << 2 | 2, "the slot")
         equal(ps("--region", place.region)["containers"], [])
+        done = tool(VGPU, "ps", "--region", place.region)
+        equal((done.returncode, done.stdout, done.stderr),
+              (0, "", "vgpu: ps: no program lives in it; --all shows it\n"))
         container = one("--region", place.region, "--all")
         equal((container["processes"], container["devices"][0]["memory"]["bytes"]), ([], 0))
         equal(container["devices"][0]["state"], "empty")
@@ -260,7 +263,7 @@ def others():
         os.chmod(place.region, 0o600)
         done = tool(VGPU, "ps", "--search", place.directory, user=NOBODY)
         equal((done.returncode, done.stdout, done.stderr),
-              (0, "", "vgpu: 1 region of others: not readable, run as root\n"))
+              (0, "", "vgpu: ps: 1 region of others: not readable, run as root\n"))
         equal(ps("--search", place.directory, user=NOBODY)["unreadable"], 1)
         refused_line(tool(VGPU, "ps", "--region", place.region, user=NOBODY), 1, place.region, "ermission")
         os.chmod(place.region, 0o644)
