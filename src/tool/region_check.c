@@ -55,6 +55,9 @@ static int read_copy(int fd, struct region_copy *copy)
     copy->read_ns = clock_now_ns();
     if (copy->is_short) {
         memset(&copy->map, 0, sizeof(copy->map));
+        int32_t *magic = &copy->map.hami.magic;
+        if (region_read_exactly(fd, 0, magic, sizeof(*magic)) != 0)
+            *magic = 0;
         error = region_read_exactly(
             fd, VGPU_REGION_OFFSET, &copy->map.region, offsetof(struct vgpu_region, devices));
         return error == -EIO ? 0 : error;
@@ -330,7 +333,14 @@ static void check_rest(struct findings *findings, const struct region_copy *copy
 static void check_foreign(struct findings *findings, const struct region_copy *copy)
 {
     const struct vgpu_region *region = &copy->map.region;
+    const struct vgpu_hami *hami = &copy->map.hami;
     struct finding *finding;
+    if (region->magic != VGPU_REGION_MAGIC && hami->magic == VGPU_HAMI_MAGIC &&
+        copy->status.st_size == sizeof(*hami)) {
+        finding = add(findings, "file", "it is a region of HAMi-core's");
+        finding->advice = "the next program under libvgpu.so makes it ours";
+        return;
+    }
     if (region->magic != VGPU_REGION_MAGIC)
         finding = add(findings, "file",
             copy->is_short ? "it is no region, or was cut off" : "it is no region");

@@ -263,4 +263,20 @@ def refused():
         refused_line(region(*arguments), 2, *words)
 
 
+@test
+def of_hami():
+    """a region that HAMi-core left is called so, and a program makes it ours"""
+    with Place() as place:
+        with open(place.region, "wb") as file:
+            file.write(struct.pack("<iii", 19920718, 1, 2))
+            file.truncate(2008952)
+        refused_line(region(place.region), 1, "it is a region of HAMi-core's")
+        said = region("--check", place.region)
+        equal((said.returncode, said.stderr), (1, ""))
+        true("makes it ours" in said.stdout, said.stdout)
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+            equal(look(place.region, "--check")["findings"], [])
+
+
 tap.main()
