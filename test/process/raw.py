@@ -19,8 +19,7 @@ LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
 
 
 def command(name):
-    """No libcudart works on the simulator, should there be one."""
-    return [os.path.join(BUILD, name), *(["--driver-api"] if "runtime" in name else [])]
+    return [os.path.join(BUILD, name)]
 
 
 def passes(name, *words, arguments=(), **options):
