@@ -37,6 +37,7 @@ static const char usage_text[] =
     "  --json      the same for programs: docs/doctor.md\n"
     "  --output FILE     what is said of COMMAND goes there, not to stderr\n"
     "  --verdict-status  exit with 0 where the limits hold, else 1, in place of COMMAND's status\n"
+    "  -h, --help        this text\n"
     "Exit status: 0 no problem (there may be notes), 1 some problem, 2 arguments not understood;\n"
     "with COMMAND its own, 127 where it is not found, 126 where it cannot be run.\n";
 

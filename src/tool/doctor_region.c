@@ -64,7 +64,8 @@ static void check_slots(struct checks *checks, const char *path)
             slots.used, VGPU_REGION_SLOTS, strerror(-slots.lock_error));
     else
         check_add(checks, "slots", NONE, CHECK_FINE, NULL,
-            "%u of %u in use, %u of a process that is dead or closed its descriptors; locks work",
+            "%u of %u in use, %u of them by processes that ended (as the doctor's own) or closed "
+            "their descriptors; locks work",
             slots.used, VGPU_REGION_SLOTS, slots.unlocked);
 }
 

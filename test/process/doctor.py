@@ -146,7 +146,7 @@ def slots():
             true(re.match(r"[23] of 1024 in use, .*; locks work", line["text"]), line)
         answer = scene.doctor()
         answer.one("ok", "region", "mode 0666", f"user {os.getuid()} and root")
-        answer.one("ok", "slots", "1 of 1024 in use, 1 of a process that is dead")
+        answer.one("ok", "slots", "1 of 1024 in use, 1 of them by processes that ended")
 
 
 @test
