@@ -2,10 +2,15 @@
 /* The table of learnt durations: two places for each key. */
 #include "limit/durations.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* The weight of a new measurement is one by the number of all of them, and no less than by this. */
 #define LEARNING_SHARE 8
+
+/* What took so many times as long as is known is another kind of work under the same key: each
+ * launch is measured again until an estimate is made of it. */
+#define FAR_OFF 4
 
 /* So many times in a row a kernel takes longer than is known before that is believed. */
 #define EXCEEDED_TIMES 8
@@ -62,11 +67,12 @@ void duration_learn(uint64_t key, uint64_t measured_ns)
     uint64_t entry = duration_entry(key), mean = entry & DURATION_MAX_NS;
     unsigned seen = seen_of(entry);
     measured_ns = bounded(measured_ns);
+    bool far_off = seen >= DURATION_SETTLED && measured_ns / FAR_OFF > mean;
     if (mean)
         mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / (seen + 1));
     else
         mean = measured_ns;
-    enter(key, seen + 1, mean);
+    enter(key, far_off ? 0 : seen + 1, mean);
     forget_exceeded(key);
 }
 
@@ -92,10 +98,13 @@ void duration_exceeded(uint64_t key, uint64_t took_ns)
         *here = (__typeof__(*here)){.key = key, .least_ns = took_ns};
     if (took_ns < here->least_ns)
         here->least_ns = took_ns;
-    if (++here->times < EXCEEDED_TIMES)
-        return;
-    here->times = 0;
-    enter(key, EXCEEDED_TIMES, here->least_ns);
+    uint64_t mean = duration_of(key);
+    if (++here->times >= EXCEEDED_TIMES) {
+        here->times = 0;
+        enter(key, EXCEEDED_TIMES, here->least_ns);
+    } else if (here->least_ns / FAR_OFF > mean) {
+        enter(key, 0, mean);
+    }
 }
 
 void durations_reset(void)

@@ -128,6 +128,14 @@ static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, u
     return work_ns < least ? least : at_most(work_ns, wall_ns);
 }
 
+/* What a launch was thought to take when it was let go may be known better by now: a queue of them
+ * can be long. */
+static uint64_t known_work(const struct lane_stretch *stretch, uint64_t work_ns)
+{
+    uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;
+    return known ? known : work_ns;
+}
+
 /* The stretch of `mark` began at `from_ns` and was over at `to_ns`. */
 static uint64_t busy_of(
     const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
@@ -142,7 +150,7 @@ static uint64_t busy_of(
     if (measured && !stretch->continuous)
         wall = above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
     if (stretch->continuous || measured)
-        return is_in_part(stretch) ? own_part(stretch, wall, work) : wall;
+        return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work)) : wall;
     /* After the last launch it ran through. */
     uint64_t sure = open_between(lane, mark->recorded_ns, to_ns);
     if (is_in_part(stretch))

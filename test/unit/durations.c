@@ -44,6 +44,25 @@ TEST("one measurement is no estimate yet, several are, whatever they were")
     CHECK(duration_of(key) > 20500);
 }
 
+TEST("what takes many times as long as is known is measured anew, and what it takes then is known "
+     "at once")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099);
+    for (unsigned i = 0; i < 20; i++)
+        duration_learn(key, 10000);
+    duration_learn(key, 1000000);
+    CHECK_EQ(duration_settled(key), 0);
+    for (unsigned i = 0; i < DURATION_SETTLED; i++)
+        duration_learn(key, 1000000);
+    CHECK_EQ(duration_settled(key), 1000000);
+    for (unsigned i = 0; i < 7; i++)
+        duration_exceeded(key, 9000000);
+    CHECK_EQ(duration_settled(key), 0);
+    CHECK_EQ(duration_of(key), 1000000);
+    duration_exceeded(key, 8000000);
+    CHECK_EQ(duration_settled(key), 8000000);
+}
+
 TEST("what is measured without teaching anything settles what is known, and nothing else")
 {
     uint64_t key = duration_key(0x7f0012345678, 4099), other = duration_key(0x1000, 7);

@@ -204,6 +204,22 @@ TEST("beside other containers a duration that is far too short is not kept")
     CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
 }
 
+TEST("beside other containers a queue that was let go by a wrong estimate costs what is known by "
+     "now")
+{
+    const struct lane_run run = {
+        .continuous = true, .measured = true, .part = 500, .others_ns = 9 * MS};
+    uint64_t busy = 0;
+    begin();
+    for (unsigned i = 0; i < DURATION_SETTLED; i++)
+        duration_learn(KEY, 8 * US);
+    for (unsigned i = 0; i < 100; i++)
+        mark(1, 8 * US, 0, run);
+    for (unsigned i = 0; i < 100; i++)
+        busy += pass((i + 1) * MS);
+    CHECK(busy > 90 * MS && busy <= 100 * MS);
+}
+
 TEST("but one of a kernel that may meet others' turns each time it runs is")
 {
     const struct lane_run run = {.continuous = true, .measured = true, .part = 300};
