@@ -95,17 +95,19 @@ static void end_in_handler(int number)
     exit(5);
 }
 
-/* Wherever in the library the thread is. */
+/* Wherever in the library the thread is; never in the loader, which would wait for itself. */
 static void end_by_handler_of_signal(void *argument)
 {
     const struct itimerval soon = {.it_value = {0, 5000 + 337 * *(int *)argument}};
+    __typeof__(&cuMemAlloc_v2) allocate = CU(cuMemAlloc_v2);
+    __typeof__(&cuMemFree_v2) release = CU(cuMemFree_v2);
     CUdeviceptr pointer;
     bed_context(0);
     signal(SIGALRM, end_in_handler);
     REQUIRE(setitimer(ITIMER_REAL, &soon, NULL) == 0);
     for (;;) {
-        if (CU(cuMemAlloc_v2)(&pointer, 1 << 20) == CUDA_SUCCESS)
-            (void)CU(cuMemFree_v2)(pointer);
+        if (allocate(&pointer, 1 << 20) == CUDA_SUCCESS)
+            (void)release(pointer);
     }
 }
 
