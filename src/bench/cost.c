@@ -264,10 +264,10 @@ void bench_cost(struct bench *bench)
 {
     size_t twice = 2 * bench->results.subject_count - 1;
     const struct bench_item items[] = {
-        {"calls", twice, 4, 0, run_calls, NULL},
+        {"calls", twice, 2.3, 0, run_calls, NULL},
         {"process starts", twice, 0.5, 0, run_start, NULL},
-        {"background CPU", bench->results.subject_count, 2.7, 8, run_busy, NULL},
-        {"10,000 live allocations", twice, 2, 8, run_live, &live_definitions[0]},
+        {"background CPU", bench->results.subject_count, 2.4, 8, run_busy, NULL},
+        {"10,000 live allocations", twice, 1.3, 8, run_live, &live_definitions[0]},
         {"100,000 live allocations", twice, 9, 2, run_live, &live_definitions[1]},
     };
     for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++)

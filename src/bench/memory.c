@@ -319,10 +319,10 @@ void bench_memory(struct bench *bench)
     double race_mib = fmin(limit_mib + racers * CONTEXT_MIB, bench->memory_mib / 2);
     const size_t subjects = bench->results.subject_count;
     const struct bench_item items[] = {
-        {"every kind of allocation", subjects, 6, 10, run_kinds, NULL},
-        {"processes that race", subjects, 2 + racers * 0.5, 5, run_race, &race_mib},
-        {"time of a refusal", subjects, 4, 5, run_time, NULL},
-        {"memory after a kill", subjects, 2, 10, run_kill, NULL},
+        {"every kind of allocation", subjects, 4, 10, run_kinds, NULL},
+        {"processes that race", subjects, 1 + racers * 0.4, 5, run_race, &race_mib},
+        {"time of a refusal", subjects, 3, 5, run_time, NULL},
+        {"memory after a kill", subjects, 1.3, 10, run_kill, NULL},
     };
     snprintf(race_condition, sizeof(race_condition), "%u processes", racers);
     snprintf(peers_condition, sizeof(peers_condition), "beside %d processes", PEERS);
