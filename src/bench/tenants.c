@@ -80,7 +80,7 @@ static struct bench_load kernels(const struct bench *bench, double seconds, unsi
     return (struct bench_load){.shape = "full",
         .kernel_us = 1000,
         .window_ms = window_ms,
-        .seconds = seconds * bench->options->scale + 0.2};
+        .seconds = seconds * bench->options->scale + (bench->options->scale < 1 ? 0.5 : 0.2)};
 }
 
 /* The limits of a tenant, which are none natively; each in a container of its own. */
@@ -110,6 +110,16 @@ static void run_alone(struct bench *bench, const struct bench_item *item, size_t
     }
 }
 
+static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix, const char *reason)
+{
+    char condition[64];
+    for (size_t i = 0; i < mix->count; i++) {
+        snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
+        bench_missing_all(bench, subject, condition, reason);
+    }
+    bench_missing_all(bench, subject, mix->name, reason);
+}
+
 /* While all work. */
 static void judge_mix(
     struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
@@ -125,22 +135,14 @@ static void judge_mix(
         char condition[64];
         double share = bench_report_between(&reports[i], from_ns, to_ns) / alone();
         snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
-        if (share < 0)
+        if (share < 0) {
+            miss_mix(bench, subject, mix, "its tenants did not work at the same time");
             return;
+        }
         bench_sample(bench, subject, share_definition.id, condition, share * 100, 1);
         sum += share;
     }
     bench_sample(bench, subject, sum_definition.id, mix->name, sum, 1);
-}
-
-static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix, const char *reason)
-{
-    char condition[64];
-    for (size_t i = 0; i < mix->count; i++) {
-        snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
-        bench_missing_all(bench, subject, condition, reason);
-    }
-    bench_missing_all(bench, subject, mix->name, reason);
 }
 
 static void run_mix(struct bench *bench, const struct bench_item *item, size_t subject)

@@ -143,10 +143,11 @@ def test_measured():
     known = {"native has no limit", "native is what is compared with", "of native alone",
              "managed memory is on the card only where a kernel uses it", "cuBLAS does not run on the simulator",
              "PyTorch does not run on the simulator",
+             "its tenants did not work at the same time", "it had ended before its neighbour was killed",
              "the new limit was not reached within the time that was looked at",
              "both together were not near the limit within the time that was looked at"}
     equal(reasons - known, set(), "reasons for missing figures")
-    for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000", "tenants.sum", "tenants.latency.p99"):
+    for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000", "tenants.latency.p99"):
         for figure in [figure for figure in results["figures"] if figure["id"] == name]:
             for result in figure["results"][:2]:
                 true(result.get("value", 0) > 0, f"{name}: {result}")
@@ -171,7 +172,7 @@ def test_crash():
              f"{name}, {case}: {result}")
     for name, case, result in results_for(results, "crashes later", "cost.launch", "cost.init", "cost.query"):
         true("signal 11" in result.get("missing", ""), f"{name}, {case}: {result}")
-    for name, case, result in results_for(results, "crashes later", "cost.start", "cost.alloc.live", "tenants.sum"):
+    for name, case, result in results_for(results, "crashes later", "cost.start", "cost.alloc.live"):
         true("value" in result, f"{name}, {case}: {result}")
 
 
