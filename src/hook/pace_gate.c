@@ -34,6 +34,9 @@
 /* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
 #define STALLED_NS 10000000000ull
 
+#define END_TRIES 100
+#define END_PAUSE_NS 1000000ull
+
 static struct {
     int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
     unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
@@ -54,8 +57,15 @@ static void process_ends(void)
         return;
     rules_finish();
     govern_finish();
-    lock_take(&marks_lock);
-    lock_release(&marks_lock);
+    /* Who asks for marks now is let finish. Who calls exit from a signal's handler may be the one
+     * who was interrupted in it. */
+    for (int i = 0; i < END_TRIES; i++) {
+        if (lock_try(&marks_lock)) {
+            lock_release(&marks_lock);
+            return;
+        }
+        sleep_ns(END_PAUSE_NS);
+    }
 }
 
 static void watch(void)

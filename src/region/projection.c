@@ -95,7 +95,7 @@ void projection_show_device(struct vgpu_region_map *map, unsigned entry)
  * end of "closed", as everywhere. */
 static bool take_memory(struct vgpu_device *device, uint64_t told)
 {
-    if (!told || told == load_relaxed(&device->hami_memory_limit))
+    if (!told || told > INT64_MAX || told == load_relaxed(&device->hami_memory_limit))
         return false;
     store_release(&device->memory_limit, told);
     store_release(&device->memory_closed, (uint64_t)0);
@@ -104,7 +104,7 @@ static bool take_memory(struct vgpu_device *device, uint64_t told)
 
 static bool take_cores(struct vgpu_device *device, uint64_t told)
 {
-    if (!told || told == load_relaxed(&device->hami_core_limit))
+    if (!told || told > VGPU_HAMI_NO_SM_LIMIT || told == load_relaxed(&device->hami_core_limit))
         return false;
     store_release(&device->core_limit, told < VGPU_HAMI_NO_SM_LIMIT ? (uint32_t)told : 0u);
     return true;

@@ -151,7 +151,8 @@ static int attach_path(struct region *region, enum region_file_make make)
 
 static const char *explain(int error)
 {
-    return error == -EPROTO ? "not a region of this version" : strerror(-error);
+    return error == -EPROTO ? "not a region of this version; delete it once no program uses it"
+                            : strerror(-error);
 }
 
 static void say_failure(const struct region *region, int error)

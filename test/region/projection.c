@@ -100,16 +100,22 @@ TEST("a limit that the monitor gives a container without any is kept against env
     CHECK_EQ(entry(device)->settings_hash, peers_region.shared->settings_hash);
 }
 
-TEST("a limit that the monitor sets ends a closed device, and odd values are bounded")
+TEST("a limit that the monitor sets ends a closed device, and what can be no limit is no order")
 {
     peers_begin();
     unsigned device = peers_join("much");
+    set(0, 30);
     CHECK(entry(device)->memory_closed);
     store_relaxed(&hami()->limit[0], UINT64_MAX);
     store_relaxed(&hami()->sm_limit[0], UINT64_MAX);
+    CHECK(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER) != 0);
+    CHECK_EQ(entry(device)->core_limit, 30);
+    CHECK_EQ(hami()->sm_limit[0], 30);
+    CHECK(entry(device)->memory_closed && is_consistent(device));
+    store_relaxed(&hami()->limit[0], 100 * PEERS_MIB);
+    store_relaxed(&hami()->sm_limit[0], 100);
     CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
     CHECK_EQ(entry(device)->core_limit, 0);
-    CHECK_EQ(hami()->sm_limit[0], 100);
     CHECK(!entry(device)->memory_closed && is_consistent(device));
 }
 
