@@ -37,6 +37,7 @@ struct collected_use {
     unsigned device; /* of the container's */
     struct collected_bytes memory;
     enum collected_gate gate;
+    uint64_t gpu_time_ns; /* used since the process came, as far as somebody measures */
 };
 
 struct collected_process {
@@ -49,6 +50,7 @@ struct collected_process {
 
 struct collected_device {
     char uuid[48];
+    uint64_t physical_bytes;              /* the card's own memory; 0 unknown */
     uint64_t memory_limit;                /* bytes; 0 none */
     bool memory_closed;                   /* a limit was asked for that is not understood */
     unsigned core_limit, core_soft_limit; /* percent; 0 none */
@@ -63,6 +65,7 @@ struct collected_container {
     char *path; /* of the region's file, as whoever named it sees it; from malloc */
     dev_t file_device;
     ino_t file_inode;
+    uint64_t read_ns; /* when its words of GPU time were read; CLOCK_MONOTONIC */
     uid_t owner;
     bool deleted; /* the file is: its processes make it anew when they next use the GPU */
     /* Whose it is, not made fit to be printed; empty where nobody says. */

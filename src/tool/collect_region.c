@@ -46,7 +46,8 @@ static void take_usage(const struct region_reading *reading, const struct vgpu_s
 {
     for (unsigned d = 0; d < reading->device_count; d++) {
         const struct vgpu_usage *usage = &slot->usage[d];
-        uses[d] = (struct collected_use){.device = d, .memory = bytes_of(usage)};
+        uses[d] = (struct collected_use){
+            .device = d, .memory = bytes_of(usage), .gpu_time_ns = usage->gpu_time_ns};
         if (usage->gate <= VGPU_GATE_CHANNEL)
             uses[d].gate = (enum collected_gate)usage->gate;
         add_bytes(&container->devices[d].memory, &uses[d].memory);
@@ -132,6 +133,7 @@ static void finish_device(const struct region_reading *reading, unsigned number,
     bool limited = held->core_limit > 0 && held->core_limit < 100;
     memcpy(device->uuid, held->uuid, sizeof(device->uuid));
     device->memory.bytes = saturating_sum(device->memory.bytes, given_up);
+    device->physical_bytes = held->physical_bytes;
     device->memory_limit = held->memory_limit;
     device->memory_closed = held->memory_closed != 0;
     device->core_limit = limited ? held->core_limit : 0;
@@ -150,6 +152,7 @@ static void take_state(const struct region_reading *reading, struct collected_co
 {
     container->file_device = reading->status.st_dev;
     container->file_inode = reading->status.st_ino;
+    container->read_ns = reading->read_ns;
     container->owner = reading->status.st_uid;
     container->deleted = reading->status.st_nlink == 0;
     container->paused = reading->head.paused != 0;

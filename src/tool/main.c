@@ -17,6 +17,7 @@ struct command {
 static const struct command commands[] = {
     {"run", tool_run, "run a command inside a slice of the GPU"},
     {"ps", tool_ps, "list containers and their processes: memory, GPU time, limits"},
+    {"top", tool_top, "watch them on the screen, change limits, pause and resume"},
     {"set", tool_set, "change the limits of a container while it runs"},
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
     {"resume", tool_resume, "let a paused container go on"},

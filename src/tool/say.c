@@ -11,6 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+static _Thread_local void (*taker)(const char *line, void *context);
+static _Thread_local void *taker_context;
+
+void tool_take_errors(void (*take)(const char *line, void *context), void *context)
+{
+    taker = take;
+    taker_context = context;
+}
+
 void tool_error(const char *format, ...)
 {
     char text[1024], line[1024];
@@ -21,7 +30,10 @@ void tool_error(const char *format, ...)
     if (length < 0)
         return;
     text_escape(line, sizeof(line), text, strlen(text));
-    fprintf(stderr, "%s: %s\n", tool_name, line);
+    if (taker)
+        taker(line, taker_context);
+    else
+        fprintf(stderr, "%s: %s\n", tool_name, line);
 }
 
 int tool_refuse_option(const char *command, int option, const char *word)

@@ -21,6 +21,7 @@ int tool_bench(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
 int tool_ps(int argc, char **argv);
 int tool_region(int argc, char **argv);
+int tool_top(int argc, char **argv);
 
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
 int tool_refuse_option(const char *command, int option, const char *word);
@@ -32,5 +33,9 @@ void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What is last done before the tool ends: `status`, or TOOL_FAILED after one line where stdout
  * could not be written, as on a full file system. */
 int tool_end(int status);
+
+/* From now on the calling thread's lines go to `take`, escaped and without the tool's name, instead
+ * of stderr; NULL: to stderr again. */
+void tool_take_errors(void (*take)(const char *line, void *context), void *context);
 
 #endif
