@@ -13,7 +13,7 @@ import unicodedata
 
 from tap import true
 
-SEQUENCE = re.compile(r"\x1b(?:\[([?>]?)([0-9;]*)([@-~])|[()]([A-Z0-9])|([=>78MDEHc]))")
+SEQUENCE = re.compile(r"\x1b(?:\[([?>]?)([0-9;]*)([@-~])|[()][A-Z0-9]|\][^\x07]*\x07|([=>78MDEHc]))")
 
 
 class Screen:
@@ -91,7 +91,7 @@ class Screen:
         self.cells[top:self.bottom + 1] = part[:self.bottom + 1 - top]
 
     def obey(self, match):
-        kind, numbers, command, _, short = match.groups()
+        kind, numbers, command, short = match.groups()
         if short:
             self.short(short)
         elif command and kind:

@@ -347,7 +347,7 @@ def hung():
             terminal.press("s")
             terminal.shows("by minute")
             terminal.press("t/no such thing\r")
-            terminal.shows("only what contains")
+            terminal.until(lambda lines: not any("pod-a" in line for line in lines), "a filter's effect")
             terminal.press("\x1b")
             os.unlink(flag)
             terminal.until(lambda lines: not any("no answer for" in line for line in lines), "an answer")
