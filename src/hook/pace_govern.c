@@ -427,6 +427,19 @@ static uint64_t govern_open(uint64_t now_ns)
     return shown || has_unmeasured() ? UNMEASURED_LOOK_NS : GOVERNOR_NOTHING;
 }
 
+/* No limit of ours: what we do is measured only where others' limits need it. */
+static uint64_t stand_by(uint64_t now_ns)
+{
+    bool beside = false;
+    open_all();
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)
+        beside = rm_channels_count(d) && tenants_limited_work(d, now_ns);
+    if (!beside)
+        return STAND_BY_NS;
+    rules_note_limited_beside(now_ns);
+    return 1;
+}
+
 /* Called by the governor's thread; how long until the next look. */
 static uint64_t govern(void)
 {
@@ -445,10 +458,8 @@ static uint64_t govern(void)
     }
     if (limited && window.until_ns)
         return stay_closed(window.until_ns);
-    if (!limited) {
-        open_all();
-        return STAND_BY_NS;
-    }
+    if (!limited)
+        return stand_by(now);
     return govern_open(now);
 }
 

@@ -20,6 +20,7 @@
 #define NOTE_NS 1000000000ull
 
 #define BOARD_LOOK_NS 1000000000ull
+#define LIMITED_BESIDE_NS 2000000000ull
 
 bool pace_limited;
 
@@ -34,7 +35,9 @@ static struct {
     uint16_t away[VGPU_REGION_DEVICES], likely_away[VGPU_REGION_DEVICES];
     uint32_t others_us[VGPU_REGION_DEVICES];
     bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
-    bool watched; /* has a priority, and there may be others to give way to */
+    bool watched; /* has a priority, and there may be others to give way to; or others need to know
+                   */
+    uint64_t limited_beside_ns; /* when somebody with a limit was seen at work; 0 never */
     bool board_exists;
     bool given, paused, preempted;
     bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
@@ -52,6 +55,12 @@ static bool may_have_neighbours(uint64_t now_ns)
         store_relaxed(&rules.board_looked_ns, now_ns);
     }
     return load_relaxed(&rules.board_exists);
+}
+
+static bool is_beside_limited(uint64_t now_ns)
+{
+    uint64_t seen = load_relaxed(&rules.limited_beside_ns);
+    return seen && (now_ns < seen || now_ns - seen < LIMITED_BESIDE_NS);
 }
 
 static void take_in(const struct account_orders *orders, bool watched, bool limited)
@@ -77,7 +86,8 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
     struct account_orders orders;
     store_relaxed(&rules.looked_ns, now_ns);
     bool any = account_orders(&orders);
-    bool watched = orders.has_priority && may_have_neighbours(now_ns);
+    bool watched =
+        (orders.has_priority || is_beside_limited(now_ns)) && may_have_neighbours(now_ns);
     lock_take(&rules.lock);
     if (orders.number > rules.number)
         take_in(&orders, watched, any || watched);
@@ -185,6 +195,11 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         preempted |= load_relaxed(&rules.higher_work[d]);
     store_relaxed(&rules.preempted, preempted);
+}
+
+void rules_note_limited_beside(uint64_t now_ns)
+{
+    store_relaxed(&rules.limited_beside_ns, now_ns);
 }
 
 void rules_forget_neighbours(void)

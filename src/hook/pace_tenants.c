@@ -50,6 +50,12 @@ static void take_in(unsigned device, const struct board_view *view, uint64_t now
     rules_set_neighbours(device, &neighbours);
 }
 
+/* One without a limit counts 100. */
+static bool is_beside_limited(const struct board_view *view)
+{
+    return view->active && view->active_limit_sum < 100 * view->active;
+}
+
 void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
     struct tenants_device *here = &devices[device];
@@ -73,6 +79,19 @@ void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     turns_rate(&here->turns, busy, &view, now_ns);
     take_turns(device, &view);
     take_in(device, &view, now_ns);
+    if (is_beside_limited(&view))
+        rules_note_limited_beside(now_ns);
+}
+
+bool tenants_limited_work(unsigned device, uint64_t now_ns)
+{
+    struct tenants_device *here = &devices[device];
+    struct board_view view;
+    if (!here->met)
+        meet_first(device);
+    board_keep(&here->board, now_ns);
+    board_look(&here->board, now_ns, &view);
+    return is_beside_limited(&view);
 }
 
 void tenants_leave(void)

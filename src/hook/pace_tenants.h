@@ -17,6 +17,10 @@ struct tenants_own {
 /* Says so for the device, and takes what the others say into the rules. */
 void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
 
+/* Without a word of ours: whether somebody with a compute limit is at work on the device. What he
+ * and we do at once is his by our word alone, so that we watch our work then, limit or not. */
+bool tenants_limited_work(unsigned device, uint64_t now_ns);
+
 /* The process ends. */
 void tenants_leave(void);
 

@@ -127,6 +127,23 @@ TEST("tenants whose limits do not fit share, and nobody has more than his limit"
     }
 }
 
+TEST("beside a busy tenant without a compute limit a limited one has its part, by their weights")
+{
+    struct tenant tenants[2];
+    double best = 0;
+    world_begin("1xh200");
+    start_all(tenants, (struct tenant_how[]){{.cores = "40"}, {.memory = "2g"}}, 2);
+    (void)world_watch(tenants, 2, 2000); /* the other looks once a second whether he is there */
+    for (unsigned i = 0; i < TRIES && best < 0.26; i++) {
+        struct shares shares = measure(tenants, 2, (double[]){0.28, 0.70});
+        CHECK(shares.of[0] <= 0.42);
+        best = shares.of[0] > best ? shares.of[0] : best;
+    }
+    CHECK(best >= 0.26); /* 40 of 140; 0.2 where each waits for the other's time */
+    for (unsigned i = 0; i < 2; i++)
+        tenant_kill(&tenants[i]);
+}
+
 TEST("without a board nobody has more than his limit, and nothing hangs")
 {
     struct tenant tenants[3];
