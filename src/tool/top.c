@@ -321,10 +321,10 @@ int main(int argc, char **argv)
         return TOOL_FAILED;
     int status = parse_options(argc, argv, &options, files, &done);
     if (done || status)
-        _exit(fflush(stdout) == 0 ? status : TOOL_FAILED);
+        _exit(tool_end(status));
     setlocale(LC_CTYPE, "");
     top_text_begin();
     status = options.batch ? print_looks(&options) : show_screen(&options);
-    fflush(stdout);
-    _exit(status); /* also where a thread waits for a file system; it has the options still */
+    _exit(tool_end(
+        status)); /* also where a thread waits for a file system; it has the options still */
 }
