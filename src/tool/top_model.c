@@ -123,9 +123,12 @@ static int enter_tracks(struct top_model *model, const struct collection *look)
     model->track_count = kept;
     for (size_t c = 0; c < look->count; c++)
         wanted += lines_of(&look->containers[c]);
-    struct top_track *tracks = realloc(model->tracks, (kept + wanted + 1) * sizeof(*tracks));
+    struct top_track *tracks = malloc((kept + wanted + 1) * sizeof(*tracks));
     if (!tracks)
         return -ENOMEM;
+    if (kept)
+        memcpy(tracks, model->tracks, kept * sizeof(*tracks));
+    free(model->tracks);
     model->tracks = tracks;
     int error = 0;
     size_t count = kept;

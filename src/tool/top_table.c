@@ -88,11 +88,10 @@ void top_table_lay_out(const struct top_model *model, unsigned width, struct top
     for (int c = 0; c < TOP_COLUMNS && total_width(ret_layout) > width; c++)
         leave_out_one(ret_layout);
     unsigned total = total_width(ret_layout), spare = width > total ? width - total : 0;
-    unsigned to_name = least(spare, NAME_MOST - NAME_LEAST);
     /* Where both are short, each has its part. */
     if (ret_layout->widths[TOP_GRAPH]) {
         unsigned to_graph = least(spare / 2, GRAPH_MOST - GRAPH_LEAST);
-        to_name = least(spare - to_graph, NAME_MOST - NAME_LEAST);
+        unsigned to_name = least(spare - to_graph, NAME_MOST - NAME_LEAST);
         ret_layout->widths[TOP_GRAPH] += least(spare - to_name, GRAPH_MOST - GRAPH_LEAST);
         spare -= least(spare - to_name, GRAPH_MOST - GRAPH_LEAST);
     }
