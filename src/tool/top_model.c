@@ -87,7 +87,9 @@ struct top_track *top_model_track(
     const struct top_model *model, const struct collected_container *container, unsigned device)
 {
     struct top_key key = key_of(container, device);
-    return find(&key, model->tracks, model->track_count, sizeof(*model->tracks));
+    /* clang 14 takes it for the list that enter_tracks freed. */
+    return find(&key, model->tracks, /* NOLINT(clang-analyzer-unix.Malloc) */
+        model->track_count, sizeof(*model->tracks));
 }
 
 /* One that is not met yet has a line all the same. */
