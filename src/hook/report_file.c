@@ -54,7 +54,7 @@ static unsigned state_now(void)
 static int open_file(void)
 {
     char path[REPORT_DIRECTORY_BYTES + 64];
-    if (!file_may_reach(2 * REPORT_PLACE_BYTES)) {
+    if (!file_may_reach((off_t)2 * REPORT_PLACE_BYTES)) {
         errno = EFBIG;
         return -1;
     }

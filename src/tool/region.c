@@ -114,30 +114,21 @@ static int repair(const char *file, struct findings *findings)
     return TOOL_FAILED;
 }
 
-static bool is_sound(const struct findings *findings)
-{
-    size_t left = 0;
-    for (size_t i = 0; i < findings->count; i++)
-        left += findings->list[i].outcome != NULL;
-    return !left && !findings->more;
-}
-
 static int examine(
     const struct region_options *options, const struct region_copy *copy, struct findings *findings)
 {
     region_check(copy, findings);
-    bool sound = !findings->count;
-    if (options->repair && !sound && copy->is_ours) {
+    bool repaired = options->repair && copy->is_ours;
+    if (repaired && findings->count) {
         int status = repair(options->file, findings);
         if (status)
             return status;
-        sound = is_sound(findings);
     }
     if (options->json)
-        region_print_json(options->file, copy, findings, options->repair && copy->is_ours);
+        region_print_json(options->file, copy, findings, repaired);
     else
-        region_print_findings(findings, options->repair && copy->is_ours);
-    return sound ? 0 : TOOL_FAILED;
+        region_print_findings(findings, repaired);
+    return region_faults(findings, repaired) ? TOOL_FAILED : 0;
 }
 
 static int look(const struct region_options *options)

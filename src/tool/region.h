@@ -46,6 +46,8 @@ struct finding {
     char where[48]; /* "slot 7", "device 0", "head" */
     char text[160]; /* what is wrong, with the value */
     enum region_fix fix;
+    bool
+        usual; /* no fault: processes that end leave it, and others clear it up when they need to */
     unsigned index;
     size_t offset;
     uint64_t former, value; /* replaced only while it still is `former` */
@@ -63,6 +65,9 @@ struct findings {
 
 /* What is wrong with the copy; all values are tried against what they may be. */
 void region_check(const struct region_copy *copy, struct findings *ret_findings);
+
+/* How many faults there are; after a repair, and what it could not mend. */
+size_t region_faults(const struct findings *findings, bool repaired);
 
 /* Mends what it can in the file, each word only if it still is what was found, and sets the
  * outcomes; programs may live in it meanwhile. 0, or -errno as region_set_limits. */

@@ -293,7 +293,8 @@ static void check_slots(struct findings *findings, const struct region_copy *cop
         if (slot_word_state(slot->state) > VGPU_SLOT_LIVE)
             finding = add(findings, where, "its state is none: %#" PRIx64, slot->state);
         else if (copy->life[i] == SLOT_IS_DEAD)
-            finding = add(findings, where, "its process %d is dead", pid);
+            finding =
+                add(findings, where, "its process %d is dead, as one that ends leaves it", pid);
         else if (copy->life[i] == SLOT_IS_ABANDONED)
             finding = add(findings, where, "process %d, which claimed it, is gone", pid);
         else if (copy->life[i] == SLOT_LIVES)
@@ -301,6 +302,8 @@ static void check_slots(struct findings *findings, const struct region_copy *cop
         if (!finding)
             continue;
         finding->fix = FIX_SLOT;
+        finding->usual =
+            slot_word_state(slot->state) == VGPU_SLOT_LIVE && copy->life[i] == SLOT_IS_DEAD;
         finding->index = i;
         finding->former = slot->state;
     }
@@ -370,4 +373,14 @@ void region_check(const struct region_copy *copy, struct findings *ret_findings)
     check_devices(ret_findings, copy);
     check_slots(ret_findings, copy);
     check_rest(ret_findings, copy);
+}
+
+size_t region_faults(const struct findings *findings, bool repaired)
+{
+    size_t faults = findings->more;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        faults += repaired ? finding->outcome != NULL : !finding->usual;
+    }
+    return faults;
 }

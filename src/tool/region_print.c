@@ -164,21 +164,17 @@ void region_print(const char *path, const struct region_copy *copy)
 
 void region_print_findings(const struct findings *findings, bool repaired)
 {
-    size_t left = 0;
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
         const char *rest = repaired ? finding->outcome : finding->advice;
         const char *mendable = repaired ? "mended" : "'vgpu region --repair' mends it";
         printf("%s: %s; %s%s\n", finding->where, finding->text, repaired && rest ? "left: " : "",
             rest ? rest : mendable);
-        left += !repaired || rest;
     }
     if (findings->more)
         printf("and %zu more\n", findings->more);
-    if (!findings->count)
-        puts("sound");
-    else if (repaired && !left && !findings->more)
-        puts("all mended");
+    if (!region_faults(findings, repaired))
+        puts(repaired && findings->count ? "all mended" : "sound");
 }
 
 /* ---- for programs ---- */
@@ -295,10 +291,7 @@ static void write_rest(struct json *json, const struct region_copy *copy)
 
 static void write_findings(struct json *json, const struct findings *findings, bool repaired)
 {
-    size_t left = findings->more;
-    for (size_t i = 0; i < findings->count; i++)
-        left += !repaired || findings->list[i].outcome;
-    json_bool(json, "sound", !left);
+    json_bool(json, "sound", !region_faults(findings, repaired));
     json_number(json, "more", findings->more);
     json_begin_array(json, "findings");
     for (size_t i = 0; i < findings->count; i++) {
@@ -306,6 +299,7 @@ static void write_findings(struct json *json, const struct findings *findings, b
         json_begin_object(json, NULL);
         json_string(json, "where", finding->where);
         json_string(json, "text", finding->text);
+        json_bool(json, "usual", finding->usual);
         json_bool(json, "mendable", finding->fix != FIX_NONE);
         if (repaired)
             json_bool(json, "mended", !finding->outcome);

@@ -138,9 +138,10 @@ def dead():
         os.kill(child_of(victim), signal.SIGKILL)
         victim.process.wait(timeout=20)
         write(place.region, at, kept)
-        found = look(place.region, "--check", status=1)["findings"]
+        said = look(place.region, "--check")
+        found = said["findings"]
         equal([finding["where"] for finding in found], [f"slot {slots[struct.unpack('<I', kept[:4])[0] >> 2]}"])
-        true("dead" in found[0]["text"], found)
+        true("dead" in found[0]["text"] and found[0]["usual"] and said["sound"], said)
         equal(look(place.region, "--repair")["sound"], True)
         equal(word(place.region, at) & 3, 0, "the slot's state")
         true(own == word(place.region, SLOTS) or at == SLOTS, "the other's slot")
