@@ -8,7 +8,7 @@ import struct
 import time
 
 OFFSET = 2011136  # of our part of the file
-FILE_BYTES = 11071744
+FILE_BYTES = 11137792
 DEVICE_COUNT = OFFSET + 32
 SLOT_HIGH = OFFSET + 36
 PRIORITY = OFFSET + 72

@@ -432,6 +432,8 @@ static uint64_t stand_by(uint64_t now_ns)
 {
     bool beside = false;
     open_all();
+    if (!rules_may_have_neighbours(now_ns))
+        return STAND_BY_NS;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)
         beside = rm_channels_count(d) && tenants_limited_work(d, now_ns);
     if (!beside)

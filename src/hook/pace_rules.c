@@ -46,7 +46,7 @@ static struct {
 
 /* ---- reading ---- */
 
-static bool may_have_neighbours(uint64_t now_ns)
+bool rules_may_have_neighbours(uint64_t now_ns)
 {
     if (!load_relaxed(&rules.board_looked_ns) ||
         now_ns - load_relaxed(&rules.board_looked_ns) > BOARD_LOOK_NS) {
@@ -87,7 +87,7 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
     store_relaxed(&rules.looked_ns, now_ns);
     bool any = account_orders(&orders);
     bool watched =
-        (orders.has_priority || is_beside_limited(now_ns)) && may_have_neighbours(now_ns);
+        (orders.has_priority || is_beside_limited(now_ns)) && rules_may_have_neighbours(now_ns);
     lock_take(&rules.lock);
     if (orders.number > rules.number)
         take_in(&orders, watched, any || watched);

@@ -59,6 +59,8 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
 /* Somebody who has a compute limit works on a device of ours: from now on, for two seconds, our
  * work there is watched, limit or not. */
 void rules_note_limited_beside(uint64_t now_ns);
+/* Whether there is a directory of boards, looked for once a second. */
+bool rules_may_have_neighbours(uint64_t now_ns);
 /* What it said is too old. Nobody else is at work, as far as one knows. */
 void rules_forget_neighbours(void);
 

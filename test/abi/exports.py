@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 SOURCE, BUILD = sys.argv[1:3]
 sys.path.insert(0, os.path.join(SOURCE, "test/process"))
@@ -167,6 +168,8 @@ print([hasattr(ctypes.CDLL(None), name) for name in ("cuInit", "cuMemAlloc_v2", 
 def without_driver():
     """it loads where there is no driver: its functions answer an error, and dlsym finds none of them"""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "CUDA_"))}
+    directory = tempfile.mkdtemp()
+    clean["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = os.path.join(directory, "region")
     for how, environment, wanted in (
             ("opened", clean, "True True True\n[False, False, False]\n"),
             ("preloaded", dict(clean, LD_PRELOAD=LIBRARY), "[False, False, False]\n")):
@@ -177,6 +180,7 @@ def without_driver():
         if re.search(r"wrong ELF class|cannot open shared object|cannot be preloaded", done.stderr):
             raise Skip("the library is for another machine")
         equal((done.returncode, done.stdout, done.stderr), (0, wanted, ""), how)
+    shutil.rmtree(directory)
 
 
 @test

@@ -135,7 +135,7 @@ class Region:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.map = mmap.mmap(self.fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
         magic, version, order = struct.unpack_from("=QII", self.map, self.HEAD)
-        if (magic, version, order) != (0x3147455255504756, 3, 0x01020304):
+        if (magic, version, order) != (0x3147455255504756, 4, 0x01020304):
             raise RuntimeError(f"{path} is no region: {magic:#x} {version} {order:#x}")
 
     def _locked(self, offset):

@@ -26,7 +26,8 @@ def unchanged(noisy=None, **variables):
                 variables["LD_PRELOAD"] = f"{NOISY}:{MANAGER}" if ours else MANAGER
             done = run(directory, STATE, ours=ours, variables=variables, cwd=BUILD)
             true("at exit" in done.stdout, done.stdout[-300:] + done.stderr)
-            equal((done.returncode, done.stderr), (3, ""), "status and stderr")
+            said = [line for line in done.stderr.splitlines() if " OOM " not in line]
+            equal((done.returncode, said), (3, []), "status and stderr")
             both.append(done.stdout.splitlines())
     lines = list(difflib.unified_diff(*both, "native", "ours", "", "", 1, ""))
     true(not lines, "they differ\n" + "\n".join(lines))

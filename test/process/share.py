@@ -126,8 +126,11 @@ def own_pid(program):
     """The command's, under `vgpu run`."""
     pid = program.pid
     while True:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = file.read().split()
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+                children = file.read().split()
+        except FileNotFoundError as error:  # it was there a moment ago: say how it ended
+            raise AssertionError(f"{pid} has gone; vgpu run: {program.poll()}") from error
         if not children:
             return pid
         pid = int(children[0])
