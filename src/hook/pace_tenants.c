@@ -28,6 +28,16 @@ static void meet_first(unsigned device)
             account_tenant(device), NULL);
 }
 
+/* The device's, with a board that is looked after. */
+static struct tenants_device *attend(unsigned device, uint64_t now_ns)
+{
+    struct tenants_device *here = &devices[device];
+    if (!here->met)
+        meet_first(device);
+    board_keep(&here->board, now_ns);
+    return here;
+}
+
 static void take_turns(unsigned device, const struct board_view *view)
 {
     struct tenants_device *here = &devices[device];
@@ -58,11 +68,8 @@ static bool is_beside_limited(const struct board_view *view)
 
 void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
-    struct tenants_device *here = &devices[device];
+    struct tenants_device *here = attend(device, now_ns);
     struct board_view view;
-    if (!here->met)
-        meet_first(device);
-    board_keep(&here->board, now_ns);
     uint64_t busy = account_busy_ns(device);
     struct board_own said = {
         .active = own->active,
@@ -85,11 +92,8 @@ void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
 
 bool tenants_limited_work(unsigned device, uint64_t now_ns)
 {
-    struct tenants_device *here = &devices[device];
+    struct tenants_device *here = attend(device, now_ns);
     struct board_view view;
-    if (!here->met)
-        meet_first(device);
-    board_keep(&here->board, now_ns);
     board_look(&here->board, now_ns, &view);
     return is_beside_limited(&view);
 }

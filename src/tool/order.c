@@ -34,11 +34,8 @@ static int parse_options(const struct order *order, int argc, char **argv,
         else
             return tool_refuse_option(order->command, option, word);
     }
-    if (optind < argc) {
-        tool_error("%s: \"%.64s\" is not an option; 'vgpu %s --help' lists them", order->command,
-            argv[optind], order->command);
-        return TOOL_USAGE;
-    }
+    if (optind < argc)
+        return tool_refuse_word(order->command, argv[optind]);
     *ret_done = false;
     return 0;
 }

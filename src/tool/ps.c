@@ -82,8 +82,8 @@ static int check_options(int argc, char **argv, struct ps_options *options)
     struct collect_choice *choice = &options->choice;
     bool named = choice->file_count || choice->pid;
     if (optind < argc)
-        tool_error("ps: \"%.64s\" is not an option; 'vgpu ps --help' lists them", argv[optind]);
-    else if ((choice->file_count && choice->pid) || (named && choice->search))
+        return tool_refuse_word("ps", argv[optind]);
+    if ((choice->file_count && choice->pid) || (named && choice->search))
         tool_error("ps: --region, --pid and --search exclude each other");
     else
         return 0;

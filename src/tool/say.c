@@ -45,6 +45,13 @@ int tool_refuse_option(const char *command, int option, const char *word)
     return TOOL_USAGE;
 }
 
+int tool_refuse_word(const char *command, const char *word)
+{
+    tool_error(
+        "%s: \"%.64s\" is not an option; 'vgpu %s --help' lists them", command, word, command);
+    return TOOL_USAGE;
+}
+
 int tool_end(int status)
 {
     bool failed = ferror(stdout) != 0;

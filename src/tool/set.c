@@ -96,10 +96,8 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
         if (status)
             return status;
     }
-    if (optind < argc) {
-        tool_error("set: \"%.64s\" is not an option; 'vgpu set --help' lists them", argv[optind]);
-        return TOOL_USAGE;
-    }
+    if (optind < argc)
+        return tool_refuse_word("set", argv[optind]);
     *ret_done = false;
     return check_change(options);
 }

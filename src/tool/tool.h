@@ -26,6 +26,9 @@ int tool_top(int argc, char **argv);
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
 int tool_refuse_option(const char *command, int option, const char *word);
 
+/* The same for a word that no option takes. */
+int tool_refuse_word(const char *command, const char *word);
+
 /* One line on stderr, with the tool's name before it, and what would end it or steer the terminal
  * written as an escape. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -145,8 +145,8 @@ static int parse_options(
     }
     *ret_done = false;
     if (optind < argc)
-        tool_error("top: \"%.64s\" is not an option; 'vgpu top --help' lists them", argv[optind]);
-    else if (options->choice.file_count && options->choice.search)
+        return tool_refuse_word("top", argv[optind]);
+    if (options->choice.file_count && options->choice.search)
         tool_error("top: --region and --search exclude each other");
     else
         return 0;
