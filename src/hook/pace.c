@@ -91,6 +91,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
     found.record = thread_lane(stream, here);
     found.lane_id = found.record ? found.record->id : 0;
     if (found.record) {
+        thread_gather(found.record);
         (void)marks_harvest(found.record->device);
         found.busy = found.record->lane.count > 0;
         open = found.record->lane.open.launches || found.record->lane.open.other;
@@ -181,7 +182,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
             return false;
     }
     store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
-    store_relaxed(&here->launches, here->launches + 1);
+    store_release(&here->launches, here->launches + 1);
     launch->by_estimate = here;
     launch->work_ns = work_ns;
     return true;
@@ -330,6 +331,7 @@ static void close_stream(CUstream stream)
         return;
     lock_take(&marks_lock);
     thread_flush(here);
+    thread_gather(here->lane);
     bool open = here->lane->lane.open.launches > 0;
     bool busy = here->lane->lane.count > 0;
     lock_release(&marks_lock);

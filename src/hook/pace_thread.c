@@ -3,6 +3,7 @@
 #include "hook/pace_thread.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/slab.h"
 #include "driver/library.h"
@@ -28,19 +29,45 @@ static struct {
 
 /* ---- the owner's ---- */
 
+/* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
+ * adding to it now, the time first. A launch that failed after it was noted is charged for by what
+ * its stretch took. */
+static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
+{
+    uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
+    struct lane_record *lane = load_relaxed(&here->lane);
+    if (!lane || launches <= here->noted.launches || work_ns <= here->noted.work_ns)
+        return;
+    uint32_t more_ns = work_ns - here->noted.work_ns;
+    uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
+    gate_charge_later((unsigned)here->device, (int64_t)more_ns);
+    if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
+        lane_note(&lane->lane, launches - here->noted.launches, more_ns, 0, first_ns);
+        lane->opener = marks_thread();
+    }
+    here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
+}
+
 void thread_flush(struct thread_stream *here)
 {
-    uint32_t launches = here->launches, work_ns = here->work_ns;
-    if (here->lane && launches) {
-        gate_charge_later((unsigned)here->device, (int64_t)work_ns);
-        if (marks_is_same(here->lane, here->lane_id)) {
-            lane_note(&here->lane->lane, launches, work_ns, 0, here->first_ns);
-            here->lane->opener = marks_thread();
-        }
-    }
-    here->due_ns -= work_ns < here->due_ns ? work_ns : here->due_ns;
+    note_let_by(here);
+    here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
+    here->noted = (struct thread_noted){0};
     store_relaxed(&here->launches, 0u);
     store_relaxed(&here->work_ns, 0u);
+}
+
+void thread_gather(struct lane_record *record)
+{
+    if (record->thread)
+        return;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        struct thread_stream *here = thread_stream(own, record->stream);
+        if (own != thread_mine && load_relaxed(&here->lane) == record)
+            note_let_by(here);
+    }
+    lock_release(&threads.lock);
 }
 
 static void forget(struct thread_stream *here)
@@ -155,8 +182,8 @@ static bool read_let_by(const struct thread_stream *here, int device, struct let
     struct lane_record *lane = load_relaxed(&here->lane);
     *ret_let = (struct let_by){lane, load_relaxed(&here->first_ns), load_relaxed(&here->work_ns),
         load_relaxed(&here->launches)};
-    return lane && ret_let->launches && marks_is_same(lane, load_relaxed(&here->lane_id)) &&
-           lane->device == device;
+    return lane && ret_let->launches > here->noted.launches &&
+           marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
 }
 
 static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)

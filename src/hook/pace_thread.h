@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each thread lets go by estimate, stream by stream, between two closer looks. Only the owner
- * writes it; the governor reads along, so that a kernel that was let by and does not end is seen
- * though its thread looks at nothing any more. */
+ * writes it; others read along: the governor, so that a kernel that was let by and does not end is
+ * seen though its thread looks at nothing any more, and threads that look closely at a stream on
+ * which several launch. */
 #ifndef VGPU_HOOK_PACE_THREAD_H
 #define VGPU_HOOK_PACE_THREAD_H
 
@@ -21,6 +22,10 @@ struct thread_stream {
     uint32_t work_ns, due_ns;
     uint32_t launches, lane_id;
     int device;
+    struct thread_noted { /* guarded by marks_lock */
+        uint32_t launches, work_ns;
+        uint64_t at_ns;
+    } noted; /* of them, what another thread gave to the lane already */
     struct thread_seen {
         uint64_t first_ns; /* of the launches that were there when the stream was asked last */
         uint32_t launches;
@@ -59,6 +64,9 @@ static inline bool thread_is_current(const struct thread_stream *here, CUstream 
 /* Gives what was let go to the stream's lane, where there still is one, and to what is to be
  * charged. */
 void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* Gives what all threads let go on the lane to it: it was launched before what comes now. */
+void thread_gather(struct lane_record *record) REQUIRES(marks_lock);
 
 /* That of all streams, and forgets them. */
 void thread_flush_all(struct pace_thread *own);

@@ -409,6 +409,60 @@ BED_TEST("or much longer", .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
     check_rounds(63 * US);
 }
 
+/* ---- threads that take turns on one stream, as a training's forward and backward pass do ---- */
+
+#define TURNS 2000
+#define TURN_KERNELS 6
+
+static struct {
+    pthread_barrier_t barrier;
+    CUcontext context;
+} turns;
+
+static void launch_turn(CUfunction kernel, uint64_t duration_ns)
+{
+    (void)pthread_barrier_wait(&turns.barrier);
+    for (int i = 0; i < TURN_KERNELS; i++)
+        CHECK_EQ(load_launch_of(kernel, NULL, duration_ns), CUDA_SUCCESS);
+    (void)pthread_barrier_wait(&turns.barrier);
+}
+
+static void *take_turns(void *kernel)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(turns.context), CUDA_SUCCESS);
+    for (int i = 0; i < TURNS; i++)
+        launch_turn(kernel, 30 * US);
+    return NULL;
+}
+
+/* What one thread let by lies before the marks of the other, which begin and end its stretches. */
+BED_TEST("kernels of threads that take turns on a stream are measured at their length",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    CUfunction forward = load_kernel(), backward = load_kernel();
+    REQUIRE(CU(cuCtxGetCurrent)(&turns.context) == CUDA_SUCCESS);
+    REQUIRE(pthread_barrier_init(&turns.barrier, NULL, 2) == 0);
+    pthread_t thread;
+    struct load_state from = load_state(0);
+    REQUIRE(pthread_create(&thread, NULL, take_turns, backward) == 0);
+    for (int i = 0; i < TURNS; i++) {
+        for (int k = 0; k < TURN_KERNELS; k++)
+            CHECK_EQ(load_launch_of(forward, NULL, 20 * US), CUDA_SUCCESS);
+        (void)pthread_barrier_wait(&turns.barrier); /* its turn */
+        (void)pthread_barrier_wait(&turns.barrier);
+        for (uint64_t until = load_now_ns() + 250 * US; load_now_ns() < until;) {
+        }
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    load_settle();
+    struct load_state to = load_state(0);
+    uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
+    dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
+        (unsigned long long)(measured / 1000));
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 10);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
