@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conditional nodes of graphs through the driver API: a while and an if node, launched so often that a
- * compute limit holds them up, with the results that a kernel's decisions give. Exit status 77 where
- * the driver has none. */
+/* Conditional nodes of graphs, through the driver API and through the runtime: a while and an if node,
+ * launched so often that a compute limit holds them up, with the results that a kernel's decisions give.
+ * Exit status 77 where the driver has none. */
 #include <cstdio>
 #include <cstdlib>
 #include <cuda.h>
@@ -46,6 +46,8 @@ static void must(int error, const char *call)
 
 /* By dlsym, as a program without the runtime has them. */
 static CUresult (*get_current)(CUcontext *);
+static CUresult (*set_current)(CUcontext);
+static CUresult (*retain_primary)(CUcontext *, CUdevice);
 static CUresult (*handle_create)(CUgraphConditionalHandle *, CUgraph, CUcontext, unsigned, unsigned);
 static CUresult (*add_node)(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t,
                             CUgraphNodeParams *);
@@ -62,9 +64,48 @@ template <typename function> static void find(function *target, void *library, c
     }
 }
 
-static CUgraphNode add_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
+/* The runtime's context. A conditional handle and its node are to name it: NULL is answered with 201 by both
+ * (H200, driver 580.159.04). */
+static CUcontext context;
+
+static void open_context(void)
 {
-    CUgraphNode node;
+    MUST(get_current(&context));
+    if (!context) {
+        MUST(retain_primary(&context, 0));
+        MUST(set_current(context));
+    }
+}
+
+/* What makes a graph, its handles and its nodes. */
+struct api {
+    const char *name;
+    CUgraph (*create)(void);
+    CUgraphConditionalHandle (*handle)(CUgraph graph, unsigned start);
+    CUgraphNode (*kernel)(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments);
+    /* The graph of the node's body. */
+    CUgraph (*conditional)(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle);
+    CUgraphExec (*make)(CUgraph graph);
+    void (*run)(CUgraphExec exec, cudaStream_t stream);
+};
+
+static CUgraph driver_create(void)
+{
+    CUgraph graph;
+    MUST(graph_create(&graph, 0));
+    return graph;
+}
+
+static CUgraphConditionalHandle driver_handle(CUgraph graph, unsigned start)
+{
+    CUgraphConditionalHandle handle;
+    MUST(handle_create(&handle, graph, context, start, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    return handle;
+}
+
+static CUgraphNode driver_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
+{
+    CUgraphNode kernel;
     cudaFunction_t function;
     CUgraphNodeParams params = {};
     MUST(cudaGetFuncBySymbol(&function, symbol));
@@ -73,86 +114,150 @@ static CUgraphNode add_kernel(CUgraph graph, const CUgraphNode *after, const voi
     params.kernel.gridDimX = params.kernel.gridDimY = params.kernel.gridDimZ = 1;
     params.kernel.blockDimX = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
     params.kernel.kernelParams = arguments;
-    MUST(add_node(&node, graph, after, NULL, after ? 1 : 0, &params));
-    return node;
+    MUST(add_node(&kernel, graph, after, NULL, after ? 1 : 0, &params));
+    return kernel;
 }
 
-/* A conditional handle belongs to a context, which is to be named: NULL is answered with 201 (H200, driver
- * 580.159.04). */
-static CUcontext current(void)
+static CUgraph driver_conditional(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle)
 {
-    CUcontext context = NULL;
-    MUST(get_current(&context));
-    return context;
-}
-
-/* The graph of the node's body. */
-static CUgraph add_conditional(CUgraph graph, const CUgraphNode *after, CUgraphConditionalNodeType type,
-                               CUgraphConditionalHandle handle)
-{
-    CUgraphNode node;
+    CUgraphNode conditional;
     CUgraphNodeParams params = {};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params.conditional.handle = handle;
-    params.conditional.type = type;
+    params.conditional.type = loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_IF;
     params.conditional.size = 1;
-    MUST(add_node(&node, graph, after, NULL, after ? 1 : 0, &params));
+    params.conditional.ctx = context;
+    MUST(add_node(&conditional, graph, after, NULL, after ? 1 : 0, &params));
     return params.conditional.phGraph_out[0];
 }
 
-static void holds(const char *what, const unsigned *cell, unsigned wanted)
+static CUgraphExec driver_make(CUgraph graph)
+{
+    CUgraphExec exec;
+    MUST(instantiate(&exec, graph, 0));
+    return exec;
+}
+
+static void driver_run(CUgraphExec exec, cudaStream_t stream)
+{
+    MUST(launch(exec, (CUstream)stream));
+}
+
+static const struct api driver_api = {"the driver", driver_create, driver_handle, driver_kernel, driver_conditional,
+                                      driver_make, driver_run};
+
+static CUgraph runtime_create(void)
+{
+    cudaGraph_t graph;
+    MUST(cudaGraphCreate(&graph, 0));
+    return graph;
+}
+
+static CUgraphConditionalHandle runtime_handle(CUgraph graph, unsigned start)
+{
+    cudaGraphConditionalHandle handle;
+    MUST(cudaGraphConditionalHandleCreate(&handle, graph, start, cudaGraphCondAssignDefault));
+    return handle;
+}
+
+static cudaError_t runtime_add(cudaGraphNode_t *node, CUgraph graph, const CUgraphNode *after,
+                               struct cudaGraphNodeParams *params)
+{
+#if CUDART_VERSION >= 13000
+    return cudaGraphAddNode(node, graph, after, NULL, after ? 1 : 0, params);
+#else
+    return cudaGraphAddNode(node, graph, after, after ? 1 : 0, params);
+#endif
+}
+
+static CUgraphNode runtime_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
+{
+    cudaGraphNode_t kernel;
+    struct cudaGraphNodeParams params = {};
+    params.type = cudaGraphNodeTypeKernel;
+    params.kernel.func = (void *)symbol;
+    params.kernel.gridDim = params.kernel.blockDim = dim3(1, 1, 1);
+    params.kernel.kernelParams = arguments;
+    MUST(runtime_add(&kernel, graph, after, &params));
+    return kernel;
+}
+
+static CUgraph runtime_conditional(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle)
+{
+    cudaGraphNode_t conditional;
+    struct cudaGraphNodeParams params = {};
+    params.type = cudaGraphNodeTypeConditional;
+    params.conditional.handle = handle;
+    params.conditional.type = loop ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+    params.conditional.size = 1;
+    MUST(runtime_add(&conditional, graph, after, &params));
+    return params.conditional.phGraph_out[0];
+}
+
+static CUgraphExec runtime_make(CUgraph graph)
+{
+    cudaGraphExec_t exec;
+    MUST(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+    return exec;
+}
+
+static void runtime_run(CUgraphExec exec, cudaStream_t stream)
+{
+    MUST(cudaGraphLaunch(exec, stream));
+}
+
+static const struct api runtime_api = {"the runtime", runtime_create, runtime_handle, runtime_kernel,
+                                       runtime_conditional, runtime_make, runtime_run};
+
+static void holds(const char *what, const struct api *api, const unsigned *cell, unsigned wanted)
 {
     unsigned value = 0;
     MUST(cudaDeviceSynchronize());
     MUST(cudaMemcpy(&value, cell, sizeof(value), cudaMemcpyDeviceToHost));
     broken += value != wanted;
-    printf("%s - %s: %u of %u\n", value == wanted ? "ok" : "NOT OK", what, value, wanted);
+    printf("%s - by %s, %s: %u of %u\n", value == wanted ? "ok" : "NOT OK", api->name, what, value, wanted);
+    fflush(stdout);
 }
 
 static void set(unsigned *cell, unsigned value)
 {
     MUST(cudaMemcpy(cell, &value, sizeof(value), cudaMemcpyHostToDevice));
+    MUST(cudaDeviceSynchronize()); /* a copy from pageable memory may still be on its way */
 }
 
-static void run_while(cudaStream_t stream, unsigned *count)
+static void run_while(const struct api *api, cudaStream_t stream, unsigned *count)
 {
-    CUgraph graph;
-    CUgraphExec exec;
-    CUgraphConditionalHandle again;
-    MUST(graph_create(&graph, 0));
-    MUST(handle_create(&again, graph, current(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
-    CUgraph body = add_conditional(graph, NULL, CU_GRAPH_COND_TYPE_WHILE, again);
+    CUgraph graph = api->create();
+    CUgraphConditionalHandle again = api->handle(graph, 1);
     void *arguments[] = {&count, &again};
-    add_kernel(body, NULL, (const void *)turn, arguments);
-    MUST(instantiate(&exec, graph, 0));
+    api->kernel(api->conditional(graph, NULL, true, again), NULL, (const void *)turn, arguments);
+    CUgraphExec exec = api->make(graph);
     set(count, 0);
     for (int i = 0; i < LAUNCHES; i++)
-        MUST(launch(exec, (CUstream)stream));
-    holds("a while node turns as often as its kernel says", count, TURNS * LAUNCHES);
+        api->run(exec, stream);
+    holds("a while node turns as often as its kernel says", api, count, TURNS * LAUNCHES);
 }
 
-static void run_if(cudaStream_t stream, unsigned *count, unsigned *wanted)
+static void run_if(const struct api *api, cudaStream_t stream, unsigned *count, unsigned *wanted)
 {
-    CUgraph graph;
-    CUgraphExec exec;
-    CUgraphConditionalHandle taken;
-    MUST(graph_create(&graph, 0));
-    MUST(handle_create(&taken, graph, current(), 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    CUgraph graph = api->create();
+    CUgraphConditionalHandle taken = api->handle(graph, 0);
     void *choice[] = {&wanted, &taken}, *marked[] = {&count};
-    CUgraphNode first = add_kernel(graph, NULL, (const void *)choose, choice);
-    add_kernel(add_conditional(graph, &first, CU_GRAPH_COND_TYPE_IF, taken), NULL, (const void *)mark, marked);
-    MUST(instantiate(&exec, graph, 0));
+    CUgraphNode first = api->kernel(graph, NULL, (const void *)choose, choice);
+    api->kernel(api->conditional(graph, &first, false, taken), NULL, (const void *)mark, marked);
+    CUgraphExec exec = api->make(graph);
     set(count, 0);
     for (unsigned i = 0; i < LAUNCHES; i++) {
         set(wanted, i % 2);
-        MUST(launch(exec, (CUstream)stream));
+        api->run(exec, stream);
         MUST(cudaStreamSynchronize(stream));
     }
-    holds("an if node is taken when its kernel says so", count, LAUNCHES / 2);
+    holds("an if node is taken when its kernel says so", api, count, LAUNCHES / 2);
 }
 
 int main()
 {
+    const struct api *apis[] = {&runtime_api, &driver_api};
     unsigned *cells;
     cudaStream_t stream;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -160,13 +265,18 @@ int main()
         return 77;
     find(&handle_create, library, "cuGraphConditionalHandleCreate");
     find(&get_current, library, "cuCtxGetCurrent");
+    find(&set_current, library, "cuCtxSetCurrent");
+    find(&retain_primary, library, "cuDevicePrimaryCtxRetain");
     find(&add_node, library, "cuGraphAddNode_v2");
     find(&graph_create, library, "cuGraphCreate");
     find(&instantiate, library, "cuGraphInstantiateWithFlags");
     find(&launch, library, "cuGraphLaunch");
     MUST(cudaMalloc(&cells, 2 * sizeof(*cells)));
+    open_context();
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    run_while(stream, cells);
-    run_if(stream, cells, cells + 1);
+    for (const struct api *api : apis) {
+        run_while(api, stream, cells);
+        run_if(api, stream, cells, cells + 1);
+    }
     return broken != 0;
 }
