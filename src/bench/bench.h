@@ -107,6 +107,10 @@ int bench_start_worker(struct bench *bench, struct bench_process *process, size_
 void bench_gather_worker(
     struct bench *bench, size_t subject, const char *condition, struct bench_process *process);
 
+/* One such line, which ends in a newline or where the text does; others are passed over. */
+void bench_gather_line(
+    struct bench *bench, size_t subject, const char *condition, const char *line);
+
 /* A process of the subject's has ended: where several did not in time, the subject is given up. */
 void bench_note_end(struct bench *bench, size_t subject, const struct bench_process *process);
 
@@ -123,8 +127,9 @@ void bench_set_target(struct bench *bench, const char *id, const char *condition
 bool bench_median(const struct bench *bench, size_t subject, const char *id, const char *condition,
     double *ret_median);
 
-/* Adds for each library what it adds to a figure's native median: the difference, or the percentage
- * of the median, as samples of the figure `added`. */
+/* Adds for each library what it adds to a figure of native's: the difference, or the percentage, as
+ * samples of the figure `added`. Where both have as many samples, each is compared with native's of
+ * the same turn, else with native's median. */
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a library costs a program that stays within its limits. */
-#include "bench/bench.h"
+#include "bench/turns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,10 @@
 #define HELD "limits not reached"
 #define BUSY "limit 50"
 #define STARTS 20
+#define CALL_ROUNDS 6 /* of turns in the life of a process */
+#define LIVE_ROUNDS 10
+#define CONTEXT_MIB 1024 /* more than a context needs */
+#define TOO_SMALL "the GPU's memory is too small"
 
 static const struct bench_definition definitions[] = {
     {"cost.launch.async", "asynchronous launch",
@@ -127,55 +131,110 @@ static bool limits_of(struct bench *bench, const struct variant *variant, char *
     return true;
 }
 
-static void gather(
-    struct bench *bench, const struct variant *variant, struct bench_process *process)
+/* Starts the workers of the variants from `first` on, `count` of them, beside each other. */
+static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t first, size_t count,
+    char *const *arguments, double seconds)
 {
-    bench_gather_worker(bench, variant->subject, variant->condition, process);
-    if (!variant->subject)
-        bench_gather_worker(bench, variant->subject, HELD, process);
-    bench_process_finish(process);
+    for (size_t i = 0; i < count && !bench_stopped(); i++) {
+        struct variant variant = variant_of(first + i);
+        struct bench_limits limits;
+        char place[PATH_MAX];
+        turns[i] = (struct bench_turn){.subject = variant.subject,
+            .condition = variant.condition,
+            .also = variant.subject ? NULL : HELD};
+        if (limits_of(bench, &variant, place, sizeof(place), &limits) &&
+            bench_start_worker(bench, &turns[i].process, variant.subject, &limits, seconds,
+                arguments[0], arguments[1], arguments[2], arguments[3], NULL) != 0)
+            bench_missing_all(bench, variant.subject, variant.condition, "it cannot be started");
+    }
+    return bench_turns_ready(bench, turns, count);
+}
+
+static size_t variants(const struct bench *bench)
+{
+    return 2 * bench->results.subject_count - 1;
+}
+
+/* How many workers with so much memory each may live beside each other: all, or one at a time. */
+static size_t beside(const struct bench *bench, double mib)
+{
+    bool fit = (CONTEXT_MIB + mib) * (double)variants(bench) < bench->memory_mib * 0.8;
+    return fit ? variants(bench) : 1;
 }
 
 static void run_calls(struct bench *bench, const struct bench_item *item, size_t number)
 {
+    struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
+    const size_t together = beside(bench, 64);
+    const bool test = bench->options->scale < 1;
+    char *arguments[] = {(char *)"cost", (char *)(test ? "20" : "200"), NULL, NULL};
+    (void)item;
+    (void)number;
+    for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
+        if (start_turns(bench, turns, first, together, arguments, 60)) {
+            for (int round = 0; round < (test ? 1 : CALL_ROUNDS); round++)
+                bench_turns_round(bench, turns, together, "turn");
+            bench_turns_together(bench, turns, together, test ? "idle 0.02" : "idle 0.5");
+        }
+        bench_turns_finish(bench, turns, together);
+    }
+}
+
+static void run_init(struct bench *bench, const struct bench_item *item, size_t number)
+{
     struct variant variant = variant_of(number);
     struct bench_process process = {0};
     struct bench_limits limits;
-    char place[PATH_MAX], calls[16], seconds[16];
+    char place[PATH_MAX];
     (void)item;
-    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
+    if (!limits_of(bench, &variant, place, sizeof(place), &limits) ||
+        bench_start_worker(bench, &process, variant.subject, &limits, 30, "init", NULL) != 0)
         return;
-    snprintf(calls, sizeof(calls), "%d", bench->options->scale < 1 ? 101 : 2001);
-    snprintf(seconds, sizeof(seconds), "%.3f", 1.0 * bench->options->scale);
-    if (bench_start_worker(
-            bench, &process, variant.subject, &limits, 30, "cost", calls, seconds, NULL) == 0)
-        gather(bench, &variant, &process);
+    bench_gather_worker(bench, variant.subject, variant.condition, &process);
+    if (!variant.subject)
+        bench_gather_worker(bench, variant.subject, HELD, &process);
+    bench_process_finish(&process);
+}
+
+/* Why a variant's worker of the item gave nothing, where it did not: other figures of its condition
+ * may yet be measured. */
+static void note_live(
+    struct bench *bench, const struct bench_turn *turns, size_t count, const char *id)
+{
+    char reason[256];
+    for (size_t i = 0; i < count && !bench_stopped(); i++) {
+        if (!turns[i].ready && turns[i].process.pid &&
+            bench_process_failure(&turns[i].process, reason, sizeof(reason)))
+            bench_missing(bench, turns[i].subject, id, turns[i].condition, reason);
+    }
 }
 
 static void run_live(struct bench *bench, const struct bench_item *item, size_t number)
 {
     const struct bench_definition *definition = item->data;
-    struct variant variant = variant_of(number);
-    struct bench_process process = {0};
-    struct bench_limits limits;
-    char place[PATH_MAX], reason[256];
+    struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
     const char *live = strrchr(definition->id, '.') + 1;
-    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
-        return;
-    if (bench->memory_mib * 0.8 < atof(live) / 4) {
-        bench_missing(
-            bench, variant.subject, definition->id, FREE, "the GPU's memory is too small");
-        bench_missing(
-            bench, variant.subject, definition->id, HELD, "the GPU's memory is too small");
-        return;
+    const size_t together = beside(bench, atof(live) / 4);
+    const bool test = bench->options->scale < 1;
+    char *arguments[] = {
+        (char *)"crowd", (char *)definition->id, (char *)live, (char *)(test ? "21" : "201")};
+    (void)number;
+    for (size_t i = 0; bench->memory_mib * 0.8 < atof(live) / 4 && i < variants(bench); i++) {
+        struct variant variant = variant_of(i);
+        bench_missing(bench, variant.subject, definition->id, variant.condition, TOO_SMALL);
+        if (!i)
+            bench_missing(bench, 0, definition->id, HELD, TOO_SMALL);
+        if (i + 1 == variants(bench))
+            return;
     }
-    if (bench_start_worker(bench, &process, variant.subject, &limits, 60, "crowd", definition->id,
-            live, bench->options->scale < 1 ? "51" : "501", NULL) != 0)
-        return;
-    bench_process_wait(&process, 1);
-    if (!bench_stopped() && bench_process_failure(&process, reason, sizeof(reason)))
-        bench_missing(bench, variant.subject, definition->id, variant.condition, reason);
-    gather(bench, &variant, &process);
+    for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
+        if (start_turns(bench, turns, first, together, arguments, 60)) {
+            for (int round = 0; round < (test ? 1 : LIVE_ROUNDS); round++)
+                bench_turns_round(bench, turns, together, "turn");
+        }
+        note_live(bench, turns, together, definition->id);
+        bench_turns_finish(bench, turns, together);
+    }
 }
 
 static double start_once(struct bench *bench, size_t subject, const struct bench_limits *limits)
@@ -192,25 +251,37 @@ static double start_once(struct bench *bench, size_t subject, const struct bench
     return took;
 }
 
+/* A start of each variant in turn; each gets the median of its own. */
 static void run_start(struct bench *bench, const struct bench_item *item, size_t number)
 {
-    struct variant variant = variant_of(number);
-    struct bench_limits limits;
-    char place[PATH_MAX];
-    double took[STARTS];
-    size_t count = 0;
+    struct bench_limits limits[BENCH_TURNS_MOST];
+    char places[BENCH_TURNS_MOST][PATH_MAX];
+    bool good[BENCH_TURNS_MOST];
+    double took[BENCH_TURNS_MOST][STARTS];
     (void)item;
-    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
-        return;
-    while (count < STARTS && !bench_stopped() &&
-           (took[count] = start_once(bench, variant.subject, &limits)) >= 0)
-        count++;
-    if (count < STARTS)
-        return;
-    double median = bench_quantile(took, count, 0.5);
-    bench_sample(bench, variant.subject, "cost.start", variant.condition, median, count);
-    if (!variant.subject)
-        bench_sample(bench, variant.subject, "cost.start", HELD, median, count);
+    (void)number;
+    for (size_t i = 0; i < variants(bench); i++) {
+        struct variant variant = variant_of(i);
+        good[i] = limits_of(bench, &variant, places[i], sizeof(places[i]), &limits[i]);
+    }
+    for (size_t start = 0; start < STARTS && !bench_stopped(); start++) {
+        size_t order[BENCH_TURNS_MOST];
+        bench_shuffle(order, variants(bench));
+        for (size_t k = 0; k < variants(bench); k++) {
+            size_t i = order[k];
+            if (good[i])
+                took[i][start] = start_once(bench, variant_of(i).subject, &limits[i]);
+            good[i] = good[i] && took[i][start] >= 0;
+        }
+    }
+    for (size_t i = 0; i < variants(bench) && !bench_stopped(); i++) {
+        struct variant variant = variant_of(i);
+        double median = good[i] ? bench_quantile(took[i], STARTS, 0.5) : 0;
+        if (good[i])
+            bench_sample(bench, variant.subject, "cost.start", variant.condition, median, STARTS);
+        if (good[i] && !i)
+            bench_sample(bench, 0, "cost.start", HELD, median, STARTS);
+    }
 }
 
 static void run_busy(struct bench *bench, const struct bench_item *item, size_t subject)
@@ -262,13 +333,14 @@ static void gather_added(struct bench *bench)
 
 void bench_cost(struct bench *bench)
 {
-    size_t twice = 2 * bench->results.subject_count - 1;
+    const unsigned busy_most = bench->results.full ? 8 : 1;
     const struct bench_item items[] = {
-        {"calls", twice, 2.3, 0, run_calls, NULL},
-        {"process starts", twice, 0.5, 0, run_start, NULL},
-        {"background CPU", bench->results.subject_count, 2.4, 8, run_busy, NULL},
-        {"10,000 live allocations", twice, 1.3, 8, run_live, &live_definitions[0]},
-        {"100,000 live allocations", twice, 9, 2, run_live, &live_definitions[1]},
+        {"calls", 1, 3, 0, run_calls, NULL},
+        {"first contexts", variants(bench), 0.5, 0, run_init, NULL},
+        {"process starts", 1, 0.2, 10, run_start, NULL},
+        {"background CPU", bench->results.subject_count, 2.6, busy_most, run_busy, NULL},
+        {"10,000 live allocations", 1, 2.5, 8, run_live, &live_definitions[0]},
+        {"100,000 live allocations", 1, 15, 2, run_live, &live_definitions[1]},
     };
     for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++)
         declare_both(bench, &definitions[i]);
@@ -278,6 +350,6 @@ void bench_cost(struct bench *bench)
     declare_both(bench, &start_definition);
     bench_declare(bench, &busy_definition, BUSY);
     declare_added(bench);
-    bench_run_items(bench, items, bench->results.full ? 5 : 4);
+    bench_run_items(bench, items, bench->results.full ? 6 : 5);
     gather_added(bench);
 }

@@ -124,14 +124,17 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent)
 {
+    const struct bench_gathered *alone = find(bench, 0, id, condition);
     double native = 0;
     bool known = bench_median(bench, 0, id, condition, &native) && (!percent || native > 0);
     bench_missing(bench, 0, added, added_condition, "native is what is compared with");
     for (size_t s = 1; s < bench->results.subject_count; s++) {
         const struct bench_gathered *gathered = find(bench, s, id, condition);
+        bool paired = known && gathered && gathered->count == alone->count;
         for (size_t i = 0; known && gathered && i < gathered->count; i++) {
-            double more = gathered->samples[i] - native;
-            bench_sample(bench, s, added, added_condition, percent ? more / native * 100 : more,
+            double of = paired && (!percent || alone->samples[i] > 0) ? alone->samples[i] : native;
+            double more = gathered->samples[i] - of;
+            bench_sample(bench, s, added, added_condition, percent ? more / of * 100 : more,
                 gathered->repetitions / gathered->count);
         }
         if (gathered && gathered->missing[0])
@@ -151,9 +154,7 @@ void bench_note_end(struct bench *bench, size_t subject, const struct bench_proc
         "given up after %d processes that hung: %s", HANGS_MOST, reason);
 }
 
-/* One line of a worker's, which ends where the terminator is. */
-static void gather_line(
-    struct bench *bench, size_t subject, const char *condition, const char *line)
+void bench_gather_line(struct bench *bench, size_t subject, const char *condition, const char *line)
 {
     char id[80], reason[200];
     unsigned long repetitions;
@@ -172,7 +173,7 @@ void bench_gather_worker(
     bench_note_end(bench, subject, process);
     for (const char *line = process->text; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        gather_line(bench, subject, condition, line);
+        bench_gather_line(bench, subject, condition, line);
     }
     if (!bench_stopped() && bench_process_failure(process, reason, sizeof(reason)))
         bench_missing_all(bench, subject, condition, reason);

@@ -2,6 +2,7 @@
 /* Whether a memory limit holds, for whatever kind of memory, and what it costs to be refused. */
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "bench/card.h"
 
 #include <math.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 
 #define LIMIT_MIB 4096.0
 #define PEERS 4
+#define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
 #define DEADLINE_S 30
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
@@ -25,23 +27,29 @@ static const struct bench_definition card_definition = {"memory.card", "on the c
     "was refused than "
     "before the program began.",
     "MiB", BENCH_TARGET, true, 0};
+static const struct bench_definition driver_definition = {"memory.driver",
+    "on the card in no process's name",
+    "How much of that NVML does not list as the process's: what the driver keeps for itself. "
+    "Natively of a process that holds seven eighths of the limit.",
+    "MiB", BENCH_LOWER, false, 0};
 static const struct bench_definition above_definition = {"memory.above",
     "above the limit at the refusal",
-    "By how much that figure was above the limit, when the program was refused or, where nothing "
-    "refused it, had "
-    "twice the limit; for a kernel's local memory (64 KiB a thread) after its launch.",
-    "MiB", BENCH_LOWER, true, 0};
+    "By how much the card's figure, less what is in no process's name natively, was above the "
+    "limit, when the program was refused or, where nothing refused it, had twice the limit; for a "
+    "kernel's local memory (64 KiB a thread) after its launch.",
+    "MiB", BENCH_LOWER, true, PAGES_MIB};
 static const struct bench_definition unseen_definition = {"memory.unseen", "unseen",
-    "How far what cuMemGetInfo tells the program is used, at the refusal, lies from NVML's figure.",
-    "MiB", BENCH_LOWER, true, 0};
+    "How far what cuMemGetInfo tells the program is used, at the refusal, lies from the card's "
+    "figure less what is in no process's name natively.",
+    "MiB", BENCH_LOWER, true, PAGES_MIB};
 static const struct bench_definition recovery_definition = {"memory.recovery", "recovery",
     "What the program got when it had freed all and asked again, of what it got the first time.",
     "%", BENCH_HIGHER, true, 100};
 static const struct bench_definition over_definition = {"memory.overshoot", "overshoot",
     "Processes of one container, each with a context, allocate at once until all are refused: by "
-    "how much NVML's "
-    "figure for the card rose above the limit.",
-    "MiB", BENCH_LOWER, true, 0};
+    "how much NVML's figure for the card, less what is in no process's name of as many native "
+    "processes, rose above the limit.",
+    "MiB", BENCH_LOWER, true, PAGES_MIB};
 static const struct bench_definition time_definition = {"memory.refusal", "time of a refusal",
     "One cuMemAlloc that is refused, the median of 501. Natively of more than the card has; under "
     "a limit of twice "
@@ -61,24 +69,19 @@ static const struct kind {
     {"local", "local memory of a kernel"}};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* Of the group: the process that asks NVML, and what is limited to. */
-static struct bench_process card;
-static size_t card_offset;
+/* Of the group: what is limited to. */
 static double limit_mib;
-static char card_missing[256], race_condition[64], peers_condition[64];
+static char race_condition[64], peers_condition[64];
 static unsigned racers;
 
-/* NVML's figure now, in MiB; negative where it is not known. */
-static double card_mib(void)
-{
-    if (!card.pid || card_missing[0])
-        return -1;
-    bench_process_tell(&card, "\n");
-    const char *line = bench_process_line(&card, &card_offset);
-    if (!line)
-        bench_process_failure(&card, card_missing, sizeof(card_missing));
-    return line ? strtod(line, NULL) / BENCH_MIB : -1;
-}
+/* What was seen of a kind (KINDS: of the race) is judged when all is measured, by what the native
+ * processes of the kind showed. */
+#define RACE KINDS
+static struct seen {
+    size_t subject, kind;
+    double card_mib, told_mib; /* how much the card's figure rose; what the program was told */
+} * seen;
+static size_t seen_count;
 
 static void text_bytes(char *text, size_t size, double mib)
 {
@@ -115,53 +118,122 @@ static bool begin(struct bench *bench, size_t subject, struct bench_limits *limi
     return true;
 }
 
-static void card_figures(
-    struct bench *bench, size_t subject, const struct kind *kind, double before_mib, double told)
+/* Notes what the card shows of a subject's processes, for the judgement; of native ones what is in
+ * no process's name. */
+static void see(struct bench *bench, size_t subject, size_t kind, const char *condition,
+    const struct bench_process *processes, size_t count, double before_mib, double told_mib)
 {
-    double now_mib = card_mib(), grown_mib = now_mib - before_mib;
-    const char *missing = before_mib < 0 || now_mib < 0 ? card_missing : NULL;
-    if (!strcmp(kind->name, "managed"))
-        missing = "managed memory is on the card only where a kernel uses it";
-    if (missing) {
-        bench_missing(bench, subject, "memory.card", kind->call, missing);
-        bench_missing(bench, subject, "memory.above", kind->call, missing);
-        bench_missing(bench, subject, "memory.unseen", kind->call, missing);
-        return;
+    double own_mib = -1, now_mib = bench_card_mib(processes, count, &own_mib);
+    bool known = before_mib >= 0 && now_mib >= 0;
+    if (known && own_mib >= 0)
+        bench_sample(
+            bench, subject, driver_definition.id, condition, now_mib - before_mib - own_mib, count);
+    else
+        bench_missing(bench, subject, driver_definition.id, condition,
+            known ? "NVML does not list the process" : bench_card_missing());
+    struct seen *grown = known ? realloc(seen, (seen_count + 1) * sizeof(*seen)) : NULL;
+    if (grown) {
+        seen = grown;
+        seen[seen_count++] = (struct seen){subject, kind, now_mib - before_mib, told_mib};
     }
-    bench_sample(bench, subject, "memory.card", kind->call, grown_mib, 1);
-    bench_sample(bench, subject, "memory.above", kind->call, fmax(0, grown_mib - limit_mib), 1);
-    bench_sample(
-        bench, subject, "memory.unseen", kind->call, fabs(grown_mib - told / BENCH_MIB), 1);
 }
 
-static void refuse_kind(struct bench *bench, size_t subject, const struct kind *kind)
+static bool is_kind(size_t kind, const char *name)
+{
+    return !strcmp(kinds[kind].name, name);
+}
+
+static void see_kind(struct bench *bench, size_t subject, size_t kind,
+    const struct bench_process *process, double before_mib, double told)
+{
+    const char *missing = before_mib < 0 ? bench_card_missing() : NULL;
+    if (is_kind(kind, "managed"))
+        missing = "managed memory is on the card only where a kernel uses it";
+    if (missing) {
+        const char *ids[] = {"memory.card", "memory.driver", "memory.above", "memory.unseen"};
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+            bench_missing(bench, subject, ids[i], kinds[kind].call, missing);
+        return;
+    }
+    see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, told / BENCH_MIB);
+}
+
+/* What is in no process's name natively, of that kind, or of cuMemAlloc where it was not measured;
+ * 0 where that is not known: then all of the card's figure is the library's to see. */
+static double native_mib(const struct bench *bench, size_t kind)
+{
+    double mib = 0;
+    const char *condition = kind == RACE ? race_condition : kinds[kind].call;
+    if (!bench_median(bench, 0, driver_definition.id, condition, &mib) && kind != RACE)
+        (void)bench_median(bench, 0, driver_definition.id, kinds[0].call, &mib);
+    return fmax(0, mib);
+}
+
+static void judge(struct bench *bench, double race_mib)
+{
+    for (size_t i = 0; i < seen_count; i++) {
+        const struct seen *one = &seen[i];
+        double less_mib = one->card_mib - native_mib(bench, one->kind);
+        if (!one->subject)
+            continue;
+        if (one->kind == RACE) {
+            bench_sample(bench, one->subject, over_definition.id, race_condition,
+                fmax(0, less_mib - race_mib), racers);
+            continue;
+        }
+        const char *call = kinds[one->kind].call;
+        bench_sample(bench, one->subject, "memory.card", call, one->card_mib, 1);
+        bench_sample(bench, one->subject, "memory.above", call, fmax(0, less_mib - limit_mib), 1);
+        bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
+    }
+    free(seen);
+    seen = NULL;
+    seen_count = 0;
+}
+
+/* Natively nothing refuses: about as much is held as a program is given under the limit. */
+static bool begin_card(struct bench *bench, size_t subject, struct bench_limits *limits,
+    char *place, size_t size, double memory_mib)
+{
+    if (subject)
+        return begin(bench, subject, limits, place, size, memory_mib);
+    *limits = (struct bench_limits){.place = place};
+    if (!bench->failed[0][0])
+        bench_place(bench, place, size);
+    return !bench->failed[0][0];
+}
+
+static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
 {
     struct bench_process process = {0};
     struct bench_limits limits;
     char place[PATH_MAX], chunk[32], most[32], reason[256];
+    const char *call = kinds[kind].call;
     size_t offset = 0;
-    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib))
+    if (!subject && (is_kind(kind, "managed") || is_kind(kind, "local")))
+        return;
+    if (!begin_card(bench, subject, &limits, place, sizeof(place), limit_mib))
         return;
     text_bytes(chunk, sizeof(chunk), limit_mib / 64);
-    text_bytes(most, sizeof(most), limit_mib * 2);
-    double before_mib = card_mib();
-    if (bench_start_worker(bench, &process, subject, &limits, DEADLINE_S, "refuse", kind->name,
-            chunk, most, NULL) != 0)
+    text_bytes(most, sizeof(most), subject ? limit_mib * 2 : limit_mib * 7 / 8);
+    double before_mib = bench_card_mib(NULL, 0, NULL);
+    if (bench_start_worker(bench, &process, subject, &limits, DEADLINE_S, "refuse",
+            kinds[kind].name, chunk, most, NULL) != 0)
         return;
     double given = word_of(&process, &offset, "given"), told = word_of(&process, &offset, "told");
     if (told >= 0) {
-        if (strcmp(kind->name, "local") != 0)
-            bench_sample(bench, subject, "memory.given", kind->call, given / BENCH_MIB, 1);
-        card_figures(bench, subject, kind, before_mib, told);
+        see_kind(bench, subject, kind, &process, before_mib, told);
         bench_process_tell(&process, "\n");
-        double again = word_of(&process, &offset, "again");
+        double again = subject ? word_of(&process, &offset, "again") : -1;
+        if (subject && !is_kind(kind, "local"))
+            bench_sample(bench, subject, "memory.given", call, given / BENCH_MIB, 1);
         if (again >= 0 && given > 0)
-            bench_sample(bench, subject, "memory.recovery", kind->call, again / given * 100, 1);
+            bench_sample(bench, subject, "memory.recovery", call, again / given * 100, 1);
     }
     bench_process_wait(&process, 1);
     bench_note_end(bench, subject, &process);
     if (!bench_stopped() && bench_process_failure(&process, reason, sizeof(reason)))
-        bench_missing_all(bench, subject, kind->call, reason);
+        bench_missing_all(bench, subject, call, reason);
     bench_process_finish(&process);
 }
 
@@ -169,33 +241,42 @@ static void run_kinds(struct bench *bench, const struct bench_item *item, size_t
 {
     (void)item;
     for (size_t i = 0; i < KINDS && !bench_stopped(); i++)
-        refuse_kind(bench, subject, &kinds[i]);
+        refuse_kind(bench, subject, i);
+}
+
+/* Starts the racers and lets them go; how many took what they could get. */
+static size_t race(struct bench *bench, size_t subject, const struct bench_limits *limits,
+    double most_mib, struct bench_process *processes)
+{
+    size_t offsets[RACERS_MOST] = {0}, ready = 0, given = 0;
+    char most[32];
+    text_bytes(most, sizeof(most), most_mib);
+    for (size_t i = 0; i < racers; i++) {
+        if (bench_start_worker(bench, &processes[i], subject, limits, DEADLINE_S, "race",
+                "33554432", most, NULL) != 0 ||
+            word_of(&processes[i], &offsets[i], "ready") < 0)
+            break;
+        ready++;
+    }
+    for (size_t i = 0; i < ready; i++)
+        bench_process_tell(&processes[i], "\n");
+    for (size_t i = 0; i < ready; i++)
+        given += word_of(&processes[i], &offsets[i], "given") >= 0;
+    return given;
 }
 
 static void run_race(struct bench *bench, const struct bench_item *item, size_t subject)
 {
     struct bench_process processes[RACERS_MOST] = {{0}};
     struct bench_limits limits;
-    char place[PATH_MAX], most[32], reason[256] = "";
-    size_t offsets[RACERS_MOST] = {0}, ready = 0;
-    double race_mib = *(const double *)item->data, before_mib = card_mib();
-    if (!begin(bench, subject, &limits, place, sizeof(place), race_mib))
+    char place[PATH_MAX], reason[256] = "";
+    double race_mib = *(const double *)item->data, before_mib = bench_card_mib(NULL, 0, NULL);
+    double most_mib = subject ? race_mib : fmax(64, race_mib / racers - CONTEXT_MIB);
+    if (!begin_card(bench, subject, &limits, place, sizeof(place), race_mib))
         return;
-    text_bytes(most, sizeof(most), race_mib);
-    for (size_t i = 0; i < racers; i++) {
-        if (bench_start_worker(bench, &processes[i], subject, &limits, DEADLINE_S, "race",
-                "33554432", most, NULL) == 0 &&
-            word_of(&processes[i], &offsets[i], "ready") >= 0)
-            ready++;
-        else
-            break;
-    }
-    for (size_t i = 0; i < ready; i++)
-        bench_process_tell(&processes[i], "\n");
-    bool all = ready == racers;
-    for (size_t i = 0; i < ready; i++)
-        all &= word_of(&processes[i], &offsets[i], "given") >= 0;
-    double over_mib = card_mib() - before_mib - race_mib;
+    bool all = race(bench, subject, &limits, most_mib, processes) == racers;
+    if (all && !bench_card_missing())
+        see(bench, subject, RACE, race_condition, processes, racers, before_mib, 0);
     for (size_t i = 0; i < racers && !all && !reason[0]; i++) {
         bench_note_end(bench, subject, &processes[i]);
         if (processes[i].ended)
@@ -203,14 +284,8 @@ static void run_race(struct bench *bench, const struct bench_item *item, size_t 
     }
     for (size_t i = 0; i < racers; i++)
         bench_process_finish(&processes[i]);
-    if (bench_stopped())
-        return;
-    if (all && !card_missing[0])
-        bench_sample(bench, subject, over_definition.id, race_condition,
-            over_mib > 0 ? over_mib : 0, racers);
-    else
-        bench_missing(
-            bench, subject, over_definition.id, race_condition, all ? card_missing : reason);
+    if (!bench_stopped() && (!all || bench_card_missing()))
+        bench_missing_all(bench, subject, race_condition, all ? bench_card_missing() : reason);
 }
 
 static void time_refusal(struct bench *bench, size_t subject, const struct bench_limits *limits,
@@ -298,18 +373,28 @@ static void declare(struct bench *bench)
 {
     for (size_t i = 0; i < KINDS; i++) {
         const char *call = kinds[i].call;
-        if (strcmp(kinds[i].name, "local") != 0) {
+        if (!is_kind(i, "local")) {
             bench_declare(bench, &given_definition, call);
             bench_declare(bench, &recovery_definition, call);
             bench_declare_target(bench, &card_definition, call, limit_mib);
         }
+        bench_declare(bench, &driver_definition, call);
         bench_declare(bench, &above_definition, call);
         bench_declare(bench, &unseen_definition, call);
     }
+    bench_declare(bench, &driver_definition, race_condition);
     bench_declare(bench, &over_definition, race_condition);
     bench_declare(bench, &time_definition, "own memory");
     bench_declare_target(bench, &time_definition, peers_condition, 1 + 0.3 * PEERS);
     bench_declare(bench, &kill_definition, "");
+    for (size_t i = 0; i < bench->measured_count; i++) {
+        const struct bench_figure *texts = &bench->measured[i].texts;
+        bool local = !strcmp(texts->condition, kinds[KINDS - 1].call);
+        if (!strcmp(texts->id, driver_definition.id) && local)
+            bench_missing(bench, 0, texts->id, texts->condition, "more than the limit natively");
+        else if (strcmp(texts->id, time_definition.id) && strcmp(texts->id, driver_definition.id))
+            bench_missing(bench, 0, texts->id, texts->condition, BENCH_NO_LIMIT);
+    }
 }
 
 void bench_memory(struct bench *bench)
@@ -327,11 +412,8 @@ void bench_memory(struct bench *bench)
     snprintf(race_condition, sizeof(race_condition), "%u processes", racers);
     snprintf(peers_condition, sizeof(peers_condition), "beside %d processes", PEERS);
     declare(bench);
-    card_missing[0] = '\0';
-    card_offset = 0;
-    struct bench_limits none = {.place = bench->scratch};
-    if (bench_start_worker(bench, &card, 0, &none, 3600, "card", bench->bus, NULL) != 0)
-        snprintf(card_missing, sizeof(card_missing), "NVML could not be asked");
+    bench_card_begin(bench);
     bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
-    bench_process_finish(&card);
+    judge(bench, race_mib);
+    bench_card_finish();
 }

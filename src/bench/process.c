@@ -23,6 +23,7 @@
 #define PROCESSES_MOST 64
 #define LOOK_NS                                                                                    \
     20000000ull /* at ends, of which no descriptor tells where a grandchild holds the pipe */
+#define SOON_NS 100000u /* … of one whose stdout has just ended */
 #define SWEEPS 50
 
 static volatile sig_atomic_t stop_signal;
@@ -196,6 +197,17 @@ static void end_now(struct bench_process *process)
     }
 }
 
+/* When to look for ends again. */
+static uint64_t look_ns(const struct bench_process *processes, size_t count, uint64_t now_ns)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct bench_process *process = &processes[i];
+        if (!process->ended && process->closed_ns && now_ns < process->closed_ns + LOOK_NS)
+            return SOON_NS;
+    }
+    return LOOK_NS;
+}
+
 /* Waits for output, an end or a signal, until the time at most; whether any goes on. */
 static bool wait_once(struct bench_process *processes, size_t count, uint64_t until_ns)
 {
@@ -218,12 +230,15 @@ static bool wait_once(struct bench_process *processes, size_t count, uint64_t un
         return false;
     sigset_t none;
     sigemptyset(&none);
-    uint64_t wait_ns = until_ns - now_ns < LOOK_NS ? until_ns - now_ns : LOOK_NS;
+    uint64_t wait_ns = look_ns(processes, count, now_ns);
+    wait_ns = until_ns - now_ns < wait_ns ? until_ns - now_ns : wait_ns;
     struct timespec wait = {0, (long)wait_ns};
     (void)ppoll(polled, used, &wait, &none);
     for (size_t i = 0; i < count; i++) {
-        if (processes[i].pid && processes[i].out >= 0 && !take_output(&processes[i]))
+        if (processes[i].pid && processes[i].out >= 0 && !take_output(&processes[i])) {
             close_one(&processes[i].out);
+            processes[i].closed_ns = clock_now_ns();
+        }
     }
     return true;
 }
@@ -272,6 +287,12 @@ void bench_process_tell(struct bench_process *process, const char *line)
 {
     if (process->pid && process->in >= 0)
         (void)!write(process->in, line, strlen(line));
+}
+
+void bench_process_end_input(struct bench_process *process)
+{
+    if (process->pid)
+        close_one(&process->in);
 }
 
 /* Children that nobody of ours is, and theirs once they are orphans. */

@@ -20,6 +20,7 @@ struct bench_process {
     int status;
     uint64_t started_ns, ended_ns; /* CLOCK_MONOTONIC; `ended_ns` when its end was seen */
     uint64_t deadline_ns;
+    uint64_t closed_ns; /* when its stdout ended: it is about to end as well; 0: not yet */
 };
 
 /* Catches SIGINT, SIGTERM and SIGHUP, and takes over orphans of what is started. Once, first. */
@@ -50,6 +51,9 @@ const char *bench_process_line(struct bench_process *process, size_t *offset);
 
 /* Writes a line to its stdin; one that does not read is no failure. */
 void bench_process_tell(struct bench_process *process, const char *line);
+
+/* Its stdin ends here. */
+void bench_process_end_input(struct bench_process *process);
 
 void bench_process_kill(struct bench_process *process, int signal_number);
 

@@ -12,7 +12,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define CARD_PROCESSES_MOST 256
+
 struct worker_cuda worker_cuda;
+bool worker_quiet;
 
 void worker_open(void)
 {
@@ -33,6 +36,8 @@ uint64_t worker_now_ns(void)
 
 void worker_write(const char *key, double value, unsigned long repetitions)
 {
+    if (worker_quiet)
+        return;
     printf("%s %.9g %lu\n", key, value, repetitions);
     fflush(stdout);
 }
@@ -57,6 +62,35 @@ bool worker_wait(void)
     while ((got = read(STDIN_FILENO, &byte, 1)) == 1 && byte != '\n') {
     }
     return got == 1;
+}
+
+char worker_command(char *rest, size_t size)
+{
+    char byte, first = 0;
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(STDIN_FILENO, &byte, 1)) == 1 && byte != '\n') {
+        if (!first)
+            first = byte;
+        else if (length + 1 < size)
+            rest[length++] = byte;
+    }
+    if (size)
+        rest[length] = '\0';
+    return got != 1 ? 0 : first ? first : ' ';
+}
+
+void worker_say(const char *word)
+{
+    puts(word);
+    fflush(stdout);
+}
+
+void worker_spin(uint64_t ns)
+{
+    uint64_t begin = worker_now_ns();
+    while (worker_now_ns() - begin < ns) {
+    }
 }
 
 static double seconds_of(int who)
@@ -125,8 +159,22 @@ static int worker_probe(int argc, char **argv)
     return 0;
 }
 
-/* The card's own figure, asked from outside: its bytes in use, for each line on stdin a line.
- * worker_card BUS */
+/* " PID BYTES" for each process that NVML knows the memory of. */
+static void write_processes(
+    __typeof__(nvmlDeviceGetComputeRunningProcesses_v3) *ask, nvmlDevice_t device)
+{
+    static nvmlProcessInfo_t processes[CARD_PROCESSES_MOST];
+    unsigned count = CARD_PROCESSES_MOST;
+    if (!ask || ask(device, &count, processes) != NVML_SUCCESS)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        if (processes[i].usedGpuMemory != (unsigned long long)NVML_VALUE_NOT_AVAILABLE)
+            printf(" %u %llu", processes[i].pid, processes[i].usedGpuMemory);
+    }
+}
+
+/* The card's own figure, asked from outside: for each line on stdin one of its bytes in use, with
+ * those of each process. worker_card BUS */
 static int worker_card(int argc, char **argv)
 {
     nvmlDevice_t device;
@@ -134,6 +182,10 @@ static int worker_card(int argc, char **argv)
     __typeof__(nvmlDeviceGetMemoryInfo) *ask =
         library ? (__typeof__(nvmlDeviceGetMemoryInfo) *)dlsym(library, "nvmlDeviceGetMemoryInfo")
                 : NULL;
+    /* The second version has the third's structure. */
+    void *list = library ? dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3") : NULL;
+    if (library && !list)
+        list = dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v2");
     if (argc < 1 || !ask || !load_nvml_open() ||
         load_nvml.nvmlDeviceGetHandleByPciBusId_v2(argv[0], &device) != NVML_SUCCESS)
         load_fail("NVML does not know the GPU");
@@ -141,7 +193,9 @@ static int worker_card(int argc, char **argv)
         nvmlMemory_t memory = {0};
         if (ask(device, &memory) != NVML_SUCCESS)
             load_fail("NVML does not say how much of the GPU's memory is in use");
-        printf("%llu\n", (unsigned long long)memory.used);
+        printf("%llu", (unsigned long long)memory.used);
+        write_processes((__typeof__(nvmlDeviceGetComputeRunningProcesses_v3) *)list, device);
+        putchar('\n');
         fflush(stdout);
     }
     return 0;
@@ -153,10 +207,10 @@ int bench_worker(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } workers[] = {{"start", worker_start}, {"probe", worker_probe}, {"card", worker_card},
-        {"cost", worker_cost}, {"crowd", worker_crowd}, {"busy", worker_busy},
-        {"refuse", worker_refuse}, {"refusal-time", worker_refusal_time}, {"hold", worker_hold},
-        {"race", worker_race}, {"retry", worker_retry}, {"storm", worker_storm},
-        {"gemm", worker_gemm}};
+        {"cost", worker_cost}, {"init", worker_init}, {"crowd", worker_crowd},
+        {"busy", worker_busy}, {"refuse", worker_refuse}, {"refusal-time", worker_refusal_time},
+        {"hold", worker_hold}, {"race", worker_race}, {"retry", worker_retry},
+        {"storm", worker_storm}, {"gemm", worker_gemm}};
     load_program = "vgpu-bench";
     for (size_t i = 0; argc > 0 && i < sizeof(workers) / sizeof(workers[0]); i++) {
         if (!strcmp(workers[i].name, argv[0]))

@@ -7,6 +7,7 @@
 
 #include "load/kernel.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,9 @@ void worker_open(void);
     (worker_cuda.name ? load_check(worker_cuda.name(__VA_ARGS__), #name)                           \
                       : load_fail("this driver has no " #name))
 
+/* Nothing is written while it is true: what is measured then is to warm up. */
+extern bool worker_quiet;
+
 /* The value is written with nine digits. */
 void worker_write(const char *key, double value, unsigned long repetitions);
 /* The median of `count` values of nanoseconds, divided. Sorts them. */
@@ -59,12 +63,24 @@ void worker_write_median(const char *key, uint64_t *values_ns, unsigned count, d
 /* Waits for a line on stdin; false at its end. */
 bool worker_wait(void);
 
+/* The first letter of the next line on stdin, ' ' of an empty one; 0 at its end. The rest of it,
+ * without its end, is put into `rest`, cut where that is too small. */
+char worker_command(char *rest, size_t size);
+
+/* Says that it waits for a turn; or, at the end of one, that this is done. */
+void worker_say(const char *word);
+
+/* Keeps this thread busy for so long: caches and the core's clock are as in a program that works.
+ */
+void worker_spin(uint64_t ns);
+
 /* CPU time that all threads but this one took so far. */
 double worker_other_threads_s(void);
 
 uint64_t worker_now_ns(void);
 
 int worker_cost(int argc, char **argv);
+int worker_init(int argc, char **argv);
 int worker_crowd(int argc, char **argv);
 int worker_busy(int argc, char **argv);
 int worker_refuse(int argc, char **argv);

@@ -6,9 +6,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CALLS_MOST 2001
+#define WARM_CALLS 20   /* and the fewest of a turn */
+#define SPIN_NS 2000000 /* before a turn, after a wait */
 #define BATCH 200       /* launches that fit into the driver's queue */
 #define WARM_BATCHES 30 /* a kernel's first launches are measured one by one */
 #define REST_NS 300000  /* between batches, so that a limit of 95 % is not reached */
@@ -43,7 +46,8 @@ static void async_allocations(unsigned calls)
     CUmemoryPool pool;
     uint64_t keep = UINT64_MAX;
     if (!worker_cuda.cuMemAllocAsync) {
-        puts("cost.alloc.async ! this driver has no cuMemAllocAsync");
+        if (!worker_quiet)
+            puts("cost.alloc.async ! this driver has no cuMemAllocAsync");
         return;
     }
     WORKER_CALL(cuDeviceGetDefaultMemPool, &pool, 0);
@@ -72,12 +76,12 @@ static void queries(unsigned calls)
 static void launches(const char *key, const struct load_device *device,
     const struct load_kernel *kernel, unsigned launches_each, CUstream stream, unsigned batches)
 {
-    for (unsigned i = 0; i < WARM_BATCHES + batches; i++) {
+    for (unsigned i = 0; i < 1 + batches; i++) { /* the first one is for the warmth */
         uint64_t start = worker_now_ns();
         for (unsigned k = 0; k < launches_each; k++)
             load_kernel_launch(device, kernel, stream);
-        if (i >= WARM_BATCHES)
-            samples[i - WARM_BATCHES] = worker_now_ns() - start;
+        if (i)
+            samples[i - 1] = worker_now_ns() - start;
         rest();
     }
     worker_write_median(key, samples, batches, launches_each);
@@ -106,15 +110,72 @@ static void idle(double seconds)
     worker_write("cost.cpu.idle", (worker_other_threads_s() - before) / took * 100, 1);
 }
 
-/* CALLS SECONDS: of each kind so many calls, and so long idle */
+struct scene {
+    struct load_device device;
+    struct load_kernel kernel, graph;
+    CUstream stream;
+};
+
+/* So many calls of each kind; of those that take long, fewer. */
+static void turn(struct scene *scene, unsigned calls)
+{
+    unsigned batches = calls / 16 + 1, graphs = BATCH / LOAD_GRAPH_KERNELS;
+    launches("cost.launch.async", &scene->device, &scene->kernel, BATCH, scene->stream, batches);
+    synchronised(&scene->device, &scene->kernel, scene->stream, calls / 2);
+    launches("cost.launch.graph", &scene->device, &scene->graph, graphs, scene->stream, batches);
+    allocations("cost.alloc.1MiB", 1 << 20, calls);
+    allocations("cost.alloc.64MiB", 64 << 20, calls / 10);
+    async_allocations(calls);
+    queries(calls);
+}
+
+/* What a first use alone costs: a kernel's first launches are measured one by one. */
+static void warm_up(struct scene *scene)
+{
+    for (unsigned i = 0; i < 2 * WARM_BATCHES; i++) {
+        const struct load_kernel *kernel = i % 2 ? &scene->graph : &scene->kernel;
+        unsigned count = i % 2 ? BATCH / LOAD_GRAPH_KERNELS : BATCH;
+        for (unsigned k = 0; k < count; k++)
+            load_kernel_launch(&scene->device, kernel, scene->stream);
+        rest();
+    }
+    worker_quiet = true;
+    turn(scene, WARM_CALLS);
+    worker_quiet = false;
+}
+
+/* CALLS: turns of so many calls of each kind ("turn"), and idle times ("idle SECONDS"). */
 int worker_cost(int argc, char **argv)
 {
-    struct load_device device;
-    CUcontext context;
-    CUstream stream;
+    struct scene scene;
+    char rest_of_line[32];
     unsigned calls = argc > 0 ? (unsigned)atoi(argv[0]) : 0;
-    if (argc < 2 || !calls || calls > CALLS_MOST)
-        load_fail("cost: CALLS SECONDS");
+    if (calls < WARM_CALLS || calls > CALLS_MOST)
+        load_fail("cost: CALLS, %d to %d", WARM_CALLS, CALLS_MOST);
+    worker_open();
+    load_device_open(&scene.device, 0);
+    LOAD_CALL(cuStreamCreate, &scene.stream, CU_STREAM_NON_BLOCKING);
+    scene.kernel = load_kernel_make(&scene.device, FORM_ONE_BLOCK, 1);
+    scene.graph = load_kernel_make(&scene.device, FORM_GRAPH, 1);
+    warm_up(&scene);
+    worker_say("ready");
+    for (char what; (what = worker_command(rest_of_line, sizeof(rest_of_line)));) {
+        worker_spin(SPIN_NS);
+        if (what == 'i')
+            idle(strtod(strchr(rest_of_line, ' ') ? strchr(rest_of_line, ' ') : "0", NULL));
+        else
+            turn(&scene, calls);
+        worker_say("done");
+    }
+    return 0;
+}
+
+/* The first cuInit and the first context. */
+int worker_init(int argc, char **argv)
+{
+    CUcontext context;
+    (void)argc;
+    (void)argv;
     worker_open();
     uint64_t start = worker_now_ns();
     LOAD_CALL(cuInit, 0);
@@ -122,35 +183,31 @@ int worker_cost(int argc, char **argv)
     start = worker_now_ns();
     LOAD_CALL(cuDevicePrimaryCtxRetain, &context, 0);
     worker_write("cost.context", (double)(worker_now_ns() - start) / 1e6, 1);
-    load_device_open(&device, 0);
-    LOAD_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    struct load_kernel kernel = load_kernel_make(&device, FORM_ONE_BLOCK, 1);
-    struct load_kernel graph = load_kernel_make(&device, FORM_GRAPH, 1);
-    launches("cost.launch.async", &device, &kernel, BATCH, stream, calls / 8 + 1);
-    synchronised(&device, &kernel, stream, calls);
-    launches(
-        "cost.launch.graph", &device, &graph, BATCH / LOAD_GRAPH_KERNELS, stream, calls / 8 + 1);
-    allocations("cost.alloc.1MiB", 1 << 20, calls);
-    allocations("cost.alloc.64MiB", 64 << 20, calls / 8 + 1);
-    async_allocations(calls);
-    queries(calls);
-    idle(atof(argv[1]));
     return 0;
 }
 
-/* KEY LIVE CALLS: pairs of 1 MiB while so many allocations live */
+/* KEY LIVE CALLS: turns of so many pairs of 1 MiB while so many allocations live */
 int worker_crowd(int argc, char **argv)
 {
     struct load_device device;
     CUdeviceptr pointer;
     unsigned long live = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
-    if (argc < 3)
+    unsigned calls = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    if (!calls || calls > CALLS_MOST)
         load_fail("crowd: KEY LIVE CALLS");
     worker_open();
     load_device_open(&device, 0);
     for (unsigned long i = 0; i < live; i++)
         LOAD_CALL(cuMemAlloc_v2, &pointer, CROWD_BYTES);
-    allocations(argv[0], 1 << 20, (unsigned)atoi(argv[2]));
+    worker_quiet = true;
+    allocations(argv[0], 1 << 20, calls);
+    worker_quiet = false;
+    worker_say("ready");
+    while (worker_wait()) {
+        worker_spin(SPIN_NS);
+        allocations(argv[0], 1 << 20, calls);
+        worker_say("done");
+    }
     return 0;
 }
 

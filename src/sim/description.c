@@ -55,7 +55,7 @@ static const struct {
 
 static const char accepted[] =
     "h200, a100, NxMODEL, devices=N, memory=SIZE, sms=N, driver=A.B.C, cuda=NNNNN, context=SIZE, "
-    "machine=FILE, no-rm, "
+    "unlisted=SIZE, machine=FILE, no-rm, "
     "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
     "mps, no-gsp, "
@@ -181,6 +181,13 @@ static int set_memory(struct parse *parse, const char *word, const char *value)
     if (!read_size(value, &parse->memory_bytes) || parse->memory_bytes < 64 * MIB)
         return fail_value(parse, word, "a size of at least 64MiB, such as 80GiB");
     parse->description.shape_given = true;
+    return 0;
+}
+
+static int set_unlisted(struct parse *parse, const char *word, const char *value)
+{
+    if (!read_size(value, &parse->description.unlisted_bytes))
+        return fail_value(parse, word, "a size, such as 9MiB");
     return 0;
 }
 
@@ -393,6 +400,7 @@ static const struct {
     {"driver", set_driver},
     {"cuda", set_cuda},
     {"context", set_context},
+    {"unlisted", set_unlisted},
     {"machine", set_machine},
     {"rm-memory", set_memory_form},
     {"memory-class", set_memory_class},

@@ -68,9 +68,10 @@ struct sim_description {
     bool shape_given; /* the text named devices, sizes or versions: a machine that exists must agree
                        */
     char driver_version[32];
-    uint32_t cuda_version;  /* 13000 = 13.0 */
-    uint64_t context_bytes; /* device memory that a context takes by itself */
-    char machine_path[512]; /* empty: not named */
+    uint32_t cuda_version;   /* 13000 = 13.0 */
+    uint64_t context_bytes;  /* device memory that a context takes by itself */
+    uint64_t unlisted_bytes; /* that the card holds for each process in no process's name */
+    char machine_path[512];  /* empty: not named */
 
     bool no_rm;        /* the RM device answers nothing; libcuda takes memory without ioctls */
     int sandbox_errno; /* with no_rm: what ioctl answers, libcuda having tried it first; or 0 */

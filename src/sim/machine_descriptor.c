@@ -147,11 +147,18 @@ void sim_device_usage(unsigned index, struct sim_usage *ret_usage)
     sim_lock();
     sim_reap_locked();
     uint64_t used = sim_machine->used_bytes[index];
+    for (uint32_t i = 0; i < sim_machine->clients_end; i++) {
+        const struct sim_client *client = &sim_machine->clients[i];
+        if (client->live && client->channel_groups[index])
+            used += sim_description()->unlisted_bytes;
+    }
     sim_unlock();
+    uint64_t capacity = model->memory_bytes - model->reserved_bytes;
+    used = used < capacity ? used : capacity;
     *ret_usage = (struct sim_usage){.total_bytes = model->memory_bytes,
         .reserved_bytes = model->reserved_bytes,
         .used_bytes = used,
-        .free_bytes = model->memory_bytes - model->reserved_bytes - used};
+        .free_bytes = capacity - used};
 }
 
 static struct sim_process *process_entry(

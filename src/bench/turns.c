@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The turns of workers that live beside each other. */
+#include "bench/turns.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void bench_shuffle(size_t *order, size_t count)
+{
+    static uint64_t state = 0x9e3779b97f4a7c15u; /* xorshift64, Marsaglia 2003 */
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
+    for (size_t i = count; i > 1; i--) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        size_t other = state % i, kept = order[i - 1];
+        order[i - 1] = order[other];
+        order[other] = kept;
+    }
+}
+
+static bool is_word(const char *line, const char *word)
+{
+    size_t length = strlen(word);
+    return !strncmp(line, word, length) && line[length] == '\n';
+}
+
+/* Why a worker that ended has no more figures. */
+static void note_failure(struct bench *bench, struct bench_turn *turn)
+{
+    char reason[256];
+    turn->ready = false;
+    bench_process_wait(&turn->process, 1);
+    bench_note_end(bench, turn->subject, &turn->process);
+    if (bench_stopped() || !bench_process_failure(&turn->process, reason, sizeof(reason)))
+        return;
+    bench_missing_all(bench, turn->subject, turn->condition, reason);
+    if (turn->also)
+        bench_missing_all(bench, turn->subject, turn->also, reason);
+}
+
+/* Gathers until the word; whether it came. */
+static bool hear(struct bench *bench, struct bench_turn *turn, const char *word)
+{
+    const char *line;
+    while (!bench_stopped() && (line = bench_process_line(&turn->process, &turn->offset))) {
+        if (is_word(line, word))
+            return true;
+        bench_gather_line(bench, turn->subject, turn->condition, line);
+        if (turn->also)
+            bench_gather_line(bench, turn->subject, turn->also, line);
+    }
+    note_failure(bench, turn);
+    return false;
+}
+
+static void tell(struct bench_turn *turn, const char *word)
+{
+    char line[64];
+    snprintf(line, sizeof(line), "%s\n", word);
+    bench_process_tell(&turn->process, line);
+}
+
+size_t bench_turns_ready(struct bench *bench, struct bench_turn *turns, size_t count)
+{
+    size_t ready = 0;
+    for (size_t i = 0; i < count; i++) {
+        turns[i].ready = turns[i].process.pid && hear(bench, &turns[i], "ready");
+        ready += turns[i].ready;
+    }
+    return ready;
+}
+
+void bench_turns_round(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word)
+{
+    size_t order[BENCH_TURNS_MOST];
+    bench_shuffle(order, count);
+    for (size_t i = 0; i < count && !bench_stopped(); i++) {
+        struct bench_turn *turn = &turns[order[i]];
+        if (!turn->ready)
+            continue;
+        tell(turn, word);
+        (void)hear(bench, turn, "done");
+    }
+}
+
+void bench_turns_together(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (turns[i].ready)
+            tell(&turns[i], word);
+    }
+    for (size_t i = 0; i < count && !bench_stopped(); i++) {
+        if (turns[i].ready)
+            (void)hear(bench, &turns[i], "done");
+    }
+}
+
+void bench_turns_finish(struct bench *bench, struct bench_turn *turns, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (turns[i].ready)
+            bench_process_end_input(&turns[i].process);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (turns[i].ready)
+            note_failure(bench, &turns[i]);
+        bench_process_finish(&turns[i].process);
+    }
+}

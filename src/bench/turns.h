@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers of several subjects that live beside each other and measure in turn, a few hundredths of
+ * a second each, while the others wait: what drifts on a machine within seconds, or slows one core
+ * down for a while, meets all of them. */
+#ifndef VGPU_BENCH_TURNS_H
+#define VGPU_BENCH_TURNS_H
+
+#include "bench/bench.h"
+
+#define BENCH_TURNS_MOST (2 * BENCH_SUBJECTS_MOST)
+
+struct bench_turn {
+    size_t subject;
+    const char *condition; /* of what its worker writes */
+    const char *also;      /* a condition that its figures stand for as well; NULL */
+    struct bench_process process;
+    size_t offset; /* in its output: what was read */
+    bool ready;    /* it waits for a turn */
+};
+
+/* Waits until each that was started says "ready"; one that ends instead is a reason for its
+ * figures. Returns how many are ready. */
+size_t bench_turns_ready(struct bench *bench, struct bench_turn *turns, size_t count);
+
+/* Each that is ready is told the word, one after the other in an order by chance, and what it
+ * writes until "done" is gathered (bench_gather_worker). */
+void bench_turns_round(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word);
+
+/* Tells all the word at once, and gathers what they write until "done". */
+void bench_turns_together(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word);
+
+/* Ends them: a worker ends by itself where its input does. */
+void bench_turns_finish(struct bench *bench, struct bench_turn *turns, size_t count);
+
+/* Fills the order with 0 to count - 1 by chance, the same in each run. */
+void bench_shuffle(size_t *order, size_t count);
+
+#endif
