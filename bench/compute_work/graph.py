@@ -18,4 +18,5 @@ with torch.no_grad():
     with torch.cuda.graph(graph):
         model(static)
 
-measure(graph.replay)
+if __name__ == "__main__":
+    measure(graph.replay)

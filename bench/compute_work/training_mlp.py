@@ -18,4 +18,5 @@ def step():
     optimizer.step()
 
 
-measure(step)
+if __name__ == "__main__":
+    measure(step)

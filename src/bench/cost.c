@@ -10,6 +10,7 @@
 #define HELD "limits not reached"
 #define BUSY "limit 50"
 #define STARTS 20
+#define INITS 2
 #define CALL_ROUNDS 6 /* of turns in the life of a process */
 #define LIVE_ROUNDS 10
 #define CONTEXT_MIB 1024 /* more than a context needs */
@@ -131,9 +132,10 @@ static bool limits_of(struct bench *bench, const struct variant *variant, char *
     return true;
 }
 
-/* Starts the workers of the variants from `first` on, `count` of them, beside each other. */
+/* Starts the workers of the variants from `first` on, `count` of them, beside each other; `id` is
+ * the figure that they measure, NULL: many. */
 static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t first, size_t count,
-    char *const *arguments, double seconds)
+    const char *id, char *const *arguments)
 {
     for (size_t i = 0; i < count && !bench_stopped(); i++) {
         struct variant variant = variant_of(first + i);
@@ -141,10 +143,11 @@ static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t 
         char place[PATH_MAX];
         turns[i] = (struct bench_turn){.subject = variant.subject,
             .condition = variant.condition,
-            .also = variant.subject ? NULL : HELD};
+            .also = variant.subject ? NULL : HELD,
+            .id = id};
         if (limits_of(bench, &variant, place, sizeof(place), &limits) &&
-            bench_start_worker(bench, &turns[i].process, variant.subject, &limits, seconds,
-                arguments[0], arguments[1], arguments[2], arguments[3], NULL) != 0)
+            bench_start_worker(bench, &turns[i].process, variant.subject, &limits, 60, arguments[0],
+                arguments[1], arguments[2], arguments[3], NULL) != 0)
             bench_missing_all(bench, variant.subject, variant.condition, "it cannot be started");
     }
     return bench_turns_ready(bench, turns, count);
@@ -171,7 +174,7 @@ static void run_calls(struct bench *bench, const struct bench_item *item, size_t
     (void)item;
     (void)number;
     for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
-        if (start_turns(bench, turns, first, together, arguments, 60)) {
+        if (start_turns(bench, turns, first, together, NULL, arguments)) {
             for (int round = 0; round < (test ? 1 : CALL_ROUNDS); round++)
                 bench_turns_round(bench, turns, together, "turn");
             bench_turns_together(bench, turns, together, test ? "idle 0.02" : "idle 0.5");
@@ -183,29 +186,19 @@ static void run_calls(struct bench *bench, const struct bench_item *item, size_t
 static void run_init(struct bench *bench, const struct bench_item *item, size_t number)
 {
     struct variant variant = variant_of(number);
-    struct bench_process process = {0};
     struct bench_limits limits;
     char place[PATH_MAX];
     (void)item;
-    if (!limits_of(bench, &variant, place, sizeof(place), &limits) ||
-        bench_start_worker(bench, &process, variant.subject, &limits, 30, "init", NULL) != 0)
+    if (!limits_of(bench, &variant, place, sizeof(place), &limits))
         return;
-    bench_gather_worker(bench, variant.subject, variant.condition, &process);
-    if (!variant.subject)
-        bench_gather_worker(bench, variant.subject, HELD, &process);
-    bench_process_finish(&process);
-}
-
-/* Why a variant's worker of the item gave nothing, where it did not: other figures of its condition
- * may yet be measured. */
-static void note_live(
-    struct bench *bench, const struct bench_turn *turns, size_t count, const char *id)
-{
-    char reason[256];
-    for (size_t i = 0; i < count && !bench_stopped(); i++) {
-        if (!turns[i].ready && turns[i].process.pid &&
-            bench_process_failure(&turns[i].process, reason, sizeof(reason)))
-            bench_missing(bench, turns[i].subject, id, turns[i].condition, reason);
+    for (int i = 0; i < INITS && !bench_stopped(); i++) {
+        struct bench_process process = {0};
+        if (bench_start_worker(bench, &process, variant.subject, &limits, 30, "init", NULL) != 0)
+            return;
+        bench_gather_worker(bench, variant.subject, variant.condition, &process);
+        if (!variant.subject)
+            bench_gather_worker(bench, variant.subject, HELD, &process);
+        bench_process_finish(&process);
     }
 }
 
@@ -228,11 +221,10 @@ static void run_live(struct bench *bench, const struct bench_item *item, size_t 
             return;
     }
     for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
-        if (start_turns(bench, turns, first, together, arguments, 60)) {
+        if (start_turns(bench, turns, first, together, definition->id, arguments)) {
             for (int round = 0; round < (test ? 1 : LIVE_ROUNDS); round++)
                 bench_turns_round(bench, turns, together, "turn");
         }
-        note_live(bench, turns, together, definition->id);
         bench_turns_finish(bench, turns, together);
     }
 }
@@ -336,10 +328,11 @@ void bench_cost(struct bench *bench)
     const unsigned busy_most = bench->results.full ? 8 : 1;
     const struct bench_item items[] = {
         {"calls", 1, 3, 0, run_calls, NULL},
-        {"first contexts", variants(bench), 0.5, 0, run_init, NULL},
+        {"first contexts", variants(bench), INITS * 0.45, 0, run_init, NULL},
         {"process starts", 1, 0.2, 10, run_start, NULL},
         {"background CPU", bench->results.subject_count, 2.6, busy_most, run_busy, NULL},
-        {"10,000 live allocations", 1, 2.5, 8, run_live, &live_definitions[0]},
+        {"10,000 live allocations", 1, 2.5, bench->results.full ? 8 : 2, run_live,
+            &live_definitions[0]},
         {"100,000 live allocations", 1, 15, 2, run_live, &live_definitions[1]},
     };
     for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++)

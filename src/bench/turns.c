@@ -35,9 +35,13 @@ static void note_failure(struct bench *bench, struct bench_turn *turn)
     bench_note_end(bench, turn->subject, &turn->process);
     if (bench_stopped() || !bench_process_failure(&turn->process, reason, sizeof(reason)))
         return;
-    bench_missing_all(bench, turn->subject, turn->condition, reason);
-    if (turn->also)
-        bench_missing_all(bench, turn->subject, turn->also, reason);
+    const char *conditions[] = {turn->condition, turn->also};
+    for (size_t i = 0; i < 2 && conditions[i]; i++) {
+        if (turn->id)
+            bench_missing(bench, turn->subject, turn->id, conditions[i], reason);
+        else
+            bench_missing_all(bench, turn->subject, conditions[i], reason);
+    }
 }
 
 /* Gathers until the word; whether it came. */

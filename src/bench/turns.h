@@ -13,6 +13,7 @@ struct bench_turn {
     size_t subject;
     const char *condition; /* of what its worker writes */
     const char *also;      /* a condition that its figures stand for as well; NULL */
+    const char *id; /* the figure that is missing where it fails; NULL: all of its condition */
     struct bench_process process;
     size_t offset; /* in its output: what was read */
     bool ready;    /* it waits for a turn */

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SIDE 4096
 #define FLOATS ((size_t)SIDE * SIDE)
@@ -40,43 +41,61 @@ static void must(int status, const char *call)
         load_fail("%s: status %d", call, status);
 }
 
-/* KEY SECONDS */
-int worker_gemm(int argc, char **argv)
-{
+struct chain {
     struct cublas cublas;
-    struct load_device device;
+    void *handle;
     CUdeviceptr matrices[3];
     CUstream stream;
-    void *handle;
+};
+
+/* Steps that end within so many seconds; what they took is put into ret_s. */
+static unsigned long steps_for(struct chain *chain, double seconds, double *ret_s)
+{
     const float one = 1.0f / SIDE, zero = 0;
-    if (argc < 2)
-        load_fail("gemm: KEY SECONDS");
-    worker_open();
-    find(&cublas);
-    load_device_open(&device, 0);
-    LOAD_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    must(cublas.create(&handle), "cublasCreate");
-    must(cublas.set_stream(handle, stream), "cublasSetStream");
-    for (int i = 0; i < 3; i++) {
-        LOAD_CALL(cuMemAlloc_v2, &matrices[i], FLOATS * sizeof(float));
-        LOAD_CALL(cuMemsetD32_v2, matrices[i], 0x3f800000, FLOATS); /* 1.0f */
-    }
-    double seconds = atof(argv[1]);
-    uint64_t begin = worker_now_ns(), warm = begin + (uint64_t)(seconds * 2e8), end;
+    const CUdeviceptr *matrices = chain->matrices;
+    uint64_t begin = worker_now_ns(), end = begin + (uint64_t)(seconds * 1e9);
     unsigned long steps = 0;
-    for (int measured = 0; measured < 2; measured++, begin = worker_now_ns()) {
-        end = measured ? begin + (uint64_t)(seconds * 1e9) : warm;
-        for (steps = 0; worker_now_ns() < end; steps++) {
-            for (int i = 0; i < PRODUCTS; i++)
-                must(cublas.sgemm(handle, 0, 0, SIDE, SIDE, SIDE, &one, matrices[i % 2], SIDE,
-                         matrices[2], SIDE, &zero, matrices[1 - i % 2], SIDE),
-                    "cublasSgemm");
-            if (steps % 2)
-                LOAD_CALL(cuStreamSynchronize, stream);
-        }
-        LOAD_CALL(cuStreamSynchronize, stream);
-        if (measured)
-            worker_write(argv[0], (double)steps / ((double)(worker_now_ns() - begin) / 1e9), steps);
+    for (; worker_now_ns() < end; steps++) {
+        for (int i = 0; i < PRODUCTS; i++)
+            must(chain->cublas.sgemm(chain->handle, 0, 0, SIDE, SIDE, SIDE, &one, matrices[i % 2],
+                     SIDE, matrices[2], SIDE, &zero, matrices[1 - i % 2], SIDE),
+                "cublasSgemm");
+        if (steps % 2)
+            LOAD_CALL(cuStreamSynchronize, chain->stream);
+    }
+    LOAD_CALL(cuStreamSynchronize, chain->stream);
+    *ret_s = (double)(worker_now_ns() - begin) / 1e9;
+    return steps;
+}
+
+/* KEY: turns ("turn WARMUP SECONDS") */
+int worker_gemm(int argc, char **argv)
+{
+    struct chain chain;
+    struct load_device device;
+    char seconds[64];
+    if (argc < 1)
+        load_fail("gemm: KEY");
+    worker_open();
+    find(&chain.cublas);
+    load_device_open(&device, 0);
+    LOAD_CALL(cuStreamCreate, &chain.stream, CU_STREAM_NON_BLOCKING);
+    must(chain.cublas.create(&chain.handle), "cublasCreate");
+    must(chain.cublas.set_stream(chain.handle, chain.stream), "cublasSetStream");
+    for (int i = 0; i < 3; i++) {
+        LOAD_CALL(cuMemAlloc_v2, &chain.matrices[i], FLOATS * sizeof(float));
+        LOAD_CALL(cuMemsetD32_v2, chain.matrices[i], 0x3f800000, FLOATS); /* 1.0f */
+    }
+    double took_s;
+    (void)steps_for(&chain, 0, &took_s);
+    worker_say("ready");
+    while (worker_command(seconds, sizeof(seconds))) {
+        char *rest = strchr(seconds, ' ');
+        double warm_s = rest ? strtod(rest, &rest) : 0, measured_s = rest ? strtod(rest, NULL) : 0;
+        (void)steps_for(&chain, warm_s, &took_s);
+        unsigned long steps = steps_for(&chain, measured_s, &took_s);
+        worker_write(argv[0], (double)steps / took_s, steps ? steps : 1);
+        worker_say("done");
     }
     return 0;
 }

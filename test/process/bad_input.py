@@ -39,7 +39,7 @@ BAD_SIM = BLANK[:0] + HOSTILE[:6] + (
     "devices=17", f"devices={2**64 + 1}", "devices=", "devices=two", "memory=", "memory=-1",
     "memory=1", "memory=much", "memory=1e400", f"memory={10**40}", "memory=80GiBx", "sms=0",
     "sms=-1", "sms=99999", "driver=", "driver=new", "driver=" + "1" * 40, "cuda=", "cuda=-1",
-    "cuda=12", f"cuda={2**64 + 12000}", "context=", "context=-1", "context=lots", "machine=",
+    "cuda=12", f"cuda={2**64 + 12000}", "context=", "context=-1", "context=lots", "unlisted=", "unlisted=much", "machine=",
     "machine=/" + "m" * 600, "nvml-pid=", "nvml-pid=their", "rm-status=", "rm-status=0x51",
     "rm-status=0@0x40", "rm-status=-1@0x40", "rm-status=0x51@", "rm-status=0x51@0x40:0",
     "rm-status=0x51@0x40:x", "rm-status=" + "1" * 200, "fail=", "fail=malloc", "fail=cuInit:x",

@@ -29,7 +29,7 @@ FIGURES = set("""
 cost.launch.async cost.launch.sync cost.launch.graph cost.launch.added cost.alloc.1MiB cost.alloc.64MiB
 cost.alloc.async cost.alloc.live.10000 cost.alloc.added cost.query cost.start cost.init cost.init.added cost.context
 cost.cpu.idle cost.cpu.busy cost.cpu.added
-memory.given memory.card memory.above memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
+memory.given memory.card memory.driver memory.above memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
 compute.native compute.share compute.throughput compute.error.100ms compute.error.1s compute.error.5s
 compute.deviation.100ms compute.deviation.1s compute.change.limit compute.change.load compute.burst compute.below
 tenants.share tenants.sum tenants.latency.p50 tenants.latency.p99 tenants.greedy tenants.death.share
@@ -141,12 +141,16 @@ def test_measured():
                if "missing" in result}
     # A load of a few milliseconds may follow a new limit late.
     known = {"native has no limit", "native is what is compared with", "of native alone",
+             "more than the limit natively",
              "managed memory is on the card only where a kernel uses it", "cuBLAS does not run on the simulator",
              "PyTorch does not run on the simulator",
              "its tenants did not work at the same time", "it had ended before its neighbour was killed",
              "the new limit was not reached within the time that was looked at",
              "both together were not near the limit within the time that was looked at"}
     equal(reasons - known, set(), "reasons for missing figures")
+    many = [result for _, _, result in results_for(results, "native", "cost.init")
+            if "samples" in result]
+    true(all(len(result["samples"]) >= 2 for result in many), f"cuInit was measured in several processes: {many}")
     for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000", "tenants.latency.p99"):
         for figure in [figure for figure in results["figures"] if figure["id"] == name]:
             for result in figure["results"][:2]:
@@ -164,15 +168,39 @@ def test_memory_holds():
 
 
 @test
+def test_unlisted():
+    """what the card holds in no process's name natively is shown and is no library's to see; what passes a limit is"""
+    output = os.path.join(DIRECTORY, "unlisted")
+    done = subprocess.run([VGPU, "bench", "--sim=unlisted=9MiB", "--seconds-scale", "0.02", "--output", output, "--only",
+                           "memory", "--library", "vgpu", "--library", f"{BAD},BAD=none", "--label", "none"],
+                          capture_output=True, text=True, timeout=WHOLE_S, check=False,
+                          env=dict(MINE, TMPDIR=temporary("unlisted")))
+    equal(done.returncode, 0, f"status of vgpu bench, which says {done.stderr[-400:]!r}")
+    results = results_in(output)
+    for label in ("native", "vgpu"):
+        said = {case: result["value"] for _, case, result in results_for(results, label, "memory.driver")
+                if "value" in result}
+        equal((said["cuMemAlloc"], said["cuMemCreate"], said["4 processes"]), (9, 9, 36), f"of {label}: {said}")
+    card = {case: result["value"] for _, case, result in results_for(results, "vgpu", "memory.card")
+            if "value" in result}
+    equal(card["cuMemAlloc"], 4096 + 9, f"the card's figure itself: {card}")
+    for name, case, result in results_for(results, "vgpu", "memory.above", "memory.unseen", "memory.overshoot"):
+        true("missing" in result or result["value"] <= 1, f"{name}, {case}: {result}")
+    above = {case: result["value"] for _, case, result in results_for(results, "none", "memory.above")
+             if "value" in result}
+    true(above["cuMemAlloc"] > 4000 and above["cuMemCreate"] > 4000, f"without a limit: {above}")
+
+
+@test
 def test_crash():
     """a library that crashes is a figure's reason, at once or where it happens"""
     results = results_in(WHOLE)
     for name, case, result in results_for(results, "crashes"):
         true("signal 11" in result.get("missing", "") or result.get("missing", "").startswith(("of native", "PyTorch")),
              f"{name}, {case}: {result}")
-    for name, case, result in results_for(results, "crashes later", "cost.launch", "cost.init", "cost.query"):
+    for name, case, result in results_for(results, "crashes later", "cost.launch", "cost.alloc.async", "cost.query"):
         true("signal 11" in result.get("missing", ""), f"{name}, {case}: {result}")
-    for name, case, result in results_for(results, "crashes later", "cost.start", "cost.alloc.live"):
+    for name, case, result in results_for(results, "crashes later", "cost.start", "cost.alloc.live", "cost.init"):
         true("value" in result, f"{name}, {case}: {result}")
 
 
