@@ -19,11 +19,11 @@
 
 const char tool_name[] = "vgpu";
 
-/* Seconds of each group, in their order: 174 and 1,160 in all, the rest is for the end. */
+/* Seconds of each group, in their order: 172 and 1,160 in all, the rest is for the end. */
 static const struct group {
     void (*measure)(struct bench *bench);
     double quick_s, full_s;
-} groups[] = {{bench_cost, 24, 150}, {bench_memory, 17, 100}, {bench_compute, 55, 500},
+} groups[] = {{bench_cost, 23, 150}, {bench_memory, 16, 100}, {bench_compute, 55, 500},
     {bench_tenants, 49, 220}, {bench_work, 29, 190}};
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -392,7 +392,8 @@ static void declare(struct bench *bench)
         bool local = !strcmp(texts->condition, kinds[KINDS - 1].call);
         if (!strcmp(texts->id, driver_definition.id) && local)
             bench_missing(bench, 0, texts->id, texts->condition, "more than the limit natively");
-        else if (strcmp(texts->id, time_definition.id) && strcmp(texts->id, driver_definition.id))
+        else if (strcmp(texts->id, time_definition.id) != 0 &&
+                 strcmp(texts->id, driver_definition.id) != 0)
             bench_missing(bench, 0, texts->id, texts->condition, BENCH_NO_LIMIT);
     }
 }

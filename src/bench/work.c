@@ -150,7 +150,7 @@ void bench_work(struct bench *bench)
     const double all_s = variant_s * (double)variants(bench);
     const struct bench_item items[] = {
         {"cuBLAS", 1, 2 + all_s, 0, run_gemm, NULL},
-        {"PyTorch", 1, 10 + TORCHES * all_s, 0, run_torch, NULL},
+        {"PyTorch", 1, 10 + 2 * all_s, 0, run_torch, NULL},
     };
     declare(bench, &gemm_definition, "cuBLAS does not run on the simulator");
     for (size_t i = 0; i < TORCHES; i++)
