@@ -158,6 +158,20 @@ def test_measured():
 
 
 @test
+def test_added():
+    """what a library adds is compared with what native took in the same round"""
+    results = results_in(WHOLE)
+    for case in ("no limit", "limits not reached"):
+        native, ours, added = [[result["samples"] for _, of, result in results_for(results, label, name)
+                                if of == case and "samples" in result][0]
+                               for label, name in (("native", "cost.init"), ("vgpu", "cost.init"),
+                                                   ("vgpu", "cost.init.added"))]
+        true(len(native) == len(ours) == len(added) >= 2, f"{case}: samples {native}, {ours}, {added}")
+        true(all(abs(more - (with_us - without)) < 1e-6 for more, with_us, without in zip(added, ours, native)),
+             f"{case}: {added} are not {ours} less {native}")
+
+
+@test
 def test_memory_holds():
     """under the library no kind of allocation passes the limit, and what a program is told is what the card has"""
     results = results_in(WHOLE)
