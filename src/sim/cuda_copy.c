@@ -108,7 +108,7 @@ static bool is_on_card(const struct side *from, const struct side *to)
 
 struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
 {
-    struct sim_work work = {SIM_WORK_COPY, 0, {0}};
+    struct sim_work work = {.kind = SIM_WORK_COPY};
     uint64_t bytes = copy->WidthInBytes * copy->Height * copy->Depth;
     uint64_t rate = HOST_BYTES_PER_US;
     struct side from;
@@ -128,7 +128,7 @@ struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
 struct sim_work fill_work(const CUDA_MEMSET_NODE_PARAMS *fill)
 {
     uint64_t bytes = fill->width * fill->elementSize * fill->height;
-    struct sim_work work = {SIM_WORK_KERNEL, 0, {0}};
+    struct sim_work work = {.kind = SIM_WORK_KERNEL};
 
     if (bytes)
         work.duration_ns = FILL_LEAST_NS + bytes * 1000 / FILL_BYTES_PER_US;

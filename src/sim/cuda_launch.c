@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernel launches in all forms. A kernel whose first parameter is named …duration_ns runs for
- * that long (all ones: for ever), any other for 5 µs.
+ * that long (all ones: for ever), any other for 5 µs. One with parameters …meeting and …parties
+ * behind it goes on only while as many of that meeting run, on as many devices.
  */
 #include "sim/cuda_launch.h"
 
@@ -33,6 +34,20 @@ static CUresult kernel_duration(
         return CUDA_SUCCESS;
     memcpy(ret_ns, params->kernelParams ? params->kernelParams[0] : buffer, sizeof *ret_ns);
     return CUDA_SUCCESS;
+}
+
+static void kernel_meeting(const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts,
+    uint64_t *ret_meeting, uint32_t *ret_parties)
+{
+    const char *buffer = extra_buffer(params->extra);
+    const uint32_t *offsets = facts->param_offsets;
+
+    if (!facts->meets)
+        return;
+    memcpy(ret_meeting, params->kernelParams ? params->kernelParams[1] : buffer + offsets[1],
+        sizeof *ret_meeting);
+    memcpy(ret_parties, params->kernelParams ? params->kernelParams[2] : buffer + offsets[2],
+        sizeof *ret_parties);
 }
 
 static CUresult dimensions_check(
@@ -67,6 +82,7 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_wor
         r = kernel_duration(params, &facts, &work.kernel.duration_ns);
     if (r != CUDA_SUCCESS)
         return r;
+    kernel_meeting(params, &facts, &work.kernel.meeting, &work.kernel.parties);
     work.kernel.params = *params;
     work.kernel.local_bytes = facts.local_bytes;
     *ret_work = work;

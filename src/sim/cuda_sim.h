@@ -255,6 +255,7 @@ void pools_release(struct device *device);
 /* ---- modules ---- */
 struct kernel_facts {
     bool has_duration; /* its first parameter is its duration in ns */
+    bool meets;        /* its second which meeting it is part of, its third of how many kernels */
     uint64_t local_bytes;
     uint32_t shared_bytes;
     uint32_t max_threads;

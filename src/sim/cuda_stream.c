@@ -213,7 +213,7 @@ static bool ticket_same(const struct sim_ticket *a, const struct sim_ticket *b)
 
 void stream_append_after(struct stream *stream, const struct sim_ticket *ticket)
 {
-    struct sim_work after = {SIM_WORK_AFTER, 0, *ticket};
+    struct sim_work after = {.kind = SIM_WORK_AFTER, .after = *ticket};
     const struct sim_ticket *last = &stream->queue.last;
     bool own = ticket->lane == last->lane && ticket->generation == last->generation;
 

@@ -20,6 +20,8 @@ struct work {
         struct {
             CUDA_KERNEL_NODE_PARAMS params;
             uint64_t duration_ns;
+            uint64_t meeting;
+            uint32_t parties; /* 0: it meets nobody */
             uint64_t local_bytes;
         } kernel;
         CUDA_MEMCPY3D copy;

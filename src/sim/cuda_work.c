@@ -4,7 +4,10 @@
 
 static CUresult kernel_run(struct stream *stream, const struct work *work)
 {
-    struct sim_work kernel = {SIM_WORK_KERNEL, work->kernel.duration_ns, {0}};
+    struct sim_work kernel = {.kind = SIM_WORK_KERNEL,
+        .duration_ns = work->kernel.duration_ns,
+        .meeting = work->kernel.meeting,
+        .parties = work->kernel.parties};
     CUresult r = context_local_grow(stream->context, work->kernel.local_bytes);
 
     if (r == CUDA_SUCCESS)

@@ -146,6 +146,10 @@ struct sim_work {
     enum sim_work_kind kind;
     uint64_t duration_ns;
     struct sim_ticket after;
+    /* A kernel with parties goes on only while that many of the meeting run, each on a device of
+     * its own; it keeps its device busy meanwhile. */
+    uint64_t meeting;
+    uint32_t parties; /* 0: meets nobody */
 };
 
 /* A stream's work, one after another. The caller's storage and the caller's lock; begin with the

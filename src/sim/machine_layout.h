@@ -106,11 +106,14 @@ struct sim_window {
 enum { SIM_OP_MARK = SIM_WORK_AFTER + 1, SIM_OP_HOLD };
 struct sim_op {
     uint32_t kind;
-    uint32_t index;      /* of the lane waited for, or of the mark */
+    uint32_t index;      /* of the lane waited for, or of the mark; a kernel: its parties */
     uint32_t generation; /* … its */
     uint32_t sequence;   /* … its */
     uint64_t value_ns;   /* what is left of a kernel; a copy's duration */
-    uint64_t wake_ns;    /* of a copy that has begun: its end */
+    union {
+        uint64_t wake_ns; /* of a copy that has begun: its end */
+        uint64_t meeting; /* of a kernel with parties */
+    };
 };
 
 /* The work of one stream, from the first that is not done to the last; live while there is any.
@@ -153,7 +156,7 @@ struct sim_engine {
     uint32_t running; /* lane, or SIM_NONE */
     uint32_t pad;
     uint64_t slice_start_ns; /* ahead while it changes groups */
-    uint64_t run_start_ns;
+    uint64_t run_start_ns;   /* SIM_NEVER: what runs waits for the others of its meeting */
     struct sim_window windows[SIM_WINDOWS_MAX];
 };
 

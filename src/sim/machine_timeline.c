@@ -205,19 +205,51 @@ static uint64_t run_end_ns(const struct sim_engine *engine)
     return add_saturating(engine->run_start_ns, first_op(lane_at(engine->running))->value_ns);
 }
 
+static void note_run(const struct sim_engine *engine, struct sim_lane *lane)
+{
+    struct sim_op *op = first_op(lane);
+    if (op->value_ns == SIM_NEVER || engine->run_start_ns == SIM_NEVER)
+        return;
+    uint64_t ran = timeline()->now_ns - engine->run_start_ns;
+    op->value_ns -= ran < op->value_ns ? ran : op->value_ns;
+    lane->executed_ns += ran;
+}
+
 /* Takes the kernel that runs off the engine; it goes on later. */
 static void engine_preempt(struct sim_engine *engine)
 {
     if (engine->running == SIM_NONE)
         return;
     struct sim_lane *lane = lane_at(engine->running);
-    uint64_t ran = timeline()->now_ns - engine->run_start_ns;
-    struct sim_op *op = first_op(lane);
-    if (op->value_ns != SIM_NEVER) {
-        op->value_ns -= ran < op->value_ns ? ran : op->value_ns;
-        lane->executed_ns += ran;
-    }
+    note_run(engine, lane);
     engine->running = SIM_NONE;
+}
+
+/* ---- kernels that meet ---- */
+
+static struct sim_op *running_op(const struct sim_engine *engine)
+{
+    return engine->running == SIM_NONE ? NULL : first_op(lane_at(engine->running));
+}
+
+/* Only while all are there do they go on. They begin, go on and end at the same moments, so that
+ * the same is left of each. */
+static void meeting_update(struct sim_engine *engine)
+{
+    struct sim_op *op = running_op(engine);
+    uint32_t there = 0;
+    if (op == NULL || op->index == 0)
+        return;
+    for (uint32_t device = 0; device < sim_machine->device_count; device++) {
+        const struct sim_op *other = running_op(&timeline()->engines[device]);
+        there += other != NULL && other->index == op->index && other->meeting == op->meeting;
+    }
+    if (there >= op->index && engine->run_start_ns == SIM_NEVER) {
+        engine->run_start_ns = timeline()->now_ns;
+    } else if (there < op->index && engine->run_start_ns != SIM_NEVER) {
+        note_run(engine, lane_at(engine->running));
+        engine->run_start_ns = SIM_NEVER;
+    }
 }
 
 static void engine_complete(struct sim_engine *engine)
@@ -276,8 +308,8 @@ static void engine_update(uint32_t device)
     if (engine->turn == SIM_NONE && engine->runnable_groups > 0)
         engine_switch(device);
     if (engine->turn != SIM_NONE && engine->running == SIM_NONE && engine->slice_start_ns <= now) {
-        engine->run_start_ns = now;
         engine->running = group_at(engine->turn)->first_ready;
+        engine->run_start_ns = running_op(engine)->index ? SIM_NEVER : now;
     }
 }
 
@@ -344,6 +376,8 @@ static void update(void)
         waiting_update();
         for (uint32_t device = 0; device < sim_machine->device_count; device++)
             engine_update(device);
+        for (uint32_t device = 0; device < sim_machine->device_count; device++)
+            meeting_update(&timeline()->engines[device]);
     } while (timeline()->changed);
 }
 

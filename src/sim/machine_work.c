@@ -132,6 +132,8 @@ static void lane_append_work(struct sim_lane *lane, const struct sim_work *work)
         op.sequence = work->after.sequence;
     } else {
         op.value_ns = work->duration_ns;
+        op.meeting = work->meeting;
+        op.index = work->parties;
         lane->issued_ns += work->duration_ns < LOAD_MAX_NS ? work->duration_ns : LOAD_MAX_NS;
     }
     lane_append(lane, &op);
@@ -317,8 +319,10 @@ static uint64_t look_ns_locked(const struct sim_ticket *ticket)
     uint64_t now = timeline()->now_ns;
     uint64_t executed = lane->executed_ns;
     uint64_t least = 0;
-    if (engine->running == ticket->lane)
+    if (engine->running == ticket->lane && engine->run_start_ns != SIM_NEVER)
         executed += now - engine->run_start_ns;
+    else if (engine->running == ticket->lane)
+        least = LOOK_SOON_NS;
     else if (op->kind == SIM_WORK_COPY)
         executed += op->value_ns - (op->wake_ns - now);
     else

@@ -127,6 +127,11 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
 }
 
+static bool is_named(const struct variable *variable, const char *type, const char *end)
+{
+    return strcmp(variable->type, type) == 0 && ends_with(variable->name, end);
+}
+
 static bool param_read(struct reader *reader, struct ptx_entry *entry)
 {
     struct variable variable;
@@ -135,8 +140,11 @@ static bool param_read(struct reader *reader, struct ptx_entry *entry)
     if (!variable_read(reader, &variable) || i == PTX_PARAMS_MAX)
         return false;
     if (i == 0)
-        entry->has_duration =
-            strcmp(variable.type, ".u64") == 0 && ends_with(variable.name, "duration_ns");
+        entry->has_duration = is_named(&variable, ".u64", "duration_ns");
+    if (i == 1)
+        entry->meets = entry->has_duration && is_named(&variable, ".u64", "meeting");
+    if (i == 2)
+        entry->meets &= is_named(&variable, ".u32", "parties");
     entry->offsets[i] =
         (entry->params_bytes + variable.alignment - 1) / variable.alignment * variable.alignment;
     entry->sizes[i] = (uint32_t)variable.bytes;

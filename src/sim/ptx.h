@@ -16,6 +16,7 @@ struct ptx_entry {
     uint32_t sizes[PTX_PARAMS_MAX];
     uint32_t params_bytes;
     bool has_duration; /* the first is a .u64 named …duration_ns */
+    bool meets;        /* and then there are a .u64 named …meeting and a .u32 named …parties */
     uint64_t local_bytes;
     uint64_t shared_bytes;
     uint32_t max_threads; /* .maxntid, 0 if not said */
