@@ -31,6 +31,7 @@ extern "C" {
 #define VGPU_REGION_DEVICES 64u
 #define VGPU_REGION_SLOTS 1024u
 #define VGPU_COMPUTE_SPANS 2048u         /* spans of time in which busy time is united: 67 ms */
+#define VGPU_COMPUTE_HOLDS 4u            /* launches that waited, of which is kept when */
 #define VGPU_COMPUTE_SPAN_NS 32768u      /* the length of each */
 #define VGPU_HISTORY_MARKS 63u           /* a minute of them */
 #define VGPU_HISTORY_MARK_NS 1000000000u /* the least time between two */
@@ -126,7 +127,12 @@ struct vgpu_compute {
                              measure. The container may go on while granted - charged > 0 */
     uint64_t refilled_ns; /* 16: the time up to which was granted; 0: never */
     uint64_t busy_ns;     /* 24: measured: how long the container kept the device busy */
-    uint64_t reserved[12];
+    uint64_t holds_made;  /* 32: how many launches waited for the limit; the n-th lies at
+                             n % VGPU_COMPUTE_HOLDS */
+    struct {
+        uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC: since when, and when it was let go */
+    } holds[VGPU_COMPUTE_HOLDS]; /* 40: the last ones */
+    uint64_t reserved[3];
     /* 128: span number, its low 16 bits << 16 | nanoseconds of it in which some process was busy.
      * The span of time t is t / VGPU_COMPUTE_SPAN_NS; its word lies at that % VGPU_COMPUTE_SPANS,
      * its number is that / VGPU_COMPUTE_SPANS. */
@@ -180,7 +186,9 @@ struct vgpu_region {
     uint64_t window_until_ns;      /* 88: and until when it is closed; 0 open. CLOCK_MONOTONIC */
     uint32_t default_core_soft_limit; /* 96: percent, for devices without one of their own */
     uint32_t reserved_word;           /* 100 */
-    uint64_t reserved[19];            /* 104 */
+    uint64_t coupled_ns;              /* 104: when kernels of one of the container's devices were
+                                         last found to wait for those of another; 0 never */
+    uint64_t reserved[18];            /* 112 */
     struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
     struct vgpu_compute compute[VGPU_REGION_DEVICES]; /* 8528128: of devices[] */
@@ -221,9 +229,11 @@ _Static_assert(offsetof(struct vgpu_region, priority_set) == 76, "frozen layout"
 _Static_assert(offsetof(struct vgpu_region, window_closed_ns) == 80, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, window_until_ns) == 88, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, default_core_soft_limit) == 96, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, coupled_ns) == 104, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
+_Static_assert(offsetof(struct vgpu_compute, holds) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_history) == 1024, "frozen layout");

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "hook/hook.h"
+#include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
@@ -383,6 +384,7 @@ void pace_reset(void)
     govern_reset();
     tenants_reset();
     rules_reset();
+    couple_reset();
     durations_reset();
     marks_reset();
 }

@@ -188,7 +188,7 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
     return percent >= RULES_WATCHED ||
-           (container_config()->gate == GATE_CHANNEL && gate_in_use(device) == VGPU_GATE_CHANNEL);
+           (rules_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
 }
 
 void gate_wait_while_held(void)
@@ -241,11 +241,13 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
     unsigned device = (unsigned)record->device, outstanding = record->lane.count;
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
+    uint64_t since = 0;
     *ret_waited = false;
     gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
     while (!ask(&admission)) {
         if (!*ret_waited)
             before(record, id);
+        since = *ret_waited ? since : admission.now_ns;
         *ret_waited = true;
         wait_once(&admission, outstanding > 0);
         (void)gate_harvest(record, &outstanding);
@@ -259,6 +261,8 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
             break;
         }
     }
+    if (*ret_waited)
+        account_note_hold(device, since, clock_now_ns());
     return admission.balance_ns;
 }
 

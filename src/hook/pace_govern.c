@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/pace.h"
+#include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
@@ -247,8 +248,7 @@ static bool go_blind(uint64_t now_ns)
 /* Whether marks are to be asked for: others may have done so a moment ago. */
 static bool is_harvest_due(uint64_t now_ns)
 {
-    bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS ||
-               container_config()->gate == GATE_CHANNEL;
+    bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
     for (unsigned d = 0; d < governor.bound; d++)
         due |= devices[d].survey.runs_long;
     return due;
@@ -311,7 +311,7 @@ static bool may_close(unsigned device)
 static struct window_view view_of(unsigned device)
 {
     struct device_work *here = &devices[device];
-    bool only_gate = container_config()->gate == GATE_CHANNEL;
+    bool only_gate = rules_only_channels();
     struct look look = {
         .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
         .device = device};
@@ -413,6 +413,7 @@ static uint64_t govern_open(uint64_t now_ns)
     if (!see_what_runs(now_ns))
         return LOCK_TRY_NS;
     bool at_work = meet_all(now_ns, false);
+    couple_tell();
     if (rules_hold())
         return 1;
     uint64_t open_ns, closed_ns = decide(&open_ns);

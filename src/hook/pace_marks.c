@@ -8,6 +8,7 @@
 #include "base/slab.h"
 #include "hook/capture.h"
 #include "hook/hook.h"
+#include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_govern.h"
 #include "hook/pace_rules.h"
@@ -418,6 +419,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
             continue;
         }
         uint64_t at = reached_ns(record, mark, now_ns);
+        couple_note(record->device, lane, at);
         CUevent event = lane_pass(lane, at, charge_slot(harvest));
         harvest->count++;
         store_relaxed(&marks_reached, marks_reached + 1);

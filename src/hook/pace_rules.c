@@ -6,6 +6,7 @@
 #include "base/lock.h"
 #include "hook/pace.h"
 #include "limit/budget.h"
+#include "limit/coupling.h"
 #include "limit/container.h"
 #include "region/account.h"
 
@@ -42,6 +43,7 @@ static struct {
     bool given, paused, preempted;
     bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
     bool finished;
+    bool coupled;
 } rules = {.priority = VGPU_PRIORITY_DEFAULT};
 
 /* ---- reading ---- */
@@ -63,13 +65,21 @@ static bool is_beside_limited(uint64_t now_ns)
     return seen && (now_ns < seen || now_ns - seen < LIMITED_BESIDE_NS);
 }
 
-static void take_in(const struct account_orders *orders, bool watched, bool limited)
+/* A region's word may be anything. */
+static bool is_coupled(const struct account_orders *orders, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - orders->coupled_ns;
+    return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < COUPLING_HOLDS_NS;
+}
+
+static void take_in(const struct account_orders *orders, bool watched, bool limited, bool coupled)
     REQUIRES(rules.lock)
 {
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         store_relaxed(&rules.hard[d], orders->percent[d]);
         store_relaxed(&rules.soft[d], orders->soft[d]);
     }
+    store_relaxed(&rules.coupled, coupled);
     rules.number = orders->number;
     store_relaxed(&rules.epoch, orders->epoch);
     store_relaxed(&rules.priority, orders->priority);
@@ -90,7 +100,7 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
         (orders.has_priority || is_beside_limited(now_ns)) && rules_may_have_neighbours(now_ns);
     lock_take(&rules.lock);
     if (orders.number > rules.number)
-        take_in(&orders, watched, any || watched);
+        take_in(&orders, watched, any || watched, is_coupled(&orders, now_ns));
     lock_release(&rules.lock);
     *ret_epoch = orders.epoch;
     return load_relaxed(&pace_limited);
@@ -195,6 +205,17 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         preempted |= load_relaxed(&rules.higher_work[d]);
     store_relaxed(&rules.preempted, preempted);
+}
+
+bool rules_are_coupled(void)
+{
+    return load_relaxed(&rules.coupled);
+}
+
+bool rules_only_channels(void)
+{
+    enum gate_choice gate = container_config()->gate;
+    return gate == GATE_CHANNEL || (gate == GATE_AUTO && rules_are_coupled());
 }
 
 void rules_note_limited_beside(uint64_t now_ns)

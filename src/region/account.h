@@ -104,9 +104,10 @@ struct account_orders {
     bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
     unsigned priority;                          /* 0 high */
     bool has_priority;                          /* somebody gave it one */
-    bool has_limits; /* some limit was set, of memory or compute, in force or not */
-    uint32_t epoch;  /* of what was read: for account_wait_orders */
-    uint64_t number; /* of this reading: a later one of the process has a higher one */
+    uint64_t coupled_ns; /* when account_note_coupled was last called; 0 never */
+    bool has_limits;     /* some limit was set, of memory or compute, in force or not */
+    uint32_t epoch;      /* of what was read: for account_wait_orders */
+    uint64_t number;     /* of this reading: a later one of the process has a higher one */
 };
 
 /* Reads it; true where there is a compute limit, a pause or a hold. GPU_CORE_UTILIZATION_POLICY and
@@ -159,6 +160,17 @@ void account_window_open(void);
 bool account_visit_compute(unsigned device,
     void (*visit)(struct vgpu_compute *words, struct vgpu_usage *own, void *argument),
     void *argument);
+
+/* A launch waited for the limit on the device between the two. */
+void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns);
+
+/* Of the launches that waited on the container's other devices while it was `since_ns`, when the
+ * last one was let go that was let go before `until_ns`; 0: none was. */
+uint64_t account_let_go_ns(unsigned device, uint64_t since_ns, uint64_t until_ns);
+
+/* Kernels of the container's devices wait for each other (account_orders); all its processes are
+ * woken to hear it. */
+void account_note_coupled(uint64_t now_ns);
 
 /* How many processes of the container asked for GPU time on the device since then
  * (vgpu_usage.asked_ns). */

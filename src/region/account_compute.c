@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "region/region_history.h"
+#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <string.h>
@@ -31,6 +32,65 @@ bool account_visit_compute(unsigned device,
     }
     lock_release(&account.lock);
     return visited;
+}
+
+void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns)
+{
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        int entry = account.region->devices[device].entry;
+        if (entry >= 0) {
+            struct vgpu_compute *words = &account.region->shared->compute[entry];
+            uint64_t number = (add_seq_cst(&words->holds_made, 1u) - 1) % VGPU_COMPUTE_HOLDS;
+            store_relaxed(&words->holds[number].from_ns, from_ns);
+            store_relaxed(&words->holds[number].to_ns, to_ns);
+        }
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
+}
+
+/* Who writes one meanwhile makes it look like another hold, once. */
+static uint64_t let_go_ns(const struct vgpu_compute *words, uint64_t since_ns, uint64_t until_ns)
+{
+    uint64_t last = 0;
+    for (unsigned i = 0; i < VGPU_COMPUTE_HOLDS; i++) {
+        uint64_t from = load_relaxed(&words->holds[i].from_ns);
+        uint64_t to = load_relaxed(&words->holds[i].to_ns);
+        if (from <= since_ns && to > since_ns && to < until_ns && to > last)
+            last = to;
+    }
+    return last;
+}
+
+uint64_t account_let_go_ns(unsigned device, uint64_t since_ns, uint64_t until_ns)
+{
+    uint64_t last = 0;
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        const struct vgpu_region *shared = account.region->shared;
+        int own = account.region->devices[device].entry;
+        uint32_t count = load_acquire(&shared->device_count);
+        for (int i = 0; i < (int)count && i < (int)VGPU_REGION_DEVICES; i++) {
+            uint64_t here = i == own ? 0 : let_go_ns(&shared->compute[i], since_ns, until_ns);
+            last = here > last ? here : last;
+        }
+        if (!account_look_end())
+            last = 0;
+    }
+    lock_release(&account.lock);
+    return last;
+}
+
+void account_note_coupled(uint64_t now_ns)
+{
+    lock_take(&account.lock);
+    if (account.region && account_look_begin()) {
+        store_relaxed(&account.region->shared->coupled_ns, now_ns);
+        orders_raise(account.region->shared);
+        (void)account_look_end();
+    }
+    lock_release(&account.lock);
 }
 
 unsigned account_asking(unsigned device, uint64_t since_ns)

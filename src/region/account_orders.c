@@ -60,6 +60,7 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
     if (!load_acquire(&region->lost))
         region->known_orders = words;
     words = region->known_orders;
+    orders->coupled_ns = load_relaxed(&region->shared->coupled_ns);
     if (limits_are_in_force(region, &words)) {
         for (unsigned d = 0; d < region->device_count; d++) {
             take_limits_locked(d, orders);

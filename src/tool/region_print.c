@@ -69,8 +69,8 @@ static void print_head(const char *path, const struct region_copy *copy)
         region->default_core_limit, region->default_core_soft_limit, region->defaults_set);
     printf("  %-16s epoch %u, paused %u, priority %u (given by %u)\n", "orders",
         region->orders_epoch, region->paused, region->priority, region->priority_set);
-    printf("  %-16s closed at %" PRIu64 " ns, until %" PRIu64 " ns\n", "window",
-        region->window_closed_ns, region->window_until_ns);
+    printf("  %-16s closed at %" PRIu64 " ns, until %" PRIu64 " ns; coupled at %" PRIu64 " ns\n",
+        "window", region->window_closed_ns, region->window_until_ns, region->coupled_ns);
     printf("  %-16s utilization_switch %d, recent_kernel %d, priority %d, proc_num %d, "
            "last_kernel_time %" PRIu64 "\n",
         "HAMi's words", copy->map.hami.utilization_switch, copy->map.hami.recent_kernel,
@@ -260,7 +260,7 @@ static void write_head(struct json *json, const struct vgpu_region *region)
         {"defaults_set", region->defaults_set}, {"orders_epoch", region->orders_epoch},
         {"paused", region->paused}, {"priority", region->priority},
         {"priority_set", region->priority_set}, {"window_closed_ns", region->window_closed_ns},
-        {"window_until_ns", region->window_until_ns}};
+        {"window_until_ns", region->window_until_ns}, {"coupled_ns", region->coupled_ns}};
     json_begin_object(json, "head");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         json_number(json, words[i].name, words[i].value);

@@ -88,6 +88,7 @@ NONSENSE = (
     (OFFSET + 76, struct.pack("<I", 3), "head", struct.pack("<I", 0)),             # priority_set
     (OFFSET + 80, FAR, "head", bytes(8)),                                          # window_closed_ns
     (OFFSET + 88, FAR, "head", bytes(8)),                                          # window_until_ns
+    (OFFSET + 104, FAR, "head", bytes(8)),                                         # coupled_ns
     (OFFSET + 96, struct.pack("<I", 1000), "head", struct.pack("<I", 0)),          # default_core_soft_limit
     (DEVICES + 72, struct.pack("<I", 101), "device 0", struct.pack("<I", 0)),      # core_limit
     (DEVICES + 76, struct.pack("<I", 101), "device 0", struct.pack("<I", 0)),      # core_soft_limit

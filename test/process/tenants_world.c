@@ -52,6 +52,11 @@ const char *world_boards(void)
     return boards;
 }
 
+void world_path(const char *name, char ret_path[160])
+{
+    snprintf(ret_path, 160, "%s/%s", directory, name);
+}
+
 /* ---- tenants ---- */
 
 static void set_or_not(const char *variable, const char *value)
@@ -79,13 +84,19 @@ static void set_environment(const struct tenant *tenant, const struct tenant_how
     set_or_not("VGPU_GATE", how->gate);
 }
 
-static void run_load(const char *arguments)
+static void run_load(const struct tenant_how *how)
 {
-    char program[PATH_MAX + 16], words[512], *list[WORDS_MAX], *rest = words;
+    char program[PATH_MAX + 64], words[512], *list[WORDS_MAX], *rest = words;
+    const char *arguments = how->load ? how->load : "";
     unsigned count = 0;
-    snprintf(program, sizeof(program), "%s/vgpu-load", root);
-    snprintf(words, sizeof(words), "vgpu-load --calibration %s --json --seconds 0 %s", calibration,
-        arguments ? arguments : "");
+    if (how->program) {
+        snprintf(program, sizeof(program), "%s/test/process/%s", root, how->program);
+        snprintf(words, sizeof(words), "%s %s", how->program, arguments);
+    } else {
+        snprintf(program, sizeof(program), "%s/vgpu-load", root);
+        snprintf(words, sizeof(words), "vgpu-load --calibration %s --json --seconds 0 %s",
+            calibration, arguments);
+    }
     for (char *word; count < WORDS_MAX - 1 && (word = strtok_r(rest, " ", &rest));)
         list[count++] = word;
     list[count] = NULL;
@@ -105,7 +116,7 @@ struct tenant tenant_start(const struct tenant_how *how)
     if (tenant.pid == 0) {
         set_environment(&tenant, how);
         REQUIRE(freopen("/dev/null", "w", stdout) != NULL);
-        run_load(how->load);
+        run_load(how);
     }
     return tenant;
 }

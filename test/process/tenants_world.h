@@ -22,7 +22,8 @@ struct tenant_how {
     const char *board;                            /* the directory; NULL: the one that all share */
     const char *joins;                            /* another's region; NULL: its own */
     const char *load;                             /* vgpu-load's arguments, separated by blanks */
-    const char *gate;                             /* VGPU_GATE; NULL: as the library chooses */
+    const char *program; /* of test/process, in the place of vgpu-load, by its arguments alone */
+    const char *gate;    /* VGPU_GATE; NULL: as the library chooses */
 };
 
 struct tenant {
@@ -33,6 +34,8 @@ struct tenant {
 /* A machine ("1xh200") and a directory of boards of the test's own: once a test. */
 void world_begin(const char *machine);
 const char *world_boards(void);
+/* A file of that name in the test's own directory. */
+void world_path(const char *name, char ret_path[160]);
 
 struct tenant tenant_start(const struct tenant_how *how);
 /* Blocks until its work is on the device. */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work that took too long, and what else was held back meanwhile. */
+#include "hook/pace_couple.h"
+
+#include "base/log.h"
+#include "hook/pace_rules.h"
+#include "limit/coupling.h"
+#include "region/account.h"
+
+#include <string.h>
+
+/* Kernels of a device that are looked at at once. */
+#define KERNELS 4
+
+static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(marks_lock);
+static bool told;
+
+/* Launches alone, and the stream never ran dry. */
+static bool tells_something(const struct lane *lane, const struct lane_stretch *stretch)
+{
+    return lane->started && stretch->launches && stretch->work_ns && !stretch->other &&
+           (stretch->continuous || stretch->measured);
+}
+
+/* How much of the time between the two the device was open to us. */
+static uint64_t open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns)
+{
+    uint64_t wall = to_ns > from_ns ? to_ns - from_ns : 0;
+    uint64_t closed = closed_between(lane->closed, from_ns, to_ns);
+    return wall > closed ? wall - closed : 0;
+}
+
+void couple_note(int device, const struct lane *lane, uint64_t at_ns)
+{
+    const struct lane_stretch *stretch = &lane->marks[lane->first].before;
+    if (!tells_something(lane, stretch) || rules_only_channels())
+        return;
+    uint64_t work = stretch->work_ns, due = lane->reached_ns + work;
+    if (open_between(lane, lane->reached_ns, at_ns) < work + COUPLING_OVER_NS)
+        return;
+    uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);
+    struct coupling *coupling = &couplings[device][stretch->key % KERNELS];
+    /* When a closure begins and ends is not known well enough. */
+    if (!let_go || closed_between(lane->closed, let_go, at_ns))
+        return;
+    if (coupling_judge(coupling, stretch->key, at_ns - let_go, at_ns))
+        account_note_coupled(at_ns);
+}
+
+void couple_tell(void)
+{
+    if (told || !rules_are_coupled())
+        return;
+    told = true;
+    log_info("kernels of the container's devices wait for each other: they are taken off the GPUs "
+             "together, where that works");
+}
+
+void couple_reset(void)
+{
+    memset(couplings, 0, sizeof(couplings));
+    told = false;
+}
