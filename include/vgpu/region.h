@@ -132,7 +132,9 @@ struct vgpu_compute {
     struct {
         uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC: since when, and when it was let go */
     } holds[VGPU_COMPUTE_HOLDS]; /* 40: the last ones */
-    uint64_t reserved[3];
+    uint64_t parts_ns;           /* 104: what its processes took, each as it says: the sum, of which
+                                    each that asks has an equal part */
+    uint64_t reserved[2];
     /* 128: span number, its low 16 bits << 16 | nanoseconds of it in which some process was busy.
      * The span of time t is t / VGPU_COMPUTE_SPAN_NS; its word lies at that % VGPU_COMPUTE_SPANS,
      * its number is that / VGPU_COMPUTE_SPANS. */

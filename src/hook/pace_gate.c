@@ -116,16 +116,16 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
         store_relaxed(&own->gate, gate_in_use(admission->device));
     }
     budget_charge(words, admission->gone_ns);
-    budget_share_refill(share, admission->percent, active, admission->now_ns);
-    budget_share_charge(share, admission->percent, admission->gone_ns);
     admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
+    budget_share_refill(share, words, admission->percent, active);
+    budget_share_charge(share, words, admission->percent, admission->gone_ns);
     admission->admitted =
         admission->always || budget_admits(admission->balance_ns, admission->percent, share, active,
                                  (uint64_t)admission->coming_ns);
     if (!admission->admitted)
         return;
     budget_charge(words, admission->coming_ns);
-    budget_share_charge(share, admission->percent, admission->coming_ns);
+    budget_share_charge(share, words, admission->percent, admission->coming_ns);
 }
 
 unsigned gate_active(int device)
@@ -141,9 +141,9 @@ static void count_active(unsigned device, uint64_t now_ns)
     store_relaxed(&gate.active[device], account_asking(device, now_ns - ACTIVE_NS));
 }
 
-void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns)
+void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done)
 {
-    budget_share_settle(&gate.shares[device], gate_active(device), busy_ns, new_ns, work_ns);
+    budget_share_settle(&gate.shares[device], words, gate_active(device), done);
 }
 
 unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)

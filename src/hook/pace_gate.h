@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct budget_done;
 struct lane_record;
+struct vgpu_compute;
 
 /* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
 void gate_charge_later(unsigned device, int64_t gpu_ns);
@@ -45,7 +47,7 @@ unsigned gate_active(int device);
 
 /* What was measured, for this process's own part (budget_share_settle). Within
  * account_visit_compute. */
-void gate_settle(int device, uint64_t busy_ns, uint64_t new_ns, uint64_t work_ns);
+void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done);
 
 /* In a forked child. */
 void gate_reset(void);

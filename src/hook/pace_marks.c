@@ -329,7 +329,8 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         uint64_t new = budget_occupy(words, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
-        gate_settle(harvest->device, charge->busy_ns, new, charge->work_ns);
+        const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
+        gate_settle(harvest->device, words, &done);
     }
     budget_charge(words, balance);
     if (own)

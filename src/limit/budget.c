@@ -11,6 +11,9 @@
 /* A thread that was kept from running may be so late with its time. */
 #define LATE_MOST_NS 1000000000ull
 
+/* Estimates are judged by so much of the container's time. */
+#define JUDGE_NS 20000000ull
+
 /* A word that serves a span so far ahead of ours is of the same clock: 4 s. */
 #define SPAN_AHEAD_MOST 64
 
@@ -68,41 +71,83 @@ void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
         (void)add_seq_cst(&words->charged_ns, (uint64_t)gpu_ns);
 }
 
-void budget_share_charge(struct budget_share *share, unsigned percent, int64_t gpu_ns)
+/* Who is ahead goes on until it is well so, and then waits until it is behind: turns of several
+ * launches, where each change between two processes costs the device 0.2 ms. */
+static void take_turn(struct budget_share *share)
 {
-    const int64_t floor = -burst_ns(percent) / 2;
+    if (share->balance_ns > 0)
+        share->waits = false;
+    else if (share->balance_ns <= -BUDGET_AHEAD_NS)
+        share->waits = true;
+}
+
+static void add_part(struct vgpu_compute *words, int64_t gpu_ns)
+{
+    if (gpu_ns)
+        (void)add_seq_cst(&words->parts_ns, (uint64_t)gpu_ns);
+}
+
+void budget_share_charge(
+    struct budget_share *share, struct vgpu_compute *words, unsigned percent, int64_t gpu_ns)
+{
+    const int64_t floor = -burst_ns(percent);
     int64_t left = share->balance_ns - gpu_ns;
     if (share->balance_ns <= 0 && left < floor)
         left = share->balance_ns < floor ? share->balance_ns : floor;
     share->balance_ns = left;
+    take_turn(share);
+    add_part(words, gpu_ns);
 }
 
-void budget_share_settle(struct budget_share *share, unsigned active, uint64_t busy_ns,
-    uint64_t new_ns, uint64_t work_ns)
+void budget_share_settle(struct budget_share *share, struct vgpu_compute *words, unsigned active,
+    const struct budget_done *done)
 {
-    uint64_t least = active > 1 ? busy_ns / active : busy_ns;
-    uint64_t own = work_ns > busy_ns ? busy_ns : work_ns;
-    if (work_ns < least)
-        own = new_ns > least ? new_ns : least;
-    share->balance_ns -= (int64_t)own - (int64_t)work_ns;
+    uint64_t least = active > 1 ? done->busy_ns / active : done->busy_ns;
+    uint64_t own = done->work_ns > done->busy_ns ? done->busy_ns : done->work_ns;
+    bool believed = active > 1 && share->believes && done->work_ns;
+    if (done->work_ns < least && !believed)
+        own = done->new_ns > least ? done->new_ns : least;
+    int64_t more = (int64_t)own - (int64_t)done->work_ns;
+    share->balance_ns -= more;
+    add_part(words, more);
+}
+
+/* Whether what the processes say they took makes up for what the container took, of late. */
+static void judge(struct budget_share *share, const struct vgpu_compute *words, uint64_t parts_ns)
+{
+    uint64_t busy = load_relaxed(&words->busy_ns), passed = busy - share->judged_busy_ns;
+    int64_t told = (int64_t)(parts_ns - share->judged_parts_ns);
+    if (passed < JUDGE_NS)
+        return;
+    share->believes = told > 0 && (uint64_t)told > passed / 3 * 2;
+    share->judged_busy_ns = busy;
+    share->judged_parts_ns = parts_ns;
 }
 
 void budget_share_refill(
-    struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns)
+    struct budget_share *share, struct vgpu_compute *words, unsigned percent, unsigned active)
 {
     const int64_t most = burst_ns(percent) / 2;
-    uint64_t passed = passed_ns(share->refilled_ns, now_ns);
-    if (is_late(share->refilled_ns, now_ns))
-        return;
-    share->refilled_ns = now_ns;
-    share->balance_ns += (int64_t)(passed * percent / 100 / (active ? active : 1));
+    uint64_t parts = load_relaxed(&words->parts_ns);
+    /* Words that were made anew take no more than can be earned at once. */
+    int64_t taken =
+        bounded((int64_t)(parts - share->parts_ns), -burst_ns(percent), (int64_t)GRANT_MOST_NS);
+    judge(share, words, parts);
+    if (share->begun)
+        share->balance_ns += taken / (int64_t)(active ? active : 1);
+    share->begun = true;
+    share->parts_ns = parts;
+    /* It could have had more and did not take it: the others have it. */
+    if (share->balance_ns > most && budget_balance(words) > 0)
+        add_part(words, share->balance_ns - most);
     share->balance_ns = bounded(share->balance_ns, -(int64_t)BUDGET_DEBT_NS, most);
+    take_turn(share);
 }
 
 bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,
     unsigned active, uint64_t coming_ns)
 {
-    if (active < 2 || share->balance_ns > 0)
+    if (active < 2 || !share->waits)
         return balance_ns > 0;
     /* Who has time of its own left and asks, takes it before so much is saved. */
     const int64_t idle = burst_ns(percent) / 4 * 3;

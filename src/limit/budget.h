@@ -30,6 +30,10 @@
  * of the burst, a process may take more than its part. */
 #define BUDGET_SURPLUS_NS 4000000
 
+/* A process may be so far ahead of the others before it waits until it is behind them: a change
+ * between two of them costs the device 0.2 ms (H200), and less is uneven within a second. */
+#define BUDGET_AHEAD_NS 3000000
+
 static inline bool budget_is_limited(unsigned percent)
 {
     return percent > 0 && percent < 100;
@@ -44,26 +48,39 @@ int64_t budget_balance(const struct vgpu_compute *words);
 /* Takes `gpu_ns` from the balance; below 0 gives back. */
 void budget_charge(struct vgpu_compute *words, int64_t gpu_ns);
 
-/* A process's own part of its container's budget: who asks for more than an equal share waits until
- * the others have left something over. Private to the process; its lock guards it. */
+/* A process beside the others of its container: above 0 it has had less than an equal part of what
+ * they took together, below 0 more; then it waits until the others have left something over.
+ * Private to the process; its lock guards it. */
 struct budget_share {
     int64_t balance_ns;
-    uint64_t refilled_ns;
+    uint64_t parts_ns; /* vgpu_compute.parts_ns up to which it has its part */
+    uint64_t judged_parts_ns, judged_busy_ns;
+    bool begun;
+    bool believes; /* estimates of late make up for what was measured */
+    bool waits;    /* it is ahead of the others, and to wait until it is behind */
 };
 
-/* Takes `gpu_ns` from the process's part. Of what is left over, once its part is used up, no more
- * is held against it than half a burst. */
-void budget_share_charge(struct budget_share *share, unsigned percent, int64_t gpu_ns);
+/* Takes `gpu_ns` from the process's part, and shares it out among all who ask. Of what is left
+ * over, once its part is used up, no more is held against it than a burst. */
+void budget_share_charge(
+    struct budget_share *share, struct vgpu_compute *words, unsigned percent, int64_t gpu_ns);
 
 /* Work that was charged with `work_ns` took `busy_ns` from begin to end, `new_ns` of which nobody
- * else was busy in. While others are at work too it took that much itself at most, and an equal
- * part of it at least; between these its estimate is believed. */
-void budget_share_settle(struct budget_share *share, unsigned active, uint64_t busy_ns,
-    uint64_t new_ns, uint64_t work_ns);
+ * else was busy in. */
+struct budget_done {
+    uint64_t busy_ns, new_ns, work_ns;
+};
 
-/* Gives the process its part, `active` being the number of processes that ask for GPU time. */
+/* While others are at work too it took that much itself at most, and its estimate is believed. But
+ * where all estimates of late together do not make up for what the container was busy, somebody's
+ * are too small: then it took an equal part of the time at least. */
+void budget_share_settle(struct budget_share *share, struct vgpu_compute *words, unsigned active,
+    const struct budget_done *done);
+
+/* Gives the process its part of what all took since, `active` being the number of processes that
+ * ask for GPU time. What is more than half a burst, and was to be had, the others get. */
 void budget_share_refill(
-    struct budget_share *share, unsigned percent, unsigned active, uint64_t now_ns);
+    struct budget_share *share, struct vgpu_compute *words, unsigned percent, unsigned active);
 
 /* Whether work of about `coming_ns` may go now, with this balance of the container. */
 bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,

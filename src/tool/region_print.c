@@ -197,6 +197,7 @@ static void write_devices(struct json *json, const struct region_copy *copy)
         json_number(json, "charged_ns", compute->charged_ns);
         json_number(json, "refilled_ns", compute->refilled_ns);
         json_number(json, "busy_ns", compute->busy_ns);
+        json_number(json, "parts_ns", compute->parts_ns);
         json_number(json, "history_marks", copy->map.region.history[d].made);
         json_end_inner(json);
     }

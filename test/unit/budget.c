@@ -327,7 +327,7 @@ TEST("words of any value are brought within the bounds by two looks")
 
 TEST("a balance of any value makes a wait and an answer")
 {
-    const struct budget_share share = {.balance_ns = INT64_MIN};
+    const struct budget_share share = {.balance_ns = INT64_MIN, .waits = true};
     for (unsigned i = 0; i < HOSTILE; i++) {
         bool open = hostile[i] > 0;
         CHECK_EQ(budget_wait_ns(hostile[i], 50) == 0, open);
@@ -364,52 +364,108 @@ TEST("without a limit nothing waits")
 
 /* ---- shares ---- */
 
-TEST("an equal part is an equal part, debts are carried")
+/* What all processes took since the last look. */
+static void take_parts(struct budget_share *share, int64_t gpu_ns, unsigned active)
+{
+    words.parts_ns += (uint64_t)gpu_ns;
+    budget_share_refill(share, &words, 60, active);
+}
+
+TEST("an equal part is an equal part of what all took, debts are carried")
 {
     struct budget_share share = {0};
-    budget_share_refill(&share, 60, 3, START);
-    share.balance_ns = -10 * MS;
-    budget_share_refill(&share, 60, 3, START + 50 * MS);
+    words = (struct vgpu_compute){.parts_ns = 77 * SECOND};
+    take_parts(&share, 5 * SECOND, 3);
     CHECK_EQ(share.balance_ns, 0);
-    budget_share_refill(&share, 60, 0, START + 60 * MS);
+    share.balance_ns = -10 * MS;
+    take_parts(&share, 30 * MS, 3);
+    CHECK_EQ(share.balance_ns, 0);
+    take_parts(&share, 6 * MS, 0);
     CHECK_EQ(share.balance_ns, 6 * MS);
+    take_parts(&share, -4 * MS, 2);
+    CHECK_EQ(share.balance_ns, 4 * MS);
+}
+
+TEST("among all who ask, what one takes is less for him and more for the others")
+{
+    struct budget_share one = {0}, other = {0};
+    words = (struct vgpu_compute){0};
+    budget_share_refill(&one, &words, 60, 2);
+    budget_share_refill(&other, &words, 60, 2);
+    budget_share_charge(&one, &words, 60, 8 * MS);
+    const struct budget_done longer = {.busy_ns = 12 * MS, .new_ns = 12 * MS, .work_ns = 8 * MS};
+    budget_share_settle(&one, &words, 1, &longer);
+    budget_share_refill(&one, &words, 60, 2);
+    budget_share_refill(&other, &words, 60, 2);
+    CHECK_EQ(one.balance_ns, -6 * MS);
+    CHECK_EQ(other.balance_ns, 6 * MS);
 }
 
 TEST("what a process took by one long kernel it waits for while others ask")
 {
     struct budget_share share = {0};
-    budget_share_refill(&share, 50, 2, START);
+    words = (struct vgpu_compute){0};
+    take_parts(&share, 0, 2);
     share.balance_ns = -500 * MS;
     for (unsigned t = 1; t <= 100; t++)
-        budget_share_refill(&share, 50, 2, START + t * 10 * MS);
+        take_parts(&share, 5 * MS, 2);
     CHECK_EQ(share.balance_ns, -250 * MS);
     CHECK(!budget_admits(BUDGET_SURPLUS_NS, 50, &share, 2, 0));
 }
 
-TEST("a thread that comes late with its time does not give its process that time again")
+TEST("a part that was to be had and is not taken goes to the others, one that was not is kept")
 {
     struct budget_share share = {0};
-    budget_share_refill(&share, 50, 1, START);
-    share.balance_ns = -25 * MS;
-    for (uint64_t t = 10; t <= 40; t += 10) {
-        budget_share_refill(&share, 50, 1, START + t * MS);
-        budget_share_refill(&share, 50, 1, START + (t - 9) * MS);
-    }
-    budget_share_refill(&share, 50, 1, START + 40 * MS);
-    CHECK_EQ(share.balance_ns, -5 * MS);
+    words = (struct vgpu_compute){.granted_ns = 5 * MS};
+    take_parts(&share, 0, 2);
+    take_parts(&share, 80 * MS, 2);
+    CHECK_EQ(share.balance_ns, 30 * MS);
+    CHECK_EQ(words.parts_ns, 90 * MS);
+    words.charged_ns = 5 * MS;
+    take_parts(&share, 80 * MS, 2);
+    CHECK_EQ(words.parts_ns, 170 * MS);
+}
+
+TEST("words that were made anew take no more from a part than a burst")
+{
+    struct budget_share share = {0};
+    words = (struct vgpu_compute){.parts_ns = 3600 * SECOND};
+    take_parts(&share, 0, 1);
+    words.parts_ns = 0;
+    take_parts(&share, 0, 1);
+    CHECK_EQ(share.balance_ns, -60 * MS);
+    take_parts(&share, 70 * MS, 1);
+    CHECK_EQ(share.balance_ns, 10 * MS);
 }
 
 TEST("alone, a process may take all of its container's time")
 {
-    const struct budget_share share = {.balance_ns = -SECOND};
+    const struct budget_share share = {.balance_ns = -SECOND, .waits = true};
     CHECK(budget_admits(1, 50, &share, 0, SECOND));
     CHECK(budget_admits(1, 50, &share, 1, SECOND));
     CHECK(!budget_admits(0, 50, &share, 1, 0));
 }
 
-TEST("beside others, who has used up its part waits for what is left over")
+TEST("beside others, who is ahead of them goes on for a while, then waits until it is behind")
 {
-    const struct budget_share spent = {.balance_ns = 0}, held = {.balance_ns = 1};
+    struct budget_share share = {0};
+    words = (struct vgpu_compute){0};
+    take_parts(&share, 0, 2);
+    budget_share_charge(&share, &words, 60, BUDGET_AHEAD_NS - MS);
+    CHECK(budget_admits(1, 60, &share, 2, MS));
+    budget_share_charge(&share, &words, 60, MS);
+    CHECK(!budget_admits(1, 60, &share, 2, MS));
+    words.parts_ns = share.parts_ns;
+    take_parts(&share, 2 * BUDGET_AHEAD_NS, 2);
+    CHECK_EQ(share.balance_ns, 0);
+    CHECK(!budget_admits(1, 60, &share, 2, MS));
+    take_parts(&share, 2, 2);
+    CHECK(budget_admits(1, 60, &share, 2, MS));
+}
+
+TEST("who waits for the others takes what is left over")
+{
+    const struct budget_share spent = {.waits = true}, held = {.waits = false};
     CHECK(budget_admits(1, 50, &held, 2, SECOND));
     CHECK(!budget_admits(0, 50, &held, 2, 0));
     CHECK(!budget_admits(BUDGET_SURPLUS_NS, 50, &spent, 2, 0));
@@ -420,7 +476,7 @@ TEST("beside others, who has used up its part waits for what is left over")
 
 TEST("what takes longer than may be saved is let go from what nobody else wants")
 {
-    const struct budget_share spent = {.balance_ns = -SECOND};
+    const struct budget_share spent = {.balance_ns = -SECOND, .waits = true};
     for (unsigned percent = 1; percent < 100; percent++) {
         CHECK(budget_admits(burst_of(percent), percent, &spent, 2, 3 * SECOND));
         CHECK(!budget_admits(burst_of(percent) / 2, percent, &spent, 2, 3 * SECOND));
@@ -428,36 +484,53 @@ TEST("what takes longer than may be saved is let go from what nobody else wants"
     }
 }
 
-TEST("of what is left over, no more than half a burst is held against its taker")
+TEST("of what is left over, no more than a burst is held against its taker")
 {
     struct budget_share share = {.balance_ns = MS};
-    budget_share_charge(&share, 50, 30 * MS);
-    CHECK_EQ(share.balance_ns, -29 * MS);
-    budget_share_charge(&share, 50, 30 * MS);
-    CHECK_EQ(share.balance_ns, -29 * MS);
+    budget_share_charge(&share, &words, 50, 60 * MS);
+    CHECK_EQ(share.balance_ns, -59 * MS);
+    budget_share_charge(&share, &words, 50, 30 * MS);
+    CHECK_EQ(share.balance_ns, -59 * MS);
     share.balance_ns = 0;
-    budget_share_charge(&share, 50, 30 * MS);
-    CHECK_EQ(share.balance_ns, -25 * MS);
-    budget_share_charge(&share, 50, -5 * MS);
-    CHECK_EQ(share.balance_ns, -20 * MS);
+    budget_share_charge(&share, &words, 50, 60 * MS);
+    CHECK_EQ(share.balance_ns, -50 * MS);
+    budget_share_charge(&share, &words, 50, -5 * MS);
+    CHECK_EQ(share.balance_ns, -45 * MS);
 }
 
-static int64_t settled(unsigned active, int64_t busy, int64_t new, int64_t work)
+static int64_t settled(bool believes, unsigned active, struct budget_done done)
 {
-    struct budget_share share = {.balance_ns = -work};
-    budget_share_settle(&share, active, (uint64_t)busy, (uint64_t) new, (uint64_t)work);
+    struct budget_share share = {.balance_ns = -(int64_t)done.work_ns, .believes = believes};
+    words.parts_ns = done.work_ns;
+    budget_share_settle(&share, &words, active, &done);
+    CHECK_EQ(words.parts_ns, (uint64_t)-share.balance_ns);
     return -share.balance_ns;
 }
 
 TEST("a part pays what its work took, which among several is between an equal part and all of it")
 {
-    CHECK_EQ(settled(1, 10, 10, 3), 10);
-    CHECK_EQ(settled(1, 10, 10, 30), 10);
-    CHECK_EQ(settled(2, 10, 0, 7), 7);
-    CHECK_EQ(settled(2, 10, 10, 7), 7);
-    CHECK_EQ(settled(2, 10, 10, 30), 10);
-    CHECK_EQ(settled(2, 10, 10, 1), 10);
-    CHECK_EQ(settled(2, 10, 0, 1), 5);
+    CHECK_EQ(settled(false, 1, (struct budget_done){10, 10, 3}), 10);
+    CHECK_EQ(settled(false, 1, (struct budget_done){10, 10, 30}), 10);
+    CHECK_EQ(settled(false, 2, (struct budget_done){10, 0, 7}), 7);
+    CHECK_EQ(settled(false, 2, (struct budget_done){10, 10, 7}), 7);
+    CHECK_EQ(settled(false, 2, (struct budget_done){10, 10, 30}), 10);
+    CHECK_EQ(settled(false, 2, (struct budget_done){10, 10, 1}), 10);
+    CHECK_EQ(settled(false, 2, (struct budget_done){10, 0, 1}), 5);
+}
+
+TEST("among several an estimate is believed while all together make up for what was measured")
+{
+    CHECK_EQ(settled(true, 2, (struct budget_done){10, 10, 1}), 1);
+    CHECK_EQ(settled(true, 2, (struct budget_done){10, 10, 30}), 10);
+    CHECK_EQ(settled(true, 1, (struct budget_done){10, 10, 1}), 10);
+    CHECK_EQ(settled(true, 2, (struct budget_done){10, 0, 0}), 5);
+    struct budget_share share = {0};
+    words = (struct vgpu_compute){0};
+    for (unsigned percent = 50; percent < 100; percent += 10) {
+        words.busy_ns += 100 * MS;
+        take_parts(&share, percent * MS, 2);
+        CHECK_EQ(share.believes, percent > 66);
+    }
 }
 
 int main(int argc, char **argv)

@@ -309,6 +309,78 @@ TEST("what a process does not ask for the others have")
     CHECK(machine.processes[0].gpu_ns >= MINUTE / 20 * 95 / 100);
 }
 
+/* On a card changes between processes take time, and who sleeps is woken late. */
+static void begin_as_on_a_card(unsigned percent)
+{
+    machine_begin(&machine, percent);
+    machine.change_ns = 185 * US;
+    machine.late_ns = 200 * US;
+}
+
+/* Of the processes from `first` on, within a tenth over each 3 s. */
+static void check_alike(const char *what, unsigned first)
+{
+    machine_run(&machine, SECOND);
+    for (unsigned round = 0; round < 4; round++) {
+        uint64_t sum = 0;
+        machine_count(&machine);
+        machine_run(&machine, 3 * SECOND);
+        for (unsigned i = first; i < machine.count; i++)
+            sum += machine.processes[i].gpu_ns;
+        uint64_t mean = sum / (machine.count - first);
+        for (unsigned i = first; i < machine.count; i++) {
+            uint64_t got = machine.processes[i].gpu_ns;
+            if (!CHECK(got > mean / 10 * 9 && got < mean / 10 * 11))
+                printf("# %s at %u %%: process %u of %u has %llu ms, the mean is %llu ms\n", what,
+                    machine.percent, i, machine.count, (unsigned long long)(got / MS),
+                    (unsigned long long)(mean / MS));
+        }
+    }
+    fflush(stdout);
+}
+
+static void check_crowd(unsigned count, uint64_t kernel_ns)
+{
+    for (unsigned percent = 20; percent < 100; percent += 10) {
+        begin_as_on_a_card(percent);
+        for (unsigned i = 0; i < count; i++)
+            (void)machine_add(&machine, (struct workload){.kernel_ns = kernel_ns, .in_flight = 64});
+        check_alike("a crowd", 0);
+    }
+}
+
+TEST("processes alike have equal parts within a tenth over each 3 s")
+{
+    check_crowd(2, 100 * US);
+    check_crowd(2, MS);
+    check_crowd(4, 100 * US);
+    check_crowd(4, MS);
+}
+
+TEST("so have two with kernels of their own beside a third that asks for little")
+{
+    for (unsigned percent = 40; percent < 100; percent += 10) {
+        begin_as_on_a_card(percent);
+        (void)machine_add(
+            &machine, (struct workload){.kernel_ns = 500 * US, .burst = 1, .period_ns = 20 * MS});
+        (void)machine_add(&machine, (struct workload){.kernel_ns = MS, .in_flight = 64});
+        (void)machine_add(&machine, (struct workload){.kernel_ns = 300 * US, .in_flight = 64});
+        check_alike("beside little", 1);
+        CHECK(machine.processes[0].gpu_ns >= 3 * SECOND / 40 * 95 / 100);
+    }
+}
+
+TEST("processes take turns of several launches, which cost fewer changes")
+{
+    begin_as_on_a_card(60);
+    for (unsigned i = 0; i < 2; i++)
+        (void)machine_add(&machine, (struct workload){.kernel_ns = MS, .in_flight = 64});
+    run_minute(SECOND);
+    uint64_t work = machine.processes[0].gpu_ns + machine.processes[1].gpu_ns;
+    /* One launch a turn: 1,000 of 1,185 us. */
+    CHECK(share_of(work, machine.busy_ns) > 90000);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);

@@ -57,11 +57,21 @@ static struct process *next_turn(struct machine *machine)
         unsigned turn = (machine->turn + i) % machine->count;
         if (!has_work(machine, &machine->processes[turn]))
             continue;
+        machine->change_left_ns = turn == machine->turn ? 0 : machine->change_ns;
         machine->turn = turn;
         machine->slice_left_ns = SLICE_NS;
         return &machine->processes[turn];
     }
     return NULL;
+}
+
+/* Between two processes' turns nothing runs, and the device is busy. */
+static void change_group(struct machine *machine, uint64_t step_ns)
+{
+    uint64_t step = step_ns < machine->change_left_ns ? step_ns : machine->change_left_ns;
+    machine->now_ns += step;
+    machine->busy_ns += step;
+    machine->change_left_ns -= step;
 }
 
 static void run_gpu(struct machine *machine, uint64_t to_ns)
@@ -74,6 +84,10 @@ static void run_gpu(struct machine *machine, uint64_t to_ns)
         }
         struct queued *entry = entry_of(process, process->running);
         uint64_t step = to_ns - machine->now_ns;
+        if (machine->change_left_ns) {
+            change_group(machine, step);
+            continue;
+        }
         if (step > entry->left_ns)
             step = entry->left_ns;
         if (step > machine->slice_left_ns)
@@ -114,8 +128,8 @@ static void charge(
 {
     uint64_t new = budget_occupy(&machine->words, charge->from_ns, charge->to_ns, charge->busy_ns);
     budget_charge(&machine->words, (int64_t) new - (int64_t)charge->work_ns);
-    budget_share_settle(
-        &process->share, count_active(machine), charge->busy_ns, new, charge->work_ns);
+    const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
+    budget_share_settle(&process->share, &machine->words, count_active(machine), &done);
 }
 
 static unsigned harvest(struct machine *machine, struct process *process)
@@ -167,16 +181,16 @@ static bool admit(
     unsigned active = count_active(machine);
     process->asked_ns = now;
     budget_charge(&machine->words, process->uncharged_ns);
-    budget_share_refill(&process->share, machine->percent, active, now);
-    budget_share_charge(&process->share, machine->percent, process->uncharged_ns);
-    process->uncharged_ns = 0;
     *ret_balance = budget_refill(&machine->words, machine->percent, now);
+    budget_share_refill(&process->share, &machine->words, machine->percent, active);
+    budget_share_charge(&process->share, &machine->words, machine->percent, process->uncharged_ns);
+    process->uncharged_ns = 0;
     if (*ret_balance < machine->least_ns)
         machine->least_ns = *ret_balance;
     if (!budget_admits(*ret_balance, machine->percent, &process->share, active, coming_ns))
         return false;
     budget_charge(&machine->words, (int64_t)coming_ns);
-    budget_share_charge(&process->share, machine->percent, (int64_t)coming_ns);
+    budget_share_charge(&process->share, &machine->words, machine->percent, (int64_t)coming_ns);
     return true;
 }
 
@@ -235,6 +249,13 @@ static void come_to_gate(struct machine *machine, struct process *process)
     process->marked_ns = machine_clock(machine);
 }
 
+/* Who sleeps is woken late, one time more than another. */
+static uint64_t wakes_late(struct machine *machine)
+{
+    machine->chance = machine->chance * 6364136223846793005u + 1442695040888963407u;
+    return machine->late_ns ? (machine->chance >> 33) % machine->late_ns : 0;
+}
+
 /* At the gate; true where the launch went. */
 static bool pass_gate(struct machine *machine, struct process *process, bool first)
 {
@@ -250,7 +271,7 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
         uint64_t wait = budget_wait_ns(balance, machine->percent);
         wait = wait ? wait : BUDGET_SURPLUS_NS / 2;
         uint64_t most = outstanding ? WAIT_BUSY_NS : WAIT_MAX_NS;
-        process->wakes_ns = machine->now_ns + (wait < most ? wait : most);
+        process->wakes_ns = machine->now_ns + (wait < most ? wait : most) + wakes_late(machine);
         return false;
     }
     bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * machine->percent);

@@ -61,6 +61,8 @@ struct machine {
     int64_t skew_ns; /* of the clock that the gate reads */
     unsigned percent, count, turn;
     uint64_t slice_left_ns;
+    uint64_t late_ns, chance;           /* who sleeps at the gate is woken late by less than this */
+    uint64_t change_ns, change_left_ns; /* what passes between the turns of two processes */
     uint64_t busy_ns;
     int64_t least_ns; /* the lowest balance that was seen */
     struct process processes[MACHINE_PROCESSES];
