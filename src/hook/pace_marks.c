@@ -322,11 +322,13 @@ struct harvest {
 static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct harvest *harvest = argument;
+    struct closed_times *closed = govern_closed_times((unsigned)harvest->device);
     int64_t balance = 0;
     uint64_t busy = 0;
     for (unsigned i = 0; i < harvest->count; i++) {
         const struct lane_charge *charge = &harvest->charges[i];
-        uint64_t new = budget_occupy(words, charge->from_ns, charge->to_ns, charge->busy_ns);
+        uint64_t new =
+            closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};

@@ -35,4 +35,11 @@ static inline bool closed_is_running(const struct closed_times *times)
 /* For how much of the time between the two the gate was closed. NULL: never. */
 uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t to_ns);
 
+struct vgpu_compute;
+
+/* budget_occupy (limit/budget.h), with the busy time where the gate was open: what others were busy
+ * with at the same moments is found to be the same only if it lies there as well. */
+uint64_t closed_occupy(struct vgpu_compute *words, struct closed_times *times, uint64_t from_ns,
+    uint64_t to_ns, uint64_t busy_ns);
+
 #endif

@@ -180,6 +180,31 @@ BED_TEST("those of a primary context are that goes with its last green one", LIM
     load_settle();
 }
 
+/* ---- stopped together ---- */
+
+/* While the channel gate closes and opens, too. A change of context is busy time, but no kernel's.
+ */
+BED_TEST("kernels in four contexts that are stopped together are charged once", LIMIT_20)
+{
+    CUcontext context;
+    load_begin(0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(CU(cuCtxCreate_v2)(&context, 0, 0), CUDA_SUCCESS);
+        CUfunction kernel = load_kernel();
+        CHECK_EQ(load_launch_of(kernel, load_stream(), 60 * SECOND), CUDA_SUCCESS);
+    }
+    bed_sleep_ms(500);
+    struct load_state from = load_state(0);
+    bed_sleep_ms(2000);
+    struct load_state to = load_state(0);
+    uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
+    CHECK(busy > 0 && measured > busy / 2 && measured < busy * 2);
+    dprintf(STDOUT_FILENO, "# measured %llu of %llu us\n", (unsigned long long)measured / 1000,
+        (unsigned long long)busy / 1000);
+    fflush(stdout);
+    _exit(check_shared->failures != 0); /* the kernels are nobody's business any more */
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
