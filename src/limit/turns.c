@@ -4,6 +4,8 @@
 
 /* The driver's own turn and a change of group (H200, driver 580.159.04). */
 #define PLAIN_TURN_US 2300u
+/* A change alone, in which nobody's kernels run. */
+#define CHANGE_US 185u
 
 static unsigned weight_of(unsigned percent)
 {
@@ -66,18 +68,29 @@ uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view
     return turn < TURNS_MIN_US ? TURNS_MIN_US : turn > TURNS_MAX_US ? TURNS_MAX_US : turn;
 }
 
+/* Of each round of turns so much goes to the changes. */
+static unsigned lost_permille(const struct board_view *view)
+{
+    unsigned lost = (unsigned)(1000ull * CHANGE_US * (1 + view->active) / TURNS_ROUND_US);
+    return lost < 500 ? lost : 500;
+}
+
 struct turns_part turns_part(
     const struct turns *turns, const struct board_view *view, unsigned percent)
 {
-    unsigned own = weight_of(percent);
+    unsigned own = weight_of(percent), lost = 0;
     if (!view->active)
         return (struct turns_part){.permille = 1000, .likely = 1000};
-    struct turns_part part = {.permille = 1000 / (1 + view->active)};
-    if (turns_slice_us(turns, view, percent) && view->heavy == view->active)
-        part.permille = 1000 * own / (own + view->heavy_limit_sum);
-    unsigned left = turns->others_permille < 1000 ? 1000 - turns->others_permille : 0;
+    struct turns_part part = {.others_us = others_us(turns, view, own)};
+    uint64_t plain_us = TURNS_MIN_US + CHANGE_US + (uint64_t)view->active * PLAIN_TURN_US;
+    part.permille = (unsigned)(1000 * TURNS_MIN_US / plain_us);
+    if (turns_slice_us(turns, view, percent) && view->heavy == view->active) {
+        lost = lost_permille(view);
+        part.permille = (1000 - lost) * own / (own + view->heavy_limit_sum);
+    }
+    unsigned taken = turns->others_permille + lost;
+    unsigned left = taken < 1000 ? 1000 - taken : 0;
     part.likely = left > part.permille ? left : part.permille;
-    part.others_us = others_us(turns, view, own);
     return part;
 }
 

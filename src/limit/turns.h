@@ -41,7 +41,8 @@ struct turns {
     uint64_t way_since_ns;   /* we give way, or work for a little in between; 0: neither */
 };
 
-/* Our part of the device's time while the others work that do now. */
+/* Our part of the device's time while the others work that do now. The changes between turns are in
+ * nobody's. */
 struct turns_part {
     unsigned permille;  /* what we have while we have work to do, at least */
     unsigned likely;    /* and at most, if the others have done what they say: not below it */

@@ -42,7 +42,8 @@ TEST("two who keep the device busy take turns of 10 ms each")
     rate(400, 400);
     CHECK_EQ(turns_slice_us(&turns, &view, 50), 10000);
     struct turns_part part = turns_part(&turns, &view, 50);
-    CHECK_EQ(part.permille, 500);
+    /* Each round of 20 ms has two changes of 185 us. */
+    CHECK_EQ(part.permille, 491);
     CHECK_EQ(part.others_us, 10000);
 }
 
@@ -51,7 +52,7 @@ TEST("turns are as the limits are, and neither shorter than the driver's nor lon
     others(1, 1, 60);
     rate(400, 400);
     CHECK_EQ(turns_slice_us(&turns, &view, 30), 6666);
-    CHECK_EQ(turns_part(&turns, &view, 30).permille, 333);
+    CHECK_EQ(turns_part(&turns, &view, 30).permille, 327);
     CHECK_EQ(turns_slice_us(&turns, &view, 5), 2048);
     others(1, 1, 1);
     CHECK_EQ(turns_slice_us(&turns, &view, 90), 16384);
@@ -88,13 +89,25 @@ TEST("what others likely leave is what they say they did not do, never less than
         rate(400, 200);
     }
     struct turns_part part = turns_part(&turns, &view, 50);
-    CHECK_EQ(part.permille, 500);
+    CHECK_EQ(part.permille, 451);
     /* Each first rating knows nothing of the others. */
     CHECK(part.likely >= 800 && part.likely <= 1000);
     turns.others_permille = 950;
-    CHECK_EQ(turns_part(&turns, &view, 50).likely, 500);
+    CHECK_EQ(turns_part(&turns, &view, 50).likely, 451);
     turns.others_permille = 4000000;
-    CHECK_EQ(turns_part(&turns, &view, 50).likely, 500);
+    CHECK_EQ(turns_part(&turns, &view, 50).likely, 451);
+}
+
+TEST("of what the others leave to long turns, what goes to the changes is nobody's")
+{
+    others(1, 1, 70);
+    rate(300, 400);
+    CHECK_EQ(turns_slice_us(&turns, &view, 30), 6000);
+    turns.others_permille = 600;
+    CHECK_EQ(turns_part(&turns, &view, 30).likely, 1000 - 600 - 18);
+    others(3, 3, 20);
+    turns.others_permille = 500;
+    CHECK_EQ(turns_part(&turns, &view, 20).likely, 1000 - 500 - 37);
 }
 
 TEST("whatever the board says, parts and turns are within bounds")
