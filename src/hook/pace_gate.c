@@ -27,6 +27,8 @@
 #define HOLD_WAIT_NS 20000000ull
 /* Who asked for GPU time within this counts as working. */
 #define ACTIVE_NS 50000000ull
+/* A stream that had work within this is one of those that launch. */
+#define BESIDE_NS 200000000ull
 /* Launches of unknown duration that may be on their way on a device, and how long one waits for
  * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
@@ -96,8 +98,15 @@ struct admission {
     int64_t gone_ns;   /* let go since the last look */
     int64_t coming_ns; /* of the launch that asks */
     int64_t balance_ns;
+    bool streams; /* it waits with several streams' work before it */
     bool admitted;
 };
+
+/* What is to be there before a launch that had to wait goes on. */
+static int64_t opening_ns(const struct admission *admission)
+{
+    return admission->streams ? budget_open_streams_ns(admission->percent) : 0;
+}
 
 uint64_t gate_in_use(unsigned device)
 {
@@ -120,8 +129,9 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
     budget_share_refill(share, words, admission->percent, active);
     budget_share_charge(share, words, admission->percent, admission->gone_ns);
     admission->admitted =
-        admission->always || budget_admits(admission->balance_ns, admission->percent, share, active,
-                                 (uint64_t)admission->coming_ns);
+        admission->always || (admission->balance_ns >= opening_ns(admission) &&
+                                 budget_admits(admission->balance_ns, admission->percent, share,
+                                     active, (uint64_t)admission->coming_ns));
     if (!admission->admitted)
         return;
     budget_charge(words, admission->coming_ns);
@@ -166,6 +176,8 @@ static uint64_t wait_ns(const struct admission *admission, bool busy)
 {
     const uint64_t most = busy ? WAIT_BUSY_NS : WAIT_MAX_NS;
     uint64_t wait = budget_wait_ns(admission->balance_ns, admission->percent);
+    if (admission->streams)
+        wait = budget_fill_ns(admission->balance_ns, opening_ns(admission), admission->percent);
     if (!wait)
         wait = BUDGET_SURPLUS_NS / 2;
     return wait < most ? wait : most;
@@ -224,6 +236,15 @@ static bool ask(struct admission *admission)
     return true;
 }
 
+/* Whether the stream is one of several of its context that launch. */
+static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns)
+{
+    lock_take(&marks_lock);
+    bool beside = marks_beside(record, now_ns - BESIDE_NS);
+    lock_release(&marks_lock);
+    return beside;
+}
+
 /* One sleep of a launch that has to wait. */
 static void wait_once(const struct admission *admission, bool busy)
 {
@@ -245,9 +266,11 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
     *ret_waited = false;
     gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
     while (!ask(&admission)) {
-        if (!*ret_waited)
+        if (!*ret_waited) {
             before(record, id);
-        since = *ret_waited ? since : admission.now_ns;
+            admission.streams = has_streams_beside(record, admission.now_ns);
+            since = admission.now_ns;
+        }
         *ret_waited = true;
         wait_once(&admission, outstanding > 0);
         (void)gate_harvest(record, &outstanding);

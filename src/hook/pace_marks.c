@@ -218,6 +218,15 @@ static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
     return false;
 }
 
+bool marks_beside(const struct lane_record *record, uint64_t since_ns)
+{
+    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
+        if (other != record && lane_marked_ns(&other->lane) >= since_ns)
+            return true;
+    }
+    return false;
+}
+
 static CUevent event_make(CUcontext handle)
 {
     CUevent event = NULL;

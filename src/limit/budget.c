@@ -158,9 +158,19 @@ bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_sha
 
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)
 {
-    if (balance_ns > 0 || !budget_is_limited(percent))
+    return balance_ns > 0 ? 0 : budget_fill_ns(balance_ns, BUDGET_OPEN_NS, percent);
+}
+
+int64_t budget_open_streams_ns(unsigned percent)
+{
+    return bounded(BUDGET_OPEN_STREAMS_NS, 0, burst_ns(percent) / 2);
+}
+
+uint64_t budget_fill_ns(int64_t balance_ns, int64_t wanted_ns, unsigned percent)
+{
+    if (balance_ns >= wanted_ns || !budget_is_limited(percent))
         return 0;
-    uint64_t missing = BUDGET_OPEN_NS - (uint64_t)balance_ns;
+    uint64_t missing = (uint64_t)wanted_ns - (uint64_t)balance_ns;
     return missing > UINT64_MAX / 100 ? UINT64_MAX : missing * 100 / percent;
 }
 

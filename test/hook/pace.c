@@ -178,6 +178,34 @@ BED_TEST("four streams keep to the limit together", .environment = {"CUDA_DEVICE
 }
 
 /* What is let go is bounded by the time that passed, and that is the longer the slower we are. */
+/* How often a launch waits, while the load has `ms` of GPU time. */
+static unsigned count_waits(struct load *load, unsigned ms)
+{
+    unsigned waits = 0;
+    uint64_t end = load_state(0).busy_ns + ms * MS;
+    while (load_state(0).busy_ns < end) {
+        uint64_t before = load_now_ns();
+        CHECK_EQ(load->step(load, load->number++), CUDA_SUCCESS);
+        waits += load_now_ns() - before > 3 * MS;
+    }
+    return waits;
+}
+
+BED_TEST(
+    "what several streams have at a time is 4 ms long", .environment = {"CUDA_DEVICE_SM_LIMIT=10"})
+{
+    load_begin(0);
+    struct load load = {.step = step_streams, .duration_ns = MS};
+    for (int i = 0; i < 4; i++)
+        load.streams[i] = load_stream();
+    (void)count_waits(&load, 50);
+    unsigned waits = count_waits(&load, 100);
+    /* 20 to 25, and fewer where the load itself was kept from running; of 2 ms each, 50. */
+    CHECK(waits <= 35);
+    dprintf(STDOUT_FILENO, "# %u waits in 100 ms of GPU time\n", waits);
+    load_settle();
+}
+
 BED_TEST("what many streams have waiting is let go within the limit",
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {

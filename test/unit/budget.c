@@ -355,8 +355,21 @@ TEST("after its wait a closed gate has GPU time")
     }
 }
 
+TEST("several streams wait for more, but for no more than can be saved")
+{
+    for (unsigned percent = 1; percent < 100; percent++) {
+        int64_t open = budget_open_streams_ns(percent);
+        CHECK(open <= burst_of(percent) / 2);
+        CHECK(open == BUDGET_OPEN_STREAMS_NS || percent < 8);
+        CHECK_EQ(budget_fill_ns(open, open, percent), 0);
+        uint64_t wait = budget_fill_ns(open - 10 * MS, open, percent);
+        CHECK_EQ(wait, 1000 * MS / percent);
+    }
+}
+
 TEST("without a limit nothing waits")
 {
+    CHECK_EQ(budget_fill_ns(-SECOND, BUDGET_OPEN_STREAMS_NS, 0), 0);
     CHECK_EQ(budget_wait_ns(-SECOND, 0), 0);
     CHECK_EQ(budget_wait_ns(-SECOND, 100), 0);
     CHECK_EQ(budget_wait_ns(1, 50), 0);
