@@ -83,7 +83,7 @@ struct turns_part turns_part(
         return (struct turns_part){.permille = 1000, .likely = 1000};
     struct turns_part part = {.others_us = others_us(turns, view, own)};
     uint64_t plain_us = TURNS_MIN_US + CHANGE_US + (uint64_t)view->active * PLAIN_TURN_US;
-    part.permille = (unsigned)(1000 * TURNS_MIN_US / plain_us);
+    part.permille = (unsigned)(1000ull * TURNS_MIN_US / plain_us);
     if (turns_slice_us(turns, view, percent) && view->heavy == view->active) {
         lost = lost_permille(view);
         part.permille = (1000 - lost) * own / (own + view->heavy_limit_sum);
