@@ -370,17 +370,6 @@ TEST("so have two with kernels of their own beside a third that asks for little"
     }
 }
 
-TEST("processes take turns of several launches, which cost fewer changes")
-{
-    begin_as_on_a_card(60);
-    for (unsigned i = 0; i < 2; i++)
-        (void)machine_add(&machine, (struct workload){.kernel_ns = MS, .in_flight = 64});
-    run_minute(SECOND);
-    uint64_t work = machine.processes[0].gpu_ns + machine.processes[1].gpu_ns;
-    /* One launch a turn: 1,000 of 1,185 us. */
-    CHECK(share_of(work, machine.busy_ns) > 90000);
-}
-
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
