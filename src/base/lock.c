@@ -3,6 +3,7 @@
 #include "base/lock.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -30,6 +31,40 @@ void word_wait(uint32_t *word, uint32_t value)
     int errno_kept = errno;
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
     errno = errno_kept;
+}
+
+void word_wait_for(uint32_t *word, uint32_t value, uint64_t ns)
+{
+    int errno_kept = errno;
+    const struct timespec time = timespec_of_ns(ns);
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &time, NULL, 0);
+    errno = errno_kept;
+}
+
+/* As in linux/futex.h, which older headers do not have. */
+#define SYS_WAITV 449
+#define WORD_IS_32_BIT 2u
+
+struct waited {
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+
+bool words_wait(const struct word_awaited *words, unsigned count, uint64_t ns)
+{
+    struct waited waited[WORDS_AWAITED_MAX];
+    if (!count || count > WORDS_AWAITED_MAX)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        waited[i] = (struct waited){.value = words[i].value,
+            .address = (uint64_t)(uintptr_t)words[i].word,
+            .flags = WORD_IS_32_BIT | (words[i].shared ? 0u : (uint32_t)FUTEX_PRIVATE_FLAG)};
+    int errno_kept = errno;
+    const struct timespec until = timespec_of_ns(clock_now_ns() + ns);
+    bool slept = syscall(SYS_WAITV, waited, count, 0, &until, CLOCK_MONOTONIC) >= 0 ||
+                 errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
+    errno = errno_kept;
+    return slept;
 }
 
 void word_wake(uint32_t *word)

@@ -31,6 +31,23 @@ void lock_reset(struct lock *lock);
 void word_wait(uint32_t *word, uint32_t value);
 void word_wake(uint32_t *word);
 
+/* The same for at most `ns`. */
+void word_wait_for(uint32_t *word, uint32_t value, uint64_t ns);
+
+/* A word that one sleeps on beside others. */
+struct word_awaited {
+    uint32_t *word;
+    uint32_t value;
+    bool shared; /* with other processes */
+};
+
+#define WORDS_AWAITED_MAX 16u
+
+/* Sleeps while each word is its value, at most `ns`; may return sooner. False at once where the
+ * kernel has no such call (before Linux 5.16) or a sandbox refuses it, where a word lies in a file
+ * that was shortened, and for no word or more than WORDS_AWAITED_MAX. errno is kept. */
+bool words_wait(const struct word_awaited *words, unsigned count, uint64_t ns);
+
 /* Sleeps about `ns` nanoseconds; errno is kept. */
 void sleep_ns(uint64_t ns);
 
