@@ -284,6 +284,7 @@ void pace_end(struct pace_launch *launch, bool launched)
     else if (note_launch(launch, now, &run))
         marks_record(launch->lane, launch->lane_id, run);
     gate_watch();
+    govern_rouse();
     if (thread_mine)
         thread_mine->until_sample = next_sample(thread_mine);
     errno = errno_kept;

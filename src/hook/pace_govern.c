@@ -28,8 +28,9 @@
 #define PAUSE_LOOK_NS 1000000000ull
 /* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
 #define MONITOR_LOOK_NS 20000000ull
-/* Within a window that is closed: half of what the others take for idle. */
-#define CLOSED_LOOK_NS (VGPU_BOARD_ACTIVE_NS / 2)
+/* In windows, closed or open: the others are to hear of us before they take us for silent
+ * (TURNS_SILENT_NS), and their coming wakes us. */
+#define WINDOW_LOOK_NS 28000000ull
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
 /* Some devices have a limit, and only others are worked on. */
@@ -205,6 +206,12 @@ void govern_note_work(unsigned device, uint64_t now_ns)
 void govern_note_wait(unsigned device, uint64_t now_ns)
 {
     store_relaxed(&devices[device].waited_ns, now_ns);
+    governor_rouse();
+}
+
+void govern_rouse(void)
+{
+    governor_rouse();
 }
 
 void govern_harvested(uint64_t now_ns)
@@ -327,15 +334,26 @@ static struct window_view view_of(unsigned device)
     return look.view;
 }
 
+/* Of what goes on in windows nothing is to be seen before it has used up its time. */
+static uint64_t look_again_ns(unsigned device, const struct window_view *view)
+{
+    uint64_t open = window_open_ns(view);
+    bool goes_on = view->in_windows && devices[device].survey.runs_long;
+    uint64_t most = goes_on ? WINDOW_LOOK_NS : LOOK_NS;
+    if (!goes_on && !devices[device].survey.outstanding)
+        most = WINDOW_LOOK_NS;
+    return open < most ? open : most;
+}
+
 /* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on
  * without a look. */
 static uint64_t decide(uint64_t *ret_open_ns)
 {
     uint64_t closed = 0;
-    *ret_open_ns = LOOK_NS;
+    *ret_open_ns = WINDOW_LOOK_NS;
     for (unsigned d = 0; d < governor.bound; d++) {
         struct window_view view = view_of(d);
-        uint64_t wanted = window_close_ns(&view), open = window_open_ns(&view);
+        uint64_t wanted = window_close_ns(&view), open = look_again_ns(d, &view);
         if (wanted)
             devices[d].in_windows = true;
         closed = wanted > closed ? wanted : closed;
@@ -346,10 +364,16 @@ static uint64_t decide(uint64_t *ret_open_ns)
 
 /* ---- looks ---- */
 
-/* True where some device is worked on, or was a moment ago. */
-static bool meet_all(uint64_t now_ns, bool stopped)
+static uint64_t at_most(uint64_t ns, uint64_t most_ns)
 {
-    bool any = false;
+    return ns < most_ns ? ns : most_ns;
+}
+
+/* How long some device is worked on still if nothing more comes: the others hear of the end at
+ * once. 0: none is, and none was a moment ago. */
+static uint64_t meet_all(uint64_t now_ns, bool stopped)
+{
+    uint64_t longest = 0;
     for (unsigned d = 0; d < governor.bound; d++) {
         uint64_t worked = load_relaxed(&devices[d].worked_ns);
         uint64_t waited = load_relaxed(&devices[d].waited_ns);
@@ -358,10 +382,16 @@ static bool meet_all(uint64_t now_ns, bool stopped)
             .wants = waited + ACTIVE_NS > now_ns,
             .paused = rules_pause(),
         };
-        tenants_meet(d, &own, now_ns);
-        any |= own.active || own.wants;
+        /* What goes on is stopped now, not when it has overdrawn. */
+        if (tenants_meet(d, &own, now_ns))
+            devices[d].in_windows |= devices[d].survey.runs_long;
+        uint64_t last = worked > waited ? worked : waited;
+        uint64_t left = last + ACTIVE_NS > now_ns ? last + ACTIVE_NS - now_ns : 0;
+        if (own.active && devices[d].survey.outstanding)
+            left = WINDOW_LOOK_NS;
+        longest = left > longest ? left : longest;
     }
-    return any;
+    return longest;
 }
 
 static uint64_t hold(uint64_t now_ns)
@@ -373,27 +403,34 @@ static uint64_t hold(uint64_t now_ns)
     return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
 }
 
-/* Others hear meanwhile that we are still there, and are not to take the device for free. */
+/* A window was closed by what the limits were then. */
+static bool limits_differ(void)
+{
+    bool differ = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        differ |= governor.limits[d] != (unsigned char)rules_percent(d);
+    return governor.limits_are_known && differ;
+}
+
+static bool limits_changed(void)
+{
+    bool changed = limits_differ();
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        governor.limits[d] = (unsigned char)rules_percent(d);
+    governor.limits_are_known = true;
+    return changed;
+}
+
+/* Others hear meanwhile that we are still there, and are not to take the device for free. Where
+ * they have gone, their time is ours at once. */
 static uint64_t stay_closed(uint64_t until_ns)
 {
     close_all(until_ns);
     (void)meet_all(clock_now_ns(), false);
+    if (limits_differ())
+        return 1;
     uint64_t now = clock_now_ns();
-    uint64_t left = until_ns > now ? until_ns - now : 1;
-    return left < CLOSED_LOOK_NS ? left : CLOSED_LOOK_NS;
-}
-
-/* A window was closed by what the limits were then. */
-static bool limits_changed(void)
-{
-    bool known = governor.limits_are_known, changed = false;
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        unsigned char percent = (unsigned char)rules_percent(d);
-        changed |= governor.limits[d] != percent;
-        governor.limits[d] = percent;
-    }
-    governor.limits_are_known = true;
-    return known && changed;
+    return at_most(until_ns > now ? until_ns - now : 1, WINDOW_LOOK_NS);
 }
 
 /* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
@@ -412,20 +449,22 @@ static uint64_t govern_open(uint64_t now_ns)
     open_all();
     if (!see_what_runs(now_ns))
         return LOCK_TRY_NS;
-    bool at_work = meet_all(now_ns, false);
+    uint64_t work_ns = meet_all(now_ns, false);
     couple_tell();
     if (rules_hold())
         return 1;
     uint64_t open_ns, closed_ns = decide(&open_ns);
     if (closed_ns) {
         now_ns = clock_now_ns();
-        (void)account_window_close(now_ns, now_ns + closed_ns);
+        /* Of what we raise ourselves we need not be told. */
+        if (account_window_close(now_ns, now_ns + closed_ns))
+            governor.epoch++;
         return stay_closed(now_ns + closed_ns);
     }
     bool shown = account_show_work(now_ns);
-    if (at_work)
-        return open_ns;
-    return shown || has_unmeasured() ? UNMEASURED_LOOK_NS : GOVERNOR_NOTHING;
+    if (work_ns)
+        return at_most(open_ns, work_ns);
+    return shown || has_unmeasured() ? UNMEASURED_LOOK_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
 }
 
 /* No limit of ours: what we do is measured only where others' limits need it. */
@@ -466,9 +505,26 @@ static uint64_t govern(void)
     return govern_open(now);
 }
 
-static void rest(uint64_t ns)
+/* Until there are orders, the word is another, or the neighbours change. Without a call that waits
+ * for several, in a rest for the word alone, which ends soon, and the neighbours are looked at. */
+static void rest(uint64_t ns, uint32_t *word, uint32_t value)
 {
-    account_wait_orders(governor.epoch, ns);
+    struct word_awaited words[WORDS_AWAITED_MAX];
+    uint32_t *orders = account_orders_word();
+    unsigned count = 0;
+    if (orders)
+        words[count++] = (struct word_awaited){orders, governor.epoch, .shared = true};
+    if (word)
+        words[count++] = (struct word_awaited){word, value, .shared = false};
+    unsigned own = count;
+    if (!word)
+        ns = tenants_await(ns, words, &count);
+    if (orders && words_wait(words, count, at_most(ns, STAND_BY_NS)))
+        return;
+    if (word)
+        word_wait_for(word, value, ns);
+    else
+        account_wait_orders(governor.epoch, count > own ? at_most(ns, LOOK_NS) : ns);
 }
 
 void govern_watch(void)

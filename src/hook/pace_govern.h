@@ -21,11 +21,15 @@
  * sleeps until it is told something. */
 void govern_watch(void);
 
-/* A launch is held back by the limit. */
+/* A launch is held back by the limit: a governor that rests looks at once. */
 void govern_note_wait(unsigned device, uint64_t now_ns);
 
-/* Work was let go. */
+/* Work is let go. */
 void govern_note_work(unsigned device, uint64_t now_ns);
+
+/* It has gone, and its mark is recorded: a governor that rests because nothing worked looks at
+ * once, so that the neighbours hear of it. */
+void govern_rouse(void);
 
 /* Somebody else harvested. */
 void govern_harvested(uint64_t now_ns);

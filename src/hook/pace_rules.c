@@ -40,7 +40,7 @@ static struct {
                    */
     uint64_t limited_beside_ns; /* when somebody with a limit was seen at work; 0 never */
     bool board_exists;
-    bool given, paused, preempted;
+    bool given, has_priority, paused, preempted;
     bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
     bool finished;
     bool coupled;
@@ -83,6 +83,7 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
     rules.number = orders->number;
     store_relaxed(&rules.epoch, orders->epoch);
     store_relaxed(&rules.priority, orders->priority);
+    store_relaxed(&rules.has_priority, orders->has_priority);
     store_relaxed(&rules.watched, watched);
     store_relaxed(&rules.given, orders->has_limits || orders->has_priority);
     store_relaxed(&rules.paused, orders->paused || orders->held);
@@ -178,6 +179,11 @@ bool rules_hold(void)
 unsigned rules_priority(void)
 {
     return load_relaxed(&rules.priority);
+}
+
+bool rules_has_priority(void)
+{
+    return load_relaxed(&rules.has_priority);
 }
 
 struct turns_part rules_part(unsigned device)

@@ -42,6 +42,7 @@ bool rules_pause(void); /* the first of the two alone */
 /* Where it is paused: only by HAMi's monitor, so that nobody is woken when that ends. */
 bool rules_pause_is_the_monitors(void);
 unsigned rules_priority(void);
+bool rules_has_priority(void); /* somebody gave it one */
 
 /* Sleeps until something changed, at most so long. */
 void rules_wait(uint64_t timeout_ns);

@@ -2,7 +2,9 @@
 /* A board for each device, said and heard at each of the governor's looks. */
 #include "hook/pace_tenants.h"
 
+#include "base/clock.h"
 #include "hook/pace_rules.h"
+#include "limit/budget.h"
 #include "limit/container.h"
 #include "limit/rm_channels.h"
 #include "limit/turns.h"
@@ -17,7 +19,18 @@ static struct tenants_device {
     bool met;
     struct turns turns;
     uint64_t turn_us; /* of our channel groups; 0: as the driver made them */
+    uint32_t epoch;   /* of the board when we looked last */
+    bool looked;      /* since the governor slept last */
+    bool soft_is_on;
+    bool awaited; /* whoever comes or goes there changes what we may do */
 } devices[VGPU_REGION_DEVICES];
+
+/* Boards may wake us so often at most, whatever is said there. */
+#define BOARDS_GAP_NS 5000000ull
+static uint64_t board_changed_ns; /* when one was seen to be another than before */
+static unsigned looked_bound;     /* no device at or above it was looked at since then */
+/* Who looks as often as that sees who comes and goes soon enough for a fair share of the time. */
+#define OFTEN_NS 10000000ull
 
 static void meet_first(unsigned device)
 {
@@ -48,7 +61,30 @@ static void take_turns(unsigned device, const struct board_view *view)
     here->turn_us = turn;
 }
 
-static void take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
+static void forfeit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    (void)own, (void)argument;
+    budget_forfeit(words);
+}
+
+static bool has_soft(unsigned device)
+{
+    return rules_soft_percent(device) > rules_hard_percent(device);
+}
+
+/* What others left was not saved for the time in which they do not: it is given back at once. True
+ * where it was had until now. */
+static bool give_back(unsigned device, bool soft_is_on)
+{
+    struct tenants_device *here = &devices[device];
+    bool until_now = here->soft_is_on && !soft_is_on && has_soft(device);
+    here->soft_is_on = soft_is_on;
+    if (until_now)
+        (void)account_visit_compute(device, forfeit, NULL);
+    return until_now;
+}
+
+static bool take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
 {
     struct turns *turns = &devices[device].turns;
     bool alone = turns_are_alone(turns, view, now_ns);
@@ -58,6 +94,13 @@ static void take_in(unsigned device, const struct board_view *view, uint64_t now
         .part = turns_part(turns, view, rules_hard_percent(device)),
     };
     rules_set_neighbours(device, &neighbours);
+    if (devices[device].epoch != view->epoch)
+        board_changed_ns = now_ns;
+    devices[device].epoch = view->epoch;
+    devices[device].looked = true;
+    looked_bound = device < looked_bound ? looked_bound : device + 1;
+    devices[device].awaited = has_soft(device) || neighbours.higher_work || rules_has_priority();
+    return give_back(device, neighbours.soft_is_on);
 }
 
 /* One without a limit counts 100. */
@@ -66,7 +109,7 @@ static bool is_beside_limited(const struct board_view *view)
     return view->active && view->active_limit_sum < 100 * view->active;
 }
 
-void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
+bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
     struct tenants_device *here = attend(device, now_ns);
     struct board_view view;
@@ -85,9 +128,9 @@ void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     board_look(&here->board, now_ns, &view);
     turns_rate(&here->turns, busy, &view, now_ns);
     take_turns(device, &view);
-    take_in(device, &view, now_ns);
     if (is_beside_limited(&view))
         rules_note_limited_beside(now_ns);
+    return take_in(device, &view, now_ns);
 }
 
 bool tenants_limited_work(unsigned device, uint64_t now_ns)
@@ -96,6 +139,38 @@ bool tenants_limited_work(unsigned device, uint64_t now_ns)
     struct board_view view;
     board_look(&here->board, now_ns, &view);
     return is_beside_limited(&view);
+}
+
+/* The soft limit opens as soon as it may. */
+static uint64_t until_alone(unsigned device, uint64_t now_ns, uint64_t ns)
+{
+    const struct tenants_device *here = &devices[device];
+    uint64_t at_ns = here->turns.alone_at_ns;
+    bool waits = !here->soft_is_on && has_soft(device) && at_ns > now_ns;
+    return waits && at_ns - now_ns < ns ? at_ns - now_ns : ns;
+}
+
+uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count)
+{
+    uint64_t now = clock_now_ns(), since = now - board_changed_ns;
+    unsigned before = *count, bound = looked_bound;
+    looked_bound = 0;
+    for (unsigned d = 0; d < bound; d++) {
+        if (devices[d].looked)
+            ns = until_alone(d, now, ns);
+    }
+    for (unsigned d = 0; d < bound; d++) {
+        struct tenants_device *here = &devices[d];
+        bool awaited = here->looked && (here->awaited || ns > OFTEN_NS);
+        uint32_t *word = awaited ? board_wait_word(&here->board) : NULL;
+        here->looked = false;
+        if (word && *count < WORDS_AWAITED_MAX)
+            words[(*count)++] = (struct word_awaited){word, here->epoch, .shared = true};
+    }
+    if (*count == before || since >= BOARDS_GAP_NS)
+        return ns;
+    *count = before;
+    return ns < BOARDS_GAP_NS - since ? ns : BOARDS_GAP_NS - since;
 }
 
 void tenants_leave(void)
@@ -114,4 +189,6 @@ void tenants_reset(void)
         board_reset(&devices[d].board);
         devices[d] = (struct tenants_device){.board = devices[d].board};
     }
+    board_changed_ns = 0;
+    looked_bound = 0;
 }

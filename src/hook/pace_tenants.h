@@ -5,6 +5,8 @@
 #ifndef VGPU_HOOK_PACE_TENANTS_H
 #define VGPU_HOOK_PACE_TENANTS_H
 
+#include "base/lock.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,12 +16,17 @@ struct tenants_own {
     bool paused;
 };
 
-/* Says so for the device, and takes what the others say into the rules. */
-void tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
+/* Says so for the device, and takes what the others say into the rules. True where we had what they
+ * left until now, and do not any more. */
+bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
 
 /* Without a word of ours: whether somebody with a compute limit is at work on the device. What he
  * and we do at once is his by our word alone, so that we watch our work then, limit or not. */
 bool tenants_limited_work(unsigned device, uint64_t now_ns);
+
+/* Adds the boards' words to those that the governor sleeps on before its next look in `ns`, where
+ * it matters to us who comes and goes; returns how long it may sleep. */
+uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count);
 
 /* The process ends. */
 void tenants_leave(void);

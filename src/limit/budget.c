@@ -65,6 +65,13 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
     return target;
 }
 
+void budget_forfeit(struct vgpu_compute *words)
+{
+    int64_t balance = budget_balance(words);
+    if (balance > 0)
+        (void)add_seq_cst(&words->granted_ns, -(uint64_t)balance);
+}
+
 void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
 {
     if (gpu_ns)

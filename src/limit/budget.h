@@ -47,6 +47,9 @@ static inline bool budget_is_limited(unsigned percent)
  * saved, also where the limit was lowered meanwhile. A clock that went back grants nothing. */
 int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now_ns);
 
+/* What was saved is gone; what is owed is owed still. */
+void budget_forfeit(struct vgpu_compute *words);
+
 int64_t budget_balance(const struct vgpu_compute *words);
 
 /* Takes `gpu_ns` from the balance; below 0 gives back. */

@@ -17,12 +17,12 @@
  * each time. */
 #define LINGER_NS 100000000ull
 
-enum governor_state { ABSENT, STARTING, AWAKE, ASLEEP, STOPPED, REFUSED };
+enum governor_state { ABSENT, STARTING, AWAKE, RESTING, ASLEEP, STOPPED, REFUSED };
 
 static struct {
     uint32_t state;
     uint64_t (*look)(void);
-    void (*rest)(uint64_t ns);
+    governor_rest_function *rest;
 } governor;
 
 static bool change(uint32_t from, uint32_t to)
@@ -32,13 +32,16 @@ static bool change(uint32_t from, uint32_t to)
 
 static void fall_asleep(void)
 {
-    if (!change(AWAKE, ASLEEP))
-        return;
-    /* What came between the last look and now woke nobody. */
-    if (governor.look() != GOVERNOR_NOTHING && change(ASLEEP, AWAKE))
-        return;
+    (void)change(RESTING, ASLEEP);
     while (load_acquire(&governor.state) == ASLEEP)
         word_wait(&governor.state, ASLEEP);
+}
+
+static void rest_idle(uint64_t ns)
+{
+    if (ns == GOVERNOR_NOTHING)
+        ns = LINGER_NS / 5;
+    governor.rest(ns & ~GOVERNOR_IDLE, &governor.state, RESTING);
 }
 
 static void *run(void *argument)
@@ -49,11 +52,15 @@ static void *run(void *argument)
     while (load_acquire(&governor.state) != STOPPED) {
         uint64_t pause = governor.look();
         uint64_t now = clock_now_ns();
-        if (pause != GOVERNOR_NOTHING) {
+        if (pause != GOVERNOR_NOTHING)
             seen_ns = now;
-            governor.rest(pause);
+        if (!(pause & GOVERNOR_IDLE)) {
+            (void)change(RESTING, AWAKE);
+            governor.rest(pause, NULL, 0);
+        } else if (change(AWAKE, RESTING)) {
+            continue; /* what came before that woke nobody */
         } else if (now - seen_ns < LINGER_NS) {
-            governor.rest(LINGER_NS / 5);
+            rest_idle(pause);
         } else {
             fall_asleep();
             seen_ns = clock_now_ns();
@@ -81,7 +88,7 @@ static bool start_thread(void)
     return error == 0;
 }
 
-void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns))
+void governor_wake(uint64_t (*look)(void), governor_rest_function *rest)
 {
     uint32_t state = load_acquire(&governor.state);
     if (__builtin_expect(state == AWAKE, 1))
@@ -99,15 +106,24 @@ void governor_wake(uint64_t (*look)(void), void (*rest)(uint64_t ns))
     (void)change(STARTING, started ? AWAKE : REFUSED);
 }
 
+void governor_rouse(void)
+{
+    /* As a write: either what was noted is seen, or we see that it rests. */
+    uint32_t state = add_seq_cst(&governor.state, 0u);
+    if ((state == RESTING || state == ASLEEP) && change(state, AWAKE))
+        word_wake(&governor.state);
+}
+
 bool governor_works(void)
 {
     uint32_t state = load_acquire(&governor.state);
-    return state == STARTING || state == AWAKE || state == ASLEEP;
+    return state >= STARTING && state <= ASLEEP;
 }
 
 bool governor_sleeps(void)
 {
-    return load_relaxed(&governor.state) == ASLEEP;
+    uint32_t state = load_relaxed(&governor.state);
+    return state == RESTING || state == ASLEEP;
 }
 
 void governor_reset(void)
@@ -117,6 +133,7 @@ void governor_reset(void)
 
 void governor_stop(void)
 {
-    if (exchange_acq_rel(&governor.state, (uint32_t)STOPPED) == ASLEEP)
+    uint32_t former = exchange_acq_rel(&governor.state, (uint32_t)STOPPED);
+    if (former == RESTING || former == ASLEEP)
         word_wake(&governor.state);
 }

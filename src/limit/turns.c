@@ -96,11 +96,17 @@ struct turns_part turns_part(
 
 bool turns_are_alone(struct turns *turns, const struct board_view *view, uint64_t now_ns)
 {
-    if (view->active)
+    uint64_t heard_ns = view->heard_ns < now_ns ? view->heard_ns : now_ns;
+    bool silent = heard_ns && now_ns - heard_ns >= TURNS_SILENT_NS;
+    if (view->active && !silent) {
         turns->alone_since_ns = 0;
-    else if (!turns->alone_since_ns)
-        turns->alone_since_ns = now_ns;
-    return !view->active && now_ns - turns->alone_since_ns >= TURNS_ALONE_NS;
+        turns->alone_at_ns = heard_ns + TURNS_SILENT_NS;
+        return false;
+    }
+    if (!turns->alone_since_ns)
+        turns->alone_since_ns = heard_ns ? heard_ns : now_ns;
+    turns->alone_at_ns = turns->alone_since_ns + TURNS_ALONE_NS;
+    return now_ns >= turns->alone_at_ns;
 }
 
 bool turns_give_way(struct turns *turns, const struct board_view *view, uint64_t now_ns)

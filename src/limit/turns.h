@@ -16,6 +16,10 @@
 /* Soft limits open when nobody else has been at work for so long: who works now and then is not
  * taken for gone. */
 #define TURNS_ALONE_NS 15000000ull
+/* Who is at work says so each 10 ms, 28 in windows: who has not for so long does not
+ * work. The end of a process that was killed may take longer: its slot is locked until the driver
+ * has freed what it had (a device's channels; H200, driver 580.159.04: more than 50 ms). */
+#define TURNS_SILENT_NS 40000000ull
 
 /* Who keeps the device busy for more than a quarter of the time, or for most of what the driver's
  * turns give him, shares it in long turns: switches cost 8 % of it with the driver's turns of 2 ms,
@@ -38,6 +42,7 @@ struct turns {
     unsigned others_permille; /* so much of the time others say that they did */
     uint64_t rated_ns, rated_busy_ns, rated_others_ns;
     uint64_t alone_since_ns; /* 0: others are at work */
+    uint64_t alone_at_ns;    /* we may have our soft limit then, if nobody is heard of */
     uint64_t way_since_ns;   /* we give way, or work for a little in between; 0: neither */
 };
 

@@ -121,6 +121,10 @@ bool account_orders(struct account_orders *ret_orders);
  * errno. */
 void account_wait_orders(uint32_t seen, uint64_t timeout_ns);
 
+/* The epoch itself, to sleep on (shared, not private) beside other words; NULL where there is no
+ * file, or it was shortened. Not to be read. */
+uint32_t *account_orders_word(void);
+
 /* Raises the orders' epoch and wakes all who sleep on it, in all processes of the container. */
 void account_wake_orders(void);
 

@@ -116,6 +116,12 @@ void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
         sleep_ns(at_most(timeout_ns, region ? ORDERS_SLEEP_NS : timeout_ns));
 }
 
+uint32_t *account_orders_word(void)
+{
+    struct region *region = load_acquire(&account.region);
+    return region && !load_acquire(&region->lost) ? &region->shared->orders_epoch : NULL;
+}
+
 void account_wake_orders(void)
 {
     lock_take(&account.lock);

@@ -162,6 +162,18 @@ static void count(
         view->idle_ns = idle_ns;
 }
 
+/* Also of one who died: he was at work until then. */
+static void hear(struct board_view *view, const struct vgpu_board_slot *slot, uint64_t now_ns)
+{
+    uint64_t active_ns = load_acquire(&slot->active_ns);
+    if (!was_lately(active_ns, now_ns) || is_paused(slot))
+        return;
+    if (active_ns > now_ns)
+        active_ns = now_ns;
+    if (view->heard_ns < active_ns)
+        view->heard_ns = active_ns;
+}
+
 static bool is_held(struct board *board, unsigned index)
 {
     off_t byte =
@@ -194,6 +206,7 @@ void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_vie
         if (!tenant || tenant == ours)
             continue;
         ret_view->busy_ns += load_relaxed(&shared->slots[i].busy_ns);
+        hear(ret_view, &shared->slots[i], now_ns);
         if (!is_gone(board, i, now_ns))
             count(ret_view, &shared->slots[i], priority, now_ns);
     }

@@ -65,6 +65,8 @@ struct board_view {
     uint64_t busy_ns;  /* GPU time that all others say they had so far, at work or not; wraps
                           around, and jumps where one comes or goes */
     uint64_t since_ns; /* when the last of them turned active, at most now; 0 where none */
+    uint64_t heard_ns; /* when somebody who was at work was heard of last, also who died since, at
+                          most now; 0: nobody was within VGPU_BOARD_ACTIVE_NS */
     uint64_t idle_ns;  /* when the first of them will count as idle unless it is heard of
                           again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
 };

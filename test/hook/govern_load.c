@@ -153,6 +153,8 @@ static struct {
 } tracer;
 
 /* Which system call the stopped thread is in; -1: none. */
+#define SYS_WAITV 449 /* a wait for one of several words; older headers do not have it */
+
 static long stopped_in(const struct message *message)
 {
     char path[64], text[32] = "";
@@ -183,7 +185,8 @@ static bool stop_where_it_waits(const struct message *message)
     for (int tries = 0; tries < 1000; tries++) {
         if (!stop_thread(message->thread))
             return false;
-        if (stopped_in(message) == SYS_futex)
+        long call = stopped_in(message);
+        if (call == SYS_futex || call == SYS_WAITV)
             return true;
         (void)let_go(message->thread);
         bed_sleep_ms(1);

@@ -253,6 +253,35 @@ TEST("who falls idle and works again frees his time, and has it back, both soon"
     tenant_kill(&tenants[1]);
 }
 
+/* Of a kernel that never ends, whose container saved the time of its limit while it had all. */
+TEST("a kernel that never ends gives back what its soft limit gave it, as soon as another works")
+{
+    struct tenant tenants[2];
+    unsigned seen = 0, late = 0;
+    world_begin("1xh200");
+    start_all(tenants,
+        (struct tenant_how[]){
+            {.cores = "30", .soft = "100", .load = "--shape persistent --seconds 40"},
+            {.cores = "60", .load = "--shape burst --burst-ms 170 --period-ms 613"}},
+        2);
+    struct trace trace = world_watch(tenants, 2, 5500);
+    for (uint64_t at = trace_works(&trace, 1, trace_begin(&trace)); at;) {
+        uint64_t quiet = trace_falls_quiet(&trace, 1, at, 100 * MS);
+        at = quiet ? trace_works(&trace, 1, quiet) : 0;
+        if (!at || at + 80 * MS > trace_end(&trace))
+            break;
+        /* While both work, the device's turns alone leave it half. */
+        double share = trace_share(&trace, 0, at, at + 60 * MS);
+        say("its share over the 60 ms that follow", share);
+        seen++;
+        late += share > 0.33;
+    }
+    CHECK(seen >= 4);
+    CHECK(2 * late < seen);
+    tenant_kill(&tenants[0]);
+    tenant_kill(&tenants[1]);
+}
+
 /* Ends the other's work in one of three ways while both are busy. */
 enum end { END_KILL, END_PAUSE, END_STOP };
 

@@ -66,7 +66,12 @@ TEST("a tenant at work is seen by the others, with its limit, and not by itself"
     CHECK_EQ(view.wanting, 0);
     CHECK_EQ(view.since_ns, NOW);
     CHECK_EQ(view.idle_ns, NOW + 50 * MS);
+    CHECK_EQ(view.heard_ns, NOW);
+    CHECK_EQ(boards_look(&ours, NOW - MS).heard_ns, NOW - MS);
+    CHECK_EQ(boards_look(&ours, NOW + 50 * MS).heard_ns, 0);
     CHECK_EQ(boards_look(&theirs, NOW + 10 * MS).active, 0);
+    boards_say(&theirs, false, NOW + MS);
+    CHECK_EQ(boards_look(&ours, NOW + MS).heard_ns, 0);
 }
 
 TEST("who was not at work for 50 ms is idle, and so is who will have been in more than a second")

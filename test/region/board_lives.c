@@ -201,6 +201,7 @@ TEST("who was killed at work is not at work any more, once he has not been heard
     peers_reap(peers_fork(work_and_die));
     CHECK_EQ(boards_look(&ours, now + 19000000).active, 1);
     CHECK_EQ(boards_look(&ours, now + 20000000).active, 0);
+    CHECK_EQ(boards_look(&ours, now + 20000000).heard_ns, now);
 }
 
 TEST("who lives and says nothing is at work for 50 ms")

@@ -511,6 +511,17 @@ TEST("of what is left over, no more than a burst is held against its taker")
     CHECK_EQ(share.balance_ns, -45 * MS);
 }
 
+TEST("what was saved can be given up, and what is owed cannot")
+{
+    words = (struct vgpu_compute){.granted_ns = 70 * MS, .charged_ns = 30 * MS};
+    budget_forfeit(&words);
+    CHECK_EQ(budget_balance(&words), 0);
+    CHECK_EQ(words.charged_ns, 30 * MS); /* what it took is what it took */
+    budget_charge(&words, 5 * MS);
+    budget_forfeit(&words);
+    CHECK_EQ(budget_balance(&words), -5 * MS);
+}
+
 static int64_t settled(bool believes, unsigned active, struct budget_done done)
 {
     struct budget_share share = {.balance_ns = -(int64_t)done.work_ns, .believes = believes};

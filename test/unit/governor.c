@@ -26,6 +26,14 @@ static uint64_t look(void)
     return load_relaxed(&answer);
 }
 
+static void rest(uint64_t ns, uint32_t *word, uint32_t value)
+{
+    if (word)
+        word_wait_for(word, value, ns);
+    else
+        sleep_ns(ns);
+}
+
 /* The number of threads that have the governor's name, and one of them; 0 for none. A sanitizer may
  * make threads of its own. */
 static unsigned count_threads(int *ret_governor)
@@ -114,7 +122,7 @@ TEST("there is no thread before work is on its way, one then, however often it i
     unsigned before = count_threads(&thread);
     CHECK_EQ(thread, 0);
     for (int i = 0; i < 1000; i++)
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
     REQUIRE(wait_for_looks(1));
     CHECK_EQ(count_threads(&thread), before + 1);
     CHECK(thread != 0);
@@ -123,7 +131,7 @@ TEST("there is no thread before work is on its way, one then, however often it i
 TEST("it works from the first work to the end of the process")
 {
     CHECK(!governor_works());
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     CHECK(governor_works());
     REQUIRE(wait_for_sleep());
     CHECK(governor_works());
@@ -151,7 +159,7 @@ TEST("where no thread can be made it does not, and is not tried again")
     if (!refuse_threads())
         SKIP("no system call can be refused");
     for (int i = 0; i < 3; i++) {
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
         CHECK(!governor_works());
     }
     CHECK_EQ(load_relaxed(&looks), 0);
@@ -161,7 +169,7 @@ TEST("where no thread can be made it does not, and is not tried again")
 static void *wake_often(void *unused)
 {
     for (int i = 0; i < 2000; i++)
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
     return unused;
 }
 
@@ -184,7 +192,7 @@ TEST("threads that find work at once make one thread")
 TEST("it looks again after the time that the look asked for, as long as there is work")
 {
     store_relaxed(&answer, (uint64_t)2000000);
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     CHECK(wait_for_looks(100));
     int thread = governor_thread();
     CHECK(switches_of(thread) >= 90);
@@ -192,31 +200,79 @@ TEST("it looks again after the time that the look asked for, as long as there is
 
 TEST("with nothing to see it sleeps for good, and wakes for new work, again and again")
 {
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     for (int round = 0; round < 3; round++) {
         REQUIRE(wait_for_looks(1));
         REQUIRE(wait_for_sleep());
         store_relaxed(&looks, (uint64_t)0);
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
     }
     CHECK(wait_for_looks(1));
 }
 
 TEST("before it sleeps it lingers: it still looks a tenth of a second after the last work")
 {
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     CHECK(wait_for_looks(4)); /* nothing to see from the first look on */
 }
 
 TEST("work that comes while it falls asleep is not missed")
 {
     for (int round = 0; round < 15; round++) {
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
         pause_ms(95 + round); /* about when it does */
         uint64_t before = load_relaxed(&looks);
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
         CHECK(wait_for_looks(before + 1));
     }
+}
+
+static bool wait_for_rest(void)
+{
+    for (int i = 0; i < WAIT_SECONDS * 200 && !governor_sleeps(); i++)
+        pause_ms(5);
+    return governor_sleeps();
+}
+
+TEST("work ends a rest in which nothing worked, and nothing else does")
+{
+    store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
+    governor_wake(look, rest);
+    REQUIRE(wait_for_rest());
+    for (int round = 0; round < 20; round++) {
+        uint64_t before = load_relaxed(&looks);
+        governor_rouse();
+        CHECK(wait_for_looks(before + 1));
+        REQUIRE(wait_for_rest());
+    }
+    REQUIRE(wait_for_sleep()); /* till the time is over, which it is not in this test */
+    uint64_t before = load_relaxed(&looks);
+    governor_wake(look, rest);
+    pause_ms(100);
+    CHECK_EQ(load_relaxed(&looks), before);
+}
+
+TEST("work that is noted while it lies down to rest is seen")
+{
+    store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
+    governor_wake(look, rest);
+    for (int round = 0; round < 1000; round++) {
+        /* As a launch does: what is noted, and the rest that is ended if there is one. */
+        store_relaxed(&answer, (uint64_t)1);
+        governor_rouse();
+        uint64_t before = load_relaxed(&looks);
+        if (!CHECK(wait_for_looks(before + 1)))
+            break;
+        store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
+    }
+}
+
+TEST("a rest of its time is one look after the other, without work")
+{
+    store_relaxed(&answer, GOVERNOR_IDLE | 2000000u);
+    governor_wake(look, rest);
+    CHECK(wait_for_looks(50));
+    CHECK(governor_works());
 }
 
 TEST("all signals are blocked in it, and in the thread that made it none more than before")
@@ -224,7 +280,7 @@ TEST("all signals are blocked in it, and in the thread that made it none more th
     sigset_t before, after;
     char line[128];
     sigprocmask(SIG_SETMASK, NULL, &before);
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     sigprocmask(SIG_SETMASK, NULL, &after);
     for (int number = 1; number <= 64; number++)
         CHECK_EQ(sigismember(&after, number), sigismember(&before, number));
@@ -245,7 +301,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
         REQUIRE(child >= 0);
         if (child == 0) {
             store_relaxed(&answer, asleep ? GOVERNOR_NOTHING : (uint64_t)1000000);
-            governor_wake(look, sleep_ns);
+            governor_wake(look, rest);
             REQUIRE(wait_for_looks(1));
             if (asleep)
                 REQUIRE(wait_for_sleep());
@@ -253,7 +309,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
             for (int i = 0; i < WAIT_SECONDS * 200 && governor_thread(); i++)
                 pause_ms(5);
             CHECK_EQ(governor_thread(), 0);
-            governor_wake(look, sleep_ns);
+            governor_wake(look, rest);
             CHECK_EQ(governor_thread(), 0);
             _exit(0);
         }
@@ -264,7 +320,7 @@ TEST("it ends when the process does, awake or asleep, and is not made again")
 
 TEST("a forked child has no thread, and gets one of its own when it has work")
 {
-    governor_wake(look, sleep_ns);
+    governor_wake(look, rest);
     REQUIRE(wait_for_looks(1));
     pid_t child = fork();
     REQUIRE(child >= 0);
@@ -272,7 +328,7 @@ TEST("a forked child has no thread, and gets one of its own when it has work")
         governor_reset();
         CHECK_EQ(governor_thread(), 0);
         store_relaxed(&looks, (uint64_t)0);
-        governor_wake(look, sleep_ns);
+        governor_wake(look, rest);
         CHECK(wait_for_looks(1));
         CHECK(governor_thread() != 0);
         _exit(0);
