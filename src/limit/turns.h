@@ -32,8 +32,9 @@
 #define TURNS_MAX_US 16384u
 
 /* Nobody proves his priority: who gave way for so long works for a little, so that he who lies
- * takes 98 % of the device's time from others, and not all of it. */
-#define TURNS_GIVES_WAY_NS 1000000000ull
+ * takes 99.5 % of the device's time from others, and not all of it; of the requests of one who
+ * tells the truth, less than one in a hundred waits for that. */
+#define TURNS_GIVES_WAY_NS 4000000000ull
 #define TURNS_WORKS_NS 20000000ull
 
 /* The state of one device; zero at the beginning. */

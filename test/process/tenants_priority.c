@@ -131,11 +131,11 @@ TEST("who gives way for long works a little all the same, and no more than that"
     tenants[1] = tenant_start(&(struct tenant_how){.cores = "90", .priority = "0"});
     tenant_until_busy(&tenants[1]);
     (void)world_watch(tenants, 2, SETTLE_MS);
-    struct trace trace = world_watch(tenants, 2, 6000);
+    struct trace trace = world_watch(tenants, 2, 9000);
     share = trace_share_all(&trace, 0);
     say("the lower's share", share);
     say("the longest time without, ms", (double)trace_longest_gap_ns(&trace, 0) / 1e6);
-    CHECK(share > 0.002);
+    CHECK(share > 0.0005);
     CHECK(share < 0.05);
     CHECK(trace_share_all(&trace, 1) > 0.8);
     for (unsigned i = 0; i < 2; i++)
