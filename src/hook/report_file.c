@@ -10,6 +10,7 @@
 #include "limit/container.h"
 #include "limit/memory.h"
 #include "limit/rm_memory.h"
+#include "region/account.h"
 #include "vgpu/report.h"
 
 #include <errno.h>
@@ -87,12 +88,13 @@ static void write_locked(void) REQUIRES(file.lock)
     close(fd);
 }
 
+/* Who cannot be answered any more leaves what was written last. */
 static void write_at_exit(void)
 {
     int errno_kept = errno;
     if (!load_relaxed(&report_is_wanted) || !lock_try(&file.lock))
         return;
-    if (file.pid == (int)getpid())
+    if (file.pid == (int)getpid() && account_answers_at_end())
         write_locked();
     lock_release(&file.lock);
     errno = errno_kept;

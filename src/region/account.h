@@ -137,6 +137,11 @@ void account_note_activity(void);
  * is not 0: then call again within a second or so. One load where it is 0. */
 bool account_show_work(uint64_t now_ns);
 
+/* For handlers at exit, before they ask the account anything: false where the thread may be in a
+ * signal's handler that came in the midst of an answer, and would wait for itself. Takes 10 ms at
+ * most. */
+bool account_answers_at_end(void) __attribute__((warn_unused_result));
+
 /* The time in which the container's governors keep its GPU closed; CLOCK_MONOTONIC. */
 struct account_window {
     uint64_t closed_ns;

@@ -104,12 +104,17 @@ static bool vanish_locked(void) REQUIRES(account.lock)
     return true;
 }
 
-/* Who calls exit from a signal's handler may hold the account's lock or the guard's. A forked child
- * that used nothing of this does not even have the mapping. */
-static void process_ends(void)
+static bool look_locked(void) REQUIRES(account.lock)
 {
-    if (load_relaxed(&account.pid) != (int32_t)getpid() || process_is_unentered_child())
-        return;
+    bool is_free = guard_try_enter();
+    if (is_free)
+        guard_leave();
+    return is_free;
+}
+
+/* Who calls exit from a signal's handler may hold the account's lock or the guard's. */
+static bool done_at_end(bool (*act_locked)(void))
+{
     int errno_kept = errno;
     bool done = false;
     for (int i = 0; i < END_TRIES && !done; i++) {
@@ -117,10 +122,23 @@ static void process_ends(void)
             sleep_ns(END_PAUSE_NS);
         if (!lock_try(&account.lock))
             continue;
-        done = vanish_locked();
+        done = act_locked();
         lock_release(&account.lock);
     }
     errno = errno_kept;
+    return done;
+}
+
+/* A forked child that used nothing of this does not even have the mapping. */
+static void process_ends(void)
+{
+    if (load_relaxed(&account.pid) == (int32_t)getpid() && !process_is_unentered_child())
+        (void)done_at_end(vanish_locked);
+}
+
+bool account_answers_at_end(void)
+{
+    return done_at_end(look_locked);
 }
 
 /* A forked child has its parent's handler. */

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 
@@ -111,7 +112,7 @@ static void end_by_handler_of_signal(void *argument)
     }
 }
 
-BED_TEST("exit() in a signal's handler, in the midst of calls", .limit = LIMIT)
+static void check_ends_in_handlers(void)
 {
     for (int i = 0; i < 60; i++) {
         int status = -1;
@@ -119,6 +120,20 @@ BED_TEST("exit() in a signal's handler, in the midst of calls", .limit = LIMIT)
         REQUIRE(waitpid(pid, &status, 0) == pid);
         CHECK_EQ(status, 5 << 8);
     }
+}
+
+BED_TEST("exit() in a signal's handler, in the midst of calls", .limit = LIMIT)
+{
+    check_ends_in_handlers();
+}
+
+BED_TEST("exit() in a signal's handler, where a report is written at the end", .limit = LIMIT)
+{
+    char reports[PATH_MAX];
+    snprintf(reports, sizeof(reports), "%s/reports", bed_directory());
+    REQUIRE(mkdir(reports, 0700) == 0);
+    setenv("VGPU_REPORT_DIR", reports, 1);
+    check_ends_in_handlers();
 }
 
 static void end_by_abort(void *argument)
