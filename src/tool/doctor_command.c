@@ -94,7 +94,8 @@ static void add_verdict(
         [VERDICT_UNLIMITED] = {CHECK_NOTE,
             "limits hold in it: they would, but none is set for all that it used",
             "vgpu run --memory SIZE --cores PERCENT -- COMMAND sets one"},
-        [VERDICT_UNUSED] = {CHECK_FINE, "limits hold in it: it used no GPU", NULL}};
+        [VERDICT_UNUSED] = {CHECK_NOTE, "limits hold in it: not tried, it used no GPU",
+            "run a command that uses the GPU"}};
     char left[64] = "", many[64] = "";
     if (witnesses->left)
         snprintf(

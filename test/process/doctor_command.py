@@ -167,10 +167,14 @@ def unlimited():
 
 @test
 def unused():
-    """a command that uses no GPU is said so; one that loads the driver and calls nothing, too"""
+    """a command that uses no GPU leaves the question open, and with --verdict-status that is 1; one
+    that loads the driver and calls nothing, too"""
     with Scene() as scene:
         report = scene.doctor("sh", "-c", "exit 3", status=3, verdict="unused")
         equal((report["exit_status"], report["processes"]), (3, []))
+        one(report, "verdict", "note", "it used no GPU")
+        report = scene.doctor("true", doctor=("--verdict-status",), status=1, verdict="unused")
+        equal((report["exit_status"], report["problems"]), (0, 0))
         report = scene.python("ctypes.CDLL('libcuda.so.1'); time.sleep(0.3)", verdict="unused")
         one(report, "process", "ok", "called nothing")
         report = scene.python("ctypes.CDLL('libcuda.so.1').cuInit(0)", verdict="unused")
