@@ -188,6 +188,7 @@ int region_set_state(struct region *region, struct region_state *ret_state)
         return -EIO;
     *ret_state = (struct region_state){.paused = words.paused,
         .held = words.held,
+        .lifted = words.switched_off,
         .has_priority = words.priority_set != VGPU_PRIORITY_UNSET,
         .priority = words.priority};
     return 0;

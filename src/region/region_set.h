@@ -43,7 +43,8 @@ int region_set_look(struct region *region, int device, struct region_look *ret_l
 /* What the container as a whole is told. */
 struct region_state {
     bool paused;
-    bool held; /* HAMi's monitor has it wait */
+    bool held;   /* HAMi's monitor has it wait */
+    bool lifted; /* HAMi's monitor has taken its compute limits out of force */
     bool has_priority;
     uint32_t priority;
 };

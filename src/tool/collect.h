@@ -71,6 +71,7 @@ struct collected_container {
     /* Whose it is, not made fit to be printed; empty where nobody says. */
     char pod_name[256], pod_namespace[64], pod_uid[64], container_name[64];
     bool paused, held; /* by vgpu pause; by HAMi's monitor */
+    bool lifted;       /* HAMi's monitor has taken the compute limits out of force */
     bool has_priority;
     uint32_t priority; /* 0 high */
     unsigned device_count, process_count;

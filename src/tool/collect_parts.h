@@ -21,10 +21,11 @@ char *collect_command(int pid, const char *name, uint64_t start_time);
 uint64_t collect_namespace(unsigned pid);
 int collect_inner_pid(unsigned pid);
 
-/* GPU time: fills in the shares of the device. */
+/* GPU time: fills in the shares of the device. `measured`: its programs measure all that they do
+ * there; else they may, for a neighbour's sake. */
 struct region_reading;
-void collect_shares(
-    const struct region_reading *reading, unsigned device, struct collected_device *collected);
+void collect_shares(const struct region_reading *reading, unsigned device, bool measured,
+    struct collected_device *collected);
 
 /* Frees what it holds, not the struct. */
 void collect_free_container(struct collected_container *container);

@@ -11,13 +11,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ASKED_LATELY_NS 1000000000ull
+#define LAUNCHED_LATELY_S 3
 
 /* Of the whole container, beside what its processes hold. */
 struct sums {
     uint64_t lingering[VGPU_REGION_DEVICES], imported[VGPU_REGION_DEVICES];
     bool asked[VGPU_REGION_DEVICES]; /* for GPU time, just now */
+    bool gated;                      /* some process was held to a compute limit */
     uint64_t own_namespace;          /* of our own pids */
 };
 
@@ -50,6 +53,7 @@ static void take_usage(const struct region_reading *reading, const struct vgpu_s
             .device = d, .memory = bytes_of(usage), .gpu_time_ns = usage->gpu_time_ns};
         if (usage->gate <= VGPU_GATE_CHANNEL)
             uses[d].gate = (enum collected_gate)usage->gate;
+        sums->gated |= uses[d].gate != COLLECT_GATE_NONE;
         add_bytes(&container->devices[d].memory, &uses[d].memory);
         sums->lingering[d] = saturating_sum(sums->lingering[d], usage->lingering);
         sums->imported[d] = saturating_sum(sums->imported[d], usage->imported);
@@ -124,13 +128,23 @@ static bool is_in_window(const struct region_reading *reading)
     return reading->head.window_until_ns && left && left <= WINDOW_CLOSED_MAX_NS;
 }
 
+/* Something was launched of late, and nobody was held to a limit: programs with the policy
+ * `disable`. */
+static bool passes_limits(const struct region_reading *reading, const struct sums *sums)
+{
+    uint64_t now_s = (uint64_t)time(NULL), last_s = reading->hami.last_kernel_time;
+    return !sums->gated && last_s <= now_s && now_s - last_s <= LAUNCHED_LATELY_S;
+}
+
 static void finish_device(const struct region_reading *reading, unsigned number,
-    const struct sums *sums, struct collected_device *device)
+    const struct sums *sums, const struct collected_container *container,
+    struct collected_device *device)
 {
     const struct vgpu_device *held = &reading->devices[number];
     uint64_t lingering = saturating_sum(sums->lingering[number], held->orphaned);
     uint64_t given_up = lingering < sums->imported[number] ? lingering : sums->imported[number];
     bool limited = held->core_limit > 0 && held->core_limit < 100;
+    bool in_force = limited && !container->lifted;
     memcpy(device->uuid, held->uuid, sizeof(device->uuid));
     device->memory.bytes = saturating_sum(device->memory.bytes, given_up);
     device->physical_bytes = held->physical_bytes;
@@ -143,9 +157,9 @@ static void finish_device(const struct region_reading *reading, unsigned number,
             : 0;
     device->busy_ns = reading->compute[number].busy_ns;
     device->throttled =
-        limited && (is_in_window(reading) ||
-                       (sums->asked[number] && is_at_limit(reading, number, held->core_limit)));
-    collect_shares(reading, number, device);
+        in_force && (is_in_window(reading) ||
+                        (sums->asked[number] && is_at_limit(reading, number, held->core_limit)));
+    collect_shares(reading, number, in_force && !passes_limits(reading, sums), device);
 }
 
 static void take_state(const struct region_reading *reading, struct collected_container *container)
@@ -157,6 +171,7 @@ static void take_state(const struct region_reading *reading, struct collected_co
     container->deleted = reading->status.st_nlink == 0;
     container->paused = reading->head.paused != 0;
     container->held = reading->hami.recent_kernel < 0;
+    container->lifted = reading->hami.utilization_switch == 0;
     container->has_priority = reading->head.priority_set == VGPU_PRIORITY_ENVIRONMENT ||
                               reading->head.priority_set == VGPU_PRIORITY_LIVE;
     container->priority = container->has_priority ? reading->head.priority : VGPU_PRIORITY_DEFAULT;
@@ -209,7 +224,7 @@ int collect_region(
     if (!error)
         error = add_processes(&reading, &container, &sums);
     for (unsigned d = 0; d < reading.device_count && !error; d++)
-        finish_device(&reading, d, &sums, &container.devices[d]);
+        finish_device(&reading, d, &sums, &container, &container.devices[d]);
     if (error) {
         container.path = NULL; /* the caller's still */
         collect_free_container(&container);

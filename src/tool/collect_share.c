@@ -19,9 +19,9 @@ static double share(const struct vgpu_history *history, const struct region_read
     return 100.0 * (double)busy / (double)known;
 }
 
-/* Without a limit nobody measures; one that was taken away leaves a minute of what was. */
-void collect_shares(
-    const struct region_reading *reading, unsigned device, struct collected_device *collected)
+/* Where nobody need measure, a share that does not grow may be one that nobody measures by now. */
+void collect_shares(const struct region_reading *reading, unsigned device, bool measured,
+    struct collected_device *collected)
 {
     struct vgpu_history history;
     bool read = region_read_history(reading, device, &history) == 0;
@@ -30,6 +30,6 @@ void collect_shares(
         collected->share_now = share(&history, reading, device, SECOND_NS);
         collected->share_minute = share(&history, reading, device, 60 * SECOND_NS);
     }
-    if (!collected->core_limit && collected->share_minute <= 0)
+    if (!measured && collected->share_now <= 0)
         collected->share_now = collected->share_minute = COLLECT_UNKNOWN;
 }

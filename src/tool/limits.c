@@ -164,6 +164,8 @@ static int print_state(struct chosen_region *chosen)
         puts("paused: its programs wait until 'vgpu resume'");
     if (state.held)
         puts("HAMi's monitor has it wait");
+    if (state.lifted)
+        puts("HAMi's monitor has lifted its compute limits (utilization_switch is 0)");
     if (state.has_priority)
         printf("priority %u\n", (unsigned)state.priority);
     return 0;

@@ -16,6 +16,7 @@ static void write_state(struct json *json, const struct region_state *state)
 {
     json_bool(json, "paused", state->paused);
     json_bool(json, "held", state->held);
+    json_bool(json, "lifted", state->lifted);
     json_number(json, "priority", state->has_priority ? state->priority : VGPU_PRIORITY_DEFAULT);
     json_bool(json, "priority_given", state->has_priority);
 }

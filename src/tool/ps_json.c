@@ -91,6 +91,7 @@ static void write_container(struct json *json, const struct collected_container 
     json_bool(json, "deleted", container->deleted);
     json_bool(json, "paused", container->paused);
     json_bool(json, "held", container->held);
+    json_bool(json, "lifted", container->lifted);
     json_number(json, "priority", container->priority);
     json_bool(json, "priority_given", container->has_priority);
     json_begin_array(json, "devices");

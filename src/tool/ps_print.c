@@ -95,6 +95,8 @@ const char *ps_state(
         return "throttled";
     if (!container->process_count)
         return "empty";
+    if (container->lifted && device->core_limit)
+        return "lifted";
     return device->share_now >= 0.05 ? "running" : device->share_now >= 0 ? "idle" : "-";
 }
 

@@ -255,6 +255,32 @@ def states():
 
 
 @test
+def unmeasured():
+    """a share that nobody measures is not known: of a limit that is taken away, lifted by HAMi's monitor, or disabled"""
+    def share(container):
+        gpu = container["devices"][0]["gpu"]
+        return gpu["now"], gpu["minute"]
+    for options, policy, change in (
+            (("--cores", "40"), "default", lambda path: tool(VGPU, "set", "--cores", "0", "--region", path)),
+            (("--cores", "40"), "default", lambda path: write(path, 2008900, struct.pack("<i", 0))),
+            (("--cores", "40"), "disable", None)):
+        MINE["GPU_CORE_UTILIZATION_POLICY"] = policy
+        try:
+            with Place() as place, Load(place, *options) as load:
+                if change:
+                    load.await_container(lambda seen: seen["devices"][0]["gpu"]["now"])
+                    change(place.region)
+                container = load.await_container(lambda seen: share(seen) == (None, None))
+                equal(share(container), (None, None), policy)
+                lifted = container["lifted"]
+                equal(container["devices"][0]["state"], "lifted" if lifted else "-", policy)
+                said = tool(VGPU, "set", "--priority", "1", "--region", place.region).stdout
+                equal("lifted its compute limits" in said, lifted, said)
+        finally:
+            del MINE["GPU_CORE_UTILIZATION_POLICY"]
+
+
+@test
 def others():
     """a region that may not be read is counted and said, and nothing else is"""
     need_nobody("/usr/bin/python3")
