@@ -3,13 +3,13 @@
 #include "tool/doctor_command.h"
 
 #include "base/report_place.h"
+#include "tool/glob.h"
 #include "tool/json.h"
 #include "tool/tool.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

@@ -2,10 +2,10 @@
 /* What lies around a program that starts here: the loader and its file, and the environment. No
  * value of a variable is said but of those that are ours. */
 #include "tool/doctor.h"
+#include "tool/glob.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

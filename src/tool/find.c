@@ -8,9 +8,9 @@
 #include "base/config.h"
 #include "region/region_file.h"
 #include "tool/choose.h"
+#include "tool/glob.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "region/region.h"
 #include "region/slot.h"
 #include "tool/child.h"
+#include "tool/glob.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
 #include "tool/run_env.h"
@@ -13,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <glob.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -17,6 +17,8 @@ LIBRARY = os.path.join(BUILD, "libvgpu.so")
 DOORS = {"dlsym", "dlvsym", "ioctl"}
 FOR_TOOLS = {"vgpu_report"}  # include/vgpu/report.h
 OLDEST_GLIBC = (2, 17)
+OLDEST_FOR_TOOLS = (2, 23)  # of dockerfiles/Dockerfile-tf1.8-cu90
+BUILT_ON = (2, 31)  # what is built there; later ones moved old functions to new versions
 
 
 def tool(name, *arguments):
@@ -94,6 +96,19 @@ def old_glibc():
         number = re.match(r"GLIBC_(\d+)\.(\d+)", version)
         if number and tuple(map(int, number.groups())) > OLDEST_GLIBC:
             late.append(f"{name}@{version}")
+    equal(late, [])
+
+
+@test
+def old_tools():
+    """tools and test programs need nothing that came between glibc 2.23 and 2.31: built on the one they run on the other"""
+    late = []
+    for name in ("vgpu", "shrreg-tool", "vgpu-load", "test_alloc", "test_vram_limit", "test_runtime_launch"):
+        path = os.path.join(BUILD, name)
+        for symbol, _, version in symbols("--undefined-only", path):
+            number = re.match(r"GLIBC_(\d+)\.(\d+)", version)
+            if number and OLDEST_FOR_TOOLS < tuple(map(int, number.groups())) <= BUILT_ON:
+                late.append(f"{name}: {symbol}@{version}")
     equal(late, [])
 
 
