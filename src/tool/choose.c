@@ -111,6 +111,50 @@ static int open_mapped(unsigned pid, struct chosen_region *chosen)
     return error ? error : chosen->error;
 }
 
+struct below {
+    struct chosen_region *chosen;
+    struct mapping mapping;
+    unsigned pid, top;
+};
+
+/* One container's only: which of several is meant cannot be told. */
+static bool open_only(unsigned pid, const struct mapping *mapping, const char *path, void *context)
+{
+    struct below *below = context;
+    struct chosen_region *chosen = below->chosen;
+    if (below->pid) {
+        bool same = mapping->inode == below->mapping.inode &&
+                    mapping->device_major == below->mapping.device_major &&
+                    mapping->device_minor == below->mapping.device_minor;
+        if (!same && !chosen->error)
+            region_detach(&chosen->region);
+        chosen->error = same ? chosen->error : -ENOTUNIQ;
+        return same;
+    }
+    below->pid = pid;
+    below->mapping = *mapping;
+    (void)open_first(pid, mapping, path, chosen);
+    snprintf(chosen->reason, sizeof(chosen->reason), "of process %u, which is below %u", pid,
+        below->top);
+    return true;
+}
+
+/* As open_mapped, for the processes that it started. */
+static int open_below(unsigned pid, struct chosen_region *chosen)
+{
+    struct below below = {.chosen = chosen, .top = pid};
+    int error = mapped_each_below(pid, open_only, &below);
+    return error ? error : chosen->error;
+}
+
+static int refuse_several(unsigned pid)
+{
+    tool_error("the processes that process %u started are in several containers: name one of "
+               "them; 'vgpu ps --pid %u' lists them",
+        pid, pid);
+    return TOOL_FAILED;
+}
+
 static int choose_by_pid(const char *text, struct chosen_region *chosen)
 {
     uint64_t pid;
@@ -120,11 +164,15 @@ static int choose_by_pid(const char *text, struct chosen_region *chosen)
     }
     snprintf(chosen->reason, sizeof(chosen->reason), "of process %" PRIu64, pid);
     int error = open_mapped((unsigned)pid, chosen);
+    if (error == -ENODATA)
+        error = open_below((unsigned)pid, chosen);
+    if (error == -ENOTUNIQ)
+        return refuse_several((unsigned)pid);
     if (error && chosen->path[0])
         return refuse(chosen, error);
     if (error == -ENODATA)
-        tool_error("process %" PRIu64 " has no region: it runs without vgpu, or has not used the "
-                   "GPU yet",
+        tool_error("process %" PRIu64 " has no region, nor has any that it started: they run "
+                   "without vgpu, or have not used the GPU yet",
             pid);
     else if (error == -ENOENT || error == -ESRCH)
         tool_error("there is no process %" PRIu64, pid);

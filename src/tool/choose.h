@@ -10,7 +10,7 @@
 /* What the command line says; both NULL: the environment decides, as for a program. */
 struct region_choice {
     const char *file; /* --region */
-    const char *pid;  /* --pid */
+    const char *pid;  /* --pid: it has a region, or else those that it started have one */
 };
 
 struct chosen_region {

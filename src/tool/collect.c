@@ -292,6 +292,8 @@ static void look_at_one(struct work *work)
     size_t problems = work->collection->problem_count;
     int error = mapped_each(work->choice->pid, look_at_mapped, work);
     if (!error && !work->seen_count && work->collection->problem_count == problems)
+        error = mapped_each_below(work->choice->pid, look_at_mapped, work);
+    if (!error && !work->seen_count && work->collection->problem_count == problems)
         error = -ENODATA;
     if (error)
         add_problem(work, NULL, error);

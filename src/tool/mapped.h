@@ -22,6 +22,11 @@ typedef bool mapped_visit(
 int mapped_each(unsigned pid, mapped_visit *visit, void *context)
     __attribute__((warn_unused_result));
 
+/* The same for the processes below it, its children and theirs, the nearest first. Who cannot be
+ * looked at is passed over. Returns 0, or -errno where processes cannot be listed. */
+int mapped_each_below(unsigned pid, mapped_visit *visit, void *context)
+    __attribute__((warn_unused_result));
+
 /* Opens the mapped file; `flags` is O_RDONLY or O_RDWR. Returns a descriptor, or -errno: -ESTALE
  * where it was deleted and only the kernel's own link, which is root's, still leads to it. */
 int mapped_open(unsigned pid, const struct mapping *mapping, const char *path, int flags)

@@ -10,7 +10,7 @@ static const char usage_text[] =
     "stopped where the driver allows it. They keep their memory. It lasts until 'vgpu resume',\n"
     "also for programs that come later.\n"
     "  --region FILE    the container with this shared region\n"
-    "  --pid PID        the container of this process\n"
+    "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and holds now, for programs\n"
     "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";

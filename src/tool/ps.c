@@ -28,7 +28,7 @@ static const char usage_text[] =
     "and GPU time against the limits, what holds them, and who waits.\n"
     "  --all            also containers in which no process lives\n"
     "  --region FILE    only the container with this shared region; may be given several times\n"
-    "  --pid PID        only the containers of this process\n"
+    "  --pid PID        only the containers of this process, or of those that it started\n"
     "  --search LIST    where to look for regions: files, directories and patterns, separated by\n"
     "                   colons; an empty one stands for where they usually are. Without it\n"
     "                   VGPU_REGION_PATH says so\n"
@@ -128,7 +128,9 @@ static void say_problem(const struct collect_problem *problem, unsigned pid)
         tool_error("ps: %.256s: %s", problem->path, region_explain(problem->error));
     else if (problem->error == -ENODATA)
         tool_error(
-            "ps: process %u has no region: it runs without vgpu, or has not used the GPU yet", pid);
+            "ps: process %u has no region, nor has any that it started: they run without vgpu, or "
+            "have not used the GPU yet",
+            pid);
     else if (problem->error == -ENOENT || problem->error == -ESRCH)
         tool_error("ps: there is no process %u", pid);
     else

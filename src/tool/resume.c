@@ -8,7 +8,7 @@ static const char usage_text[] =
     "\n"
     "Lets the programs of a container that was paused go on with their work on the GPU.\n"
     "  --region FILE    the container with this shared region\n"
-    "  --pid PID        the container of this process\n"
+    "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and holds now, for programs\n"
     "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";

@@ -27,7 +27,7 @@ static const char usage_text[] =
     "  --device N       of this device alone, counted as the container's programs met them;\n"
     "                   else of all, those that they have not met yet included\n"
     "  --region FILE    the container with this shared region\n"
-    "  --pid PID        the container of this process\n"
+    "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what holds now, for programs\n"
     "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";

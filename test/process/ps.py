@@ -116,8 +116,21 @@ def of_process():
     with Place() as place, place.program("--memory", "2g") as program:
         program.got(1)
         equal(one("--pid", str(child_of(program)))["region"], place.region)
-        for pid, words in ((os.getpid(), "no region"), (4194303, "no process")):
-            refused_line(tool(VGPU, "ps", "--pid", str(pid)), 1, str(pid), words)
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+            for pid, words in ((other.pid, "no region"), (4194303, "no process")):
+                refused_line(tool(VGPU, "ps", "--pid", str(pid)), 1, str(pid), words)
+
+
+@test
+def below():
+    """--pid of a process that has no region itself shows the containers of those that it started"""
+    with Place() as place, Place() as other, place.program("--memory", "2g") as program:
+        program.got(1)
+        equal(one("--pid", str(program.process.pid))["region"], place.region)
+        with other.program("--memory", "1g") as second:
+            second.got(1)
+            equal(sorted(seen["region"] for seen in ps("--pid", str(os.getpid()))["containers"]),
+                  sorted([place.region, other.region]))
 
 
 @test

@@ -202,6 +202,24 @@ def by_pid_deleted():
 
 
 @test
+def by_pid_below():
+    """--pid of `vgpu run`, or of a shell above it, is the container of what it started, if that is one"""
+    with Place() as place, Place() as other, place.program(
+            "--memory", "2g", before=["sh", "-c", '"$@"; true', "sh"]) as program:
+        program.got(1)
+        shell = program.process.pid
+        run = int(read(f"/proc/{shell}/task/{shell}/children", 0, 4096).split()[0])
+        for pid, limit, refused in ((run, "1g", 1500), (shell, "800m", 600)):
+            said = change("--pid", str(pid), "--memory", limit)
+            true(f"region {place.region} (of process " in said and f"is below {pid})" in said, said)
+            program.refused(refused)
+        with other.program("--memory", "1g") as second:
+            second.got(1)
+            refused_line(vgpu_set("--pid", str(os.getpid()), "--cores", "3"), 1, "several containers", str(os.getpid()))
+        program.refused(600)
+
+
+@test
 def bad_pid():
     """--pid of a process that is not there, has no region or may not be looked at is one line"""
     refused_line(vgpu_set("--pid", str(os.getpid()), "--cores", "3"), 1, "no region")
