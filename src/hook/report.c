@@ -135,6 +135,7 @@ static void say_orders(struct report *report, const struct account_orders *order
 {
     say(report, "paused", "%s", yes(orders->paused));
     say(report, "held", "%s", yes(orders->held));
+    say(report, "lifted", "%s", yes(orders->lifted));
     say(report, "priority", "%u", orders->priority);
 }
 
@@ -187,6 +188,7 @@ static void say_device(
     say(report, name_of(device, "memory.used").text, "%llu", (unsigned long long)view.used_bytes);
     say(report, name_of(device, "cores").text, "%u", orders->percent[device]);
     say(report, name_of(device, "cores.soft").text, "%u", orders->soft[device]);
+    say(report, name_of(device, "cores.set").text, "%u", orders->set[device]);
     say(report, name_of(device, "tenant").text, "%016llx",
         (unsigned long long)account_tenant(device));
     say_gate(report, device, flags);

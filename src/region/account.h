@@ -100,6 +100,8 @@ unsigned account_processes(
 struct account_orders {
     unsigned char percent[VGPU_REGION_DEVICES]; /* compute limits by device number; 0: none */
     unsigned char soft[VGPU_REGION_DEVICES];    /* soft limits above them, up to 100; 0: none */
+    unsigned char set[VGPU_REGION_DEVICES];     /* compute limits, in force or not */
+    bool lifted;                                /* HAMi's monitor has them out of force */
     bool paused;                                /* by `vgpu pause` */
     bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
     unsigned priority;                          /* 0 high */

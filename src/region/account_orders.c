@@ -16,7 +16,7 @@
 
 /* ---- orders ---- */
 
-static void take_limits_locked(unsigned device, struct account_orders *orders)
+static void take_limits_locked(unsigned device, bool in_force, struct account_orders *orders)
     REQUIRES(account.lock)
 {
     const struct vgpu_device *entry = region_device_entry(account.region, device);
@@ -25,6 +25,9 @@ static void take_limits_locked(unsigned device, struct account_orders *orders)
     uint32_t percent = load_relaxed(&entry->core_limit);
     uint32_t soft = load_relaxed(&entry->core_soft_limit);
     if (!percent || percent >= 100)
+        return;
+    orders->set[device] = (unsigned char)percent;
+    if (!in_force)
         return;
     orders->percent[device] = (unsigned char)percent;
     if (soft > percent)
@@ -61,11 +64,10 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
         region->known_orders = words;
     words = region->known_orders;
     orders->coupled_ns = load_relaxed(&region->shared->coupled_ns);
-    if (limits_are_in_force(region, &words)) {
-        for (unsigned d = 0; d < region->device_count; d++) {
-            take_limits_locked(d, orders);
-            any |= orders->percent[d] != 0;
-        }
+    bool in_force = limits_are_in_force(region, &words);
+    for (unsigned d = 0; d < region->device_count; d++) {
+        take_limits_locked(d, in_force, orders);
+        any |= orders->percent[d] != 0;
     }
     /* Also of devices that this process has not met. */
     orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0;
@@ -75,6 +77,7 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
         projection_status(region, words.paused);
     orders->paused = words.paused;
     orders->held = words.held;
+    orders->lifted = words.switched_off;
     orders->priority = words.priority;
     orders->has_priority = words.priority_set != VGPU_PRIORITY_UNSET;
     return any || words.paused || words.held;

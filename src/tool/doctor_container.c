@@ -42,6 +42,7 @@ static void check_limits(struct checks *checks, const struct facts *facts, int o
 {
     char memory[96], cores[64] = "GPU time not limited", soft[80] = "";
     unsigned long long percent = fact_number(facts, "device.%d.cores", i);
+    unsigned long long set = fact_number(facts, "device.%d.cores.set", i);
     unsigned long long soft_percent = fact_number(facts, "device.%d.cores.soft", i);
     if (fact_is(facts, "yes", "device.%d.memory.closed", i)) {
         check_add(checks, "limits", ordinal, CHECK_PROBLEM,
@@ -49,6 +50,8 @@ static void check_limits(struct checks *checks, const struct facts *facts, int o
             "a memory limit is not understood or cannot be kept: the device looks full");
         return;
     }
+    if (set && !percent)
+        snprintf(cores, sizeof(cores), "GPU time %llu %%, not in force", set);
     describe_memory(facts, i, memory, sizeof(memory));
     if (percent)
         snprintf(cores, sizeof(cores), "GPU time %llu %%", percent);
@@ -62,6 +65,10 @@ static void check_orders(struct checks *checks, const struct facts *facts)
     if (fact_is(facts, "disable", "policy"))
         check_add(checks, "policy", NONE, CHECK_NOTE, "unset GPU_CORE_UTILIZATION_POLICY",
             "compute limits do not hold: GPU_CORE_UTILIZATION_POLICY=disable");
+    else if (fact_is(facts, "yes", "lifted") && !fact_is(facts, "force", "policy"))
+        check_add(checks, "policy", NONE, CHECK_NOTE,
+            "the monitor puts them in force again; GPU_CORE_UTILIZATION_POLICY=force keeps them",
+            "compute limits do not hold: HAMi's monitor has lifted them (utilization_switch is 0)");
     if (fact(facts, "priority"))
         check_add(
             checks, "priority", NONE, CHECK_FINE, NULL, "%s (0 is high)", fact(facts, "priority"));

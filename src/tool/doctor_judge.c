@@ -175,12 +175,14 @@ static bool met_device(const struct witness *witness)
     return met;
 }
 
-static bool has_cores(const struct witness *witness)
+/* A compute limit is set that the process need not keep. */
+static bool passes_cores(const struct witness *witness)
 {
-    bool cores = false;
+    bool passes = false;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        cores |= fact_number(witness->facts, "device.%u.cores", i) != 0;
-    return cores;
+        passes |= fact_number(witness->facts, "device.%u.cores.set", i) &&
+                  !fact_number(witness->facts, "device.%u.cores", i);
+    return passes;
 }
 
 static void judge_ledger(struct findings *findings, const struct witness *witness)
@@ -232,9 +234,15 @@ static bool judge_obstacles(struct findings *findings, struct witness *witness)
             fact(facts, "region.path"), fact(facts, "region.error"));
         broken = true;
     }
-    if (fact_is(facts, "disable", "policy") && has_cores(witness)) {
-        found(findings, witness, "policy", CHECK_PROBLEM, "unset GPU_CORE_UTILIZATION_POLICY",
-            "its compute limit does not hold: GPU_CORE_UTILIZATION_POLICY=disable");
+    if (passes_cores(witness)) {
+        bool disabled = fact_is(facts, "disable", "policy");
+        found(findings, witness, "policy", CHECK_PROBLEM,
+            disabled ? "unset GPU_CORE_UTILIZATION_POLICY"
+                     : "the monitor puts it in force again; GPU_CORE_UTILIZATION_POLICY=force "
+                       "keeps it",
+            "its compute limit does not hold: %s",
+            disabled ? "GPU_CORE_UTILIZATION_POLICY=disable"
+                     : "HAMi's monitor has lifted it (utilization_switch is 0)");
         broken = true;
     }
     return broken;

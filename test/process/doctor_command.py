@@ -233,6 +233,28 @@ for pid in pids:
 
 
 @test
+def passed():
+    """a compute limit that is set and not in force is not kept: by the policy, or lifted by HAMi's monitor"""
+    with Scene() as scene:
+        options = ("--cores", "40", "--memory", "2g")
+        report = scene.python("work()", options=options, verdict="hold")
+        equal(lines(report, "policy", "problem"), [])
+        report = scene.python("work()", options=options, verdict="broken",
+                              before=("env", "GPU_CORE_UTILIZATION_POLICY=disable"))
+        one(report, "policy", "problem", "GPU_CORE_UTILIZATION_POLICY=disable")
+        with open(scene.region, "r+b") as file:
+            file.seek(2008900)  # utilization_switch
+            file.write(bytes(4))
+        report = scene.python("work()", options=options, verdict="broken")
+        line = one(report, "policy", "problem", "HAMi's monitor has lifted it")
+        true("force" in line["remedy"], line)
+        scene.python("work()", options=options, verdict="hold",
+                     before=("env", "GPU_CORE_UTILIZATION_POLICY=force"))
+        page = tool(VGPU, "doctor", environment=scene.environment(*options)).stdout
+        true("lifted them" in page and "GPU time 40 %, not in force" in page, page)
+
+
+@test
 def dropped():
     """env -i and an exec that drops LD_PRELOAD lose the library, and the line says why and what to do"""
     with Scene() as scene:
