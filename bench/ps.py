@@ -33,7 +33,7 @@ def write_region(path, processes):
     os.pwrite(fd, struct.pack("<48sQQQII", b"GPU-00000000-0000-0000-0000-000000000001", 4 << 30, 0, 0, 30, 0),
               DEVICES)
     os.pwrite(fd, struct.pack("<i", 1), 2008900)  # HAMi's utilization_switch, as in a new file
-    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    now = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC), 61 * 1000000000)  # of a machine just started
     os.pwrite(fd, struct.pack("<QQQQ", now, now, now, 60 * 300000000), COMPUTE)
     marks = b"".join(struct.pack("<QQ", now - (60 - i) * 1000000000, i * 300000000) for i in range(60))
     os.pwrite(fd, struct.pack("<QQ", 60, 0) + marks, HISTORY)

@@ -156,7 +156,7 @@ static void begin_slow(
     launch->work_ns = duration_of(launch->key);
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
-    bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * percent);
+    bool plenty = balance > budget_burst_ns(percent) / 2;
     here->due_ns = next_due_ns(own, plenty);
     here->looked_ns = clock_now_ns();
     if (waited)

@@ -16,11 +16,11 @@
 
 static struct tenants_device {
     struct board board;
-    bool met;
     struct turns turns;
     uint64_t turn_us; /* of our channel groups; 0: as the driver made them */
     uint32_t epoch;   /* of the board when we looked last */
-    bool looked;      /* since the governor slept last */
+    bool met;
+    bool looked; /* since the governor slept last */
     bool soft_is_on;
     bool awaited; /* whoever comes or goes there changes what we may do */
 } devices[VGPU_REGION_DEVICES];

@@ -24,11 +24,6 @@ int64_t budget_balance(const struct vgpu_compute *words)
     return (int64_t)(load_relaxed(&words->granted_ns) - load_relaxed(&words->charged_ns));
 }
 
-static int64_t burst_ns(unsigned percent)
-{
-    return (int64_t)(BUDGET_BURST_NS / 100 * percent);
-}
-
 static int64_t bounded(int64_t value, int64_t least, int64_t most)
 {
     return value < least ? least : value > most ? most : value;
@@ -58,9 +53,9 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
         return balance;
     /* Who never ran has its burst saved; of a high limit's, what is used up within 0.1 s. */
     int64_t grant = then ? (int64_t)(passed_ns(then, now_ns) * percent / 100)
-                         : burst_ns(percent < 50 ? percent : 100 - percent);
-    int64_t target = bounded(balance, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent)) + grant;
-    target = bounded(target, -(int64_t)BUDGET_DEBT_NS, burst_ns(percent));
+                         : budget_burst_ns(percent < 50 ? percent : 100 - percent);
+    int64_t target = bounded(balance, -(int64_t)BUDGET_DEBT_NS, budget_burst_ns(percent)) + grant;
+    target = bounded(target, -(int64_t)BUDGET_DEBT_NS, budget_burst_ns(percent));
     (void)add_seq_cst(&words->granted_ns, (uint64_t)target - (uint64_t)balance);
     return target;
 }
@@ -97,7 +92,7 @@ static void add_part(struct vgpu_compute *words, int64_t gpu_ns)
 void budget_share_charge(
     struct budget_share *share, struct vgpu_compute *words, unsigned percent, int64_t gpu_ns)
 {
-    const int64_t floor = -burst_ns(percent);
+    const int64_t floor = -budget_burst_ns(percent);
     int64_t left = share->balance_ns - gpu_ns;
     if (share->balance_ns <= 0 && left < floor)
         left = share->balance_ns < floor ? share->balance_ns : floor;
@@ -134,11 +129,11 @@ static void judge(struct budget_share *share, const struct vgpu_compute *words, 
 void budget_share_refill(
     struct budget_share *share, struct vgpu_compute *words, unsigned percent, unsigned active)
 {
-    const int64_t most = burst_ns(percent) / 2;
+    const int64_t most = budget_burst_ns(percent) / 2;
     uint64_t parts = load_relaxed(&words->parts_ns);
     /* Words that were made anew take no more than can be earned at once. */
-    int64_t taken =
-        bounded((int64_t)(parts - share->parts_ns), -burst_ns(percent), (int64_t)GRANT_MOST_NS);
+    int64_t taken = bounded(
+        (int64_t)(parts - share->parts_ns), -budget_burst_ns(percent), (int64_t)GRANT_MOST_NS);
     judge(share, words, parts);
     if (share->begun)
         share->balance_ns += taken / (int64_t)(active ? active : 1);
@@ -157,7 +152,7 @@ bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_sha
     if (active < 2 || !share->waits)
         return balance_ns > 0;
     /* Who has time of its own left and asks, takes it before so much is saved. */
-    const int64_t idle = burst_ns(percent) / 4 * 3;
+    const int64_t idle = budget_burst_ns(percent) / 4 * 3;
     if (coming_ns > (uint64_t)idle)
         return balance_ns > idle;
     return balance_ns > bounded((int64_t)coming_ns + BUDGET_SURPLUS_NS, 0, idle);
@@ -170,7 +165,7 @@ uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)
 
 int64_t budget_open_streams_ns(unsigned percent)
 {
-    return bounded(BUDGET_OPEN_STREAMS_NS, 0, burst_ns(percent) / 2);
+    return bounded(BUDGET_OPEN_STREAMS_NS, 0, budget_burst_ns(percent) / 2);
 }
 
 uint64_t budget_fill_ns(int64_t balance_ns, int64_t wanted_ns, unsigned percent)

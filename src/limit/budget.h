@@ -17,6 +17,9 @@
 /* What may be saved up while the container is idle: the limit's share of this time. A burst of so
  * long runs at full speed. */
 #define BUDGET_BURST_NS 100000000ull
+/* But no more than a second at full speed uses up: of a high limit it would be there for long, and
+ * the container above its limit (2 points over 3 s at 95 %, H200). */
+#define BUDGET_BURST_USED_NS 1000000000ull
 
 /* More than this is not owed: a kernel that a launch gate cannot stop does not close its container
  * for ever. */
@@ -43,7 +46,15 @@ static inline bool budget_is_limited(unsigned percent)
     return percent > 0 && percent < 100;
 }
 
-/* Grants what the limit gives up to `now`; returns the balance. At most BUDGET_BURST_NS's share is
+/* What may be saved up, in GPU time. */
+static inline int64_t budget_burst_ns(unsigned percent)
+{
+    uint64_t most = BUDGET_BURST_NS / 100 * percent;
+    uint64_t used = BUDGET_BURST_USED_NS / 100 * (100 - percent);
+    return (int64_t)(budget_is_limited(percent) && used < most ? used : most);
+}
+
+/* Grants what the limit gives up to `now`; returns the balance. At most budget_burst_ns is
  * saved, also where the limit was lowered meanwhile. A clock that went back grants nothing. */
 int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now_ns);
 

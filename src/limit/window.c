@@ -11,7 +11,7 @@
  */
 static int64_t opening_balance(unsigned percent)
 {
-    const int64_t saved = (int64_t)(BUDGET_BURST_NS / 100) * (int64_t)percent;
+    const int64_t saved = budget_burst_ns(percent);
     int64_t open = WINDOW_PERIOD_MIN_NS / 100 * (int64_t)percent;
     if (open < WINDOW_OPEN_MIN_NS)
         open = WINDOW_OPEN_MIN_NS;

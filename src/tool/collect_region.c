@@ -119,7 +119,7 @@ static bool is_at_limit(const struct region_reading *reading, unsigned device, u
     uint64_t passed = reading->read_ns - words->refilled_ns;
     if (words->refilled_ns && (int64_t)passed > 0 && passed < BUDGET_BURST_NS)
         balance += (int64_t)(passed * percent / 100);
-    return balance < (int64_t)(BUDGET_BURST_NS * percent / 100 / 4);
+    return balance < budget_burst_ns(percent) / 4;
 }
 
 static bool is_in_window(const struct region_reading *reading)

@@ -15,9 +15,10 @@
 
 static struct vgpu_compute words;
 
+/* The share of 100 ms, and of a second what is beyond the share. */
 static int64_t burst_of(unsigned percent)
 {
-    return (int64_t)BUDGET_BURST_NS * percent / 100;
+    return (int64_t)(percent < 91 ? percent : 10 * (100 - percent)) * MS;
 }
 
 /* The words of a container that ran before, with nothing saved and nothing owed. */

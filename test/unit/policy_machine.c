@@ -274,7 +274,7 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
         process->wakes_ns = machine->now_ns + (wait < most ? wait : most) + wakes_late(machine);
         return false;
     }
-    bool plenty = balance > (int64_t)(BUDGET_BURST_NS / 200 * machine->percent);
+    bool plenty = balance > budget_burst_ns(machine->percent) / 2;
     process->due_ns = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
     if (!outstanding && (!first || !process->marked)) {
         mark(machine, process, (struct lane_run){.continuous = false});
