@@ -98,14 +98,18 @@ struct admission {
     int64_t gone_ns;   /* let go since the last look */
     int64_t coming_ns; /* of the launch that asks */
     int64_t balance_ns;
-    bool streams; /* it waits with several streams' work before it */
+    uint64_t since_ns; /* it waits since then */
+    bool streams;      /* and several streams had work before it */
     bool admitted;
 };
 
-/* What is to be there before a launch that had to wait goes on. */
+/* What is to be there before a launch that had to wait goes on. Others that launch take what comes
+ * together meanwhile: twice the time that it takes to come together, and no longer. */
 static int64_t opening_ns(const struct admission *admission)
 {
-    return admission->streams ? budget_open_streams_ns(admission->percent) : 0;
+    int64_t opening = admission->streams ? budget_open_streams_ns(admission->percent) : 0;
+    uint64_t patience = opening ? 2 * budget_fill_ns(0, opening, admission->percent) : 0;
+    return admission->now_ns - admission->since_ns < patience ? opening : 0;
 }
 
 uint64_t gate_in_use(unsigned device)
@@ -176,7 +180,7 @@ static uint64_t wait_ns(const struct admission *admission, bool busy)
 {
     const uint64_t most = busy ? WAIT_BUSY_NS : WAIT_MAX_NS;
     uint64_t wait = budget_wait_ns(admission->balance_ns, admission->percent);
-    if (admission->streams)
+    if (opening_ns(admission))
         wait = budget_fill_ns(admission->balance_ns, opening_ns(admission), admission->percent);
     if (!wait)
         wait = BUDGET_SURPLUS_NS / 2;
@@ -262,14 +266,13 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
     unsigned device = (unsigned)record->device, outstanding = record->lane.count;
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
-    uint64_t since = 0;
     *ret_waited = false;
     gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
     while (!ask(&admission)) {
         if (!*ret_waited) {
             before(record, id);
             admission.streams = has_streams_beside(record, admission.now_ns);
-            since = admission.now_ns;
+            admission.since_ns = admission.now_ns;
         }
         *ret_waited = true;
         wait_once(&admission, outstanding > 0);
@@ -285,7 +288,7 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
         }
     }
     if (*ret_waited)
-        account_note_hold(device, since, clock_now_ns());
+        account_note_hold(device, admission.since_ns, clock_now_ns());
     return admission.balance_ns;
 }
 

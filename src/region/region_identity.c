@@ -28,9 +28,10 @@ static bool copy(const struct vgpu_identity *from, struct vgpu_identity *ret_cop
 {
     const uint64_t *words = &from->state + 1;
     uint64_t texts[TEXT_WORDS];
+    /* The count first: of a text that is being written while the state is read it is another. */
+    uint64_t times = load_acquire(&from->times);
     if (load_acquire(&from->state) != WRITTEN)
         return false;
-    uint64_t times = load_acquire(&from->times);
     for (size_t i = 0; i < TEXT_WORDS; i++)
         texts[i] = load_acquire(&words[i]);
     if (load_acquire(&from->times) != times || load_acquire(&from->state) != WRITTEN)

@@ -8,6 +8,8 @@
 
 #if defined(__GLIBC__) && defined(__x86_64__)
 __asm__(".symver glob, glob@GLIBC_2.2.5");
+#elif defined(__GLIBC__) && defined(__aarch64__)
+__asm__(".symver glob, glob@GLIBC_2.17");
 #endif
 
 #endif

@@ -216,7 +216,7 @@ static void check_end(size_t which)
     struct worker worker = {.end = ends[which].end};
     int status = -1;
     pid_t pid = worker_start(&worker);
-    (void)hold_await_closed(pid, 60 * MS);
+    (void)hold_await_closed(pid, 40 * MS);
     __atomic_store_n(go, 1, __ATOMIC_RELEASE);
     CHECK(ends_in_time(pid, &status));
     CHECK_EQ(status, ends[which].status);
