@@ -22,21 +22,13 @@ static bool tells_something(const struct lane *lane, const struct lane_stretch *
            (stretch->continuous || stretch->measured);
 }
 
-/* How much of the time between the two the device was open to us. */
-static uint64_t open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns)
-{
-    uint64_t wall = to_ns > from_ns ? to_ns - from_ns : 0;
-    uint64_t closed = closed_between(lane->closed, from_ns, to_ns);
-    return wall > closed ? wall - closed : 0;
-}
-
 void couple_note(int device, const struct lane *lane, uint64_t at_ns)
 {
     const struct lane_stretch *stretch = &lane->marks[lane->first].before;
     if (!tells_something(lane, stretch) || rules_only_channels())
         return;
     uint64_t work = stretch->work_ns, due = lane->reached_ns + work;
-    if (open_between(lane, lane->reached_ns, at_ns) < work + COUPLING_OVER_NS)
+    if (lane_open_between(lane, lane->reached_ns, at_ns) < work + COUPLING_OVER_NS)
         return;
     uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);
     struct coupling *coupling = &couplings[device][stretch->key % KERNELS];

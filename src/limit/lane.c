@@ -68,8 +68,7 @@ static uint64_t above(uint64_t value, uint64_t floor)
     return value > floor ? value - floor : 0;
 }
 
-/* How much of the time between the two the device was open to us. */
-static uint64_t open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns)
+uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns)
 {
     uint64_t wall = above(to_ns, from_ns);
     return above(wall, closed_between(lane->closed, from_ns, to_ns));
@@ -141,7 +140,8 @@ static uint64_t busy_of(
     const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
 {
     const struct lane_stretch *stretch = &mark->before;
-    uint64_t wall = open_between(lane, from_ns, to_ns), work = set_right(lane, stretch->work_ns);
+    uint64_t wall = lane_open_between(lane, from_ns, to_ns),
+             work = set_right(lane, stretch->work_ns);
     if (!stretch->launches)
         return 0;
     if (stretch->other)
@@ -152,7 +152,7 @@ static uint64_t busy_of(
     if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work)) : wall;
     /* After the last launch it ran through. */
-    uint64_t sure = open_between(lane, mark->recorded_ns, to_ns);
+    uint64_t sure = lane_open_between(lane, mark->recorded_ns, to_ns);
     if (is_in_part(stretch))
         sure = own_part(stretch, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
@@ -232,7 +232,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     if (at_ns < from)
         at_ns = from;
     if (lane->started) {
-        uint64_t open = open_between(lane, from, at_ns);
+        uint64_t open = lane_open_between(lane, from, at_ns);
         /* Where a closure begins and ends is known to some 0.1 ms, and later than that where the
          * governor was kept from running. */
         if (open == at_ns - from || open >= CLOSURE_LEARN_NS)
@@ -249,7 +249,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
         ret_charge->busy_ns = above(busy, lane->occupied_ns);
         if (lane->occupied_in_part) {
-            uint64_t rest = open_between(lane, ret_charge->from_ns, at_ns);
+            uint64_t rest = lane_open_between(lane, ret_charge->from_ns, at_ns);
             ret_charge->busy_ns = is_in_part(stretch) ? part_of(rest, stretch->part) : rest;
         }
     }
@@ -273,7 +273,7 @@ static uint64_t run_ns(const struct lane *lane, uint64_t now_ns)
     const struct lane_mark *mark = lane->count ? &lane->marks[lane->first] : NULL;
     if (!mark || !lane->started || !mark->before.launches || mark->before.other)
         return 0;
-    return least_of(&mark->before, open_between(lane, began_ns(lane, mark), now_ns));
+    return least_of(&mark->before, lane_open_between(lane, began_ns(lane, mark), now_ns));
 }
 
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns)
@@ -304,7 +304,7 @@ uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns)
 static void occupy(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct lane_charge *ret_charge)
 {
-    uint64_t busy = open_between(lane, from_ns, to_ns);
+    uint64_t busy = lane_open_between(lane, from_ns, to_ns);
     if (part < 1000) {
         busy = part_of(busy, part);
         lane->occupied_in_part = true;
@@ -318,7 +318,7 @@ bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part
     struct lane_charge *ret_charge)
 {
     uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
-    if (lane->count || !open_between(lane, from, to_ns))
+    if (lane->count || !lane_open_between(lane, from, to_ns))
         return false;
     occupy(lane, from, to_ns, part, ret_charge);
     return true;
@@ -332,7 +332,7 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
     struct lane_stretch *stretch = &mark->before;
     uint64_t began = began_ns(lane, mark);
     uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
-    if (open_between(lane, from, now_ns) < RUN_ON_NS)
+    if (lane_open_between(lane, from, now_ns) < RUN_ON_NS)
         return false;
     occupy(lane, from, now_ns, part, ret_charge);
     /* What waits for other streams' work has its own still before it. */

@@ -125,6 +125,9 @@ struct lane_run {
 /* A mark was recorded behind what was noted. Not with a full lane. */
 void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run);
 
+/* How much of the time between the two the device was open to us. */
+uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns);
+
 /* The first mark outstanding, NULL where there is none. */
 struct lane_mark *lane_front(struct lane *lane);
 

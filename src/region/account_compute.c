@@ -34,20 +34,23 @@ bool account_visit_compute(unsigned device,
     return visited;
 }
 
+struct hold {
+    uint64_t from_ns, to_ns;
+};
+
+static void note_hold(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    const struct hold *hold = argument;
+    uint64_t number = (add_seq_cst(&words->holds_made, 1u) - 1) % VGPU_COMPUTE_HOLDS;
+    (void)own;
+    store_relaxed(&words->holds[number].from_ns, hold->from_ns);
+    store_relaxed(&words->holds[number].to_ns, hold->to_ns);
+}
+
 void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns)
 {
-    lock_take(&account.lock);
-    if (account.region && account_look_begin()) {
-        int entry = account.region->devices[device].entry;
-        if (entry >= 0) {
-            struct vgpu_compute *words = &account.region->shared->compute[entry];
-            uint64_t number = (add_seq_cst(&words->holds_made, 1u) - 1) % VGPU_COMPUTE_HOLDS;
-            store_relaxed(&words->holds[number].from_ns, from_ns);
-            store_relaxed(&words->holds[number].to_ns, to_ns);
-        }
-        (void)account_look_end();
-    }
-    lock_release(&account.lock);
+    struct hold hold = {from_ns, to_ns};
+    (void)account_visit_compute(device, note_hold, &hold);
 }
 
 /* Who writes one meanwhile makes it look like another hold, once. */
