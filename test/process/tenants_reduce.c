@@ -13,7 +13,7 @@
 
 #define SETTLE_MS 2500
 #define WATCH_MS 2000
-#define TRIES 3
+#define TRIES 10 /* at a low limit what waits is found after seconds */
 
 static struct reduce_counts *counts;
 static char counts_path[160];
