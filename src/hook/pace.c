@@ -21,10 +21,6 @@
 #include <string.h>
 
 #define FREE_LAUNCHES_MAX 32
-/* GPU time that goes between two closer looks: while there is plenty, and otherwise. A look costs
- * about 5 us of the launching thread. */
-#define QUANTUM_PLENTY_NS 2000000ull
-#define QUANTUM_NS 1000000ull
 /* The first launch on a stream after so long is looked at: what it takes this time may be longer
  * than ever before, and nothing may follow that would show it. */
 #define QUIET_NS 2000000ull
@@ -69,10 +65,10 @@ static int next_sample(struct pace_thread *own)
 }
 
 /* Between half and all of the quantum. */
-static uint32_t next_due_ns(struct pace_thread *own, bool plenty)
+static uint32_t next_due_ns(struct pace_thread *own, uint32_t quantum_ns)
 {
-    uint64_t quantum = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
-    return (uint32_t)(quantum / 2 + (quantum / 2 * thread_random(own) >> 16));
+    uint64_t half = quantum_ns / 2;
+    return (uint32_t)(half + (half * thread_random(own) >> 16));
 }
 
 /* The stream as it is found before a launch that one looks at closely. */
@@ -138,6 +134,7 @@ static void begin_slow(
 {
     CUstream named = stream_named(stream, zero);
     struct pace_thread *own = thread_own();
+    uint32_t news = rules_news();
     if (!own || capture_records(stream, zero))
         return;
     struct thread_stream *here = thread_stream(own, named);
@@ -156,11 +153,13 @@ static void begin_slow(
     launch->work_ns = duration_of(launch->key);
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
-    bool plenty = balance > budget_burst_ns(percent) / 2;
-    here->due_ns = next_due_ns(own, plenty);
     here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
+    here->quantum_ns = budget_quantum_ns(
+        balance, percent, gate_active(found.record->device), !found.busy, here->quantum_ns);
+    here->due_ns = next_due_ns(own, here->quantum_ns);
+    here->news = news;
     if (!found.busy && (waited || !found.marked_ns)) {
         marks_record(found.record, found.lane_id, (struct lane_run){.continuous = false});
         found.marked_ns = clock_now_ns();
@@ -175,7 +174,7 @@ static void begin_slow(
 static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
-        governor_sleeps())
+        here->news != rules_news() || governor_sleeps())
         return false;
     if (!here->launches) {
         store_relaxed(&here->first_ns, clock_now_ns());
@@ -199,8 +198,8 @@ static bool let_by_again(
     const struct lane_record *record = thread_lane(stream, here);
     uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
                         ? record->lane.open.work_ns
-                        : QUANTUM_NS;
-    uint32_t due = next_due_ns(thread_mine, false);
+                        : BUDGET_QUANTUM_NS;
+    uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
     here->due_ns = open < due ? due - (uint32_t)open : 0;
     here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
     lock_release(&marks_lock);
@@ -210,7 +209,7 @@ static bool let_by_again(
 static bool passes_by_estimate(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t work_ns)
 {
-    if (!work_ns || work_ns >= QUANTUM_NS || !thread_mine)
+    if (!work_ns || work_ns >= BUDGET_QUANTUM_NS || !thread_mine)
         return false;
     CUstream named = stream_named(stream, zero);
     struct thread_stream *here = thread_stream(thread_mine, named);

@@ -525,6 +525,15 @@ void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_
     settle(&harvest);
 }
 
+void marks_charge_done(
+    struct lane_record *record, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns)
+{
+    struct harvest harvest = {.device = record->device};
+    if (lane_done(&record->lane, from_ns, to_ns, work_ns, charge_slot(&harvest)))
+        harvest.count++;
+    settle(&harvest);
+}
+
 unsigned marks_harvest(int device)
 {
     return harvest_contexts(device);

@@ -77,6 +77,11 @@ bool marks_lane_works(const struct lane_record *record, bool *ret_works) REQUIRE
 void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
     REQUIRES(marks_lock);
 
+/* Charges for what is over on the stream and no mark tells of yet: launches since `from_ns` that
+ * are thought to take `work_ns`. */
+void marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
+    uint64_t work_ns) REQUIRES(marks_lock);
+
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */
 unsigned marks_harvest(int device) REQUIRES(marks_lock);

@@ -24,6 +24,7 @@
 #define LIMITED_BESIDE_NS 2000000000ull
 
 bool pace_limited;
+uint32_t pace_news;
 
 static struct {
     struct lock lock; /* for writing what was read; a leaf */
@@ -72,9 +73,18 @@ static bool is_coupled(const struct account_orders *orders, uint64_t now_ns)
     return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < COUPLING_HOLDS_NS;
 }
 
+static bool differs(const struct account_orders *orders) REQUIRES(rules.lock)
+{
+    bool differs = rules.paused != (orders->paused || orders->held);
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        differs |= rules.hard[d] != orders->percent[d] || rules.soft[d] != orders->soft[d];
+    return differs;
+}
+
 static void take_in(const struct account_orders *orders, bool watched, bool limited, bool coupled)
     REQUIRES(rules.lock)
 {
+    bool news = differs(orders);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         store_relaxed(&rules.hard[d], orders->percent[d]);
         store_relaxed(&rules.soft[d], orders->soft[d]);
@@ -89,6 +99,8 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
     store_relaxed(&rules.paused, orders->paused || orders->held);
     store_relaxed(&rules.by_monitor, orders->held && !orders->paused);
     store_relaxed(&pace_limited, limited && !load_relaxed(&rules.finished));
+    if (news)
+        add_relaxed(&pace_news, 1u);
 }
 
 /* A thread that was kept from running since it read leaves what was read later as it is. */
@@ -202,7 +214,8 @@ void rules_wait(uint64_t timeout_ns)
 
 void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours)
 {
-    bool preempted = false;
+    bool preempted = false, former = load_relaxed(&rules.preempted);
+    bool news = load_relaxed(&rules.soft_is_on[device]) != neighbours->soft_is_on;
     store_relaxed(&rules.away[device], (uint16_t)(1000u - neighbours->part.permille));
     store_relaxed(&rules.likely_away[device], (uint16_t)(1000u - neighbours->part.likely));
     store_relaxed(&rules.others_us[device], (uint32_t)neighbours->part.others_us);
@@ -211,6 +224,8 @@ void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighb
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
         preempted |= load_relaxed(&rules.higher_work[d]);
     store_relaxed(&rules.preempted, preempted);
+    if (news || preempted != former)
+        add_relaxed(&pace_news, 1u);
 }
 
 bool rules_are_coupled(void)

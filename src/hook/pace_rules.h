@@ -6,6 +6,7 @@
 #ifndef VGPU_HOOK_PACE_RULES_H
 #define VGPU_HOOK_PACE_RULES_H
 
+#include "base/atomic.h"
 #include "limit/turns.h"
 
 #include <stdbool.h>
@@ -25,6 +26,15 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch);
 bool rules_look(uint64_t now_ns);
 /* For others, which are no sign that the program works. */
 void rules_refresh(uint64_t now_ns);
+
+/* Changes whenever limits or a hold begin or end to be in force, as they were last read: what was
+ * let go by an estimate is to be looked at again. One load. */
+extern uint32_t pace_news;
+
+static inline uint32_t rules_news(void)
+{
+    return load_relaxed(&pace_news);
+}
 
 /* The limit of a device in percent, as it was last seen: 0 none, RULES_WATCHED. */
 unsigned rules_percent(unsigned device);

@@ -91,6 +91,8 @@ struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
     struct lane_record *record = marks_lane(stream);
+    if (here->stream != stream)
+        here->quantum_ns = 0;
     forget(here);
     here->stream = stream;
     here->looked_ns = 0;
@@ -203,6 +205,8 @@ static void see_work(struct thread_seen *seen, const struct let_by *let, uint64_
         seen->charged_ns = now_ns;
         return;
     }
+    if (!works)
+        marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns);
     *seen = (struct thread_seen){let->first_ns, let->launches, works, now_ns, now_ns};
 }
 

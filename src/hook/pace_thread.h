@@ -19,7 +19,8 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
-    uint32_t work_ns, due_ns;
+    uint32_t work_ns, due_ns, quantum_ns;
+    uint32_t news; /* rules_news() then */
     uint32_t launches, lane_id;
     int device;
     struct thread_noted { /* guarded by marks_lock */

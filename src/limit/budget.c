@@ -158,6 +158,17 @@ bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_sha
     return balance_ns > bounded((int64_t)coming_ns + BUDGET_SURPLUS_NS, 0, idle);
 }
 
+uint32_t budget_quantum_ns(
+    int64_t balance_ns, unsigned percent, unsigned active, bool idle, uint32_t former_ns)
+{
+    if (balance_ns <= budget_burst_ns(percent) / 2)
+        return BUDGET_QUANTUM_NS;
+    int64_t most = balance_ns / 2 / (active ? active : 1), quantum = idle ? 2 * former_ns : 0;
+    if (quantum > most)
+        quantum = most;
+    return (uint32_t)bounded(quantum, BUDGET_QUANTUM_PLENTY_NS, BUDGET_QUANTUM_IDLE_NS);
+}
+
 uint64_t budget_wait_ns(int64_t balance_ns, unsigned percent)
 {
     return balance_ns > 0 ? 0 : budget_fill_ns(balance_ns, BUDGET_OPEN_NS, percent);

@@ -324,6 +324,20 @@ bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part
     return true;
 }
 
+bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
+    struct lane_charge *ret_charge)
+{
+    uint64_t most = at_most(work_ns, lane_open_between(lane, from_ns, to_ns));
+    uint64_t busy = above(most, lane->occupied_ns);
+    if (lane->count || !busy)
+        return false;
+    uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
+    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = to_ns, .busy_ns = busy};
+    lane->occupied_to_ns = to_ns;
+    lane->occupied_ns += busy;
+    return true;
+}
+
 bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge)
 {
     struct lane_mark *mark = lane_front(lane);

@@ -150,6 +150,12 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
 bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct lane_charge *ret_charge);
 
+/* The launches behind the last mark, none of which is outstanding, were made since `from_ns`, are
+ * thought to take `work_ns`, and are over: what is to be charged before another mark says what they
+ * took. False where nothing is. */
+bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
+    struct lane_charge *ret_charge);
+
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);

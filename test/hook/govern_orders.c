@@ -3,6 +3,7 @@
  * a region whose file goes or holds garbage, and what its other threads do meanwhile. */
 #include "govern_load.h"
 
+#include "base/atomic.h"
 #include "sim/machine.h"
 
 #include <fcntl.h>
@@ -116,6 +117,49 @@ BED_TEST(
 BED_TEST("also one with a compute limit", .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
 {
     check_pause_often();
+}
+
+static struct {
+    uint64_t launches;
+    bool ends;
+} sparse;
+
+/* So little that it goes by estimate for long. */
+static void *launch_sparsely(void *context)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUstream stream = load_stream();
+    while (!load_relaxed(&sparse.ends)) {
+        CHECK_EQ(load_launch(stream, 50 * US), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+        add_relaxed(&sparse.launches, 1u);
+        bed_sleep_ms(1);
+    }
+    return NULL;
+}
+
+BED_TEST("launches that go by estimate stop within 50 ms of a pause, where launches alone wait",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50", "VGPU_GATE=launch"})
+{
+    pthread_t thread;
+    CUcontext context;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, launch_sparsely, context) == 0);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        bed_sleep_ms(400);
+        order_pause(true);
+        bed_sleep_ms(50);
+        uint64_t launches = load_relaxed(&sparse.launches);
+        bed_sleep_ms(200);
+        CHECK_EQ(load_relaxed(&sparse.launches), launches);
+        order_pause(false);
+        for (int ms = 0; ms < 10000 && load_relaxed(&sparse.launches) == launches; ms++)
+            bed_sleep_ms(1);
+        CHECK(load_relaxed(&sparse.launches) > launches);
+    }
+    store_relaxed(&sparse.ends, true);
+    pthread_join(thread, NULL);
 }
 
 /* As HAMi's monitor does, but for the wake by which the program stands at once. */

@@ -273,6 +273,23 @@ BED_TEST("a program that waits for each launch keeps to the limit",
     load_check_share(&load, 0, 20);
 }
 
+/* The processor waits for each look: who is to notice nothing is looked at rarely. */
+BED_TEST("below its limit, of short launches that are waited for, less than one in 80 is looked at",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    struct load load = {
+        .step = step_wait, .duration_ns = 100 * US, .streams = {load_stream()}, .waits = true};
+    load_run(&load, load_now_ns() + 500 * MS);
+    uint64_t launches = load.number, records = sim_calls("cuEventRecord");
+    load_run(&load, load_now_ns() + 2 * SECOND);
+    launches = load.number - launches;
+    records = sim_calls("cuEventRecord") - records; /* two at each look */
+    if (!CHECK(records > 0 && records / 2 * 80 < launches))
+        dprintf(STDOUT_FILENO, "# %llu events, %llu launches\n", (unsigned long long)records,
+            (unsigned long long)launches);
+}
+
 /* Each eight launches have a stream of their own. */
 static CUresult step_short_lived(struct load *load, uint64_t number)
 {

@@ -326,6 +326,22 @@ TEST("words of any value are brought within the bounds by two looks")
     }
 }
 
+TEST("who waits for each launch is looked at less and less while it has plenty")
+{
+    const int64_t saved = budget_burst_ns(50);
+    uint32_t quantum = budget_quantum_ns(saved, 50, 1, true, 0);
+    CHECK_EQ(quantum, BUDGET_QUANTUM_PLENTY_NS);
+    for (int i = 0; i < 8; i++)
+        quantum = budget_quantum_ns(saved, 50, 1, true, quantum);
+    CHECK_EQ(quantum, BUDGET_QUANTUM_IDLE_NS);
+    CHECK_EQ(budget_quantum_ns(saved, 50, 1, false, quantum), BUDGET_QUANTUM_PLENTY_NS);
+    CHECK_EQ(budget_quantum_ns(saved / 2, 50, 1, true, quantum), BUDGET_QUANTUM_NS);
+    /* Ten processes may take half of what is saved unseen, together. */
+    CHECK_EQ(budget_quantum_ns(saved, 50, 10, true, quantum), saved / 20);
+    CHECK_EQ(budget_quantum_ns(INT64_MAX, 50, 0, true, UINT32_MAX), BUDGET_QUANTUM_IDLE_NS);
+    CHECK_EQ(budget_quantum_ns(INT64_MIN, 50, 1, true, quantum), BUDGET_QUANTUM_NS);
+}
+
 TEST("a balance of any value makes a wait and an answer")
 {
     const struct budget_share share = {.balance_ns = INT64_MIN, .waits = true};

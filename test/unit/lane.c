@@ -276,6 +276,35 @@ TEST("what runs on is charged within some milliseconds, once it takes longer tha
     check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
 }
 
+TEST("what is over is charged by estimate before its mark is there, once")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 8, 4 * MS, 0, START + MS);
+    CHECK(lane_done(&lane, START + MS, START + 10 * MS, 3 * MS, &charge));
+    check_charge(charge, MS, 10 * MS, 3 * MS);
+    CHECK_EQ(charge.work_ns, 0);
+    CHECK(!lane_done(&lane, START + MS, START + 20 * MS, 3 * MS, &charge));
+    CHECK(lane_done(&lane, START + MS, START + 20 * MS, 4 * MS, &charge));
+    check_charge(charge, 10 * MS, 20 * MS, MS);
+    lane_mark(&lane, &event[1], START + 30 * MS, &dry);
+    CHECK(!lane_done(&lane, START + MS, START + 31 * MS, 9 * MS, &charge));
+    charge = pass(START + 30 * MS);
+    CHECK_EQ(charge.busy_ns, 0);
+    CHECK_EQ(charge.work_ns, 4 * MS);
+}
+
+TEST("it takes no longer than the device was open to it, and what ran on pays for it")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 8, 4 * MS, 0, START);
+    CHECK(lane_done(&lane, START, START + 2 * MS, 4 * MS, &charge));
+    check_charge(charge, 0, 2 * MS, 2 * MS);
+    CHECK(lane_ran(&lane, START + 2 * MS, START + 12 * MS, 1000, &charge));
+    CHECK(!lane_done(&lane, START, START + 20 * MS, 4 * MS, &charge));
+}
+
 TEST("what may be waiting for other streams' work keeps its estimate until it is over")
 {
     struct lane_charge charge;

@@ -11,8 +11,6 @@
 #define LAUNCH_NS 3000u /* of the processor, a launch */
 #define POLL_NS 20000u  /* who waits for the GPU looks so often */
 /* As in src/hook/pace.c. */
-#define QUANTUM_PLENTY_NS 2000000u
-#define QUANTUM_NS 1000000u
 #define SAMPLE_LAUNCHES 192u
 #define WAIT_MAX_NS 20000000u
 #define WAIT_BUSY_NS 5000000u
@@ -226,7 +224,7 @@ static void launch(struct process *process, uint64_t kernel_ns)
 /* The launch is let go without a closer look. */
 static bool let_by(struct machine *machine, struct process *process, uint64_t work_ns)
 {
-    if (!work_ns || work_ns >= QUANTUM_NS || process->work_ns + work_ns >= process->due_ns ||
+    if (!work_ns || work_ns >= BUDGET_QUANTUM_NS || process->work_ns + work_ns >= process->due_ns ||
         (process->until_sample && --process->until_sample == 0))
         return false;
     if (!process->launches++)
@@ -274,8 +272,8 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
         process->wakes_ns = machine->now_ns + (wait < most ? wait : most) + wakes_late(machine);
         return false;
     }
-    bool plenty = balance > budget_burst_ns(machine->percent) / 2;
-    process->due_ns = plenty ? QUANTUM_PLENTY_NS : QUANTUM_NS;
+    process->due_ns = budget_quantum_ns(
+        balance, machine->percent, count_active(machine), !outstanding, (uint32_t)process->due_ns);
     if (!outstanding && (!first || !process->marked)) {
         mark(machine, process, (struct lane_run){.continuous = false});
         process->marked_ns = machine_clock(machine);
