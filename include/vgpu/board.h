@@ -35,6 +35,7 @@ enum vgpu_board_flags {
     VGPU_BOARD_PAUSED = 1,    /* stopped on purpose: not at work, whatever active_ns says */
     VGPU_BOARD_UNLIMITED = 2, /* has no compute limit */
     VGPU_BOARD_HEAVY = 4,     /* keeps the GPU busy for a good part of the time */
+    VGPU_BOARD_WINDOWS = 8,   /* works in windows, and is heard of less often */
 };
 
 /* A tenant. While it lives, each of its processes that uses the board holds an

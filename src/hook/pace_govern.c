@@ -29,7 +29,7 @@
 /* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
 #define MONITOR_LOOK_NS 20000000ull
 /* In windows, closed or open: the others are to hear of us before they take us for silent
- * (TURNS_SILENT_NS), and their coming wakes us. */
+ * (BOARD_SILENT_WINDOWS_NS), and their coming wakes us. */
 #define WINDOW_LOOK_NS 28000000ull
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
@@ -381,6 +381,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .active = !stopped && (devices[d].survey.outstanding || worked + ACTIVE_NS > now_ns),
             .wants = waited + ACTIVE_NS > now_ns,
             .paused = rules_pause(),
+            .windows = devices[d].in_windows || load_relaxed(&govern_due_ns),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))

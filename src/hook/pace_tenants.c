@@ -119,6 +119,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .wants = own->wants,
         .paused = own->paused,
         .heavy = here->turns.heavy,
+        .windows = own->windows,
         .core_limit = rules_hard_percent(device),
         .core_soft_limit = rules_soft_percent(device),
         .priority = rules_priority(),

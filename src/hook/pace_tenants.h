@@ -14,6 +14,7 @@ struct tenants_own {
     bool active; /* work of ours is on its way, or was just now */
     bool wants;  /* a launch waits for our limit */
     bool paused;
+    bool windows; /* it is not looked at again for up to 28 ms */
 };
 
 /* Says so for the device, and takes what the others say into the rules. True where we had what they

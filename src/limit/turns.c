@@ -97,10 +97,13 @@ struct turns_part turns_part(
 bool turns_are_alone(struct turns *turns, const struct board_view *view, uint64_t now_ns)
 {
     uint64_t heard_ns = view->heard_ns < now_ns ? view->heard_ns : now_ns;
-    bool silent = heard_ns && now_ns - heard_ns >= TURNS_SILENT_NS;
+    /* The end of a process that was killed may take longer: its slot is locked until the driver has
+     * freed what it had (a device's channels; H200, driver 580.159.04: more than 50 ms). */
+    bool silent = heard_ns && now_ns >= view->silent_ns;
     if (view->active && !silent) {
         turns->alone_since_ns = 0;
-        turns->alone_at_ns = heard_ns + TURNS_SILENT_NS;
+        uint64_t latest = now_ns + BOARD_SILENT_WINDOWS_NS;
+        turns->alone_at_ns = view->silent_ns < latest ? view->silent_ns : latest;
         return false;
     }
     if (!turns->alone_since_ns)

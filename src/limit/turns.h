@@ -16,10 +16,6 @@
 /* Soft limits open when nobody else has been at work for so long: who works now and then is not
  * taken for gone. */
 #define TURNS_ALONE_NS 15000000ull
-/* Who is at work says so each 10 ms, 28 in windows: who has not for so long does not
- * work. The end of a process that was killed may take longer: its slot is locked until the driver
- * has freed what it had (a device's channels; H200, driver 580.159.04: more than 50 ms). */
-#define TURNS_SILENT_NS 40000000ull
 
 /* Who keeps the device busy for more than a quarter of the time, or for most of what the driver's
  * turns give him, shares it in long turns: switches cost 8 % of it with the driver's turns of 2 ms,

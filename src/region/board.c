@@ -87,7 +87,8 @@ static bool say(
 {
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
                      (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED) |
-                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u);
+                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u) |
+                     (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u);
     bool paused = is_paused(slot), changed = false;
     (void)say_word(&slot->core_limit, own->core_limit);
     (void)say_word(&slot->core_soft_limit, own->core_soft_limit);
@@ -172,6 +173,10 @@ static void hear(struct board_view *view, const struct vgpu_board_slot *slot, ui
         active_ns = now_ns;
     if (view->heard_ns < active_ns)
         view->heard_ns = active_ns;
+    bool windows = load_relaxed(&slot->flags) & VGPU_BOARD_WINDOWS;
+    uint64_t silent_ns = active_ns + (windows ? BOARD_SILENT_WINDOWS_NS : BOARD_SILENT_NS);
+    if (view->silent_ns < silent_ns)
+        view->silent_ns = silent_ns;
 }
 
 static bool is_held(struct board *board, unsigned index)

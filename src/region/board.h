@@ -43,6 +43,7 @@ struct board_own {
     bool wants;  /* it is held back by its limit */
     bool paused;
     bool heavy;               /* it keeps the GPU busy for a good part of the time */
+    bool windows;             /* it works in windows: the next word may take 28 ms */
     uint32_t core_limit;      /* percent; 0 none */
     uint32_t core_soft_limit; /* percent; 0 none */
     uint32_t priority;        /* 0 high */
@@ -62,14 +63,21 @@ struct board_view {
     unsigned heavy;            /* of them: who keep the GPU busy for a good part of the time */
     unsigned heavy_limit_sum;  /* percent */
     unsigned wanting;          /* of them: held back by their limits within the same time */
-    uint64_t busy_ns;  /* GPU time that all others say they had so far, at work or not; wraps
-                          around, and jumps where one comes or goes */
-    uint64_t since_ns; /* when the last of them turned active, at most now; 0 where none */
-    uint64_t heard_ns; /* when somebody who was at work was heard of last, also who died since, at
-                          most now; 0: nobody was within VGPU_BOARD_ACTIVE_NS */
-    uint64_t idle_ns;  /* when the first of them will count as idle unless it is heard of
-                          again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
+    uint64_t busy_ns;   /* GPU time that all others say they had so far, at work or not; wraps
+                           around, and jumps where one comes or goes */
+    uint64_t since_ns;  /* when the last of them turned active, at most now; 0 where none */
+    uint64_t heard_ns;  /* when somebody who was at work was heard of last, also who died since, at
+                           most now; 0: nobody was within VGPU_BOARD_ACTIVE_NS */
+    uint64_t silent_ns; /* when the last of those will have been silent for too long to be at work,
+                           unless it is heard of again; 0 where none was heard of */
+    uint64_t idle_ns;   /* when the first of them will count as idle unless it is heard of
+                           again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
 };
+
+/* Who is at work says so each 10 ms, each 20 while it knows of nobody else, each 28 in windows: who
+ * has not for so long does not work. */
+#define BOARD_SILENT_NS 28000000ull
+#define BOARD_SILENT_WINDOWS_NS 40000000ull
 
 /* A random tenant id, never 0. */
 uint64_t board_tenant_new(void);

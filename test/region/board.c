@@ -67,11 +67,28 @@ TEST("a tenant at work is seen by the others, with its limit, and not by itself"
     CHECK_EQ(view.since_ns, NOW);
     CHECK_EQ(view.idle_ns, NOW + 50 * MS);
     CHECK_EQ(view.heard_ns, NOW);
+    CHECK_EQ(view.silent_ns, NOW + BOARD_SILENT_NS);
     CHECK_EQ(boards_look(&ours, NOW - MS).heard_ns, NOW - MS);
     CHECK_EQ(boards_look(&ours, NOW + 50 * MS).heard_ns, 0);
     CHECK_EQ(boards_look(&theirs, NOW + 10 * MS).active, 0);
     boards_say(&theirs, false, NOW + MS);
     CHECK_EQ(boards_look(&ours, NOW + MS).heard_ns, 0);
+}
+
+TEST("who works in windows may be silent for longer, and the last of all who are heard of counts")
+{
+    struct board_own own = {.active = true, .core_limit = 30, .windows = true};
+    begin();
+    board_publish(&theirs, &own, NOW);
+    CHECK_EQ(boards_look(&ours, NOW).silent_ns, NOW + BOARD_SILENT_WINDOWS_NS);
+    own.windows = false;
+    board_publish(&theirs, &own, NOW + MS);
+    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + MS + BOARD_SILENT_NS);
+    board_publish(&theirs, &own, NOW + 100 * MS);
+    CHECK_EQ(boards_look(&ours, NOW + 2 * MS).silent_ns, NOW + 2 * MS + BOARD_SILENT_NS);
+    own.active = false;
+    board_publish(&theirs, &own, NOW + 100 * MS);
+    CHECK_EQ(boards_look(&ours, NOW + 100 * MS).silent_ns, 0);
 }
 
 TEST("who was not at work for 50 ms is idle, and so is who will have been in more than a second")

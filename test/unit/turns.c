@@ -143,22 +143,28 @@ TEST("a soft limit opens when nobody else has been at work for a while, and shut
     CHECK(!turns_are_alone(&turns, &view, START + 51 * MS));
 }
 
-TEST("who is silent for 40 ms is not at work for a soft limit, nor who died meanwhile")
+static void heard(uint64_t at_ns)
+{
+    view.heard_ns = at_ns;
+    view.silent_ns = at_ns + BOARD_SILENT_NS;
+}
+
+TEST("who is silent for too long is not at work for a soft limit, nor who died meanwhile")
 {
     others(1, 0, 50);
-    view.heard_ns = START;
+    heard(START);
     CHECK(!turns_are_alone(&turns, &view, START + 10 * MS));
-    CHECK_EQ(turns.alone_at_ns, START + TURNS_SILENT_NS);
-    CHECK(!turns_are_alone(&turns, &view, START + TURNS_SILENT_NS - 1));
-    CHECK(turns_are_alone(&turns, &view, START + TURNS_SILENT_NS));
+    CHECK_EQ(turns.alone_at_ns, START + BOARD_SILENT_NS);
+    CHECK(!turns_are_alone(&turns, &view, START + BOARD_SILENT_NS - 1));
+    CHECK(turns_are_alone(&turns, &view, START + BOARD_SILENT_NS));
     others(0, 0, 0);
     CHECK(turns_are_alone(&turns, &view, START + 50 * MS));
     others(1, 0, 50);
-    view.heard_ns = START + 51 * MS;
+    heard(START + 51 * MS);
     CHECK(!turns_are_alone(&turns, &view, START + 52 * MS));
     /* Seen to be dead: what he said last was at work. */
     others(0, 0, 0);
-    view.heard_ns = START + 51 * MS;
+    heard(START + 51 * MS);
     CHECK(!turns_are_alone(&turns, &view, START + 60 * MS));
     CHECK(turns_are_alone(&turns, &view, START + 51 * MS + TURNS_ALONE_NS));
 }
@@ -167,9 +173,9 @@ TEST(
     "who will be heard of later than now is at work, and the moment to look again is no longer off")
 {
     others(1, 0, 50);
-    view.heard_ns = START + 900 * MS;
+    heard(START + 900 * MS);
     CHECK(!turns_are_alone(&turns, &view, START));
-    CHECK_EQ(turns.alone_at_ns, START + TURNS_SILENT_NS);
+    CHECK_EQ(turns.alone_at_ns, START + BOARD_SILENT_WINDOWS_NS);
 }
 
 TEST("the lower gives way at once, and no longer than the higher works")
