@@ -76,11 +76,12 @@ struct found {
     struct lane_record *record;
     uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
     bool busy;          /* work is on its way there */
+    bool alone;         /* no other stream of its context had work lately */
     uint32_t lane_id;
 };
 
 /* Closes the stretch that is open on the stream. */
-static struct found find_stream(CUstream stream, struct thread_stream *here)
+static struct found find_stream(CUstream stream, struct thread_stream *here, uint64_t now_ns)
 {
     struct found found = {.busy = false};
     bool open = false;
@@ -91,6 +92,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here)
         thread_gather(found.record);
         (void)marks_harvest(found.record->device);
         found.busy = found.record->lane.count > 0;
+        found.alone = !marks_beside(found.record, now_ns);
         open = found.record->lane.open.launches || found.record->lane.open.other;
     }
     lock_release(&marks_lock);
@@ -138,7 +140,7 @@ static void begin_slow(
     if (!own || capture_records(stream, zero))
         return;
     struct thread_stream *here = thread_stream(own, named);
-    struct found found = find_stream(named, here);
+    struct found found = find_stream(named, here, now_ns);
     unsigned percent = percent_of(found.record, now_ns);
     if (!percent) {
         gate_stand_by();
@@ -156,8 +158,8 @@ static void begin_slow(
     here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
-    here->quantum_ns = budget_quantum_ns(
-        balance, percent, gate_active(found.record->device), !found.busy, here->quantum_ns);
+    here->quantum_ns = budget_quantum_ns(balance, percent, gate_active(found.record->device),
+        found.alone && !found.busy, here->quantum_ns);
     here->due_ns = next_due_ns(own, here->quantum_ns);
     here->news = news;
     if (!found.busy && (waited || !found.marked_ns)) {

@@ -27,8 +27,6 @@
 #define HOLD_WAIT_NS 20000000ull
 /* Who asked for GPU time within this counts as working. */
 #define ACTIVE_NS 50000000ull
-/* A stream that had work within this is one of those that launch. */
-#define BESIDE_NS 200000000ull
 /* Launches of unknown duration that may be on their way on a device, and how long one waits for
  * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
@@ -244,7 +242,7 @@ static bool ask(struct admission *admission)
 static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns)
 {
     lock_take(&marks_lock);
-    bool beside = marks_beside(record, now_ns - BESIDE_NS);
+    bool beside = marks_beside(record, now_ns);
     lock_release(&marks_lock);
     return beside;
 }

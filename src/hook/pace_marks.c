@@ -23,6 +23,8 @@
 #define REBASE_NS 1000000000ull
 #define CHARGES 64
 #define RECORDING_NS 20000
+/* A stream that had work within this is one of those that launch. */
+#define BESIDE_NS 200000000ull
 
 /* GPU time as the events of a context tell it, put onto the processor's clock: a mark is reached
  * after it was recorded and before it is seen to be. */
@@ -218,10 +220,10 @@ static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
     return false;
 }
 
-bool marks_beside(const struct lane_record *record, uint64_t since_ns)
+bool marks_beside(const struct lane_record *record, uint64_t now_ns)
 {
     for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
-        if (other != record && lane_marked_ns(&other->lane) >= since_ns)
+        if (other != record && lane_marked_ns(&other->lane) + BESIDE_NS >= now_ns)
             return true;
     }
     return false;

@@ -59,8 +59,8 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
  * one, where a mark would be a barrier to all others. */
 void marks_close_others(const struct lane_record *record, uint32_t id);
 
-/* Whether another stream of the context had a mark since then. */
-bool marks_beside(const struct lane_record *record, uint64_t since_ns) REQUIRES(marks_lock);
+/* Whether the stream is one of several of its context that launch: another had a mark lately. */
+bool marks_beside(const struct lane_record *record, uint64_t now_ns) REQUIRES(marks_lock);
 
 /* How many marks of the device stand behind launches that nobody knows the duration of. */
 unsigned marks_unknown(int device) REQUIRES(marks_lock);

@@ -112,9 +112,9 @@ void budget_share_refill(
 bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,
     unsigned active, uint64_t coming_ns);
 
-/* How much goes by estimate until the next closer look, at most. Where nothing was on the stream's
- * way, twice the `former_ns` until the look before: up to half of the process's part of what is
- * saved. */
+/* How much goes by estimate until the next closer look, at most. `idle`: nothing was on the
+ * stream's way, and no other stream of its context works: twice the `former_ns` until the look
+ * before: up to half of the process's part of what is saved. */
 uint32_t budget_quantum_ns(
     int64_t balance_ns, unsigned percent, unsigned active, bool idle, uint32_t former_ns);
 
