@@ -113,8 +113,8 @@ bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_sha
     unsigned active, uint64_t coming_ns);
 
 /* How much goes by estimate until the next closer look, at most. `idle`: nothing was on the
- * stream's way, and no other stream of its context works: twice the `former_ns` until the look
- * before: up to half of the process's part of what is saved. */
+ * stream's way, and no other stream of its context works. Then it is twice the `former_ns` until
+ * the look before, up to half of the process's part of what is saved. */
 uint32_t budget_quantum_ns(
     int64_t balance_ns, unsigned percent, unsigned active, bool idle, uint32_t former_ns);
 
