@@ -16,7 +16,11 @@ _vgpu() {
     local command=${COMP_WORDS[1]} options option kind i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(_vgpu_commands "$vgpu") --help --version" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "$(_vgpu_commands "$vgpu") help --help --version" -- "$word")
+        return
+    fi
+    if [ "$command" = help ]; then
+        [ "$COMP_CWORD" -eq 2 ] && mapfile -t COMPREPLY < <(compgen -W "$(_vgpu_commands "$vgpu")" -- "$word")
         return
     fi
     options=$(_vgpu_options "$vgpu" "$command")

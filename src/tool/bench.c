@@ -13,11 +13,11 @@ int tool_bench(int argc, char **argv)
     char path[PATH_MAX];
     (void)argc;
     if (path_find("vgpu-bench", path, sizeof(path)) != 0) {
-        tool_error("bench: vgpu-bench is not installed beside this program; it is built where "
+        tool_error("vgpu-bench is not installed beside this program; it is built where "
                    "libjansson-dev is");
         return TOOL_FAILED;
     }
     execv(path, argv);
-    tool_error("bench: cannot run \"%.256s\": %s", path, strerror(errno));
+    tool_error("cannot run \"%.256s\": %s", path, strerror(errno));
     return TOOL_FAILED;
 }

@@ -45,7 +45,7 @@ static int parse_device(const char *text, int *ret_device)
 {
     uint64_t number;
     if (parse_number(text, INT_MAX, &number) != 0) {
-        tool_error("doctor: --device \"%.64s\" is not accepted; accepted: a whole number, as CUDA "
+        tool_error("--device \"%.64s\" is not accepted; accepted: a whole number, as CUDA "
                    "counts devices",
             text);
         return TOOL_USAGE;
@@ -61,15 +61,15 @@ static int check_options(int argc, char **argv, struct options *options)
     struct doctor_options *command = &options->command;
     command->command = behind && optind < argc ? argv + optind : NULL;
     if (optind < argc && !behind)
-        tool_error("doctor: \"%.64s\": a command stands behind \"--\"; 'vgpu doctor --help' tells "
+        tool_error("\"%.64s\": a command stands behind \"--\"; 'vgpu doctor --help' tells "
                    "how",
             argv[optind]);
     else if (behind && optind == argc)
-        tool_error("doctor: no command behind \"--\"; 'vgpu doctor --help' tells how");
+        tool_error("no command behind \"--\"; 'vgpu doctor --help' tells how");
     else if (command->command && options->device != DOCTOR_ALL_DEVICES)
-        tool_error("doctor: --device is not for a command: all that it uses is looked at");
+        tool_error("--device is not for a command: all that it uses is looked at");
     else if (!command->command && (command->output || command->verdict_status))
-        tool_error("doctor: %s is for a command; 'vgpu doctor --help' tells how",
+        tool_error("%s is for a command; 'vgpu doctor --help' tells how",
             command->output ? "--output" : "--verdict-status");
     else
         return 0;
@@ -232,7 +232,7 @@ static int examine(void *context)
     doctor_step("waiting for the small program");
     int error = doctor_ask(library, options->device, &facts);
     if (error) {
-        tool_error("doctor: cannot start a process: %s", strerror(-error));
+        tool_error("cannot start a process: %s", strerror(-error));
         return TOOL_FAILED;
     }
     if (options->device >= 0 &&

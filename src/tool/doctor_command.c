@@ -66,7 +66,7 @@ static void sweep_left_over(void)
 static int make_directory(char *path)
 {
     if (!mkdtemp(path)) {
-        tool_error("doctor: cannot make %s: %s", path, strerror(errno));
+        tool_error("cannot make %s: %s", path, strerror(errno));
         return -1;
     }
     int fd = lock_directory(path);
@@ -185,8 +185,7 @@ static FILE *open_output(const struct doctor_options *options)
         return stderr;
     FILE *stream = fopen(options->output, "we");
     if (!stream)
-        tool_error(
-            "doctor: cannot write --output \"%.256s\": %s", options->output, strerror(errno));
+        tool_error("cannot write --output \"%.256s\": %s", options->output, strerror(errno));
     return stream;
 }
 
@@ -203,7 +202,7 @@ static int run_watched(
     (void)watch_look(watch, true);
     enum doctor_verdict verdict = report(options, stream, watch, directory, &end);
     if (stream != stderr && (ferror(stream) || fclose(stream) != 0)) {
-        tool_error("doctor: cannot write --output \"%.256s\"", options->output);
+        tool_error("cannot write --output \"%.256s\"", options->output);
         return TOOL_FAILED;
     }
     if (options->verdict_status)
@@ -225,7 +224,7 @@ int doctor_command(const struct doctor_options *options)
         return TOOL_FAILED;
     int status = TOOL_FAILED, error = watch_begin(&watch);
     if (error) {
-        tool_error("doctor: cannot watch processes: %s", strerror(-error));
+        tool_error("cannot watch processes: %s", strerror(-error));
     } else {
         status = run_watched(options, directory, stream, &watch);
         watch_end(&watch);

@@ -58,7 +58,7 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
     (void)signal(SIGCHLD, SIG_DFL);
     pid_t self = getpid(), child = fork();
     if (child < 0) {
-        tool_error("doctor: cannot start a process: %s", strerror(errno));
+        tool_error("cannot start a process: %s", strerror(errno));
         return TOOL_FAILED;
     }
     if (child == 0) {
@@ -72,6 +72,6 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
         return status;
     kill(child, SIGKILL);
     (void)wait_for(child, 1);
-    tool_error("doctor: no end within %u s; it was %s", seconds, step && *step ? step : "at work");
+    tool_error("no end within %u s; it was %s", seconds, step && *step ? step : "at work");
     return TOOL_FAILED;
 }

@@ -2,6 +2,7 @@
 /* vgpu COMMAND [ARG…] */
 #include "tool/tool.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,26 +32,53 @@ static int usage(FILE *stream, int status)
     fputs("usage: vgpu COMMAND [ARGUMENT...]\n\ncommands:\n", stream);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n'vgpu COMMAND --help' tells more; 'vgpu --version' the version.\n", stream);
+    fputs("\n'vgpu help COMMAND' and 'vgpu COMMAND --help' tell more; 'vgpu --version' the "
+          "version.\n",
+        stream);
     return status;
+}
+
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(argv[0], commands[i].name) != 0)
+            continue;
+        tool_speak_for(commands[i].name);
+        return commands[i].run(argc, argv);
+    }
+    tool_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[0]);
+    return TOOL_USAGE;
+}
+
+static bool is_help(const char *word)
+{
+    return !strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help");
+}
+
+/* `words` stand behind vgpu's own word for help. */
+static int help(int count, char **words)
+{
+    static char option[] = "--help";
+    if (!count || is_help(words[0]))
+        return usage(stdout, 0);
+    if (count > 1) {
+        tool_error("help: \"%.64s\" is one command too many; accepted: one", words[1]);
+        return TOOL_USAGE;
+    }
+    return run_command(2, (char *[]){words[0], option, NULL});
 }
 
 static int run(int argc, char **argv)
 {
     if (argc < 2)
         return usage(stderr, TOOL_USAGE);
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-        return usage(stdout, 0);
+    if (is_help(argv[1]))
+        return help(argc - 2, argv + 2);
     if (!strcmp(argv[1], "--version")) {
         puts("vgpu " VGPU_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    }
-    tool_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[1]);
-    return TOOL_USAGE;
+    return run_command(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -41,11 +41,11 @@ static const struct option known[] = {{"json", no_argument, NULL, JSON},
 static int take_file(int argc, char **argv, struct region_options *options)
 {
     if (optind >= argc)
-        tool_error("region: no file given; 'vgpu ps' shows which there are");
+        tool_error("no file given; 'vgpu ps' shows which there are");
     else if (optind + 1 < argc)
-        tool_error("region: \"%.64s\" is one file too many; accepted: one", argv[optind + 1]);
+        tool_error("\"%.64s\" is one file too many; accepted: one", argv[optind + 1]);
     else if (!*argv[optind])
-        tool_error("region: \"\" is not accepted; accepted: the path of a file");
+        tool_error("\"\" is not accepted; accepted: the path of a file");
     else {
         options->file = argv[optind];
         return 0;
@@ -73,7 +73,7 @@ static int parse_options(int argc, char **argv, struct region_options *options, 
     }
     *ret_done = false;
     if (options->check && options->repair) {
-        tool_error("region: --check and --repair exclude each other");
+        tool_error("--check and --repair exclude each other");
         return TOOL_USAGE;
     }
     return take_file(argc, argv, options);
@@ -81,7 +81,7 @@ static int parse_options(int argc, char **argv, struct region_options *options, 
 
 static int refuse(const char *file, int error)
 {
-    tool_error("region: %.256s: %s", file, region_explain(error));
+    tool_error("%.256s: %s", file, region_explain(error));
     return TOOL_FAILED;
 }
 
@@ -107,7 +107,7 @@ static int repair(const char *file, struct findings *findings)
     region_detach(&region);
     if (!error)
         return 0;
-    tool_error("region: %.256s cannot be repaired: %s", file,
+    tool_error("%.256s cannot be repaired: %s", file,
         error == -EPERM       ? "only its owner and root may"
         : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
                               : region_explain(error));
@@ -145,8 +145,7 @@ static int look(const struct region_options *options)
         status = examine(options, copy, &findings);
     } else if (!copy->is_ours) {
         region_check(copy, &findings);
-        tool_error(
-            "region: %.256s: %s: %s", options->file, findings.list[0].where, findings.list[0].text);
+        tool_error("%.256s: %s: %s", options->file, findings.list[0].where, findings.list[0].text);
         status = TOOL_FAILED;
     } else if (options->json) {
         region_print_json(options->file, copy, NULL, false);

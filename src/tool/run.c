@@ -55,11 +55,11 @@ static const char usage_text[] =
 static int check_command(bool given, const struct run_options *options)
 {
     if (options->env && given)
-        tool_error("run: --env runs no command: leave \"%.64s\" out", options->command[0]);
+        tool_error("--env runs no command: leave \"%.64s\" out", options->command[0]);
     else if (!options->env && options->json)
-        tool_error("run: --json goes with --env alone");
+        tool_error("--json goes with --env alone");
     else if (!options->env && !given)
-        tool_error("run: no command given; 'vgpu run --help' tells how");
+        tool_error("no command given; 'vgpu run --help' tells how");
     else
         return 0;
     return TOOL_USAGE;
@@ -155,13 +155,13 @@ static int set_list(const char *option, const char *list, const char *variable, 
     clear_family(variable, other);
     for (int i = 0; parse_list_next(&list, item, sizeof(item)); i++) {
         if (i == CONFIG_DEVICES) {
-            tool_error("run: %s names more devices than can be; accepted: one value for all, or "
+            tool_error("%s names more devices than can be; accepted: one value for all, or "
                        "one each for up to %d",
                 option, CONFIG_DEVICES);
             return TOOL_USAGE;
         }
         if (check(item) != 0) {
-            tool_error("run: %s \"%s\" is not accepted; accepted: %s", option, item, accepted);
+            tool_error("%s \"%s\" is not accepted; accepted: %s", option, item, accepted);
             return TOOL_USAGE;
         }
         snprintf(name, sizeof(name), several ? "%s_%d" : "%s", variable, i);
@@ -177,7 +177,7 @@ static int find_or_say(const char *name, char *path, size_t size)
     if (error)
         tool_error("%s is neither beside this program nor in its library directory", name);
     else if ((obstacle = preload_obstacle(path)) != NULL) {
-        tool_error("run: \"%s\": %s", path, obstacle);
+        tool_error("\"%s\": %s", path, obstacle);
         error = -ENOEXEC;
     }
     return error;
@@ -307,9 +307,8 @@ static void remove_files(const char *directory)
 
 static int refuse_region(const char *name, const char *reason)
 {
-    tool_error(
-        "run: --region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
-        "to be made",
+    tool_error("--region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
+               "to be made",
         name, reason);
     return TOOL_USAGE;
 }
@@ -346,7 +345,7 @@ static int set_files(const struct run_options *options, char *directory)
         return error;
     }
     if (!mkdtemp(directory)) {
-        tool_error("run: cannot make %s: %s", directory, strerror(errno));
+        tool_error("cannot make %s: %s", directory, strerror(errno));
         return TOOL_FAILED;
     }
     if (!options->region) {
@@ -360,7 +359,7 @@ static int set_files(const struct run_options *options, char *directory)
     write_where(directory);
     /* The command's processes may be other users'; what is not theirs they cannot replace. */
     if (chmod(directory, 01777) != 0) {
-        tool_error("run: cannot open %s to all users: %s", directory, strerror(errno));
+        tool_error("cannot open %s to all users: %s", directory, strerror(errno));
         remove_directory(directory);
         return TOOL_FAILED;
     }
@@ -375,8 +374,8 @@ static int set_priority(const char *text)
 {
     uint64_t priority;
     if (parse_number(text, UINT32_MAX, &priority) != 0) {
-        tool_error("run: --priority \"%.64s\" is not accepted; accepted: %s", text,
-            PARSE_PRIORITY_ACCEPTED);
+        tool_error(
+            "--priority \"%.64s\" is not accepted; accepted: %s", text, PARSE_PRIORITY_ACCEPTED);
         return TOOL_USAGE;
     }
     setenv("CUDA_TASK_PRIORITY", text, 1);

@@ -13,6 +13,12 @@
 
 static _Thread_local void (*taker)(const char *line, void *context);
 static _Thread_local void *taker_context;
+static const char *speaking_command;
+
+void tool_speak_for(const char *command)
+{
+    speaking_command = command;
+}
 
 void tool_take_errors(void (*take)(const char *line, void *context), void *context)
 {
@@ -32,6 +38,8 @@ void tool_error(const char *format, ...)
     text_escape(line, sizeof(line), text, strlen(text));
     if (taker)
         taker(line, taker_context);
+    else if (speaking_command)
+        fprintf(stderr, "%s: %s: %s\n", tool_name, speaking_command, line);
     else
         fprintf(stderr, "%s: %s\n", tool_name, line);
 }
@@ -40,15 +48,15 @@ int tool_refuse_option(const char *command, int option, const char *word)
 {
     static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
     int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
-    tool_error("%s: \"%.64s\" %s; 'vgpu %s --help' lists the options", command, word,
-        reasons[reason], command);
+    tool_speak_for(command);
+    tool_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason], command);
     return TOOL_USAGE;
 }
 
 int tool_refuse_word(const char *command, const char *word)
 {
-    tool_error(
-        "%s: \"%.64s\" is not an option; 'vgpu %s --help' lists them", command, word, command);
+    tool_speak_for(command);
+    tool_error("\"%.64s\" is not an option; 'vgpu %s --help' lists them", word, command);
     return TOOL_USAGE;
 }
 

@@ -39,15 +39,15 @@ static int take_option(int option, struct set_options *options)
 {
     switch (option) {
     case MEMORY:
-        return limits_parse_memory("set: --memory", optarg, &options->change);
+        return limits_parse_memory("--memory", optarg, &options->change);
     case CORES:
-        return limits_parse_cores("set: --cores", optarg, &options->change);
+        return limits_parse_cores("--cores", optarg, &options->change);
     case SOFT_CORES:
-        return limits_parse_soft_cores("set: --soft-cores", optarg, &options->change);
+        return limits_parse_soft_cores("--soft-cores", optarg, &options->change);
     case PRIORITY:
-        return limits_parse_priority("set: --priority", optarg, &options->change);
+        return limits_parse_priority("--priority", optarg, &options->change);
     case DEVICE:
-        return limits_parse_device("set: --device", optarg, &options->device);
+        return limits_parse_device("--device", optarg, &options->device);
     case REGION:
         options->region.file = optarg;
         return 0;
@@ -64,9 +64,9 @@ static int check_change(const struct set_options *options)
 {
     const struct region_change *change = &options->change;
     if (!change->memory && !change->cores && !change->soft_cores && !change->priority)
-        tool_error("set: nothing to set; 'vgpu set --help' tells how");
+        tool_error("nothing to set; 'vgpu set --help' tells how");
     else if (change->priority && options->device != REGION_ALL_DEVICES)
-        tool_error("set: --priority is of the whole container and excludes --device");
+        tool_error("--priority is of the whole container and excludes --device");
     else
         return 0;
     return TOOL_USAGE;

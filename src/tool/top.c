@@ -84,7 +84,7 @@ static const struct option known[] = {{"delay", required_argument, NULL, DELAY},
 
 static int refuse(const char *option, const char *value, const char *accepted)
 {
-    tool_error("top: %s \"%.64s\" is not accepted; accepted: %s", option, value, accepted);
+    tool_error("%s \"%.64s\" is not accepted; accepted: %s", option, value, accepted);
     return TOOL_USAGE;
 }
 
@@ -147,7 +147,7 @@ static int parse_options(
     if (optind < argc)
         return tool_refuse_word("top", argv[optind]);
     if (options->choice.file_count && options->choice.search)
-        tool_error("top: --region and --search exclude each other");
+        tool_error("--region and --search exclude each other");
     else
         return 0;
     return TOOL_USAGE;
@@ -164,7 +164,7 @@ static unsigned output_width(void)
 static bool say_problems(const struct collection *collection)
 {
     for (size_t i = 0; i < collection->problem_count; i++)
-        tool_error("top: %.256s: %s", collection->problems[i].path,
+        tool_error("%.256s: %s", collection->problems[i].path,
             region_explain(collection->problems[i].error));
     return collection->problem_count != 0;
 }
@@ -192,7 +192,7 @@ static int print_looks(const struct top_options *options)
     }
     top_model_finish(&model);
     if (error)
-        tool_error("top: %s", strerror(-error));
+        tool_error("%s", strerror(-error));
     return error ? TOOL_FAILED : status;
 }
 
@@ -300,7 +300,7 @@ static int show_screen(const struct top_options *options)
     if (!error)
         error = top_worker_start(&top.changer, make_change, &top.order);
     if (error) {
-        tool_error("top: %s", strerror(-error));
+        tool_error("%s", strerror(-error));
         return TOOL_FAILED;
     }
     if (!top_terminal_begin(!options->no_colour && !(no_colour && no_colour[0])))
@@ -317,6 +317,7 @@ int main(int argc, char **argv)
     struct top_options options = {.delay_ns = SECOND_NS};
     const char **files = calloc((size_t)argc + 1, sizeof(*files));
     bool done = false;
+    tool_speak_for("top");
     if (!files)
         return TOOL_FAILED;
     int status = parse_options(argc, argv, &options, files, &done);

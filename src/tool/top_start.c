@@ -13,11 +13,11 @@ int tool_top(int argc, char **argv)
     char path[PATH_MAX];
     (void)argc;
     if (path_find("vgpu-top", path, sizeof(path)) != 0) {
-        tool_error("top: vgpu-top is not installed beside this program; it is built where "
+        tool_error("vgpu-top is not installed beside this program; it is built where "
                    "libncurses-dev is; 'vgpu ps' shows the same once");
         return TOOL_FAILED;
     }
     execv(path, argv);
-    tool_error("top: cannot run \"%.256s\": %s", path, strerror(errno));
+    tool_error("cannot run \"%.256s\": %s", path, strerror(errno));
     return TOOL_FAILED;
 }

@@ -239,7 +239,7 @@ def soft_limits_in_vain():
                                 (["--soft-cores", "50", "--cores", "0"], "device 0: there is no compute "
                                  "limit, so the soft limit of 50 % has no effect")):
             answer = vgpu("set", "--region", place.region, *arguments)
-            equal((answer.returncode, answer.stderr), (0, f"vgpu: {said}\n"), str(arguments))
+            equal((answer.returncode, answer.stderr), (0, f"vgpu: set: {said}\n"), str(arguments))
             true("up to" not in answer.stdout, answer.stdout)
 
 

@@ -58,7 +58,7 @@ def below_use():
         program.got(2560)
         done = vgpu_set("--region", place.region, "--memory", "2g")
         equal(done.returncode, 0, done.stderr)
-        true(re.fullmatch(r"vgpu: device 0: [23]\.\d GiB in use, over the new limit of 2\.0 GiB: "
+        true(re.fullmatch(r"vgpu: set: device 0: [23]\.\d GiB in use, over the new limit of 2\.0 GiB: "
                           r"further allocations will be refused\n", done.stderr), done.stderr)
         program.refused(1)
         change("--region", place.region, "--cores", "50")

@@ -79,6 +79,42 @@ def known_options():
 
 
 @test
+def help_of():
+    """`vgpu help COMMAND` says what the command's --help does, and refuses what is no command as vgpu does"""
+    for command in commands():
+        wanted = tool(VGPU, command, "--help")
+        said = tool(VGPU, "help", command)
+        equal((said.returncode, said.stdout, said.stderr), (wanted.returncode, wanted.stdout, wanted.stderr), command)
+    for words in (("help",), ("help", "help"), ("help", "--help"), ("-h",)):
+        said = tool(VGPU, *words)
+        equal((said.returncode, said.stdout, said.stderr), (0, tool(VGPU, "--help").stdout, ""), words)
+    for word in ("", "no-such\n", "pss"):
+        said, wanted = tool(VGPU, "help", word), tool(VGPU, word)
+        equal((said.returncode, said.stdout, said.stderr), (2, "", wanted.stderr), word)
+        refused_line(said, 2, "is not a command", "vgpu --help")
+    refused_line(tool(VGPU, "help", "ps", "set"), 2, '"set"', "accepted: one")
+
+
+@test
+def named():
+    """what is refused is a line that begins with the tool and the command, wherever it is found out"""
+    for words in (("set", "--cores", "half"), ("set", "--cores", "3", "--region", "/nowhere"),
+                  ("set", "--cores", "3", "--pid", "0"), ("set", "--cores", "3", "--pid", "1", "--region", "x"),
+                  ("set",), ("pause", "--region", "/nowhere"), ("pause", "--pid", "x"), ("pause", "now"),
+                  ("resume", "--region", "/nowhere"), ("resume", "--pid", str(os.getpid())), ("resume", "--al"),
+                  ("run",), ("run", "/nowhere"), ("run", "--sim=5xnone", "true"), ("doctor", "--", "/nowhere"),
+                  ("doctor", "--device", "x"), ("ps", "--pid", "0"), ("region",), ("region", "/nowhere"),
+                  ("top", "--sort", "x"), ("bench", "--only", "x"), ("bench", "--region", "x")):
+        done = tool(VGPU, *words)
+        true(re.fullmatch(rf"vgpu: {words[0]}: (?!{words[0]}: )[^\n]+\n", done.stderr), f"{words}: {done.stderr!r}")
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        for words in (("--cores", "3", "--device", "7"), ("--memory", "1m"), ("--soft-cores", "10")):
+            done = tool(VGPU, "set", *words, "--region", place.region)
+            true(re.fullmatch(r"vgpu: set: device [^\n]+\n", done.stderr), f"{words}: {done.stderr!r}")
+
+
+@test
 def formatted():
     """the manual pages are without a fault in their form"""
     checks = [["mandoc", "-T", "lint", "-W", "warning"], ["groff", "-ww", "-mdoc", "-Tutf8"]]
@@ -105,7 +141,8 @@ def bash(*words):
 @test
 def in_bash():
     """bash completes commands, all options of each, files, and the command that is run"""
-    equal(sorted(bash(VGPU, "")), sorted([*commands(), "--help", "--version"]))
+    equal(sorted(bash(VGPU, "")), sorted([*commands(), "help", "--help", "--version"]))
+    equal((sorted(bash(VGPU, "help", "")), bash(VGPU, "help", "ps", "")), (sorted(commands()), []))
     equal(bash(VGPU, "re"), [name for name in commands() if name.startswith("re")])
     for command in commands():
         offered = {word for word in bash(VGPU, command, "--")}
@@ -160,9 +197,10 @@ def in_zsh():
     """zsh completes commands and all options of each"""
     if not shutil.which("zsh"):
         raise Skip("needs zsh")
-    said = zsh("vgpu ")
-    for command in commands():
-        true(re.search(rf"\b{command}\b", said), f"no {command} in {said!r}")
+    for line in ("vgpu ", "vgpu help "):
+        said = zsh(line)
+        for command in commands():
+            true(re.search(rf"\b{command}\b", said), f"{line!r}: no {command} in {said!r}")
     for command in ("ps", "set", "run", "region"):
         said = zsh(f"vgpu {command} --")
         for option in options(command):
