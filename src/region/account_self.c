@@ -91,7 +91,9 @@ bool account_slot_is_ours(void) REQUIRES(account.lock)
            load_seq_cst(&region->shared->slots[region->slot].state) == region->word;
 }
 
-struct vgpu_slot *account_slot_locked(void) REQUIRES(account.lock)
+/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
+ * for dead or the file was made anew. NULL where none is to be had. */
+static struct vgpu_slot *slot_locked(void) REQUIRES(account.lock)
 {
     struct region *region = account.region;
     struct vgpu_slot *slots = region->shared->slots;
@@ -119,7 +121,7 @@ struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock)
 {
     if (!region_device_entry(account.region, device))
         return NULL;
-    struct vgpu_slot *slot = account_slot_locked();
+    struct vgpu_slot *slot = slot_locked();
     return slot ? &slot->usage[account.region->devices[device].entry] : NULL;
 }
 
@@ -196,7 +198,7 @@ void account_set_ledger(unsigned ledger)
     lock_take(&account.lock);
     account.ledger = ledger;
     if (!account_is_without_region() && account_look_begin()) {
-        struct vgpu_slot *slot = account_slot_locked();
+        struct vgpu_slot *slot = slot_locked();
         if (slot)
             store_relaxed(&slot->ledger, (uint64_t)ledger);
         (void)account_look_end();

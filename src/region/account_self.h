@@ -53,9 +53,7 @@ static inline bool account_is_without_region(void)
 bool account_look_begin(void) REQUIRES(account.lock);
 bool account_look_end(void) REQUIRES(account.lock);
 
-/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
- * for dead or the file was made anew. NULL where none is to be had. Within a look, as all below. */
-struct vgpu_slot *account_slot_locked(void) REQUIRES(account.lock);
+/* Within a look, as all below. */
 bool account_slot_is_ours(void) REQUIRES(account.lock);
 
 /* NULL where the process has no place in the region for the device. */

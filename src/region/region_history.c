@@ -85,7 +85,7 @@ static uint64_t busy_at(const struct around *around, uint64_t at_ns)
     return around->before.busy_ns + (uint64_t)((__uint128_t)grown * passed / length);
 }
 
-bool region_history_share_of(const struct vgpu_history *history, uint64_t busy_ns, uint64_t now_ns,
+bool region_history_share(const struct vgpu_history *history, uint64_t busy_ns, uint64_t now_ns,
     uint64_t span_ns, uint64_t *ret_busy_ns, uint64_t *ret_span_ns)
 {
     if (!load_acquire(&history->made))
@@ -104,13 +104,4 @@ bool region_history_share_of(const struct vgpu_history *history, uint64_t busy_n
     *ret_busy_ns = busy < span ? busy : span;
     *ret_span_ns = span;
     return true;
-}
-
-bool region_history_share(const struct vgpu_region *region, unsigned device, uint64_t now_ns,
-    uint64_t span_ns, uint64_t *ret_busy_ns, uint64_t *ret_span_ns)
-{
-    if (device >= VGPU_REGION_DEVICES)
-        return false;
-    return region_history_share_of(&region->history[device],
-        load_acquire(&region->compute[device].busy_ns), now_ns, span_ns, ret_busy_ns, ret_span_ns);
 }

@@ -32,7 +32,7 @@ void time_wait(uint64_t until_ns)
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-void ticket_wait(const struct sim_ticket *ticket)
+static void ticket_wait(const struct sim_ticket *ticket)
 {
     uint64_t look;
 
@@ -81,6 +81,11 @@ static void stream_leave(struct stream *stream)
     capture_stream_gone(stream);
     node_list_finish(&stream->tail);
     stream->gone = true;
+}
+
+static bool stream_done(const struct stream *stream)
+{
+    return sim_ticket_done(&stream->queue.last, NULL) && stream->host_done == stream->host_issued;
 }
 
 /* Its work goes on: who waits for the context, or is the legacy stream, waits for that too. The
@@ -258,11 +263,6 @@ CUresult stream_run(struct stream *stream, const struct work *work)
         return capture_work(stream, work);
     stream_join(stream);
     return work_run(stream, work);
-}
-
-bool stream_done(const struct stream *stream)
-{
-    return sim_ticket_done(&stream->queue.last, NULL) && stream->host_done == stream->host_issued;
 }
 
 struct tickets {

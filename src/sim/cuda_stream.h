@@ -99,12 +99,10 @@ void stream_append_after(struct stream *stream, const struct sim_ticket *ticket)
 CUresult stream_run(struct stream *stream, const struct work *work);
 /* Waits without the lock; the stream may be gone when it returns. */
 CUresult stream_wait(struct stream *stream);
-bool stream_done(const struct stream *stream);
 
 /* Runs work, never captured, after what the stream has. */
 CUresult work_run(struct stream *stream, const struct work *work);
 void time_wait(uint64_t until_ns);
-void ticket_wait(const struct sim_ticket *ticket);
 
 /* Has fn(data) called by a thread of the simulator once what the stream has is done. */
 CUresult host_function_add(struct stream *stream, CUhostFn fn, void *data);

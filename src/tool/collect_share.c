@@ -13,7 +13,7 @@ static double share(const struct vgpu_history *history, const struct region_read
     unsigned device, uint64_t span_ns)
 {
     uint64_t busy, known;
-    if (!region_history_share_of(
+    if (!region_history_share(
             history, reading->compute[device].busy_ns, reading->read_ns, span_ns, &busy, &known))
         return reading->compute[device].busy_ns ? COLLECT_UNKNOWN : 0;
     return 100.0 * (double)busy / (double)known;

@@ -38,7 +38,7 @@ static struct text64 terminated(const char *text, size_t bytes)
 static double share(const struct region_copy *copy, unsigned device, uint64_t span_ns)
 {
     uint64_t busy, known;
-    if (!region_history_share_of(&copy->map.region.history[device],
+    if (!region_history_share(&copy->map.region.history[device],
             copy->map.region.compute[device].busy_ns, copy->read_ns, span_ns, &busy, &known))
         return -1;
     return 100.0 * (double)busy / (double)known;

@@ -156,7 +156,8 @@ void top_table_name(const struct top_row *row, char *text, size_t size)
     text_escape(text + length, size - (size_t)length, name, strlen(name));
 }
 
-void top_table_graph(const struct top_model *model, const struct top_history *history,
+/* The last so many looks of GPU time as one line. */
+static void write_graph(const struct top_model *model, const struct top_history *history,
     unsigned graph_columns, char *text, size_t size)
 {
     size_t length = 0;
@@ -225,7 +226,7 @@ static void put_container(const struct top_model *model, struct line *to,
     snprintf(cell, sizeof(cell), container->has_priority ? "%u" : "-", container->priority);
     put_cell(to, layout, TOP_PRIORITY, cell);
     put_cell(to, layout, TOP_STATE, ps_state(container, device));
-    top_table_graph(
+    write_graph(
         model, track ? track->history : NULL, layout->widths[TOP_GRAPH], graph, sizeof(graph));
     put_cell(to, layout, TOP_GRAPH, graph);
 }

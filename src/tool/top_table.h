@@ -42,10 +42,6 @@ void top_table_summary(const struct top_model *model, char *text, size_t size);
 /* What is said of a GPU beside its graph: "GPU-1b7e..  93 %  40.2GiB of 139.8GiB  3 containers". */
 void top_table_gpu(const struct top_gpu *gpu, char *text, size_t size);
 
-/* The last so many looks of GPU time as one line. */
-void top_table_graph(const struct top_model *model, const struct top_history *history,
-    unsigned columns, char *text, size_t size);
-
 /* "12.3", "100"; "-" where it cannot be told. */
 void top_table_share(double share, char *text, size_t size);
 

@@ -14,11 +14,6 @@ void top_text_begin(void)
     is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-bool top_text_is_utf8(void)
-{
-    return is_utf8;
-}
-
 /* The character at `text`, which is well-formed UTF-8, and its bytes. */
 static wchar_t decode(const char *text, unsigned *ret_bytes)
 {

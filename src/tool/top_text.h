@@ -9,7 +9,6 @@
 
 /* By the locale that is set (LC_CTYPE); before the functions below. */
 void top_text_begin(void);
-bool top_text_is_utf8(void);
 
 /* Room for so many columns of any text that is written here. */
 #define TOP_TEXT_BYTES(columns) (4u * (columns) + 1u)
