@@ -34,12 +34,13 @@ __global__ void mark(unsigned *count)
 }
 
 static int broken;
+static const char *by = "the runtime"; /* whose functions are called */
 
 static void must(int error, const char *call)
 {
     if (!error)
         return;
-    printf("conditional: %s: error %d\n", call, error);
+    printf("conditional, by %s: %s: error %d\n", by, call, error);
     exit(4);
 }
 #define MUST(call) must((int)(call), #call)
@@ -77,145 +78,111 @@ static void open_context(void)
     }
 }
 
-/* What makes a graph, its handles and its nodes. */
-struct api {
-    const char *name;
-    CUgraph (*create)(void);
-    CUgraphConditionalHandle (*handle)(CUgraph graph, unsigned start);
-    CUgraphNode (*kernel)(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments);
-    /* The graph of the node's body. */
-    CUgraph (*conditional)(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle);
-    CUgraphExec (*make)(CUgraph graph);
-    void (*run)(CUgraphExec exec, cudaStream_t stream);
+/* What makes and launches a graph with conditional nodes, by the driver and by the runtime: the same
+ * functions in each, which answer 0 or an error. */
+struct driver_api {
+    static constexpr const char *name = "the driver";
+    typedef CUgraphNodeParams params;
+    static constexpr CUgraphConditionalNodeType loop_type = CU_GRAPH_COND_TYPE_WHILE, if_type = CU_GRAPH_COND_TYPE_IF;
+
+    static int create(CUgraph *graph) { return graph_create(graph, 0); }
+    static int make(CUgraphExec *exec, CUgraph graph) { return instantiate(exec, graph, 0); }
+    static int run(CUgraphExec exec, cudaStream_t stream) { return launch(exec, stream); }
+
+    static int handle(CUgraphConditionalHandle *handle, CUgraph graph, unsigned start)
+    {
+        return handle_create(handle, graph, context, start, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    }
+
+    static int add(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, params *params)
+    {
+        return add_node(node, graph, after, NULL, after ? 1 : 0, params);
+    }
+
+    static int describe_kernel(params *params, const void *symbol)
+    {
+        params->type = CU_GRAPH_NODE_TYPE_KERNEL;
+        params->kernel.gridDimX = params->kernel.gridDimY = params->kernel.gridDimZ = 1;
+        params->kernel.blockDimX = params->kernel.blockDimY = params->kernel.blockDimZ = 1;
+        return cudaGetFuncBySymbol((cudaFunction_t *)&params->kernel.func, symbol);
+    }
+
+    static void describe_conditional(params *params)
+    {
+        params->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        params->conditional.ctx = context;
+    }
 };
 
-static CUgraph driver_create(void)
-{
-    CUgraph graph;
-    MUST(graph_create(&graph, 0));
-    return graph;
-}
+struct runtime_api {
+    static constexpr const char *name = "the runtime";
+    typedef cudaGraphNodeParams params;
+    static constexpr cudaGraphConditionalNodeType loop_type = cudaGraphCondTypeWhile, if_type = cudaGraphCondTypeIf;
 
-static CUgraphConditionalHandle driver_handle(CUgraph graph, unsigned start)
-{
-    CUgraphConditionalHandle handle;
-    MUST(handle_create(&handle, graph, context, start, CU_GRAPH_COND_ASSIGN_DEFAULT));
-    return handle;
-}
+    static int create(CUgraph *graph) { return cudaGraphCreate(graph, 0); }
+    static int make(CUgraphExec *exec, CUgraph graph) { return cudaGraphInstantiateWithFlags(exec, graph, 0); }
+    static int run(CUgraphExec exec, cudaStream_t stream) { return cudaGraphLaunch(exec, stream); }
 
-static CUgraphNode driver_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
-{
-    CUgraphNode kernel;
-    cudaFunction_t function;
-    CUgraphNodeParams params = {};
-    MUST(cudaGetFuncBySymbol(&function, symbol));
-    params.type = CU_GRAPH_NODE_TYPE_KERNEL;
-    params.kernel.func = (CUfunction)function;
-    params.kernel.gridDimX = params.kernel.gridDimY = params.kernel.gridDimZ = 1;
-    params.kernel.blockDimX = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
-    params.kernel.kernelParams = arguments;
-    MUST(add_node(&kernel, graph, after, NULL, after ? 1 : 0, &params));
-    return kernel;
-}
+    static int handle(CUgraphConditionalHandle *handle, CUgraph graph, unsigned start)
+    {
+        cudaGraphConditionalHandle made = 0;
+        int error = cudaGraphConditionalHandleCreate(&made, graph, start, cudaGraphCondAssignDefault);
+        *handle = made;
+        return error;
+    }
 
-static CUgraph driver_conditional(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle)
-{
-    CUgraphNode conditional;
-    CUgraphNodeParams params = {};
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional.handle = handle;
-    params.conditional.type = loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_IF;
-    params.conditional.size = 1;
-    params.conditional.ctx = context;
-    MUST(add_node(&conditional, graph, after, NULL, after ? 1 : 0, &params));
-    return params.conditional.phGraph_out[0];
-}
-
-static CUgraphExec driver_make(CUgraph graph)
-{
-    CUgraphExec exec;
-    MUST(instantiate(&exec, graph, 0));
-    return exec;
-}
-
-static void driver_run(CUgraphExec exec, cudaStream_t stream)
-{
-    MUST(launch(exec, (CUstream)stream));
-}
-
-static const struct api driver_api = {"the driver", driver_create, driver_handle, driver_kernel, driver_conditional,
-                                      driver_make, driver_run};
-
-static CUgraph runtime_create(void)
-{
-    cudaGraph_t graph;
-    MUST(cudaGraphCreate(&graph, 0));
-    return graph;
-}
-
-static CUgraphConditionalHandle runtime_handle(CUgraph graph, unsigned start)
-{
-    cudaGraphConditionalHandle handle;
-    MUST(cudaGraphConditionalHandleCreate(&handle, graph, start, cudaGraphCondAssignDefault));
-    return handle;
-}
-
-static cudaError_t runtime_add(cudaGraphNode_t *node, CUgraph graph, const CUgraphNode *after,
-                               struct cudaGraphNodeParams *params)
-{
+    static int add(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, params *params)
+    {
 #if CUDART_VERSION >= 13000
-    return cudaGraphAddNode(node, graph, after, NULL, after ? 1 : 0, params);
+        return cudaGraphAddNode(node, graph, after, NULL, after ? 1 : 0, params);
 #else
-    return cudaGraphAddNode(node, graph, after, after ? 1 : 0, params);
+        return cudaGraphAddNode(node, graph, after, after ? 1 : 0, params);
 #endif
-}
+    }
 
-static CUgraphNode runtime_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
+    static int describe_kernel(params *params, const void *symbol)
+    {
+        params->type = cudaGraphNodeTypeKernel;
+        params->kernel.gridDim = params->kernel.blockDim = dim3(1, 1, 1);
+        params->kernel.func = (void *)symbol;
+        return 0;
+    }
+
+    static void describe_conditional(params *params) { params->type = cudaGraphNodeTypeConditional; }
+};
+
+template <typename api>
+static CUgraphNode add_kernel(CUgraph graph, const CUgraphNode *after, const void *symbol, void **arguments)
 {
-    cudaGraphNode_t kernel;
-    struct cudaGraphNodeParams params = {};
-    params.type = cudaGraphNodeTypeKernel;
-    params.kernel.func = (void *)symbol;
-    params.kernel.gridDim = params.kernel.blockDim = dim3(1, 1, 1);
+    CUgraphNode node;
+    typename api::params params = {};
+    MUST(api::describe_kernel(&params, symbol));
     params.kernel.kernelParams = arguments;
-    MUST(runtime_add(&kernel, graph, after, &params));
-    return kernel;
+    MUST(api::add(&node, graph, after, &params));
+    return node;
 }
 
-static CUgraph runtime_conditional(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle)
+/* The graph of the node's body. */
+template <typename api>
+static CUgraph add_conditional(CUgraph graph, const CUgraphNode *after, bool loop, CUgraphConditionalHandle handle)
 {
-    cudaGraphNode_t conditional;
-    struct cudaGraphNodeParams params = {};
-    params.type = cudaGraphNodeTypeConditional;
+    CUgraphNode node;
+    typename api::params params = {};
+    api::describe_conditional(&params);
     params.conditional.handle = handle;
-    params.conditional.type = loop ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+    params.conditional.type = loop ? api::loop_type : api::if_type;
     params.conditional.size = 1;
-    MUST(runtime_add(&conditional, graph, after, &params));
+    MUST(api::add(&node, graph, after, &params));
     return params.conditional.phGraph_out[0];
 }
 
-static CUgraphExec runtime_make(CUgraph graph)
-{
-    cudaGraphExec_t exec;
-    MUST(cudaGraphInstantiateWithFlags(&exec, graph, 0));
-    return exec;
-}
-
-static void runtime_run(CUgraphExec exec, cudaStream_t stream)
-{
-    MUST(cudaGraphLaunch(exec, stream));
-}
-
-static const struct api runtime_api = {"the runtime", runtime_create, runtime_handle, runtime_kernel,
-                                       runtime_conditional, runtime_make, runtime_run};
-
-static void holds(const char *what, const struct api *api, const unsigned *cell, unsigned wanted)
+static void holds(const char *what, const unsigned *cell, unsigned wanted)
 {
     unsigned value = 0;
     MUST(cudaDeviceSynchronize());
     MUST(cudaMemcpy(&value, cell, sizeof(value), cudaMemcpyDeviceToHost));
     broken += value != wanted;
-    printf("%s - by %s, %s: %u of %u\n", value == wanted ? "ok" : "NOT OK", api->name, what, value, wanted);
+    printf("%s - by %s, %s: %u of %u\n", value == wanted ? "ok" : "NOT OK", by, what, value, wanted);
     fflush(stdout);
 }
 
@@ -225,39 +192,46 @@ static void set(unsigned *cell, unsigned value)
     MUST(cudaDeviceSynchronize()); /* a copy from pageable memory may still be on its way */
 }
 
-static void run_while(const struct api *api, cudaStream_t stream, unsigned *count)
+template <typename api> static void run_while(cudaStream_t stream, unsigned *count)
 {
-    CUgraph graph = api->create();
-    CUgraphConditionalHandle again = api->handle(graph, 1);
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphConditionalHandle again;
     void *arguments[] = {&count, &again};
-    api->kernel(api->conditional(graph, NULL, true, again), NULL, (const void *)turn, arguments);
-    CUgraphExec exec = api->make(graph);
+    by = api::name;
+    MUST(api::create(&graph));
+    MUST(api::handle(&again, graph, 1));
+    add_kernel<api>(add_conditional<api>(graph, NULL, true, again), NULL, (const void *)turn, arguments);
+    MUST(api::make(&exec, graph));
     set(count, 0);
     for (int i = 0; i < LAUNCHES; i++)
-        api->run(exec, stream);
-    holds("a while node turns as often as its kernel says", api, count, TURNS * LAUNCHES);
+        MUST(api::run(exec, stream));
+    holds("a while node turns as often as its kernel says", count, TURNS * LAUNCHES);
 }
 
-static void run_if(const struct api *api, cudaStream_t stream, unsigned *count, unsigned *wanted)
+template <typename api> static void run_if(cudaStream_t stream, unsigned *count, unsigned *wanted)
 {
-    CUgraph graph = api->create();
-    CUgraphConditionalHandle taken = api->handle(graph, 0);
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphConditionalHandle taken;
     void *choice[] = {&wanted, &taken}, *marked[] = {&count};
-    CUgraphNode first = api->kernel(graph, NULL, (const void *)choose, choice);
-    api->kernel(api->conditional(graph, &first, false, taken), NULL, (const void *)mark, marked);
-    CUgraphExec exec = api->make(graph);
+    by = api::name;
+    MUST(api::create(&graph));
+    MUST(api::handle(&taken, graph, 0));
+    CUgraphNode first = add_kernel<api>(graph, NULL, (const void *)choose, choice);
+    add_kernel<api>(add_conditional<api>(graph, &first, false, taken), NULL, (const void *)mark, marked);
+    MUST(api::make(&exec, graph));
     set(count, 0);
     for (unsigned i = 0; i < LAUNCHES; i++) {
         set(wanted, i % 2);
-        api->run(exec, stream);
+        MUST(api::run(exec, stream));
         MUST(cudaStreamSynchronize(stream));
     }
-    holds("an if node is taken when its kernel says so", api, count, LAUNCHES / 2);
+    holds("an if node is taken when its kernel says so", count, LAUNCHES / 2);
 }
 
 int main()
 {
-    const struct api *apis[] = {&runtime_api, &driver_api};
     unsigned *cells;
     cudaStream_t stream;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -274,9 +248,9 @@ int main()
     MUST(cudaMalloc(&cells, 2 * sizeof(*cells)));
     open_context();
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    for (const struct api *api : apis) {
-        run_while(api, stream, cells);
-        run_if(api, stream, cells, cells + 1);
-    }
+    run_while<runtime_api>(stream, cells);
+    run_if<runtime_api>(stream, cells, cells + 1);
+    run_while<driver_api>(stream, cells);
+    run_if<driver_api>(stream, cells, cells + 1);
     return broken != 0;
 }
