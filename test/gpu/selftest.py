@@ -56,6 +56,14 @@ def judged(sentence, wrong, change):
 
 
 @test
+def parts():
+    """A part that does not exist, and none at all, are refused"""
+    for words, named in ((["--sim", BUILD, "graphics"], '"graphics"'), (["--sim", BUILD], "no part")):
+        done = subprocess.run([f"{HERE}/run", *words], capture_output=True, text=True, check=False, timeout=60)
+        equal((done.returncode, named in done.stderr, done.stderr.count("\n")), (2, True, 1), f"{words}: {done.stderr!r}")
+
+
+@test
 def flat():
     """A soak that is flat is called so"""
     equal(made_up(), (0, []), "verdict")
