@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu run: a command inside a container of its own, or inside one that --region names. */
-#include "base/guard.h"
+#include "base/config.h"
 #include "base/parse.h"
-#include "region/region.h"
-#include "region/slot.h"
 #include "tool/child.h"
-#include "tool/glob.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
 #include "tool/run_env.h"
+#include "tool/run_files.h"
 #include "tool/tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#define LEFT_OVER_SECONDS 60
 
 struct run_options {
     const char *memory, *cores, *soft_cores, *priority, *region, *sim;
@@ -210,166 +201,6 @@ static int set_preloads(const struct run_options *options)
     return 0;
 }
 
-/* Whether a process of the container whose region lies at the path lives on. */
-static bool region_in_use(const char *path)
-{
-    struct region region;
-    if (access(path, F_OK) != 0 || region_open(&region, path) != 0)
-        return false;
-    guard_enter();
-    bool live = slot_any_live(&region);
-    guard_leave();
-    region_detach(&region);
-    return live;
-}
-
-/* Which region the run's processes use: `where` in its directory says. */
-static void write_where(const char *directory)
-{
-    char path[PATH_MAX];
-    const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-    snprintf(path, sizeof(path), "%s/where", directory);
-    int fd = region ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644) : -1;
-    if (fd < 0)
-        return;
-    (void)!write(fd, region, strlen(region));
-    close(fd);
-}
-
-/* The directory is open to all users: what lies there under the name may be anything. */
-static bool read_where(const char *directory, char *region, size_t size)
-{
-    char path[PATH_MAX];
-    struct stat status;
-    snprintf(path, sizeof(path), "%s/where", directory);
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t length =
-        fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()
-            ? read(fd, region, size - 1)
-            : -1;
-    close(fd);
-    region[length > 0 ? length : 0] = '\0';
-    return length > 0;
-}
-
-static bool processes_left(const char *directory)
-{
-    char region[PATH_MAX];
-    return read_where(directory, region, sizeof(region)) && region_in_use(region);
-}
-
-static void remove_directory(const char *directory)
-{
-    static const char *const names[] = {"region", "machine", "where"};
-    char path[PATH_MAX];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
-        unlink(path);
-    }
-    rmdir(directory);
-}
-
-/* True where the directory is this user's, its `vgpu run` is gone (it holds the lock while it
- * lives), and no process of the run lives on. A young one may just be coming to be. */
-static bool is_left_over(const char *directory)
-{
-    struct stat status;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    bool left = fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
-                time(NULL) - status.st_mtime > LEFT_OVER_SECONDS &&
-                flock(fd, LOCK_EX | LOCK_NB) == 0 && !processes_left(directory);
-    if (fd >= 0)
-        close(fd);
-    return left;
-}
-
-/* What an earlier run left, because it was killed or a process of its own outlived it. */
-static void sweep_left_over(void)
-{
-    glob_t found;
-    if (glob("/tmp/vgpu-run-??????", GLOB_NOSORT, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        if (is_left_over(found.gl_pathv[i]))
-            remove_directory(found.gl_pathv[i]);
-    }
-    globfree(&found);
-}
-
-/* A process of the run that lives on keeps its files, for a later run's sweep. */
-static void remove_files(const char *directory)
-{
-    if (directory[0] && !processes_left(directory))
-        remove_directory(directory);
-}
-
-static int refuse_region(const char *name, const char *reason)
-{
-    tool_error("--region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
-               "to be made",
-        name, reason);
-    return TOOL_USAGE;
-}
-
-/* A region's name counts from where we are, not from where the command's processes will be. */
-static int name_region(const char *name)
-{
-    char directory[PATH_MAX] = "", path[PATH_MAX];
-    struct stat status;
-    if (!*name)
-        return refuse_region(name, "it is empty");
-    if (*name != '/' && !getcwd(directory, sizeof(directory)))
-        return refuse_region(name, strerror(errno));
-    int length = snprintf(path, sizeof(path), "%s%s%s", directory, directory[0] ? "/" : "", name);
-    if (length < 0 || (size_t)length >= sizeof(path))
-        return refuse_region(name, strerror(ENAMETOOLONG));
-    if (stat(path, &status) != 0 && errno != ENOENT)
-        return refuse_region(name, strerror(errno));
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return refuse_region(name, "it is no regular file");
-    setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
-    return 0;
-}
-
-/* The run's own directory holds its region and, simulated, its machine. */
-static int set_files(const struct run_options *options, char *directory)
-{
-    char path[PATH_MAX];
-    const char *machine = getenv("VGPU_SIM_MACHINE");
-    bool own_machine = options->sim && !strstr(options->sim, "machine=") && !(machine && *machine);
-    int error = options->region ? name_region(options->region) : 0;
-    if (error || (options->region && !own_machine)) {
-        directory[0] = '\0';
-        return error;
-    }
-    if (!mkdtemp(directory)) {
-        tool_error("cannot make %s: %s", directory, strerror(errno));
-        return TOOL_FAILED;
-    }
-    if (!options->region) {
-        snprintf(path, sizeof(path), "%s/region", directory);
-        setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
-    }
-    if (own_machine) {
-        snprintf(path, sizeof(path), "%s/machine", directory);
-        setenv("VGPU_SIM_MACHINE", path, 1);
-    }
-    write_where(directory);
-    /* The command's processes may be other users'; what is not theirs they cannot replace. */
-    if (chmod(directory, 01777) != 0) {
-        tool_error("cannot open %s to all users: %s", directory, strerror(errno));
-        remove_directory(directory);
-        return TOOL_FAILED;
-    }
-    /* Held until this process ends, however it does. */
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        (void)flock(fd, LOCK_EX | LOCK_NB);
-    return 0;
-}
-
 static int set_priority(const char *text)
 {
     uint64_t priority;
@@ -403,7 +234,7 @@ static int set_limits(const struct run_options *options)
 int tool_run(int argc, char **argv)
 {
     struct run_options options = {0};
-    char directory[] = "/tmp/vgpu-run-XXXXXX";
+    char directory[] = RUN_FILES_TEMPLATE;
     bool done = false;
     int status = parse_options(argc, argv, &options, &done);
     if (done)
@@ -414,13 +245,14 @@ int tool_run(int argc, char **argv)
         return status;
     if (options.sim && (status = check_sim(options.sim)))
         return status;
-    if ((status = set_preloads(&options)) || (status = set_files(&options, directory)))
+    if ((status = set_preloads(&options)) ||
+        (status = run_files_make(options.region, options.sim, directory)))
         return status;
     if (options.env)
         return run_env_print(&before, options.json);
     struct child_end end;
     status = child_run(options.command, &end);
-    remove_files(directory);
-    sweep_left_over();
+    run_files_remove(directory);
+    run_files_sweep();
     return status ? status : child_end_as(&end);
 }
