@@ -129,6 +129,17 @@ def formatted():
             equal((done.returncode, said), (0, ""), f"{check[0]} {name}")
 
 
+@test
+def installed():
+    """each manual page, completion file and public header is installed"""
+    done = subprocess.run(["meson", "introspect", "--installed", BUILD], capture_output=True, text=True, check=True)
+    source = os.path.realpath(SOURCE)
+    said = {os.path.relpath(os.path.realpath(name), source) for name in json.loads(done.stdout)}
+    there = {f"{folder}/{name}" for folder in ("man", "completions", "include/vgpu")
+             for name in os.listdir(f"{source}/{folder}")}
+    equal(sorted(there - said), [], "what is not installed")
+
+
 def bash(*words):
     """What bash would complete the last word to."""
     script = (f"source '{SOURCE}/completions/vgpu.bash'; COMP_WORDS=({shlex.join(words)}); "
