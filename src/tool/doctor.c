@@ -4,13 +4,13 @@
 
 #include "base/parse.h"
 #include "tool/doctor_command.h"
+#include "tool/options.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
 #include "tool/tool.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,42 +76,40 @@ static int check_options(int argc, char **argv, struct options *options)
     return TOOL_USAGE;
 }
 
+enum { JSON = OPTION_FIRST, DEVICE, INSIDE, OUTPUT, VERDICT };
+
+static int take_option(int option, void *context)
+{
+    struct options *options = context;
+    switch (option) {
+    case JSON:
+        options->command.json = true;
+        return 0;
+    case OUTPUT:
+        options->command.output = optarg;
+        return 0;
+    case VERDICT:
+        options->command.verdict_status = true;
+        return 0;
+    case DEVICE:
+        return parse_device(optarg, &options->device);
+    default: /* our own child */
+        options->inside = true;
+        options->device = atoi(optarg);
+        return 0;
+    }
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct options *options, bool *ret_done)
 {
-    enum { JSON = 256, DEVICE, INSIDE, OUTPUT, VERDICT, HELP };
     static const struct option known[] = {{"json", no_argument, NULL, JSON},
         {"device", required_argument, NULL, DEVICE}, {"inside", required_argument, NULL, INSIDE},
         {"output", required_argument, NULL, OUTPUT}, {"verdict-status", no_argument, NULL, VERDICT},
-        {"help", no_argument, NULL, HELP}, {0}};
-    *ret_done = true;
-    const char *word = argv[optind];
-    int status = 0;
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        if (option == HELP || option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
-        if (option == JSON)
-            options->command.json = true;
-        else if (option == OUTPUT)
-            options->command.output = optarg;
-        else if (option == VERDICT)
-            options->command.verdict_status = true;
-        else if (option == DEVICE)
-            status = parse_device(optarg, &options->device);
-        else if (option == INSIDE) { /* our own child */
-            options->inside = true;
-            options->device = atoi(optarg);
-        } else
-            return tool_refuse_option("doctor", option, word);
-        if (status)
-            return status;
-    }
-    status = check_options(argc, argv, options);
-    *ret_done = status != 0;
-    return status;
+        OPTION_HELP, {0}};
+    static const struct command_options taken = {"doctor", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    return status || *ret_done ? status : check_options(argc, argv, options);
 }
 
 void check_add(struct checks *checks, const char *name, int device, enum check_status status,
@@ -257,9 +255,9 @@ static int examine(void *context)
 int tool_doctor(int argc, char **argv)
 {
     struct options options = {.device = DOCTOR_ALL_DEVICES};
-    bool done = false;
+    bool done;
     int status = parse_options(argc, argv, &options, &done);
-    if (done)
+    if (done || status)
         return status;
     if (options.inside)
         return doctor_probe(options.device);

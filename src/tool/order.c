@@ -3,41 +3,41 @@
 #include "tool/order.h"
 
 #include "tool/limits.h"
+#include "tool/options.h"
 #include "tool/tool.h"
 
-#include <getopt.h>
 #include <stdio.h>
 
-enum { REGION = 256, PID, JSON, HELP };
+enum { REGION = OPTION_FIRST, PID, JSON };
+
+struct order_options {
+    struct region_choice region;
+    bool json;
+};
+
+static int take_option(int option, void *context)
+{
+    struct order_options *options = context;
+    if (option == REGION)
+        options->region.file = optarg;
+    else if (option == PID)
+        options->region.pid = optarg;
+    else
+        options->json = true;
+    return 0;
+}
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(const struct order *order, int argc, char **argv,
-    struct region_choice *ret_choice, bool *ret_json, bool *ret_done)
+    struct order_options *ret_options, bool *ret_done)
 {
     static const struct option known[] = {{"region", required_argument, NULL, REGION},
-        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP}, {0}};
-    *ret_done = true;
-    const char *word = argv[optind];
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        if (option == HELP || option == 'h') {
-            fputs(order->usage, stdout);
-            return 0;
-        }
-        if (option == REGION)
-            ret_choice->file = optarg;
-        else if (option == PID)
-            ret_choice->pid = optarg;
-        else if (option == JSON)
-            *ret_json = true;
-        else
-            return tool_refuse_option(order->command, option, word);
-    }
-    if (optind < argc)
-        return tool_refuse_word(order->command, argv[optind]);
-    *ret_done = false;
-    return 0;
+        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
+    const struct command_options options = {order->command, order->usage, known, take_option};
+    int status = options_take(&options, argc, argv, ret_options, ret_done);
+    if (!status && !*ret_done && optind < argc)
+        status = tool_refuse_word(order->command, argv[optind]);
+    return status;
 }
 
 static void say(const struct chosen_region *chosen, bool paused, bool was, bool held)
@@ -93,12 +93,12 @@ static int give_json(const struct order *order, const struct region_choice *choi
 
 int order_give(const struct order *order, int argc, char **argv)
 {
-    struct region_choice choice = {0};
-    bool json = false, done = false;
-    int status = parse_options(order, argc, argv, &choice, &json, &done);
+    struct order_options options = {0};
+    bool done;
+    int status = parse_options(order, argc, argv, &options, &done);
     if (done || status)
         return status;
-    if (json)
-        return give_json(order, &choice);
-    return order_pause(&choice, order->paused);
+    if (options.json)
+        return give_json(order, &options.region);
+    return order_pause(&options.region, order->paused);
 }

@@ -4,10 +4,10 @@
 
 #include "base/parse.h"
 #include "tool/choose.h"
+#include "tool/options.h"
 #include "tool/tool.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #define PID_MAX 4194304u /* the kernel's own largest */
 
 struct ps_options {
+    const char **files; /* room for all arguments */
     bool json;
     struct collect_choice choice;
 };
@@ -38,12 +39,12 @@ static const char usage_text[] =
     "be\n"
     "looked at; 2 arguments not understood.\n";
 
-enum { JSON = 256, ALL, REGION, PID, SEARCH, HELP };
+enum { JSON = OPTION_FIRST, ALL, REGION, PID, SEARCH };
 
 static const struct option known[] = {{"json", no_argument, NULL, JSON},
     {"all", no_argument, NULL, ALL}, {"region", required_argument, NULL, REGION},
-    {"pid", required_argument, NULL, PID}, {"search", required_argument, NULL, SEARCH},
-    {"help", no_argument, NULL, HELP}, {0}};
+    {"pid", required_argument, NULL, PID}, {"search", required_argument, NULL, SEARCH}, OPTION_HELP,
+    {0}};
 
 static int take_pid(const char *text, unsigned *ret_pid)
 {
@@ -56,9 +57,9 @@ static int take_pid(const char *text, unsigned *ret_pid)
     return 0;
 }
 
-/* `files` has room for all arguments. 0, or TOOL_USAGE after one line. */
-static int take_option(int option, struct ps_options *options, const char **files)
+static int take_option(int option, void *context)
 {
+    struct ps_options *options = context;
     switch (option) {
     case JSON:
         options->json = true;
@@ -67,7 +68,7 @@ static int take_option(int option, struct ps_options *options, const char **file
         options->choice.all = true;
         return 0;
     case REGION:
-        files[options->choice.file_count++] = optarg;
+        options->files[options->choice.file_count++] = optarg;
         return 0;
     case PID:
         return take_pid(optarg, &options->choice.pid);
@@ -91,26 +92,11 @@ static int check_options(int argc, char **argv, struct ps_options *options)
 }
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
-static int parse_options(
-    int argc, char **argv, struct ps_options *options, const char **files, bool *ret_done)
+static int parse_options(int argc, char **argv, struct ps_options *options, bool *ret_done)
 {
-    *ret_done = true;
-    options->choice.files = files;
-    const char *word = argv[optind];
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        if (option == HELP || option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
-        if (option < JSON)
-            return tool_refuse_option("ps", option, word);
-        int status = take_option(option, options, files);
-        if (status)
-            return status;
-    }
-    *ret_done = false;
-    return check_options(argc, argv, options);
+    static const struct command_options taken = {"ps", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    return status || *ret_done ? status : check_options(argc, argv, options);
 }
 
 /* A terminal that does not say how wide it is has 80 columns. */
@@ -179,14 +165,14 @@ static int show(const struct ps_options *options)
 
 int tool_ps(int argc, char **argv)
 {
-    struct ps_options options = {0};
     const char **files = calloc((size_t)argc + 1, sizeof(*files));
-    bool done = false;
+    struct ps_options options = {.files = files, .choice.files = files};
+    bool done;
     if (!files) {
         tool_error("%s", strerror(ENOMEM));
         return TOOL_FAILED;
     }
-    int status = parse_options(argc, argv, &options, files, &done);
+    int status = parse_options(argc, argv, &options, &done);
     if (!done && !status)
         status = show(&options);
     free(files);

@@ -5,11 +5,11 @@
 #include "region/region_file.h"
 #include "region/region_set.h"
 #include "tool/choose.h"
+#include "tool/options.h"
 #include "tool/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,51 +32,48 @@ static const char usage_text[] =
     "Exit status: 0; 1 it is unsound (after --repair: still), or cannot be looked at or changed;\n"
     "2 arguments not understood.\n";
 
-enum { JSON = 256, CHECK, REPAIR, HELP };
+enum { JSON = OPTION_FIRST, CHECK, REPAIR };
 
 static const struct option known[] = {{"json", no_argument, NULL, JSON},
-    {"check", no_argument, NULL, CHECK}, {"repair", no_argument, NULL, REPAIR},
-    {"help", no_argument, NULL, HELP}, {0}};
+    {"check", no_argument, NULL, CHECK}, {"repair", no_argument, NULL, REPAIR}, OPTION_HELP, {0}};
 
-static int take_file(int argc, char **argv, struct region_options *options)
+static int take_option(int option, void *context)
 {
-    if (optind >= argc)
+    struct region_options *options = context;
+    options->json |= option == JSON;
+    options->check |= option == CHECK;
+    options->repair |= option == REPAIR;
+    return 0;
+}
+
+static int check_options(int argc, char **argv, const struct region_options *options)
+{
+    if (options->check && options->repair)
+        tool_error("--check and --repair exclude each other");
+    else if (!options->file)
         tool_error("no file given; 'vgpu ps' shows which there are");
-    else if (optind + 1 < argc)
-        tool_error("\"%.64s\" is one file too many; accepted: one", argv[optind + 1]);
-    else if (!*argv[optind])
+    else if (optind < argc)
+        tool_error("\"%.64s\" is one file too many; accepted: one", argv[optind]);
+    else if (!*options->file)
         tool_error("\"\" is not accepted; accepted: the path of a file");
-    else {
-        options->file = argv[optind];
+    else
         return 0;
-    }
     return TOOL_USAGE;
 }
 
-/* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
+/* Options may follow the file. 0, or the exit status after the reason was said; *ret_done: nothing
+ * is left to do. */
 static int parse_options(int argc, char **argv, struct region_options *options, bool *ret_done)
 {
-    *ret_done = true;
-    const char *word = argv[optind];
-    /* Options may follow the file. */
-    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;
-         word = argv[optind < argc ? optind : argc]) {
-        if (option == HELP || option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
-        if (option < JSON)
-            return tool_refuse_option("region", option, word ? word : "");
-        options->json |= option == JSON;
-        options->check |= option == CHECK;
-        options->repair |= option == REPAIR;
+    static const struct command_options taken = {"region", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    bool behind = optind > 1 && !strcmp(argv[optind - 1], "--");
+    if (!status && !*ret_done && optind < argc) {
+        options->file = argv[optind++];
+        if (!behind)
+            status = options_take(&taken, argc, argv, options, ret_done);
     }
-    *ret_done = false;
-    if (options->check && options->repair) {
-        tool_error("--check and --repair exclude each other");
-        return TOOL_USAGE;
-    }
-    return take_file(argc, argv, options);
+    return status || *ret_done ? status : check_options(argc, argv, options);
 }
 
 static int refuse(const char *file, int error)

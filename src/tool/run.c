@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "base/parse.h"
 #include "tool/child.h"
+#include "tool/options.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
 #include "tool/run_env.h"
@@ -10,7 +11,6 @@
 #include "tool/tool.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,58 +56,55 @@ static int check_command(bool given, const struct run_options *options)
     return TOOL_USAGE;
 }
 
+enum { MEMORY = OPTION_FIRST, CORES, SOFT_CORES, PRIORITY, REGION, SIM, ENV, JSON };
+
+static int take_option(int option, void *context)
+{
+    struct run_options *options = context;
+    switch (option) {
+    case MEMORY:
+        options->memory = optarg;
+        break;
+    case CORES:
+        options->cores = optarg;
+        break;
+    case SOFT_CORES:
+        options->soft_cores = optarg;
+        break;
+    case PRIORITY:
+        options->priority = optarg;
+        break;
+    case REGION:
+        options->region = optarg;
+        break;
+    case SIM:
+        options->sim = optarg ? optarg : "";
+        break;
+    case ENV:
+        options->env = true;
+        break;
+    default:
+        options->json = true;
+        break;
+    }
+    return 0;
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
-    enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, REGION, SIM, ENV, JSON, HELP };
     static const struct option known[] = {{"memory", required_argument, NULL, MEMORY},
         {"cores", required_argument, NULL, CORES},
         {"soft-cores", required_argument, NULL, SOFT_CORES},
         {"priority", required_argument, NULL, PRIORITY},
         {"region", required_argument, NULL, REGION}, {"sim", optional_argument, NULL, SIM},
-        {"env", no_argument, NULL, ENV}, {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP}, {0}};
-    *ret_done = true;
-    const char *word = argv[optind];
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        switch (option) {
-        case MEMORY:
-            options->memory = optarg;
-            break;
-        case CORES:
-            options->cores = optarg;
-            break;
-        case SOFT_CORES:
-            options->soft_cores = optarg;
-            break;
-        case PRIORITY:
-            options->priority = optarg;
-            break;
-        case REGION:
-            options->region = optarg;
-            break;
-        case SIM:
-            options->sim = optarg ? optarg : "";
-            break;
-        case ENV:
-            options->env = true;
-            break;
-        case JSON:
-            options->json = true;
-            break;
-        case HELP:
-        case 'h':
-            fputs(usage_text, stdout);
-            return 0;
-        default:
-            return tool_refuse_option("run", option, word);
-        }
-    }
+        {"env", no_argument, NULL, ENV}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
+    static const struct command_options taken = {"run", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    if (status || *ret_done)
+        return status;
     options->command = argv + optind;
-    int status = check_command(optind < argc, options);
-    *ret_done = status != 0;
-    return status;
+    return check_command(optind < argc, options);
 }
 
 /* A limit is its family's alone: what an outer environment says of it would add to it. `second` may
@@ -235,9 +232,9 @@ int tool_run(int argc, char **argv)
 {
     struct run_options options = {0};
     char directory[] = RUN_FILES_TEMPLATE;
-    bool done = false;
+    bool done;
     int status = parse_options(argc, argv, &options, &done);
-    if (done)
+    if (done || status)
         return status;
     struct run_environment before = run_env_keep();
     status = set_limits(&options);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu set: other limits for a container while it runs. */
 #include "tool/limits.h"
+#include "tool/options.h"
 #include "tool/tool.h"
 
-#include <getopt.h>
 #include <stdio.h>
 
 struct set_options {
@@ -32,11 +32,11 @@ static const char usage_text[] =
     "  -h, --help       this text\n"
     "Without --region and --pid it is the container that a program started here would be in.\n";
 
-enum { MEMORY = 256, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, JSON, HELP };
+enum { MEMORY = OPTION_FIRST, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, JSON };
 
-/* 0, or TOOL_USAGE after one line. */
-static int take_option(int option, struct set_options *options)
+static int take_option(int option, void *context)
 {
+    struct set_options *options = context;
     switch (option) {
     case MEMORY:
         return limits_parse_memory("--memory", optarg, &options->change);
@@ -80,33 +80,19 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
         {"soft-cores", required_argument, NULL, SOFT_CORES},
         {"priority", required_argument, NULL, PRIORITY},
         {"device", required_argument, NULL, DEVICE}, {"region", required_argument, NULL, REGION},
-        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP}, {0}};
-    *ret_done = true;
-    const char *word = argv[optind];
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        if (option == HELP || option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
-        if (option < MEMORY)
-            return tool_refuse_option("set", option, word);
-        int status = take_option(option, options);
-        if (status)
-            return status;
-    }
-    if (optind < argc)
-        return tool_refuse_word("set", argv[optind]);
-    *ret_done = false;
-    return check_change(options);
+        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
+    static const struct command_options taken = {"set", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    if (status || *ret_done)
+        return status;
+    return optind < argc ? tool_refuse_word("set", argv[optind]) : check_change(options);
 }
 
 int tool_set(int argc, char **argv)
 {
     struct set_options options = {.device = REGION_ALL_DEVICES};
     static struct chosen_region chosen;
-    bool done = false;
+    bool done;
     int status = parse_options(argc, argv, &options, &done);
     if (done || status)
         return status;

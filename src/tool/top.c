@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "tool/choose.h"
 #include "tool/collect.h"
+#include "tool/options.h"
 #include "tool/tool.h"
 #include "tool/top_keys.h"
 #include "tool/top_screen.h"
@@ -13,7 +14,6 @@
 #include "tool/top_worker.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <locale.h>
 #include <math.h>
 #include <poll.h>
@@ -31,6 +31,7 @@
 const char tool_name[] = "vgpu";
 
 struct top_options {
+    const char **files; /* room for all arguments */
     struct collect_choice choice;
     uint64_t delay_ns, batch; /* looks; 0: on the screen */
     enum top_sort sort;
@@ -73,12 +74,12 @@ static const char usage_text[] =
     "On the screen h lists the keys. Exit status: 0; 1 it could not be done; 2 arguments not\n"
     "understood, or no terminal.\n";
 
-enum { DELAY = 256, SORT, NO_COLOR, BATCH, REGION, SEARCH, HELP };
+enum { DELAY = OPTION_FIRST, SORT, NO_COLOR, BATCH, REGION, SEARCH };
 
 static const struct option known[] = {{"delay", required_argument, NULL, DELAY},
     {"sort", required_argument, NULL, SORT}, {"no-color", no_argument, NULL, NO_COLOR},
     {"batch", required_argument, NULL, BATCH}, {"region", required_argument, NULL, REGION},
-    {"search", required_argument, NULL, SEARCH}, {"help", no_argument, NULL, HELP}, {0}};
+    {"search", required_argument, NULL, SEARCH}, OPTION_HELP, {0}};
 
 /* ---- options ---- */
 
@@ -99,9 +100,9 @@ static int take_delay(const char *text, uint64_t *ret_delay_ns)
     return 0;
 }
 
-/* `files` has room for all arguments. 0, or TOOL_USAGE after one line. */
-static int take_option(int option, struct top_options *options, const char **files)
+static int take_option(int option, void *context)
 {
+    struct top_options *options = context;
     switch (option) {
     case DELAY:
         return take_delay(optarg, &options->delay_ns);
@@ -117,7 +118,7 @@ static int take_option(int option, struct top_options *options, const char **fil
                    ? 0
                    : refuse("--batch", optarg, "a number of looks from 1 to 1000000");
     case REGION:
-        files[options->choice.file_count++] = optarg;
+        options->files[options->choice.file_count++] = optarg;
         return 0;
     default:
         options->choice.search = optarg;
@@ -126,24 +127,12 @@ static int take_option(int option, struct top_options *options, const char **fil
 }
 
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
-static int parse_options(
-    int argc, char **argv, struct top_options *options, const char **files, bool *ret_done)
+static int parse_options(int argc, char **argv, struct top_options *options, bool *ret_done)
 {
-    *ret_done = true;
-    options->choice.files = files;
-    const char *word = argv[optind];
-    for (int option; (option = getopt_long(argc, argv, "+:h", known, NULL)) != -1;
-         word = argv[optind]) {
-        if (option == HELP || option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
-        int status = option < DELAY ? tool_refuse_option("top", option, word)
-                                    : take_option(option, options, files);
-        if (status)
-            return status;
-    }
-    *ret_done = false;
+    static const struct command_options taken = {"top", usage_text, known, take_option};
+    int status = options_take(&taken, argc, argv, options, ret_done);
+    if (status || *ret_done)
+        return status;
     if (optind < argc)
         return tool_refuse_word("top", argv[optind]);
     if (options->choice.file_count && options->choice.search)
@@ -314,13 +303,13 @@ static int show_screen(const struct top_options *options)
 
 int main(int argc, char **argv)
 {
-    struct top_options options = {.delay_ns = SECOND_NS};
     const char **files = calloc((size_t)argc + 1, sizeof(*files));
-    bool done = false;
+    struct top_options options = {.files = files, .choice.files = files, .delay_ns = SECOND_NS};
+    bool done;
     tool_speak_for("top");
     if (!files)
         return TOOL_FAILED;
-    int status = parse_options(argc, argv, &options, files, &done);
+    int status = parse_options(argc, argv, &options, &done);
     if (done || status)
         _exit(tool_end(status));
     setlocale(LC_CTYPE, "");

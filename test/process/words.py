@@ -75,7 +75,13 @@ def known_options():
         for option, value in options(command).items():
             done = tool(VGPU, command, option, *([] if not value else ["\x01"]), "--no-such-option")
             true(f'"{option}" is not an option' not in done.stderr, f"{command} {option}: {done.stderr}")
-        refused_line(tool(VGPU, command, "--no-such-option"), 2, "--no-such-option", f"vgpu {command} --help")
+        refused_line(tool(VGPU, command, "--no-such-option"), 2, '"--no-such-option"', f"vgpu {command} --help")
+    # Of one whose options may follow a file, too, and behind "--" there is none.
+    for word in ("--no-such-option", "-z", "--check=no"):
+        refused_line(tool(VGPU, "region", "/nowhere", word), 2, f'"{word}"')
+    refused_line(tool(VGPU, "region", "/nowhere", "--check", "--repair"), 2, "exclude")
+    refused_line(tool(VGPU, "region", "--", "--check"), 1, "--check: No such file")
+    refused_line(tool(VGPU, "region", "--", "/nowhere", "--check"), 2, '"--check"', "too many")
 
 
 @test
