@@ -28,7 +28,7 @@ blocks = []
 try:
     while True:
         blocks.append(torch.empty(64 << 20, dtype=torch.uint8, device="cuda"))
-except torch.OutOfMemoryError as error:
+except torch.OutOfMemoryError:
     taken = len(blocks) * 64
     free, total = torch.cuda.mem_get_info()
     check("refused at the limit with torch.OutOfMemoryError", taken < limit_mib and free < 64 << 20,

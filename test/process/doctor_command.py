@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import tap
 from tap import Skip, equal, test, true
 
-from mine import BUILD, MINE, VGPU
+from mine import BUILD, VGPU
 from place import NOBODY, Place, need_nobody, tool
 
 LIBRARY = os.path.join(BUILD, "libvgpu.so")

@@ -5,12 +5,11 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 
 import rooted
 import tap
 from both import CLEAN, PATH
-from rooted import INSIDE, NOBODY, path, preload, run
+from rooted import INSIDE, path, preload, run
 from tap import Skip, equal, test, true
 
 SSHD = "/usr/sbin/sshd"
