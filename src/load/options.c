@@ -202,6 +202,18 @@ static bool check_together(struct load_options *options)
     return true;
 }
 
+/* What getopt_long stopped at. */
+static bool refuse_option(int option, char **argv)
+{
+    const char letter[] = {'-', (char)optopt, '\0'};
+    bool is_letter = option == '?' && optopt > 0 && optopt < SHAPE;
+    load_error("\"%.64s\" %s; --help lists the options", is_letter ? letter : argv[optind - 1],
+        option == ':'     ? "needs a value"
+        : optopt >= SHAPE ? "takes no value"
+                          : "is not an option");
+    return false;
+}
+
 bool load_options_parse(int argc, char **argv, struct load_options *options, int *ret_status)
 {
     struct option known[OTHERS + NUMBERS + 1] = {0};
@@ -222,13 +234,15 @@ bool load_options_parse(int argc, char **argv, struct load_options *options, int
         .report_ms = 500,
         .window_ms = 500};
     *ret_status = LOAD_USAGE;
-    for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":", known, NULL)) != -1;) {
         if (option == HELP) {
             fputs(usage_text, stdout);
             *ret_status = EXIT_SUCCESS;
             return false;
         }
-        if (option == '?' || !take(option, options))
+        if (option < SHAPE)
+            return refuse_option(option, argv);
+        if (!take(option, options))
             return false;
     }
     if (optind != argc) {

@@ -68,6 +68,14 @@ def whole():
 
 
 @test
+def no_act():
+    """an act that does not exist is refused before anything is shown"""
+    with tempfile.TemporaryDirectory() as directory, start(directory, "view", "dance") as program:
+        said = program.communicate(timeout=100)[0]
+        equal((program.returncode, '"dance"' in said, said.count("\n")), (2, True, 1), said)
+
+
+@test
 def unkept():
     """where no compute limit is kept, the demo says so and fails"""
     with tempfile.TemporaryDirectory() as directory, \

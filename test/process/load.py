@@ -264,7 +264,12 @@ def bad_input():
         equal((done.returncode, done.stdout), (2, ""), f"{option} {value}")
         true(re.fullmatch(rf'vgpu-load: {option} "{re.escape(value)}" is not accepted; '
                           rf'accepted: .*{re.escape(accepted)}.*\n', done.stderr), done.stderr)
-    for arguments in (["more"], ["--none"], ["--streams", "2", "--shape", "graph"],
+    for word, said in (("--none", "is not an option"), ("-z", "is not an option"), ("--seconds", "needs a value"),
+                       ("--json=3", "takes no value"), ("more", "is not accepted")):
+        done = subprocess.run([LOAD, word], env=MINE, capture_output=True, text=True)
+        equal((done.returncode, done.stdout, done.stderr),
+              (2, "", f'vgpu-load: "{word}" {said}; --help lists the options\n'))
+    for arguments in (["--streams", "2", "--shape", "graph"],
                       ["--contexts", "2", "--shape", "sync"],
                       ["--calibration", "a", "--save-calibration", "b"]):
         done = subprocess.run([LOAD, *arguments], env=MINE, capture_output=True, text=True)
