@@ -72,30 +72,62 @@ void word_wake(uint32_t *word)
     futex_wake(word, INT_MAX);
 }
 
+#define WAITED_FOR 0x80000000u
+
+static uint32_t last_number;
+static _Thread_local uint32_t number __attribute__((tls_model("initial-exec")));
+
+/* By which a lock knows its thread. Not the kernel's: the child of a vfork counts as its parent. */
+static uint32_t own_number(void)
+{
+    while (__builtin_expect(!number, 0))
+        number = add_seq_cst(&last_number, 1u) & ~WAITED_FOR;
+    return number;
+}
+
+/* True where it is ours; else it is slept on until it may be. */
+static bool take_or_wait(struct lock *lock, uint32_t own)
+{
+    uint32_t word = load_acquire(&lock->word);
+    if ((word & ~WAITED_FOR) == own) {
+        lock->again++;
+        return true;
+    }
+    if (!word)
+        return swap_seq_cst(&lock->word, 0u, own | WAITED_FOR);
+    if (word & WAITED_FOR || swap_seq_cst(&lock->word, word, word | WAITED_FOR))
+        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, word | WAITED_FOR, NULL, NULL, 0);
+    return false;
+}
+
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
-    if (swap_seq_cst(&lock->word, 0u, 1u))
+    uint32_t own = own_number();
+    if (swap_seq_cst(&lock->word, 0u, own))
         return;
     int errno_kept = errno;
-    while (exchange_acq_rel(&lock->word, 2u) != 0)
-        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2u, NULL, NULL, 0);
+    while (!take_or_wait(lock, own))
+        continue;
     errno = errno_kept;
 }
 
 bool lock_try(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
-    return swap_seq_cst(&lock->word, 0u, 1u);
+    return swap_seq_cst(&lock->word, 0u, own_number());
 }
 
 void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
-    if (exchange_acq_rel(&lock->word, 0u) == 2)
+    if (lock->again)
+        lock->again--;
+    else if (exchange_acq_rel(&lock->word, 0u) & WAITED_FOR)
         futex_wake(&lock->word, 1);
 }
 
 void lock_reset(struct lock *lock)
 {
     store_relaxed(&lock->word, 0u);
+    lock->again = 0;
 }
 
 void sleep_ns(uint64_t ns)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lock between the threads of one process: a futex word, no libc symbol, zero is unlocked.
- * Not recursive. After a fork the child resets each lock it inherited (see base/fork.h). */
+ * Whose thread holds it already has it at once, and gives it back once more: a signal's handler may
+ * come in the midst of anything, and call exit, or CUDA. Nothing else is to rely on that. After a
+ * fork the child resets each lock it inherited (see base/fork.h). */
 #ifndef VGPU_BASE_LOCK_H
 #define VGPU_BASE_LOCK_H
 
@@ -10,7 +12,8 @@
 #include <stdint.h>
 
 struct CAPABILITY("lock") lock {
-    uint32_t word; /* 0 free, 1 held, 2 held and waited for */
+    uint32_t word;  /* 0 free, else a number of the thread's, and whether it is waited for */
+    uint32_t again; /* how often more its thread took it */
 };
 
 #define LOCK_INIT                                                                                  \
@@ -19,7 +22,7 @@ struct CAPABILITY("lock") lock {
     }
 
 void lock_take(struct lock *lock) ACQUIRE(*lock);
-/* Takes it where it is free. */
+/* Takes it where it is free: not where this very thread holds it. */
 bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 

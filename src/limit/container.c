@@ -85,10 +85,11 @@ static bool is_attached(void)
         clock_now_ns() - load_relaxed(&container.attach_failed_ns) < ATTACH_RETRY_NS)
         return false;
     int errno_kept = errno;
-    lock_take(&container.lock);
-    if (clock_now_ns() - load_relaxed(&container.attach_failed_ns) >= ATTACH_RETRY_NS)
-        attach_again_locked();
-    lock_release(&container.lock);
+    if (lock_try(&container.lock)) { /* else somebody is at it, maybe this very thread */
+        if (clock_now_ns() - load_relaxed(&container.attach_failed_ns) >= ATTACH_RETRY_NS)
+            attach_again_locked();
+        lock_release(&container.lock);
+    }
     errno = errno_kept;
     return load_acquire(&container.attached);
 }

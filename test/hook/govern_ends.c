@@ -7,7 +7,10 @@
 #include "sim/machine.h"
 
 #include <pthread.h>
+#include <limits.h>
 #include <spawn.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 
 /* Windows of 14 ms each 280 ms. */
 #define LIMIT_5 .environment = {"CUDA_DEVICE_SM_LIMIT=5"}
@@ -326,6 +329,46 @@ BED_TEST("a program exits in a pause", MEMORY)
     CHECK(hold_comes_to_stand(pid));
     __atomic_store_n(go, 1, __ATOMIC_RELEASE);
     CHECK(ends_well_in_time(pid));
+}
+
+static void exit_in_handler(int number)
+{
+    (void)number;
+    exit(5);
+}
+
+/* Wherever in the library the thread is: it opens channels, and looks at the region and the board.
+ */
+static void end_by_handler_of_signal(void *argument)
+{
+    const struct itimerval soon = {.it_value = {0, 60000 + 2371 * *(int *)argument}};
+    __typeof__(&cuMemAlloc_v2) allocate = CU(cuMemAlloc_v2);
+    __typeof__(&cuMemFree_v2) release = CU(cuMemFree_v2);
+    __typeof__(&cuDevicePrimaryCtxReset_v2) reset_none = CU(cuDevicePrimaryCtxReset_v2);
+    CUdeviceptr pointer;
+    hold_begin(FOREVER);
+    signal(SIGALRM, exit_in_handler);
+    REQUIRE(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    for (;;) {
+        if (allocate(&pointer, 1 << 20) == CUDA_SUCCESS)
+            (void)release(pointer);
+        (void)reset_none(1);
+    }
+}
+
+BED_TEST("exit() in a signal's handler, in the midst of calls while closed", LIMIT_5)
+{
+    char boards[PATH_MAX];
+    snprintf(boards, sizeof(boards), "%s/boards", bed_directory());
+    REQUIRE(mkdir(boards, 0777) == 0);
+    setenv("VGPU_BOARD_DIR", boards, 1);
+    for (int i = 0; i < 60; i++) {
+        int status = -1;
+        pid_t pid = bed_fork(end_by_handler_of_signal, &i);
+        CHECK(ends_in_time(pid, &status));
+        if (!CHECK_EQ(status, 5 << 8))
+            break;
+    }
 }
 
 /* ---- contexts ---- */

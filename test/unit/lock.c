@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks between threads, and one that a signal's handler finds held by its own thread. */
+#include "base/lock.h"
+
+#include "base/atomic.h"
+#include "check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define ROUNDS 20000
+
+static struct lock lock;
+static uint64_t sum;
+
+static void *add_many(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < ROUNDS; i++) {
+        lock_take(&lock);
+        sum = sum + 1;
+        lock_release(&lock);
+    }
+    return NULL;
+}
+
+static void add_by_threads(void)
+{
+    pthread_t threads[THREADS];
+    sum = 0;
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, add_many, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(sum, THREADS * ROUNDS);
+}
+
+TEST("one thread at a time has a lock")
+{
+    add_by_threads();
+    CHECK(lock_try(&lock));
+    CHECK(!lock_try(&lock));
+    lock_release(&lock);
+    add_by_threads();
+}
+
+static bool has_it;
+
+static void *take(void *unused)
+{
+    (void)unused;
+    errno = EDOM;
+    CHECK(!lock_try(&lock));
+    lock_take(&lock);
+    CHECK_EQ(errno, EDOM);
+    store_release(&has_it, true);
+    lock_release(&lock);
+    return NULL;
+}
+
+TEST("whose thread has it already has it at once, and others after its last release")
+{
+    pthread_t thread;
+    lock_take(&lock);
+    lock_take(&lock);
+    lock_take(&lock);
+    REQUIRE(pthread_create(&thread, NULL, take, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        usleep(20000);
+        CHECK(!load_acquire(&has_it));
+        lock_release(&lock);
+    }
+    pthread_join(thread, NULL);
+    CHECK(load_acquire(&has_it));
+    CHECK(lock_try(&lock));
+    lock_release(&lock);
+}
+
+static unsigned handled;
+
+static void add_in_handler(int number)
+{
+    (void)number;
+    lock_take(&lock);
+    sum = sum + 1;
+    lock_release(&lock);
+    handled++;
+}
+
+/* Signals come between any two instructions of the one thread that handles them. */
+TEST("a signal's handler has the lock that its thread was about to take, had or gave back")
+{
+    const struct itimerval often = {.it_interval = {0, 50}, .it_value = {0, 50}};
+    const struct itimerval never = {.it_value = {0, 0}};
+    signal(SIGALRM, add_in_handler);
+    REQUIRE(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    uint64_t taken = 0;
+    while (handled < 2000) {
+        lock_take(&lock);
+        lock_release(&lock);
+        taken++;
+    }
+    REQUIRE(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(taken > 0);
+    CHECK(lock_try(&lock));
+    lock_release(&lock);
+    add_by_threads();
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
