@@ -208,6 +208,7 @@ static bool is_always_admitted(unsigned device, unsigned percent)
 void gate_wait_while_held(void)
 {
     while (rules_hold()) {
+        govern_note_held();
         rules_wait(HOLD_WAIT_NS);
         (void)rules_look(clock_now_ns());
         govern_look_after();
@@ -251,6 +252,7 @@ static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns
 static void wait_once(const struct admission *admission, bool busy)
 {
     if (rules_hold()) {
+        govern_note_held();
         rules_wait(HOLD_WAIT_NS);
         return;
     }

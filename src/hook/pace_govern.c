@@ -178,6 +178,11 @@ void govern_let_close(void)
         account_wake_orders(); /* what closed them may hold still */
 }
 
+void govern_note_held(void)
+{
+    (void)swap_seq_cst(&govern_due_ns, (uint64_t)0, clock_now_ns());
+}
+
 void govern_open_overdue(void)
 {
     uint64_t due = load_relaxed(&govern_due_ns), now = clock_now_ns();

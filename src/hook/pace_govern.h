@@ -47,6 +47,10 @@ struct closed_times *govern_closed_times(unsigned device);
 void govern_hold_open(void);
 void govern_let_close(void);
 
+/* A launch waits because the container may not work. Whoever holds it back says each few
+ * milliseconds that it is so still; if not, it is overdue from now on. */
+void govern_note_held(void);
+
 /* When channels that are closed must be open again at the latest, or what holds them closed was
  * last seen; 0: none is closed. */
 extern uint64_t govern_due_ns;

@@ -328,6 +328,30 @@ BED_TEST("a launch that gave way goes on, whose governor does not run",
     thaw(governor);
 }
 
+/* It has noted that launches give way, and nothing else yet. */
+BED_TEST("a launch goes on, whose governor stops as it hears of somebody of higher priority",
+    .environment = {"CUDA_TASK_PRIORITY=1", "VGPU_GATE=launch"})
+{
+    pthread_t thread;
+    freeze_begin();
+    tenants_begin();
+    hold_begin(100 * MS);
+    REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK_EQ(load_launch(NULL, 2 * SECOND), CUDA_SUCCESS);
+    pid_t governor = governor_thread();
+    freeze(governor);
+    tell(0, WORK);
+    CHECK(hold_runs(tenants.pids[0]));
+    freeze_in_a_moment(governor);
+    end(tenants.pids[0]);
+    uint64_t start = load_now_ns();
+    REQUIRE(pthread_create(&thread, NULL, launch_and_wait, NULL) == 0);
+    pthread_join(thread, NULL);
+    CHECK(load_now_ns() - start < PATIENCE_MS * MS);
+    thaw(governor);
+}
+
 BED_TEST("what gave way to a program that is then killed, or stopped, goes on", LOW_PRIORITY)
 {
     int status;

@@ -140,7 +140,7 @@ bool ends_well_in_time(pid_t pid)
 
 #define THREADS_MAX 64
 
-enum order { FREEZE, THAW, FREEZE_ALL };
+enum order { FREEZE, THAW, FREEZE_ALL, RUN_TO_SHORT_REST };
 
 struct message {
     enum order order;
@@ -221,6 +221,42 @@ static bool stop_all(const struct message *message)
     return count && stopped == count;
 }
 
+/* At the entry of a system call; its number, -1: at no entry. */
+static long entry_of(pid_t thread, struct __ptrace_syscall_info *ret_info)
+{
+    bool told = ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof(*ret_info), ret_info) > 0;
+    return told && ret_info->op == PTRACE_SYSCALL_INFO_ENTRY ? (long)ret_info->entry.nr : -1;
+}
+
+/* Whether the wait ends within a millisecond. */
+static bool is_short(pid_t thread, const struct __ptrace_syscall_info *wait)
+{
+    const char *time = (const char *)(uintptr_t)wait->entry.args[3];
+    uint64_t seconds = (uint64_t)ptrace(PTRACE_PEEKDATA, thread, time, NULL);
+    uint64_t ns = (uint64_t)ptrace(PTRACE_PEEKDATA, thread, time + sizeof(long), NULL);
+    return seconds * SECOND + ns < load_now_ns() + MS;
+}
+
+/* Of a thread that is stopped in a wait, which begins again at first. */
+static bool run_to_short_rest(pid_t thread)
+{
+    bool looked = false;
+    if (ptrace(PTRACE_SETOPTIONS, thread, NULL, PTRACE_O_TRACESYSGOOD) != 0)
+        return false;
+    for (int stops = 0; stops < 10000; stops++) {
+        struct __ptrace_syscall_info info;
+        int status;
+        if (ptrace(PTRACE_SYSCALL, thread, NULL, NULL) != 0 ||
+            waitpid(thread, &status, __WALL) != thread || !WIFSTOPPED(status))
+            return false;
+        long call = entry_of(thread, &info);
+        looked |= call == SYS_rt_sigaction; /* the region is touched */
+        if (looked && call == SYS_WAITV && is_short(thread, &info))
+            return true;
+    }
+    return false;
+}
+
 static bool carry_out(const struct message *message)
 {
     switch (message->order) {
@@ -228,6 +264,8 @@ static bool carry_out(const struct message *message)
         return stop_where_it_waits(message);
     case THAW:
         return let_go(message->thread);
+    case RUN_TO_SHORT_REST:
+        return run_to_short_rest(message->thread);
     default:
         return stop_all(message);
     }
@@ -301,6 +339,14 @@ void freeze(pid_t thread)
 void thaw(pid_t thread)
 {
     REQUIRE(order_tracer((struct message){.order = THAW, .thread = thread}));
+}
+
+void freeze_in_a_moment(pid_t thread)
+{
+    if (order_tracer((struct message){.order = RUN_TO_SHORT_REST, .thread = thread}))
+        return;
+    thaw(thread);
+    SKIP("the kernel does not tell what a thread waits for");
 }
 
 void freeze_all(unsigned milliseconds)

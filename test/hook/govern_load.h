@@ -47,6 +47,9 @@ pid_t governor_thread(void);
 /* Stops the one thread where it waits and holds nothing. */
 void freeze(pid_t thread);
 void thaw(pid_t thread);
+/* Lets a frozen thread run until it is about to rest for no longer than a moment: a governor that
+ * has seen what it will act on in its next look. Skips the test where the kernel does not tell. */
+void freeze_in_a_moment(pid_t thread);
 /* Stops all threads of this process, as a debugger does that attaches, and lets them go on. */
 void freeze_all(unsigned milliseconds);
 
