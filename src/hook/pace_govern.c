@@ -20,6 +20,7 @@
 #include "region/account.h"
 #include "vgpu/board.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define LOOK_NS 10000000ull
@@ -45,6 +46,10 @@
  * long what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
 #define LOCK_TRY_NS 1000000ull
+/* The end of a context has all channels open: until so much is overdrawn, and so long in a pause or
+ * beside somebody of higher priority. It then goes on in windows. */
+#define HELD_OVERDRAWN_NS 500000000
+#define HELD_MAX_NS 1000000000ull
 
 uint64_t govern_due_ns;
 
@@ -62,7 +67,9 @@ static struct {
     unsigned bound;                            /* no device at or above it was worked on */
     unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
     bool limits_are_known;
-    uint32_t epoch; /* of the orders at the last look */
+    uint32_t epoch;        /* of the orders at the last look */
+    uint64_t held_ns;      /* somebody held channels open at this look, and since then; 0: nobody */
+    bool ends_are_no_hold; /* the ends of contexts open nothing: too much is overdrawn */
 } governor;
 
 /* ---- opening and closing ---- */
@@ -107,6 +114,52 @@ static void tell_gate(unsigned device)
             device, words);
 }
 
+/* False where somebody holds them open. */
+static bool close_channels(void)
+{
+    bool held = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        struct rm_channels_times times;
+        if (rm_channels_is_closed(d))
+            continue;
+        end_closure(d);
+        int switched = rm_channels_count(d) ? rm_channels_close(d, &times) : 0;
+        if (switched > 0)
+            note_closed(d, &times);
+        held |= switched == -EBUSY;
+    }
+    return !held;
+}
+
+struct debt {
+    unsigned percent;
+    bool is_large;
+};
+
+static void read_debt(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    struct debt *debt = argument;
+    (void)own;
+    debt->is_large |= budget_refill(words, debt->percent, clock_now_ns()) < -HELD_OVERDRAWN_NS;
+}
+
+static bool is_overdrawn(void)
+{
+    struct debt debt = {.is_large = false};
+    for (unsigned d = 0; d < governor.bound; d++) {
+        debt.percent = rules_percent(d);
+        if (budget_is_limited(debt.percent))
+            (void)account_visit_compute(d, read_debt, &debt);
+    }
+    return debt.is_large;
+}
+
+static void end_holds(void)
+{
+    store_relaxed(&governor.ends_are_no_hold, true);
+    rm_channels_end_holds();
+}
+
 static void close_all(uint64_t due_ns)
 {
     store_relaxed(&govern_due_ns, due_ns); /* launches wait, too */
@@ -115,14 +168,15 @@ static void close_all(uint64_t due_ns)
         return;
     for (unsigned d = 0; d < governor.bound; d++)
         tell_gate(d);
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        struct rm_channels_times times;
-        if (rm_channels_is_closed(d))
-            continue;
-        end_closure(d);
-        if (rm_channels_count(d) && rm_channels_close(d, &times) > 0)
-            note_closed(d, &times);
-    }
+    if (is_overdrawn())
+        end_holds();
+    uint64_t now = clock_now_ns();
+    if (close_channels())
+        governor.held_ns = 0;
+    else if (!governor.held_ns)
+        governor.held_ns = now;
+    else if (rules_hold() && now - governor.held_ns >= HELD_MAX_NS)
+        end_holds();
 }
 
 static void open_channels(void)
@@ -148,6 +202,8 @@ static uint64_t due_after_opening(void)
 static void open_all(void)
 {
     uint64_t due = load_relaxed(&govern_due_ns);
+    store_relaxed(&governor.ends_are_no_hold, false);
+    governor.held_ns = 0;
     open_channels();
     (void)swap_seq_cst(&govern_due_ns, due, due_after_opening()); /* or closed anew meanwhile */
 }
@@ -164,6 +220,8 @@ struct closed_times *govern_closed_times(unsigned device)
 
 void govern_hold_open(void)
 {
+    if (load_relaxed(&governor.ends_are_no_hold))
+        return;
     rm_channels_hold_open();
     uint64_t now = clock_now_ns();
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
@@ -404,7 +462,7 @@ static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
     (void)meet_all(now_ns, true);
-    if (!rules_pause())
+    if (!rules_pause() || governor.held_ns)
         return HOLD_LOOK_NS;
     return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
 }

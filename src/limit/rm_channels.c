@@ -311,6 +311,11 @@ void rm_channels_release(void)
         held = load_seq_cst(&gate.held);
 }
 
+void rm_channels_end_holds(void)
+{
+    store_seq_cst(&gate.held, 0u);
+}
+
 void rm_channels_finish(void)
 {
     store_seq_cst(&gate.finished, true);

@@ -86,6 +86,10 @@ bool rm_channels_is_closed(unsigned device);
 void rm_channels_hold_open(void);
 void rm_channels_release(void);
 
+/* Whoever holds them open has done so for long enough: devices can be closed again. What these
+ * release later may be another's hold, which then ends early. */
+void rm_channels_end_holds(void);
+
 /* The process ends: opens all devices for good. */
 void rm_channels_finish(void);
 

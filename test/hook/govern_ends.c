@@ -7,6 +7,7 @@
 #include "sim/machine.h"
 
 #include <pthread.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -476,6 +477,73 @@ BED_TEST("the primary context is detached from by its last holder while closed",
         check_opened_by(detach);
     }
     hold_begin(FOREVER);
+    CHECK(hold_runs(getpid()));
+}
+
+static bool over;
+
+static void *let_go_of_none(void *unused)
+{
+    __typeof__(&cuDevicePrimaryCtxRelease_v2) let_go = CU(cuDevicePrimaryCtxRelease_v2);
+    (void)unused;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE))
+        CHECK_EQ(let_go(7), CUDA_ERROR_INVALID_DEVICE);
+    return NULL;
+}
+
+/* Around the end of a context all is open, which is charged for as any other work. */
+BED_TEST("ends of contexts without end let nobody pass his limit", LIMIT_20)
+{
+    pthread_t threads[2];
+    hold_begin(FOREVER);
+    (void)hold_await_closed(getpid(), 10 * MS);
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, let_go_of_none, NULL) == 0);
+    bed_sleep_ms(3000); /* the first second is had in advance */
+    struct load_state from = load_state(0);
+    bed_sleep_ms(5000);
+    struct load_state to = load_state(0);
+    __atomic_store_n(&over, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    uint64_t permille = load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns);
+    if (!CHECK(permille < 450))
+        dprintf(STDOUT_FILENO, "# %llu permille\n", (unsigned long long)permille);
+    CHECK(hold_runs(getpid()));
+    (void)hold_await_closed(getpid(), 10 * MS);
+}
+
+static void *destroy_stuck(void *unused)
+{
+    (void)unused;
+    CHECK_EQ(destroy_second(), CUDA_SUCCESS);
+    return NULL;
+}
+
+BED_TEST("a context whose end does not return holds up no pause", MEMORY,
+    .behind = "test/hook/libtest-stuck.so")
+{
+    pthread_t thread;
+    int *stuck = dlsym(RTLD_DEFAULT, "test_stuck_frees");
+    REQUIRE(stuck != NULL);
+    hold_begin(FOREVER);
+    make_second();
+    __atomic_store_n(stuck, 1, __ATOMIC_SEQ_CST);
+    REQUIRE(pthread_create(&thread, NULL, destroy_stuck, NULL) == 0);
+    while (__atomic_load_n(stuck, __ATOMIC_SEQ_CST) != 2)
+        bed_sleep_ms(1);
+    for (int i = 0; i < 2; i++) {
+        order_pause(true);
+        CHECK(hold_comes_to_stand(getpid()));
+        CHECK(hold_stands(getpid()));
+        order_pause(false);
+        CHECK(hold_runs(getpid()));
+    }
+    __atomic_store_n(stuck, 0, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+    order_pause(true);
+    CHECK(hold_comes_to_stand(getpid()));
+    order_pause(false);
     CHECK(hold_runs(getpid()));
 }
 

@@ -280,6 +280,23 @@ TEST("while held open nothing is closed, and afterwards only when asked")
     CHECK_EQ(rm_channels_close(0, NULL), 3);
 }
 
+TEST("holds that are ended hold nothing open, and what is closed then stays so when they release")
+{
+    begin(2);
+    rm_channels_hold_open();
+    rm_channels_hold_open();
+    rm_channels_end_holds();
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
+    rm_channels_release();
+    rm_channels_release();
+    CHECK(rm_channels_is_closed(0));
+    CHECK_EQ(kernel_disabled(), 2);
+    rm_channels_hold_open();
+    CHECK_EQ(rm_channels_close(0, NULL), -EBUSY);
+    rm_channels_release();
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
+}
+
 TEST("what has finished is open for good")
 {
     begin(2);
