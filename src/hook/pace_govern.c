@@ -244,7 +244,8 @@ void govern_note_held(void)
 void govern_open_overdue(void)
 {
     uint64_t due = load_relaxed(&govern_due_ns), now = clock_now_ns();
-    if (!due || now <= due + OVERDUE_NS)
+    /* What a forked child has of its parent is not its own to open, nor is it there to look at. */
+    if (!due || now <= due + OVERDUE_NS || process_is_unentered_child())
         return;
     rules_refresh(now);
     if (rules_pause())

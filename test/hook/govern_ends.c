@@ -55,7 +55,17 @@ static void use_cuda(void)
     exit(0);
 }
 
-static void (*const children[])(void) = {leave_at_once, leave_by_exit, leave_by_exec, use_cuda};
+/* When what its parent had closed is long overdue, for all that is known here. */
+static void wait_for_gpu(void)
+{
+    bed_sleep_ms(200);
+    (void)CU(cuCtxSynchronize)();
+    (void)CU(cuStreamSynchronize)(NULL);
+    exit(0);
+}
+
+static void (*const children[])(void) = {
+    leave_at_once, leave_by_exit, leave_by_exec, wait_for_gpu, use_cuda};
 #define CHILDREN (sizeof(children) / sizeof(children[0]))
 
 static pid_t fork_child(void (*body)(void))
