@@ -241,6 +241,11 @@ static CUevent event_make(CUcontext handle)
     return event;
 }
 
+/* On which this thread is recording. A signal's handler that ends a stream, or calls exit, may have
+ * interrupted it in that. */
+static _Thread_local const struct lane_record *recording_on
+    __attribute__((tls_model("initial-exec")));
+
 /* Between the two the record cannot go, nor can its stream (wait_for_recording). */
 static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *ret_event)
 {
@@ -248,6 +253,7 @@ static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *re
     bool wanted = marks_is_same(record, id) && !lane_is_full(&record->lane);
     *ret_event = wanted ? spare_take(record->context) : NULL;
     record->recording += wanted;
+    recording_on = wanted ? record : NULL;
     lock_release(&marks_lock);
     return wanted;
 }
@@ -266,6 +272,7 @@ static void end_recording(
         spare_give(record->context, event);
     }
     record->recording--;
+    recording_on = NULL;
     lock_release(&marks_lock);
 }
 
@@ -573,7 +580,8 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_loc
 {
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->recording && (context->handle == handle || record->stream == stream))
+            bool by_others = record->recording > (record == recording_on ? 1u : 0u);
+            if (by_others && (context->handle == handle || record->stream == stream))
                 return true;
         }
     }
@@ -655,6 +663,7 @@ void marks_context_leaves(CUcontext handle)
 void marks_reset(void)
 {
     lock_reset(&marks_lock);
+    recording_on = NULL;
     marks.contexts = NULL;
     memset(marks.blind_since_ns, 0, sizeof(marks.blind_since_ns));
     slab_finish(&marks.context_slab);

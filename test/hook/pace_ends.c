@@ -5,7 +5,10 @@
 
 #include "sim/machine.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sys/time.h>
+#include <ucontext.h>
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define LIMIT_20 .environment = {"CUDA_DEVICE_SM_LIMIT=20"}
@@ -455,6 +458,57 @@ BED_TEST("the program exits while a thread waits at the gate", LIMIT_2)
     CHECK(ends_in_time(pid, &status));
     CHECK_EQ(status, 0);
     CHECK(load_now_ns() - start < 8 * SECOND);
+}
+
+static CUstream left;
+
+static void destroy_at_exit(void)
+{
+    if (CU(cuStreamDestroy_v2)(left) != CUDA_SUCCESS)
+        _exit(9);
+}
+
+/* Only where our library is in the midst of something: the driver's locks are its own matter. */
+static void exit_within_library(int number, siginfo_t *info, void *machine)
+{
+    const ucontext_t *context = machine;
+    Dl_info found;
+    (void)number, (void)info;
+#ifdef __x86_64__
+    void *at = (void *)(uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+#else
+    void *at = (void *)(uintptr_t)context->uc_mcontext.pc;
+#endif
+    if (dladdr(at, &found) && strstr(found.dli_fname, "libvgpu.so"))
+        exit(5);
+}
+
+static void end_within_library(void *argument)
+{
+    const struct sigaction action = {
+        .sa_sigaction = exit_within_library, .sa_flags = SA_SIGINFO | SA_RESTART};
+    unsigned start = 20000 + 337 * *(unsigned *)argument;
+    const struct itimerval often = {.it_value = {0, start}, .it_interval = {0, 97}};
+    REQUIRE(atexit(destroy_at_exit) == 0); /* after ours */
+    load_begin(0);
+    left = load_stream();
+    CHECK_EQ(load_launch(left, US), CUDA_SUCCESS);
+    REQUIRE(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (;;)
+        CHECK_EQ(load_launch(left, 700 * US), CUDA_SUCCESS);
+}
+
+BED_TEST("exit() in a signal's handler, in the midst of launches, where a stream is destroyed at "
+         "the end",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=99"})
+{
+    for (unsigned i = 0; i < 60; i++) {
+        int status = -1;
+        pid_t pid = bed_fork(end_within_library, &i);
+        CHECK(ends_in_time(pid, &status));
+        if (!CHECK_EQ(status, 5 << 8))
+            break;
+    }
 }
 
 /* ---- idle ---- */
