@@ -100,9 +100,24 @@ static bool take_or_wait(struct lock *lock, uint32_t own)
     return false;
 }
 
+/* What this thread holds or is about to: by the number in the lock it is told which. */
+#define HELD_MAX 8
+static _Thread_local struct lock *held[HELD_MAX] __attribute__((tls_model("initial-exec")));
+
+static void exchange_held(struct lock *from, struct lock *to)
+{
+    for (int i = 0; i < HELD_MAX; i++) {
+        if (held[i] == from) {
+            held[i] = to;
+            return;
+        }
+    }
+}
+
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     uint32_t own = own_number();
+    exchange_held(NULL, lock);
     if (swap_seq_cst(&lock->word, 0u, own))
         return;
     int errno_kept = errno;
@@ -113,15 +128,38 @@ void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 
 bool lock_try(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
-    return swap_seq_cst(&lock->word, 0u, own_number());
+    exchange_held(NULL, lock);
+    bool taken = swap_seq_cst(&lock->word, 0u, own_number());
+    if (!taken)
+        exchange_held(lock, NULL);
+    return taken;
+}
+
+static void let_go(struct lock *lock)
+{
+    if (exchange_acq_rel(&lock->word, 0u) & WAITED_FOR)
+        futex_wake(&lock->word, 1);
 }
 
 void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     if (lock->again)
         lock->again--;
-    else if (exchange_acq_rel(&lock->word, 0u) & WAITED_FOR)
-        futex_wake(&lock->word, 1);
+    else
+        let_go(lock);
+    exchange_held(lock, NULL);
+}
+
+void lock_release_all(void)
+{
+    for (int i = 0; i < HELD_MAX; i++) {
+        struct lock *lock = held[i];
+        if (lock && (load_acquire(&lock->word) & ~WAITED_FOR) == own_number()) {
+            lock->again = 0;
+            let_go(lock);
+        }
+        held[i] = NULL;
+    }
 }
 
 void lock_reset(struct lock *lock)

@@ -26,6 +26,10 @@ void lock_take(struct lock *lock) ACQUIRE(*lock);
 bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 
+/* The process ends in this thread: whatever it holds, in what a signal's handler that called exit
+ * has interrupted, will not go on, and others that hold more may wait for it. */
+void lock_release_all(void);
+
 /* Only for a forked child, in which no other thread exists. */
 void lock_reset(struct lock *lock);
 

@@ -55,6 +55,7 @@ static void process_ends(void)
     /* A forked child that used nothing of this has its locks from its parent as they were. */
     if (load_relaxed(&gate.pid) != (int32_t)getpid())
         return;
+    lock_release_all();
     rules_finish();
     govern_finish();
     /* Who asks for marks now is let finish. Who calls exit from a signal's handler may be the one

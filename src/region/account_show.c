@@ -132,8 +132,10 @@ static bool done_at_end(bool (*act_locked)(void))
 /* A forked child that used nothing of this does not even have the mapping. */
 static void process_ends(void)
 {
-    if (load_relaxed(&account.pid) == (int32_t)getpid() && !process_is_unentered_child())
-        (void)done_at_end(vanish_locked);
+    if (load_relaxed(&account.pid) != (int32_t)getpid() || process_is_unentered_child())
+        return;
+    lock_release_all();
+    (void)done_at_end(vanish_locked);
 }
 
 bool account_answers_at_end(void)
