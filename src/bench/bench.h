@@ -55,10 +55,12 @@ struct bench {
     unsigned hung[BENCH_SUBJECTS_MOST]; /* how often a process of it was killed at its deadline */
     char scratch[PATH_MAX];             /* a directory of this run's */
     char program[PATH_MAX], load[PATH_MAX], calibration[PATH_MAX], sim[PATH_MAX];
-    double memory_mib;           /* of the GPU */
-    char bus[64];                /* its PCI bus id */
-    uint64_t began_ns, until_ns; /* CLOCK_MONOTONIC: of the run; the end of the group's time */
-    unsigned places;             /* directories made in `scratch` so far */
+    double memory_mib; /* of the GPU */
+    char bus[64];      /* its PCI bus id */
+    /* CLOCK_MONOTONIC: of the run; the end of the group's time; when what still runs of it is cut
+     * off, 0: not. */
+    uint64_t began_ns, until_ns, cut_ns;
+    unsigned places; /* directories made in `scratch` so far */
     /* Of the group that is measured. */
     const char *group;
     struct bench_measured *measured;
@@ -90,7 +92,11 @@ char **bench_environment(
     const struct bench *bench, size_t subject, const struct bench_limits *limits);
 void bench_environment_free(char **environment);
 
-/* Starts arguments under the subject's environment. Returns 0 or -errno. */
+/* Kills the process at the latest so many seconds from now, or when the group's time is cut off. */
+void bench_allow(const struct bench *bench, struct bench_process *process, double seconds);
+
+/* Starts arguments under the subject's environment, for so many seconds (bench_allow). Returns 0 or
+ * -errno. */
 int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
     const struct bench_limits *limits, char *const *arguments, double seconds)
     __attribute__((warn_unused_result));

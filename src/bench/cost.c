@@ -149,7 +149,8 @@ static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t 
         turns[i] = (struct bench_turn){.subject = variant.subject,
             .condition = variant.condition,
             .also = variant.subject ? NULL : HELD,
-            .id = id};
+            .id = id,
+            .seconds = 60};
         if (limits_of(bench, &variant, place, sizeof(place), &limits) &&
             bench_start_worker(bench, &turns[i].process, variant.subject, &limits, 60, arguments[0],
                 arguments[1], arguments[2], arguments[3], NULL) != 0)
@@ -234,18 +235,26 @@ static void run_live(struct bench *bench, const struct bench_item *item, size_t 
     }
 }
 
-static double start_once(struct bench *bench, size_t subject, const struct bench_limits *limits)
+/* Milliseconds; negative where it failed, which is said. */
+static double start_once(
+    struct bench *bench, const struct variant *variant, const struct bench_limits *limits)
 {
     struct bench_process process = {0};
-    double took = -1;
     char reason[256];
-    if (bench_start_worker(bench, &process, subject, limits, 30, "start", NULL) == 0) {
-        bench_process_wait(&process, 1);
-        if (!bench_process_failure(&process, reason, sizeof(reason)))
-            took = (double)(process.ended_ns - process.started_ns) / 1e6;
-        bench_process_finish(&process);
+    int error = bench_start_worker(bench, &process, variant->subject, limits, 30, "start", NULL);
+    if (error)
+        return -1;
+    bench_process_wait(&process, 1);
+    bench_note_end(bench, variant->subject, &process);
+    bool good = !bench_process_failure(&process, reason, sizeof(reason));
+    double took = (double)(process.ended_ns - process.started_ns) / 1e6;
+    if (!good && !bench_stopped()) {
+        bench_missing(bench, variant->subject, start_definition.id, variant->condition, reason);
+        if (!variant->subject)
+            bench_missing(bench, 0, start_definition.id, HELD, reason);
     }
-    return took;
+    bench_process_finish(&process);
+    return good ? took : -1;
 }
 
 /* A start of each variant in turn; each gets the median of its own. */
@@ -266,8 +275,9 @@ static void run_start(struct bench *bench, const struct bench_item *item, size_t
         bench_shuffle(order, variants(bench));
         for (size_t k = 0; k < variants(bench); k++) {
             size_t i = order[k];
+            struct variant variant = variant_of(i);
             if (good[i])
-                took[i][start] = start_once(bench, variant_of(i).subject, &limits[i]);
+                took[i][start] = start_once(bench, &variant, &limits[i]);
             good[i] = good[i] && took[i][start] >= 0;
         }
     }

@@ -11,6 +11,10 @@
 
 #define HANGS_MOST 3
 #define ROUNDS_MOST 25 /* more of them show nothing new */
+/* So late may the first round of an item end, and so late is what still runs cut off: by --full, by
+ * --quick. The next group's time is less by that. */
+#define LATE_S(bench) ((bench)->results.full ? 10 : 3)
+#define CUT_S(bench) ((bench)->results.full ? 15 : 6)
 
 void bench_say(const struct bench *bench, const char *format, ...)
 {
@@ -147,7 +151,8 @@ void bench_gather_added(struct bench *bench, const char *id, const char *conditi
 void bench_note_end(struct bench *bench, size_t subject, const struct bench_process *process)
 {
     char reason[200];
-    if (!process->hung || bench->failed[subject][0] || ++bench->hung[subject] < HANGS_MOST)
+    if (!process->hung || process->cut || bench->failed[subject][0] ||
+        ++bench->hung[subject] < HANGS_MOST)
         return;
     bench_process_failure(process, reason, sizeof(reason));
     snprintf(bench->failed[subject], sizeof(bench->failed[subject]),
@@ -205,7 +210,6 @@ static void run_round(struct bench *bench, const struct bench_item *item, struct
     state->over |= bench->gathered == before; /* nor would it another time */
 }
 
-/* The first round of an item may end a little late: the next group's time is less by that. */
 void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count)
 {
     struct item_state states[64] = {0};
@@ -216,7 +220,7 @@ void bench_run_items(struct bench *bench, const struct bench_item *items, size_t
         any = false;
         for (size_t i = 0; i < count && !bench_stopped(); i++) {
             double needs = states[i].took * (double)items[i].variants;
-            double late_s = states[i].rounds ? 0 : bench->results.full ? 15 : 3;
+            double late_s = states[i].rounds ? 0 : LATE_S(bench);
             uint64_t now_ns = clock_now_ns();
             bool fits = (double)bench->until_ns - (double)now_ns >= (needs - late_s) * 1e9;
             /* A test's run is made once, however long it takes. */
@@ -269,6 +273,8 @@ void bench_run_group(
 {
     bench->group = group;
     bench->until_ns = clock_now_ns() + (uint64_t)(seconds * 1e9);
+    if (bench->options->scale == 1) /* a test's runs are made, however long they take */
+        bench->cut_ns = bench->until_ns + (uint64_t)(CUT_S(bench) * 1e9);
     measure(bench);
     for (size_t s = 0; s < bench->results.subject_count; s++) {
         if (bench->failed[s][0])

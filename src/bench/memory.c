@@ -407,7 +407,7 @@ void bench_memory(struct bench *bench)
     const struct bench_item items[] = {
         {"every kind of allocation", subjects, 4, 10, run_kinds, NULL},
         {"processes that race", subjects, 1 + racers * 0.4, 5, run_race, &race_mib},
-        {"time of a refusal", subjects, 3, 5, run_time, NULL},
+        {"time of a refusal", subjects, 2, 5, run_time, NULL},
         {"memory after a kill", subjects, 1.3, 10, run_kill, NULL},
     };
     snprintf(race_condition, sizeof(race_condition), "%u processes", racers);

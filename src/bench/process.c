@@ -112,7 +112,7 @@ static void close_one(int *fd)
 }
 
 int bench_process_start(
-    struct bench_process *process, char *const *arguments, char *const *environment, double seconds)
+    struct bench_process *process, char *const *arguments, char *const *environment)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, error = 0;
     *process = (struct bench_process){.in = -1, .out = -1, .err = -1};
@@ -120,7 +120,7 @@ int bench_process_start(
     if (process->err < 0 || pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
         error = -errno;
     process->started_ns = clock_now_ns();
-    process->deadline_ns = process->started_ns + (uint64_t)(seconds * 1e9);
+    process->deadline_ns = UINT64_MAX;
     if (!error && (process->pid = fork()) < 0) {
         error = -errno;
         process->pid = 0;
@@ -353,8 +353,9 @@ const char *bench_process_failure(const struct bench_process *process, char *buf
     if (process->pid)
         last_line(process, line, sizeof(line));
     if (process->hung)
-        snprintf(buffer, size, "it did not end within %.0f s",
-            (double)(process->deadline_ns - process->started_ns) / 1e9);
+        snprintf(buffer, size, "it did not end within %.0f s%s",
+            (double)(process->deadline_ns - process->started_ns) / 1e9,
+            process->cut ? ", when the time of its group was used up" : "");
     else if (!process->pid)
         snprintf(buffer, size, "it could not be started");
     else if (!process->ended)

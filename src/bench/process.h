@@ -17,6 +17,7 @@ struct bench_process {
     size_t length;
     bool ended; /* and `status` is as waitpid gives it */
     bool hung;  /* its deadline passed, and it was killed */
+    bool cut;   /* its deadline is the end of its group's time, which may be no fault of its own */
     int status;
     uint64_t started_ns, ended_ns; /* CLOCK_MONOTONIC; `ended_ns` when its end was seen */
     uint64_t deadline_ns;
@@ -29,10 +30,10 @@ void bench_process_begin(void);
 /* The signal that asked us to stop; 0: none. All that waits returns then. */
 int bench_stopped(void);
 
-/* Starts `arguments` (the first is the program's path) with that environment, to be killed after so
- * many seconds. Returns 0 or -errno; what was started is to be finished. */
+/* Starts `arguments` (the first is the program's path) with that environment and without a
+ * deadline. Returns 0 or -errno; what was started is to be finished. */
 int bench_process_start(struct bench_process *process, char *const *arguments,
-    char *const *environment, double seconds) __attribute__((warn_unused_result));
+    char *const *environment) __attribute__((warn_unused_result));
 
 /* Reads what the processes write, until all have ended, were killed at their deadlines, or a signal
  * asked us to stop (and they were killed). */

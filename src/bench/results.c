@@ -332,11 +332,9 @@ double bench_quantile(const double *values, size_t count, double part)
     double *sorted = grow(NULL, count, sizeof(*sorted));
     memcpy(sorted, values, count * sizeof(*sorted));
     qsort(sorted, count, sizeof(*sorted), ascending);
-    /* Of an even number the median is the mean of the middle two. */
-    size_t rank = (size_t)(part * (double)count);
-    double value = sorted[rank < count ? rank : count - 1];
-    if (part == 0.5 && count % 2 == 0)
-        value = (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    double place = part * (double)(count - 1);
+    size_t below = (size_t)place, above = below + 1 < count ? below + 1 : below;
+    double value = sorted[below] + (sorted[above] - sorted[below]) * (place - (double)below);
     free(sorted);
     return value;
 }

@@ -123,8 +123,9 @@ const char *bench_results_mismatch(
  * is none it is missing, because the group was measured without it. */
 void bench_results_merge(struct bench_results *results, const struct bench_results *earlier);
 
-/* The value below which that part (0 to 1) of the values lies, by the nearest rank. `values` need
- * no order and stay as they are; `count` is 1 or more. */
+/* The value below which that part (0 to 1) of the values lies, in between two of them where it lies
+ * there (Hyndman and Fan 1996, definition 7, as R and NumPy have it): a spread is as far from the
+ * least as from the most. `values` need no order and stay as they are; `count` is 1 or more. */
 double bench_quantile(const double *values, size_t count, double part);
 
 const char *bench_better_name(enum bench_better better);

@@ -3,6 +3,8 @@
  * what is said of its limits. */
 #include "bench/bench.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -14,7 +16,8 @@
 #include <unistd.h>
 
 #define ENTRIES_MOST 4096
-#define TEST_DEADLINE_S 15
+#define SHORT_S 15 /* what hangs may take of a test's time, or of --quick's */
+#define USUAL_S 60
 
 extern char **environ;
 
@@ -210,13 +213,23 @@ void bench_remove_places(const struct bench *bench, unsigned first)
     }
 }
 
+void bench_allow(const struct bench *bench, struct bench_process *process, double seconds)
+{
+    const bool brief = bench->options->scale < 1 || !bench->results.full;
+    if (brief && seconds <= USUAL_S && seconds > SHORT_S)
+        seconds = SHORT_S;
+    process->deadline_ns = clock_now_ns() + (uint64_t)(seconds * 1e9);
+    process->cut = bench->cut_ns && bench->cut_ns < process->deadline_ns;
+    if (process->cut)
+        process->deadline_ns = bench->cut_ns;
+}
+
 int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
     const struct bench_limits *limits, char *const *arguments, double seconds)
 {
     char **environment = bench_environment(bench, subject, limits);
-    if (bench->options->scale < 1 && seconds <= 120)
-        seconds = TEST_DEADLINE_S;
-    int error = bench_process_start(process, arguments, environment, seconds);
+    int error = bench_process_start(process, arguments, environment);
+    bench_allow(bench, process, seconds);
     bench_environment_free(environment);
     return error;
 }

@@ -355,7 +355,7 @@ void bench_tenants(struct bench *bench)
         {"two tenants, 50/50", subjects, 2.9 + more_s, 0, run_mix, &mixes[0]},
         {"two tenants, 30/60", subjects, 2.9 + more_s, 0, run_mix, &mixes[1]},
         {"four tenants", subjects, 3.3 + more_s, 0, run_mix, &mixes[2]},
-        {"requests beside a neighbour", BESIDES * subjects, 3.1 + more_s, 0, run_latency, NULL},
+        {"requests beside a neighbour", BESIDES * subjects, 3.6 + more_s, 0, run_latency, NULL},
         {"a neighbour that dies", subjects, 4.2, 6, run_death, NULL},
     };
     alone_sum = 0;

@@ -2,8 +2,13 @@
 /* The turns of workers that live beside each other. */
 #include "bench/turns.h"
 
+#include "base/clock.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define LONG_TURN_S 2.5 /* the longest turn */
 
 void bench_shuffle(size_t *order, size_t count)
 {
@@ -44,10 +49,19 @@ static void note_failure(struct bench *bench, struct bench_turn *turn)
     }
 }
 
+/* Where it hangs, half of the time that is left is the others'. */
+static void allow(const struct bench *bench, struct bench_turn *turn)
+{
+    double half_s = ((double)bench->cut_ns - (double)clock_now_ns()) / 2e9;
+    bool little = bench->cut_ns && half_s < turn->seconds;
+    bench_allow(bench, &turn->process, little ? fmax(half_s, 2 * LONG_TURN_S) : turn->seconds);
+}
+
 /* Gathers until the word; whether it came. */
 static bool hear(struct bench *bench, struct bench_turn *turn, const char *word)
 {
     const char *line;
+    allow(bench, turn);
     while (!bench_stopped() && (line = bench_process_line(&turn->process, &turn->offset))) {
         if (is_word(line, word))
             return true;
@@ -110,8 +124,10 @@ void bench_turns_finish(struct bench *bench, struct bench_turn *turns, size_t co
             bench_process_end_input(&turns[i].process);
     }
     for (size_t i = 0; i < count; i++) {
-        if (turns[i].ready)
+        if (turns[i].ready) {
+            allow(bench, &turns[i]);
             note_failure(bench, &turns[i]);
+        }
         bench_process_finish(&turns[i].process);
     }
 }

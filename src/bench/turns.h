@@ -15,6 +15,8 @@ struct bench_turn {
     const char *also;      /* a condition that its figures stand for as well; NULL */
     const char *id; /* the figure that is missing where it fails; NULL: all of its condition */
     struct bench_process process;
+    double
+        seconds;   /* that it has to get ready, and for each turn; less where little time is left */
     size_t offset; /* in its output: what was read */
     bool ready;    /* it waits for a turn */
 };

@@ -291,6 +291,32 @@ def test_unloadable():
 
 
 @test
+def test_hang_later():
+    """a library that hangs while it is measured takes half of what is left of its group's time at most, by the real
+    schedule of --quick, and what the others' processes measured beside it stays"""
+    output = os.path.join(DIRECTORY, "hangs later")
+    done = subprocess.run([VGPU, "bench", "--sim", "--only", "cost", "--output", output, "--library",
+                           f"{BAD},BAD=hang,BAD_IN=cost", "--label", "hangs"], capture_output=True, text=True,
+                          timeout=WHOLE_S, env=dict(MINE, TMPDIR=temporary("hangs later")), check=False)
+    equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+    results = results_in(output)
+    for name, case, result in results_for(results, "hangs", "cost.launch.async"):
+        true("did not end within" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "native", "cost.launch.async", "cost.query"):
+        true("value" in result, f"{name}, {case}: {result}")
+    check_nothing_left("hangs later")
+
+
+@test
+def test_start_crash():
+    """where a program that does nothing crashes, that is the reason why there is no time of its start"""
+    output = os.path.join(DIRECTORY, "start")
+    results = bench(output, "--library", f"{BAD},BAD=crash,BAD_IN=start", "--label", "crashes", "--only", "cost")
+    for name, case, result in results_for(results, "crashes", "cost.start"):
+        true("signal 11" in result.get("missing", ""), f"{name}, {case}: {result}")
+
+
+@test
 def test_daemons():
     """processes that a library leaves behind are ended"""
     output = os.path.join(DIRECTORY, "daemons")

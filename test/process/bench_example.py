@@ -23,7 +23,9 @@ HOSTILE = "</script><script>alert(1)</script>\"'&<img src=http://x/y onerror=z>]
 
 
 def quantile(values, part):
-    return sorted(values)[max(0, min(len(values) - 1, int(len(values) * part + 0.9999999) - 1))]
+    values, place = sorted(values), part * (len(values) - 1)
+    below = int(place)
+    return values[below] + (values[min(below + 1, len(values) - 1)] - values[below]) * (place - below)
 
 
 def result(subject, samples, repetitions=None):
@@ -33,8 +35,7 @@ def result(subject, samples, repetitions=None):
 
 
 class Example:
-    """Samples around the values that are given, the same ones in each run. Their numbers are odd and no
-    multiples of ten, so that all ranks of percentiles agree."""
+    """Samples around the values that are given, the same ones in each run."""
 
     def __init__(self, subjects):
         self.random, self.subjects, self.figures = random.Random(20261121), subjects, []
