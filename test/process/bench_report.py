@@ -393,13 +393,21 @@ def pictures():
         raise Skip("no chromium here")
     script = os.path.join(os.path.dirname(__file__), "../../scripts/bench-charts")
     with tempfile.TemporaryDirectory() as directory:
-        bench_example.write("one", directory)
-        equal(run(directory).returncode, 0, "status")
+        os.mkdir(f"{directory}/tmp")
 
         def draw(*more):
             return subprocess.run([script, f"{directory}/report.html", f"{directory}/png", *more], check=False,
                                   capture_output=True, encoding="utf-8", timeout=120,
-                                  env={**ENVIRONMENT, "HOME": directory})
+                                  env={**ENVIRONMENT, "HOME": directory, "TMPDIR": f"{directory}/tmp"})
+        bench_example.write("three", directory)  # it keeps Chromium busy, which is ended, too
+        equal(run(directory).returncode, 0, "status")
+        done = draw()
+        equal((done.returncode, done.stderr), (0, ""), "status and standard error of all charts")
+        equal(len(os.listdir(f"{directory}/png")), done.stdout.count("\n"), "pictures")
+        equal(os.listdir(f"{directory}/tmp"), [], "what is left")
+        shutil.rmtree(f"{directory}/png")
+        bench_example.write("one", directory)
+        equal(run(directory).returncode, 0, "status")
         done = draw("cost.nothing")
         true(done.returncode == 1 and "accepted: cost.launch.async" in done.stderr, done)
         done = draw("--width", "500")
