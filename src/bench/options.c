@@ -72,6 +72,25 @@ static char *library_path(const char *name)
     return strdup(path);
 }
 
+/* FNV-1a, 64 bits, of the library's file: the same path may have another build tomorrow. */
+static void set_build(struct bench_subject *subject, const char *path)
+{
+    unsigned char part[65536];
+    char build[32];
+    uint64_t hash = 0xcbf29ce484222325u;
+    FILE *file = fopen(path, "re");
+    for (size_t got; file && (got = fread(part, 1, sizeof(part), file)) > 0;) {
+        for (size_t i = 0; i < got; i++)
+            hash = (hash ^ part[i]) * 0x100000001b3u;
+    }
+    if (file && !ferror(file)) {
+        snprintf(build, sizeof(build), "%016llx", (unsigned long long)hash);
+        bench_subject_set_build(subject, build);
+    }
+    if (file)
+        fclose(file);
+}
+
 static bool set_variables(struct bench_subject *subject, char *list)
 {
     for (char *rest = NULL, *item = strtok_r(list, ",", &rest); item;
@@ -109,6 +128,7 @@ static bool add_library(struct bench_options *options, const char *argument)
             : name                   ? name + 1
                                      : path,
             path);
+        set_build(subject, path);
         good = !rest || set_variables(subject, rest);
     }
     free(path);

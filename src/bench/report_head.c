@@ -63,6 +63,11 @@ static void write_subject(struct page *page, size_t number)
         fputs("<code>", out);
         page_text(page, subject->library);
         fputs("</code>", out);
+        if (subject->build) {
+            fputs(" <small>build ", out);
+            page_text(page, subject->build);
+            fputs("</small>", out);
+        }
     } else {
         fputs("no library", out);
     }

@@ -307,6 +307,8 @@ static void print_machine(const struct table *table)
         lines_paragraph(&table->lines, LINE_PLAIN, begin, subject->label);
         if (subject->library)
             lines_paragraph(&table->lines, LINE_QUIET, "    ", subject->library);
+        if (subject->build)
+            lines_paragraph(&table->lines, LINE_QUIET, "    build ", subject->build);
     }
 }
 

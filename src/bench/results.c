@@ -67,6 +67,7 @@ static void finish_subject(struct bench_subject *subject)
     free(subject->environment);
     free(subject->label);
     free(subject->library);
+    free(subject->build);
 }
 
 void bench_results_finish(struct bench_results *results)
@@ -127,6 +128,11 @@ struct bench_subject *bench_results_add_subject(
     if (library)
         subject->library = copy_text(library);
     return subject;
+}
+
+void bench_subject_set_build(struct bench_subject *subject, const char *build)
+{
+    replace_text(&subject->build, build);
 }
 
 void bench_subject_set(struct bench_subject *subject, const char *name, const char *value)
@@ -211,6 +217,8 @@ static bool same_subject(const struct bench_subject *one, const struct bench_sub
 {
     bool same =
         same_text(one->library, other->library) && one->setting_count == other->setting_count;
+    if (one->build && other->build)
+        same &= !strcmp(one->build, other->build);
     for (size_t i = 0; same && i < one->setting_count; i++)
         same = same_text(one->environment[i].name, other->environment[i].name) &&
                same_text(one->environment[i].value, other->environment[i].value);
@@ -234,7 +242,7 @@ const char *bench_results_mismatch(
         const struct bench_subject *other =
             bench_results_subject(earlier, results->subjects[i].label);
         if (other && !same_subject(&results->subjects[i], other))
-            return "a label in it stands for another library or environment";
+            return "a label in it stands for another library, build of it, or environment";
     }
     return NULL;
 }
@@ -251,6 +259,8 @@ static bool has_group(const struct bench_results *results, const char *group, si
 static void copy_subject(struct bench_results *results, const struct bench_subject *from)
 {
     struct bench_subject *subject = bench_results_add_subject(results, from->label, from->library);
+    if (from->build)
+        bench_subject_set_build(subject, from->build);
     for (size_t i = 0; i < from->setting_count; i++)
         bench_subject_set(subject, from->environment[i].name, from->environment[i].value);
 }

@@ -23,6 +23,7 @@ struct bench_setting {
 struct bench_subject {
     char *label;   /* different for each */
     char *library; /* NULL: native */
+    char *build;   /* of its file: FNV-1a, 64 bits, 16 hexadecimal digits; NULL: not known */
     struct bench_setting *environment;
     size_t setting_count;
 };
@@ -100,6 +101,7 @@ const struct bench_result *bench_figure_result(
  */
 struct bench_subject *bench_results_add_subject(
     struct bench_results *results, const char *label, const char *library);
+void bench_subject_set_build(struct bench_subject *subject, const char *build);
 void bench_subject_set(struct bench_subject *subject, const char *name, const char *value);
 
 /* Adds a figure without results, texts copied; or empties the one of that id and condition, and

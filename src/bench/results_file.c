@@ -140,6 +140,9 @@ static void read_subject(
     if (bench_results_subject(results, label))
         refuse(reader, "%s.label is \"%.64s\" a second time", where, label);
     struct bench_subject *subject = bench_results_add_subject(results, label, library);
+    const char *build = text_or_null(reader, object, where, "build");
+    if (build)
+        bench_subject_set_build(subject, build);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)environment, name, value)
@@ -335,8 +338,8 @@ static json_t *write_subject(const struct bench_subject *subject)
     for (size_t i = 0; i < subject->setting_count; i++)
         json_object_set_new(
             environment, subject->environment[i].name, json_string(subject->environment[i].value));
-    return json_pack("{s:s, s:s?, s:o}", "label", subject->label, "library", subject->library,
-        "environment", environment);
+    return json_pack("{s:s, s:s?, s:s?, s:o}", "label", subject->label, "library", subject->library,
+        "build", subject->build, "environment", environment);
 }
 
 static const char *known(const char *text)

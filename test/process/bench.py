@@ -114,6 +114,9 @@ def test_whole():
     equal((results["version"], results["simulated"], results["mode"]), (1, True, "quick"), "version, simulated, mode")
     labels = [subject["label"] for subject in results["subjects"]]
     equal(labels, ["native", "vgpu", "crashes", "crashes later"], "subjects")
+    builds = [subject["build"] for subject in results["subjects"]]
+    true(builds[0] is None and re.fullmatch("[0-9a-f]{16}", builds[1]) and builds[1] != builds[2] == builds[3],
+         f"builds of the libraries: {builds}")
     true(results["machine"]["gpu"] and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
     equal({figure["id"] for figure in results["figures"]}, FIGURES, "figures")
     equal(sorted({figure["group"] for figure in results["figures"]}, key=GROUPS.index), GROUPS, "groups")
@@ -252,8 +255,32 @@ def test_mismatch():
     before = results_in(WHOLE)
     refuse("--sim", "--seconds-scale", "0.02", "--output", WHOLE, "--full", "--only", "work", within="--quick")
     refuse("--sim", "--seconds-scale", "0.02", "--output", WHOLE, "--library", f"{BAD},A=b", "--label", "crashes",
-           "--only", "work", within="another library or environment")
+           "--only", "work", within="another library")
+    rebuilt = dict(before, subjects=[dict(subject, build=subject["build"] and "0" * 16) for subject in before["subjects"]])
+    output = os.path.join(DIRECTORY, "rebuilt")
+    os.mkdir(output)
+    with open(os.path.join(output, "results.json"), "w", encoding="utf-8") as file:
+        json.dump(rebuilt, file)
+    refuse("--sim", "--seconds-scale", "0.02", "--output", output, "--only", "work", within="build of it")
     equal(results_in(WHOLE), before, "results")
+
+
+@test
+def test_parts():
+    """calls of --only, one after the other into the same directory, make the report of one call"""
+    output = os.path.join(DIRECTORY, "parts")
+    bench(output, "--only", "tenants,work")
+    bench(output, "--only", "cost,memory")
+    results, whole = bench(output, "--only", "compute"), results_in(WHOLE)
+    equal([(figure["id"], figure["case"], figure["unit"], figure["better"]) for figure in results["figures"]],
+          [(figure["id"], figure["case"], figure["unit"], figure["better"]) for figure in whole["figures"]], "figures")
+    reasons = {result["missing"] for label in ("native", "vgpu") for _, _, result in results_for(results, label)
+               if "missing" in result}
+    true("this group was measured without it" not in reasons, f"reasons: {reasons}")
+    equal(sorted(os.listdir(output)), ["report.html", "results.json"], "files")
+    with open(os.path.join(output, "report.html"), encoding="utf-8") as file:
+        page = file.read()
+    true(all(f'id="{name}"' in page for name in FIGURES), "figures that the page lacks")
 
 
 @test

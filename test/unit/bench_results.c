@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define FILE_ROOM 20000
 
@@ -34,6 +35,7 @@ static void fill(struct bench_results *results)
     results->machine.cores = 16;
     bench_results_add_subject(results, "native", NULL);
     bench_subject_set(bench_results_add_subject(results, "ours", "/lib/libvgpu.so"), "NAME", "a=b");
+    bench_subject_set_build(&results->subjects[1], "0123456789abcdef");
     struct bench_figure *figure = bench_results_add_figure(results, &launch);
     bench_figure_measured(figure, "native", samples, 3, 1000);
     bench_figure_missing(figure, "ours", "it ended by signal 11");
@@ -101,6 +103,7 @@ TEST("what was written is read as it was")
     CHECK_EQ(again.subject_count, 2);
     CHECK(!again.subjects[0].library);
     CHECK_STR(again.subjects[1].environment[0].value, "a=b");
+    CHECK_STR(again.subjects[1].build, "0123456789abcdef");
     const struct bench_figure *figure = bench_results_find(&again, "cost.launch.async", "no limit");
     REQUIRE(figure);
     CHECK_STR(bench_figure_result(figure, "ours")->missing, "it ended by signal 11");
@@ -233,6 +236,11 @@ TEST("another machine's results, or another library's of the same label, are not
     CHECK(bench_results_mismatch(&one, &other));
     other.machine.gpu[0] = 'G';
     CHECK(!bench_results_mismatch(&one, &other));
+    bench_subject_set_build(&one.subjects[1], "0123456789abcdee");
+    CHECK(bench_results_mismatch(&one, &other));
+    free(other.subjects[1].build);
+    other.subjects[1].build = NULL;
+    CHECK(!bench_results_mismatch(&one, &other)); /* it is not known */
     other.subjects[1].environment[0].value[0] = 'X';
     CHECK(bench_results_mismatch(&one, &other));
 }
