@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import statistics
 import struct
 import subprocess
@@ -96,10 +97,11 @@ def main():
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     vgpu, count = os.path.join(build, "vgpu"), options.regions * options.processes
-    work = subprocess.Popen([os.path.join(build, "bench/ps_work"), str(count)], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE)
-    pids = [int(work.stdout.readline()) for _ in range(count)]
-    with tempfile.TemporaryDirectory(prefix="vgpu-bench-ps-") as directory:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the processes end, too
+    with (subprocess.Popen([os.path.join(build, "bench/ps_work"), str(count)], stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, start_new_session=True) as work,
+          tempfile.TemporaryDirectory(prefix="vgpu-bench-ps-") as directory):
+        pids = [int(work.stdout.readline()) for _ in range(count)]
         held = make(directory, options.regions, options.processes, pids)
         seen = json.loads(subprocess.run([vgpu, "ps", "--json", "--search", directory + "/*/*.cache"],
                                          stdout=subprocess.PIPE, check=True).stdout)["containers"]
@@ -118,8 +120,6 @@ def main():
                   flush=True)
         for fd in held:
             os.close(fd)
-    work.stdin.close()
-    work.wait()
 
 
 if __name__ == "__main__":
