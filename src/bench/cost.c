@@ -82,7 +82,8 @@ static const struct added {
          BENCH_LOWER, true, 5},
         "cost.launch.async", false, {5, 60}},
     {{"cost.alloc.added", "added to allocation and free",
-         "What cuMemAlloc and cuMemFree of 1 MiB take more than the native median, in percent of "
+         "What cuMemAlloc and cuMemFree of 1 MiB take more than natively in the same turn, in "
+         "percent of "
          "it.",
          "%", BENCH_LOWER, true, 1},
         "cost.alloc.1MiB", true, {1, 1}},
@@ -92,12 +93,13 @@ static const struct added {
          "%", BENCH_LOWER, true, 1},
         "cost.alloc.live.10000", true, {1, 1}},
     {{"cost.init.added", "added to cuInit",
-         "What the first cuInit takes more than the native median.", "ms", BENCH_LOWER, true, 2},
+         "What the first cuInit takes more than natively in the same round.", "ms", BENCH_LOWER,
+         true, 2},
         "cost.init", false, {2, 2}},
 };
 static const struct bench_definition cpu_definition = {"cost.cpu.added",
     "added background CPU, busy",
-    "What the background threads of a busy program take more than the native median.",
+    "What the background threads of a busy program take more than natively in the same round.",
     "% of a core", BENCH_LOWER, true, 0.5};
 
 /* The first variant is native, which has no limit and stands for both; then two for each subject.

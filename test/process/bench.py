@@ -425,6 +425,35 @@ def test_arguments():
 
 
 @test
+def test_python():
+    """PyTorch's figures are what --python's program says in its turns; where it hangs under a library native has its own,
+    and where there is none that is the reason. The simulator stands for the GPU here without --sim, which leaves PyTorch
+    out."""
+    if os.path.exists("/dev/nvidiactl"):
+        raise Skip("there is a GPU here")
+    output, python = os.path.join(DIRECTORY, "python"), os.path.join(DIRECTORY, "program")
+    with open(python, "w", encoding="ascii") as file:
+        file.write('#!/bin/sh\ncase "$LD_PRELOAD" in *libvgpu*) exec sleep 1000 ;; esac\necho chatter\necho ready\n'
+                   'while read -r name warmup seconds; do\n  sleep "$warmup"; sleep "$seconds"\n'
+                   '  echo "work.$name 100.5 35"\n  echo done\ndone\n')
+    os.chmod(python, 0o755)
+    for program, found in ((python, True), ("/nowhere/python", False)):
+        done = subprocess.run([VGPU, "bench", "--only", "work", "--output", output, "--python", program],
+                              capture_output=True, text=True, timeout=WHOLE_S, check=False,
+                              env=dict(MINE, TMPDIR=temporary("python"), LD_LIBRARY_PATH=os.path.join(BUILD, "sim")))
+        equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+        results = results_in(output)
+        for name, case, result in results_for(results, "native", "work.training", "work.inference"):
+            if case == "no limit" and found:
+                equal((result["value"], result["repetitions"] % 105), (100.5, 0), name)
+            elif case == "no limit":
+                true("cannot run" in result["missing"] and program in result["missing"], f"{name}: {result}")
+        for name, case, result in results_for(results, "vgpu", "work.training", "work.inference"):
+            true(("did not end within" if found else "cannot run") in result["missing"], f"{name}, {case}: {result}")
+    check_nothing_left("python")
+
+
+@test
 def test_no_gpu():
     """without a GPU it says so in one line"""
     if os.path.exists("/dev/nvidiactl"):
