@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a memory limit holds, for whatever kind of memory, and what it costs to be refused. */
-#include "base/clock.h"
-#include "bench/bench.h"
+/* Whether a memory limit holds, for whatever kind of memory, and what stays unseen. */
+#include "bench/memory.h"
+
 #include "bench/card.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LIMIT_MIB 4096.0
-#define PEERS 4
 #define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
-#define DEADLINE_S 30
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
 
 static const struct bench_definition given_definition = {"memory.given", "given until refused",
@@ -50,17 +47,6 @@ static const struct bench_definition over_definition = {"memory.overshoot", "ove
     "how much NVML's figure for the card, less what is in no process's name of as many native "
     "processes, rose above the limit.",
     "MiB", BENCH_LOWER, true, PAGES_MIB};
-static const struct bench_definition time_definition = {"memory.refusal", "time of a refusal",
-    "One cuMemAlloc that is refused, the median of 501. Natively of more than the card has; under "
-    "a limit of twice "
-    "the limit, and beside processes that hold half of it of nine tenths.",
-    "µs", BENCH_LOWER, true, 1};
-static const struct bench_definition kill_definition = {"memory.kill", "memory back after a kill",
-    "From the SIGKILL of a process that held six tenths of the limit until another of the "
-    "container was given as "
-    "much, trying each 0.2 ms.",
-    "ms", BENCH_LOWER, false, 0};
-
 static const struct kind {
     const char *name, *call;
 } kinds[] = {{"linear", "cuMemAlloc"}, {"pitched", "cuMemAllocPitch"}, {"async", "cuMemAllocAsync"},
@@ -71,7 +57,7 @@ static const struct kind {
 
 /* Of the group: what is limited to. */
 static double limit_mib;
-static char race_condition[64], peers_condition[64];
+static char race_condition[64];
 static unsigned racers;
 
 /* What was seen of a kind (KINDS: of the race) is judged when all is measured, by what the native
@@ -83,13 +69,12 @@ static struct seen {
 } * seen;
 static size_t seen_count;
 
-static void text_bytes(char *text, size_t size, double mib)
+void bench_memory_bytes(char *text, size_t size, double mib)
 {
     snprintf(text, size, "%.0f", floor(mib) * BENCH_MIB);
 }
 
-/* The figure behind a word that the worker writes; negative where it ended before. */
-static double word_of(struct bench_process *process, size_t *offset, const char *word)
+double bench_memory_word(struct bench_process *process, size_t *offset, const char *word)
 {
     const char *line;
     while ((line = bench_process_line(process, offset))) {
@@ -99,19 +84,15 @@ static double word_of(struct bench_process *process, size_t *offset, const char 
     return -1;
 }
 
-static bool begin(struct bench *bench, size_t subject, struct bench_limits *limits, char *place,
-    size_t size, double memory_mib)
+bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits *limits,
+    char *place, size_t size, double memory_mib)
 {
     char reason[200];
     *limits = (struct bench_limits){.memory_mib = memory_mib, .place = place};
-    if (bench->failed[subject][0])
+    if (!subject || bench->failed[subject][0])
         return false;
     if (!bench_can_limit(bench, subject, limits, reason, sizeof(reason))) {
-        for (size_t i = 0; i < bench->measured_count; i++) {
-            const struct bench_figure *texts = &bench->measured[i].texts;
-            if (subject || strcmp(texts->id, time_definition.id) != 0)
-                bench_missing(bench, subject, texts->id, texts->condition, reason);
-        }
+        bench_missing_all(bench, subject, NULL, reason);
         return false;
     }
     bench_place(bench, place, size);
@@ -196,7 +177,7 @@ static bool begin_card(struct bench *bench, size_t subject, struct bench_limits 
     char *place, size_t size, double memory_mib)
 {
     if (subject)
-        return begin(bench, subject, limits, place, size, memory_mib);
+        return bench_memory_begin(bench, subject, limits, place, size, memory_mib);
     *limits = (struct bench_limits){.place = place};
     if (!bench->failed[0][0])
         bench_place(bench, place, size);
@@ -214,17 +195,18 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
         return;
     if (!begin_card(bench, subject, &limits, place, sizeof(place), limit_mib))
         return;
-    text_bytes(chunk, sizeof(chunk), limit_mib / 64);
-    text_bytes(most, sizeof(most), subject ? limit_mib * 2 : limit_mib * 7 / 8);
+    bench_memory_bytes(chunk, sizeof(chunk), limit_mib / 64);
+    bench_memory_bytes(most, sizeof(most), subject ? limit_mib * 2 : limit_mib * 7 / 8);
     double before_mib = bench_card_mib(NULL, 0, NULL);
-    if (bench_start_worker(bench, &process, subject, &limits, DEADLINE_S, "refuse",
+    if (bench_start_worker(bench, &process, subject, &limits, BENCH_MEMORY_DEADLINE_S, "refuse",
             kinds[kind].name, chunk, most, NULL) != 0)
         return;
-    double given = word_of(&process, &offset, "given"), told = word_of(&process, &offset, "told");
+    double given = bench_memory_word(&process, &offset, "given"),
+           told = bench_memory_word(&process, &offset, "told");
     if (told >= 0) {
         see_kind(bench, subject, kind, &process, before_mib, told);
         bench_process_tell(&process, "\n");
-        double again = subject ? word_of(&process, &offset, "again") : -1;
+        double again = subject ? bench_memory_word(&process, &offset, "again") : -1;
         if (subject && !is_kind(kind, "local"))
             bench_sample(bench, subject, "memory.given", call, given / BENCH_MIB, 1);
         if (again >= 0 && given > 0)
@@ -250,18 +232,18 @@ static size_t race(struct bench *bench, size_t subject, const struct bench_limit
 {
     size_t offsets[RACERS_MOST] = {0}, ready = 0, given = 0;
     char most[32];
-    text_bytes(most, sizeof(most), most_mib);
+    bench_memory_bytes(most, sizeof(most), most_mib);
     for (size_t i = 0; i < racers; i++) {
-        if (bench_start_worker(bench, &processes[i], subject, limits, DEADLINE_S, "race",
-                "33554432", most, NULL) != 0 ||
-            word_of(&processes[i], &offsets[i], "ready") < 0)
+        if (bench_start_worker(bench, &processes[i], subject, limits, BENCH_MEMORY_DEADLINE_S,
+                "race", "33554432", most, NULL) != 0 ||
+            bench_memory_word(&processes[i], &offsets[i], "ready") < 0)
             break;
         ready++;
     }
     for (size_t i = 0; i < ready; i++)
         bench_process_tell(&processes[i], "\n");
     for (size_t i = 0; i < ready; i++)
-        given += word_of(&processes[i], &offsets[i], "given") >= 0;
+        given += bench_memory_word(&processes[i], &offsets[i], "given") >= 0;
     return given;
 }
 
@@ -288,87 +270,6 @@ static void run_race(struct bench *bench, const struct bench_item *item, size_t 
         bench_missing_all(bench, subject, race_condition, all ? bench_card_missing() : reason);
 }
 
-static void time_refusal(struct bench *bench, size_t subject, const struct bench_limits *limits,
-    const char *condition, double mib)
-{
-    struct bench_process process = {0};
-    char bytes[32];
-    text_bytes(bytes, sizeof(bytes), mib);
-    if (bench_start_worker(bench, &process, subject, limits, DEADLINE_S, "refusal-time",
-            time_definition.id, bytes, NULL) != 0)
-        return;
-    bench_gather_worker(bench, subject, condition, &process);
-    bench_process_finish(&process);
-}
-
-static void run_time(struct bench *bench, const struct bench_item *item, size_t subject)
-{
-    struct bench_process holders[PEERS] = {{0}};
-    struct bench_limits limits = {0};
-    char place[PATH_MAX], bytes[32];
-    size_t offset, held = 0;
-    (void)item;
-    if (!subject && !bench->failed[0][0]) {
-        bench_place(bench, place, sizeof(place));
-        limits.place = place;
-        time_refusal(bench, 0, &limits, "own memory", bench->memory_mib + 1024);
-        bench_missing(bench, 0, time_definition.id, peers_condition, BENCH_NO_LIMIT);
-        return;
-    }
-    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib * 2))
-        return;
-    time_refusal(bench, subject, &limits, "own memory", limit_mib * 4);
-    text_bytes(bytes, sizeof(bytes), limit_mib / PEERS);
-    while (held < PEERS && !bench_stopped()) {
-        offset = 0;
-        if (bench_start_worker(bench, &holders[held], subject, &limits, 2 * DEADLINE_S, "hold",
-                bytes, NULL) != 0 ||
-            word_of(&holders[held], &offset, "held") < 0)
-            break;
-        held++;
-    }
-    if (held == PEERS)
-        time_refusal(bench, subject, &limits, peers_condition, limit_mib * 1.8);
-    else
-        bench_missing(bench, subject, time_definition.id, peers_condition,
-            "its processes could not hold half of the limit");
-    for (size_t i = 0; i < PEERS; i++)
-        bench_process_finish(&holders[i]);
-}
-
-static void run_kill(struct bench *bench, const struct bench_item *item, size_t subject)
-{
-    struct bench_process holder = {0}, other = {0};
-    struct bench_limits limits;
-    char place[PATH_MAX], bytes[32], reason[256] = "";
-    size_t offset = 0, other_offset = 0;
-    (void)item;
-    /* Two contexts and six tenths fit; twice six tenths do not. */
-    if (!begin(bench, subject, &limits, place, sizeof(place), limit_mib * 2))
-        return;
-    text_bytes(bytes, sizeof(bytes), limit_mib * 1.2);
-    if (bench_start_worker(bench, &holder, subject, &limits, DEADLINE_S, "hold", bytes, NULL) ==
-            0 &&
-        word_of(&holder, &offset, "held") >= 0 &&
-        bench_start_worker(bench, &other, subject, &limits, DEADLINE_S, "retry", bytes, NULL) ==
-            0 &&
-        word_of(&other, &other_offset, "ready") >= 0) {
-        uint64_t killed_ns = clock_now_ns();
-        bench_process_kill(&holder, SIGKILL);
-        double back_ns = word_of(&other, &other_offset, "back");
-        if (back_ns >= 0)
-            bench_sample(
-                bench, subject, kill_definition.id, "", (back_ns - (double)killed_ns) / 1e6, 1);
-    }
-    bench_process_wait(&other, 1);
-    if (!bench_process_failure(other.pid ? &other : &holder, reason, sizeof(reason)))
-        reason[0] = '\0';
-    if (reason[0] && !bench_stopped())
-        bench_missing(bench, subject, kill_definition.id, "", reason);
-    bench_process_finish(&other);
-    bench_process_finish(&holder);
-}
-
 static void declare(struct bench *bench)
 {
     for (size_t i = 0; i < KINDS; i++) {
@@ -384,16 +285,12 @@ static void declare(struct bench *bench)
     }
     bench_declare(bench, &driver_definition, race_condition);
     bench_declare(bench, &over_definition, race_condition);
-    bench_declare(bench, &time_definition, "own memory");
-    bench_declare_target(bench, &time_definition, peers_condition, 1 + 0.3 * PEERS);
-    bench_declare(bench, &kill_definition, "");
     for (size_t i = 0; i < bench->measured_count; i++) {
         const struct bench_figure *texts = &bench->measured[i].texts;
         bool local = !strcmp(texts->condition, kinds[KINDS - 1].call);
         if (!strcmp(texts->id, driver_definition.id) && local)
             bench_missing(bench, 0, texts->id, texts->condition, "more than the limit natively");
-        else if (strcmp(texts->id, time_definition.id) != 0 &&
-                 strcmp(texts->id, driver_definition.id) != 0)
+        else if (strcmp(texts->id, driver_definition.id) != 0)
             bench_missing(bench, 0, texts->id, texts->condition, BENCH_NO_LIMIT);
     }
 }
@@ -404,17 +301,15 @@ void bench_memory(struct bench *bench)
     racers = bench->results.full ? RACERS_MOST : 4;
     double race_mib = fmin(limit_mib + racers * CONTEXT_MIB, bench->memory_mib / 2);
     const size_t subjects = bench->results.subject_count;
-    const struct bench_item items[] = {
+    struct bench_item items[2 + BENCH_MEMORY_TIMES] = {
         {"every kind of allocation", subjects, 4, 10, run_kinds, NULL},
         {"processes that race", subjects, 1 + racers * 0.4, 5, run_race, &race_mib},
-        {"time of a refusal", subjects, 2, 5, run_time, NULL},
-        {"memory after a kill", subjects, 1.3, 10, run_kill, NULL},
     };
     snprintf(race_condition, sizeof(race_condition), "%u processes", racers);
-    snprintf(peers_condition, sizeof(peers_condition), "beside %d processes", PEERS);
     declare(bench);
+    size_t count = 2 + bench_memory_times(bench, limit_mib, items + 2);
     bench_card_begin(bench);
-    bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+    bench_run_items(bench, items, count);
     judge(bench, race_mib);
     bench_card_finish();
 }

@@ -208,6 +208,19 @@ static void draw_beyond(const struct panel *panel, bool above)
         above ? at - 8 : at + 8);
 }
 
+/* How far a mark is moved so that several of a target stand beside each other: of those that are
+ * there. Beside the diagonal, a mark that is moved would be off it. */
+static double dodge(const struct panel *panel, size_t subject)
+{
+    double place = 0, count = 0;
+    for (size_t i = 0; i < panel->page->results->subject_count; i++) {
+        bool there = farthest(panel, i) >= 0;
+        place += there && i < subject;
+        count += there;
+    }
+    return DODGE * (place - (count - 1) / 2);
+}
+
 static void draw_point(const struct panel *panel, size_t figure, size_t subject)
 {
     const struct bench_result *result = result_of(panel, figure, subject);
@@ -215,10 +228,7 @@ static void draw_point(const struct panel *panel, size_t figure, size_t subject)
     double target = panel->family->figures[figure]->target, less = panel->offs ? target : 0;
     if (!result || (panel->offs && !strcmp(result->subject, BENCH_NATIVE)))
         return;
-    /* Beside the diagonal a mark that is moved would be off it. */
-    double shift = panel->offs
-                       ? DODGE * ((double)subject - ((double)page->results->subject_count - 1) / 2)
-                       : 0;
+    double shift = panel->offs ? dodge(panel, subject) : 0;
     fprintf(page->out,
         "<svg class=\"s%zu\" x=\"%.3f%%\" y=\"0\" width=\"1\" height=\"1\" overflow=\"visible\"><g "
         "transform=\"translate(%.1f 0)\">",
@@ -282,11 +292,17 @@ static void draw_part(struct panel *panel, bool offs)
     describe(panel);
     fputs("</desc>\n", page->out);
     draw_axes(panel);
+    bool any = false;
     for (size_t i = 0; i < panel->family->count; i++) {
         for (size_t subject = 0; in_panel(panel, i) && subject < page->results->subject_count;
-             subject++)
+             subject++) {
             draw_point(panel, i, subject);
+            any |= result_of(panel, i, subject) != NULL;
+        }
     }
+    if (!any && !offs)
+        fprintf(page->out, "<text class=\"unit missing\" x=\"50%%\" y=\"%d\">not measured</text>\n",
+            VALUE_HEIGHT / 2);
     if (offs) {
         fprintf(page->out, "<text class=\"unit\" x=\"50%%\" y=\"%d\">target, ", OFF_HEIGHT + 31);
         page_text(page, first->unit);

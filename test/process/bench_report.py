@@ -387,6 +387,22 @@ def nothing_measured():
 
 
 @test
+def empty_panel():
+    """a load that nobody measured is a panel that says so, and a mark alone stands above its target"""
+    document = bench_example.make("two")
+    for figure in document["figures"]:
+        if figure["id"] == "compute.share" and figure["case"].startswith("one-block-1ms"):
+            figure["results"] = [{"subject": result["subject"], "missing": "no time"} for result in figure["results"]]
+    page = Made("two", document).page
+    for load, words in (("one-block-1ms", True), ("full-1ms", False)):
+        panel = chart(page, f"Share of GPU time against the limit, {load}: value")
+        equal("not measured" in [text.text for text in panel.iter("text")], words, f"words of {load}")
+    part = chart(page, "Share of GPU time against the limit, full-1ms: distance")
+    moved = [group.get("transform") for group in part.iter("g") if "class" not in group.attrib]
+    equal(set(moved), {"translate(0.0 0)"}, "how far marks are moved")
+
+
+@test
 def pictures():
     """scripts/bench-charts makes a picture of each chart"""
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
