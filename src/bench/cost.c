@@ -76,26 +76,32 @@ static const struct added {
     const char *of;
     bool percent;
     double targets[2]; /* without a limit, with limits that are not reached */
+    bool full;         /* measured by --full alone */
 } addeds[] = {
     {{"cost.launch.added", "added to a launch",
          "What an asynchronous launch takes more than natively, in the same turn.", "ns",
          BENCH_LOWER, true, 5},
-        "cost.launch.async", false, {5, 60}},
+        "cost.launch.async", false, {5, 60}, false},
     {{"cost.alloc.added", "added to allocation and free",
          "What cuMemAlloc and cuMemFree of 1 MiB take more than natively in the same turn, in "
          "percent of "
          "it.",
          "%", BENCH_LOWER, true, 1},
-        "cost.alloc.1MiB", true, {1, 1}},
+        "cost.alloc.1MiB", true, {1, 1}, false},
     {{"cost.alloc.live.added", "added to allocation and free, 10,000 live",
          "What cuMemAlloc and cuMemFree of 1 MiB take more than natively while 10,000 allocations "
          "live, in percent.",
          "%", BENCH_LOWER, true, 1},
-        "cost.alloc.live.10000", true, {1, 1}},
+        "cost.alloc.live.10000", true, {1, 1}, false},
+    {{"cost.alloc.live.100000.added", "added to allocation and free, 100,000 live",
+         "What cuMemAlloc and cuMemFree of 1 MiB take more than natively while 100,000 allocations "
+         "live, in percent.",
+         "%", BENCH_LOWER, true, 1},
+        "cost.alloc.live.100000", true, {1, 1}, true},
     {{"cost.init.added", "added to cuInit",
          "What the first cuInit takes more than natively in the same round.", "ms", BENCH_LOWER,
          true, 2},
-        "cost.init", false, {2, 2}},
+        "cost.init", false, {2, 2}, false},
 };
 static const struct bench_definition cpu_definition = {"cost.cpu.added",
     "added background CPU, busy",
@@ -324,6 +330,8 @@ static void declare_both(struct bench *bench, const struct bench_definition *def
 static void declare_added(struct bench *bench)
 {
     for (size_t i = 0; i < sizeof(addeds) / sizeof(addeds[0]); i++) {
+        if (addeds[i].full && !bench->results.full)
+            continue;
         bench_declare_target(bench, &addeds[i].definition, FREE, addeds[i].targets[0]);
         bench_declare_target(bench, &addeds[i].definition, HELD, addeds[i].targets[1]);
     }

@@ -249,9 +249,8 @@ static void take_over(struct bench *bench)
                 bench_figure_measured(
                     figure, label, gathered->samples, gathered->count, gathered->repetitions);
             else
-                bench_figure_missing(figure, label,
-                    gathered->missing[0] ? gathered->missing
-                                         : "the time of its group was used up before it");
+                bench_figure_missing(
+                    figure, label, gathered->missing[0] ? gathered->missing : BENCH_TIME_USED_UP);
         }
     }
 }

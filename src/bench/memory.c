@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define LIMIT_MIB 4096.0
+#define MANAGED_MISSING "managed memory is on the card only where a kernel uses it"
 #define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
@@ -129,7 +130,7 @@ static void see_kind(struct bench *bench, size_t subject, size_t kind,
 {
     const char *missing = before_mib < 0 ? bench_card_missing() : NULL;
     if (is_kind(kind, "managed"))
-        missing = "managed memory is on the card only where a kernel uses it";
+        missing = MANAGED_MISSING;
     if (missing) {
         const char *ids[] = {"memory.card", "memory.driver", "memory.above", "memory.unseen"};
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
@@ -287,11 +288,13 @@ static void declare(struct bench *bench)
     bench_declare(bench, &over_definition, race_condition);
     for (size_t i = 0; i < bench->measured_count; i++) {
         const struct bench_figure *texts = &bench->measured[i].texts;
-        bool local = !strcmp(texts->condition, kinds[KINDS - 1].call);
-        if (!strcmp(texts->id, driver_definition.id) && local)
-            bench_missing(bench, 0, texts->id, texts->condition, "more than the limit natively");
-        else if (strcmp(texts->id, driver_definition.id) != 0)
+        if (strcmp(texts->id, driver_definition.id) != 0)
             bench_missing(bench, 0, texts->id, texts->condition, BENCH_NO_LIMIT);
+    }
+    for (size_t i = 0; i < KINDS; i++) {
+        if (is_kind(i, "local") || is_kind(i, "managed"))
+            bench_missing(bench, 0, driver_definition.id, kinds[i].call,
+                is_kind(i, "local") ? "more than the limit natively" : MANAGED_MISSING);
     }
 }
 

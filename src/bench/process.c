@@ -352,7 +352,9 @@ const char *bench_process_failure(const struct bench_process *process, char *buf
     char line[200] = "";
     if (process->pid)
         last_line(process, line, sizeof(line));
-    if (process->hung)
+    if (process->hung && process->deadline_ns <= process->started_ns)
+        snprintf(buffer, size, BENCH_TIME_USED_UP);
+    else if (process->hung)
         snprintf(buffer, size, "it did not end within %.0f s%s",
             (double)(process->deadline_ns - process->started_ns) / 1e9,
             process->cut ? ", when the time of its group was used up" : "");

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define BENCH_TIME_USED_UP "the time of its group was used up before it"
+
 struct bench_process {
     pid_t pid;   /* 0: none */
     int in, out; /* pipes to its stdin and from its stdout; -1 */
