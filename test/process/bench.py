@@ -335,6 +335,20 @@ def test_hang_later():
 
 
 @test
+def test_cut_off():
+    """what still runs shortly after its group's time is ended, by the real schedule of --quick, and says so"""
+    output = os.path.join(DIRECTORY, "cut")
+    done = subprocess.run([VGPU, "bench", "--sim", "--only", "memory", "--output", output, "--library",
+                           f"{BAD},BAD=hang,BAD_IN=refuse", "--label", "hangs"], capture_output=True, text=True,
+                          timeout=WHOLE_S, env=dict(MINE, TMPDIR=temporary("cut")), check=False)
+    equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+    reasons = [result["missing"] for _, _, result in results_for(results_in(output), "hangs", "memory.given")]
+    true(any(reason.endswith(", when the time of its group was used up") for reason in reasons), reasons)
+    true(all(re.search("did not end within [0-9]{1,2} s|used up", reason) for reason in reasons), reasons)
+    check_nothing_left("cut")
+
+
+@test
 def test_start_crash():
     """where a program that does nothing crashes, that is the reason why there is no time of its start"""
     output = os.path.join(DIRECTORY, "start")
