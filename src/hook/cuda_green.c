@@ -106,6 +106,12 @@ CUresult hook_cuGreenCtxCreate(
     return result;
 }
 
+CUresult hook_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    pace_note_context_waits(context_of(hCtx));
+    return cuda.cuGreenCtxWaitEvent(hCtx, hEvent);
+}
+
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     hook_enter();

@@ -145,6 +145,13 @@ CUresult hook_cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extS
     return cuda.cuWaitExternalSemaphoresAsync_ptsz(extSemArray, paramsArray, numExtSems, stream);
 }
 
+/* All streams of the context wait. */
+CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    pace_note_context_waits(hCtx);
+    return cuda.cuCtxWaitEvent(hCtx, hEvent);
+}
+
 /* ---- captures ---- */
 
 CUresult hook_cuStreamBeginCapture(CUstream hStream)

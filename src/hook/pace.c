@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "hook/green.h"
 #include "hook/hook.h"
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
@@ -306,6 +307,16 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->lane, (struct lane_record *)NULL);
     lock_release(&marks_lock);
+}
+
+void pace_note_context_waits(CUcontext context)
+{
+    if (!load_relaxed(&pace_limited))
+        return;
+    process_enter(container_reset);
+    marks_context_waits(context);
+    if (green_home(context) != context)
+        marks_context_waits(green_home(context));
 }
 
 void pace_capture_begins(CUstream stream, enum stream_zero zero)

@@ -56,6 +56,9 @@ static inline void pace_note_other(CUstream stream, enum stream_zero zero)
         pace_note_other_slow(stream, zero);
 }
 
+/* A wait goes onto all streams of the context, or of the green one that it stands for. */
+void pace_note_context_waits(CUcontext context);
+
 /* The thread is about to wait for the GPU. */
 static inline void pace_before_wait(void)
 {

@@ -599,6 +599,16 @@ static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks
 
 void marks_stream_changes(CUstream stream)
 {
+void marks_context_waits(CUcontext handle)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next)
+            record->lane.open.other |= context->handle == handle;
+    }
+    lock_release(&marks_lock);
+}
+
     lock_take(&marks_lock);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {

@@ -102,6 +102,9 @@ const void *marks_thread(void);
 
 /* Who kept a pointer to the stream's lane asks for it anew. */
 void marks_stream_changes(CUstream stream);
+/* A wait goes onto all streams of the context: what is open on them has one in it. */
+void marks_context_waits(CUcontext context);
+
 
 void marks_stream_leaves(CUstream stream);
 void marks_context_leaves(CUcontext context);

@@ -207,13 +207,24 @@ CUresult sim_cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *ret)
     return r;
 }
 
+/* Streams of a green context are its primary context's, too. */
+static struct stream *first_stream(const struct context *context)
+{
+    return context->home ? context->home->streams : context->streams;
+}
+
+static bool is_stream_of(const struct stream *stream, const struct context *context)
+{
+    return !context->home || stream->green == context;
+}
+
 /* Spoils what its streams capture. */
-static bool green_captures(const struct green *green)
+static bool captures(const struct context *context)
 {
     bool found = false;
 
-    for (struct stream *stream = green->context.home->streams; stream; stream = stream->next) {
-        if (stream->green == &green->context && stream->capture) {
+    for (struct stream *stream = first_stream(context); stream; stream = stream->next) {
+        if (is_stream_of(stream, context) && stream->capture) {
             capture_invalidate(stream->capture);
             found = true;
         }
@@ -229,7 +240,7 @@ CUresult sim_cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 
     if (!green)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (green_captures(green))
+    if (captures(&green->context))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     for (struct stream *stream = green->context.home->streams; stream; stream = stream->next) {
         if (stream->green == &green->context && stream != green->context.legacy)
@@ -239,20 +250,33 @@ CUresult sim_cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 }
 
 /* Streams that are made later do not wait. */
+static CUresult wait_event(const struct context *context, CUevent event)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (captures(context))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (struct stream *stream = first_stream(context); stream && r == CUDA_SUCCESS;
+         stream = stream->next) {
+        if (is_stream_of(stream, context) && !stream->gone)
+            r = sim_cuStreamWaitEvent((CUstream)stream, event, 0);
+    }
+    return r;
+}
+
 CUresult sim_cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event)
 {
     CUDA_LOCKED;
     const struct green *green = green_of(handle);
-    CUresult r = CUDA_SUCCESS;
 
-    if (!green)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (green_captures(green))
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    for (struct stream *stream = green->context.home->streams; stream && r == CUDA_SUCCESS;
-         stream = stream->next) {
-        if (stream->green == &green->context && !stream->gone)
-            r = sim_cuStreamWaitEvent((CUstream)stream, event, 0);
-    }
-    return r;
+    return wait_event(green ? &green->context : NULL, event);
+}
+
+CUresult sim_cuCtxWaitEvent(CUcontext handle, CUevent event)
+{
+    CUDA_LOCKED;
+
+    return wait_event(handle ? context_of(handle) : NULL, event);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is charged for what is no GPU time, for launches that fail, and what happens where a kernel
  * never ends or the driver's events fail. */
+#include "green.h"
 #include "pace_load.h"
 
 #include "sim/machine.h"
@@ -83,6 +84,47 @@ BED_TEST("nor does a wait of a second for another stream's event", LIMIT_50)
 {
     begin();
     check_costs_little(event_of_other_stream, NULL);
+}
+
+static void wait_of_context(void *argument)
+{
+    CUevent event;
+    CUcontext context;
+    CUstream beside = load_stream();
+    (void)argument;
+    CHECK_EQ(CU(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc)(beside, nap, (void *)1000), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuEventRecord)(event, beside), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxWaitEvent)(context, event), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does a wait of all of a context's streams", LIMIT_50)
+{
+    begin();
+    check_costs_little(wait_of_context, NULL);
+}
+
+static void wait_of_green_context(void *green)
+{
+    CUevent event;
+    CHECK_EQ(CU(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, nap, (void *)1000), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuEventRecord)(event, second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGreenCtxWaitEvent)(green, event), CUDA_SUCCESS);
+}
+
+BED_TEST("or of a green one's", LIMIT_50)
+{
+    begin();
+    CUgreenCtx green = green_make();
+    first = green_stream(green);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(load_launch(first, KERNEL_NS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+    load_settle();
+    check_costs_little(wait_of_green_context, green);
 }
 
 /* ---- waits for values ---- */
