@@ -24,6 +24,10 @@
 #include <string.h>
 
 #define LOOK_NS 10000000ull
+/* While nothing but short work is on its way, and no other tenant is at work: who comes wakes us.
+ * Each look costs 25 us of a core and more, most of it for the wake (H200, a virtual machine). */
+#define CALM_LOOK_NS 20000000ull
+#define LOOK_LEAST_NS 1000000ull
 /* While somebody of higher priority works, or a pause lasts. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
@@ -71,6 +75,11 @@ static struct {
     uint64_t held_ns;      /* somebody held channels open at this look, and since then; 0: nobody */
     bool ends_are_no_hold; /* the ends of contexts open nothing: too much is overdrawn */
 } governor;
+
+static uint64_t at_most(uint64_t ns, uint64_t most_ns)
+{
+    return ns < most_ns ? ns : most_ns;
+}
 
 /* ---- opening and closing ---- */
 
@@ -333,6 +342,7 @@ static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lo
     struct marks_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
     marked.outstanding += let_by.outstanding;
     marked.runs_long |= let_by.runs_long;
+    marked.long_in_ns = at_most(marked.long_in_ns, let_by.long_in_ns);
     return marked;
 }
 
@@ -398,15 +408,23 @@ static struct window_view view_of(unsigned device)
     return look.view;
 }
 
+/* Nobody is there whom it would harm to hear of us, or of our end, a little later. */
+static bool is_calm(unsigned device)
+{
+    return rules_part(device).permille >= 1000 && !rules_has_priority() && !rules_only_channels();
+}
+
 /* Of what goes on in windows nothing is to be seen before it has used up its time. */
 static uint64_t look_again_ns(unsigned device, const struct window_view *view)
 {
     uint64_t open = window_open_ns(view);
-    bool goes_on = view->in_windows && devices[device].survey.runs_long;
-    uint64_t most = goes_on ? WINDOW_LOOK_NS : LOOK_NS;
-    if (!goes_on && !devices[device].survey.outstanding)
-        most = WINDOW_LOOK_NS;
-    return open < most ? open : most;
+    const struct marks_survey *survey = &devices[device].survey;
+    if (survey->runs_long ? view->in_windows : !survey->outstanding)
+        return at_most(open, WINDOW_LOOK_NS);
+    if (survey->runs_long || !is_calm(device))
+        return at_most(open, LOOK_NS);
+    uint64_t long_in = survey->long_in_ns > LOOK_LEAST_NS ? survey->long_in_ns : LOOK_LEAST_NS;
+    return at_most(open, at_most(long_in, CALM_LOOK_NS));
 }
 
 /* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on
@@ -427,11 +445,6 @@ static uint64_t decide(uint64_t *ret_open_ns)
 }
 
 /* ---- looks ---- */
-
-static uint64_t at_most(uint64_t ns, uint64_t most_ns)
-{
-    return ns < most_ns ? ns : most_ns;
-}
 
 /* How long some device is worked on still if nothing more comes: the others hear of the end at
  * once. 0: none is, and none was a moment ago. */

@@ -555,7 +555,7 @@ unsigned marks_harvest_all(void)
 
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
-    struct marks_survey survey = {.left_ns = 0};
+    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
@@ -563,6 +563,8 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
             survey.outstanding += lane_is_on_way(&record->lane, now_ns);
             survey.runs_long |= lane_runs_for(&record->lane, now_ns, long_ns);
             survey.left_ns += lane_left_ns(&record->lane, now_ns);
+            uint64_t long_in = lane_long_in_ns(&record->lane, now_ns, long_ns);
+            survey.long_in_ns = long_in < survey.long_in_ns ? long_in : survey.long_in_ns;
         }
     }
     return survey;
@@ -597,8 +599,6 @@ static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks
     }
 }
 
-void marks_stream_changes(CUstream stream)
-{
 void marks_context_waits(CUcontext handle)
 {
     lock_take(&marks_lock);
@@ -609,6 +609,8 @@ void marks_context_waits(CUcontext handle)
     lock_release(&marks_lock);
 }
 
+void marks_stream_changes(CUstream stream)
+{
     lock_take(&marks_lock);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {

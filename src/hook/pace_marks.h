@@ -88,11 +88,13 @@ unsigned marks_harvest(int device) REQUIRES(marks_lock);
 unsigned marks_harvest_all(void) REQUIRES(marks_lock);
 
 /* What is on its way on the device: on how many streams, as they were last harvested, whether some
- * of it has run for at least so long, and how much of what it was charged with has not run yet. */
+ * of it has run for at least so long, or when it may have (lane_long_in_ns), and how much of what
+ * it was charged with has not run yet. */
 struct marks_survey {
     unsigned outstanding;
     bool runs_long;
     uint64_t left_ns;
+    uint64_t long_in_ns; /* when something may have run so long; UINT64_MAX: not to be expected */
 };
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
@@ -100,11 +102,11 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 /* Tells threads, and so their own default streams, apart. */
 const void *marks_thread(void);
 
-/* Who kept a pointer to the stream's lane asks for it anew. */
-void marks_stream_changes(CUstream stream);
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);
 
+/* Who kept a pointer to the stream's lane asks for it anew. */
+void marks_stream_changes(CUstream stream);
 
 void marks_stream_leaves(CUstream stream);
 void marks_context_leaves(CUcontext context);

@@ -221,12 +221,15 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
         see_work(seen, let, now_ns);
     bool works = is_as_seen(seen, let) && seen->works;
     survey->outstanding += works || !is_as_seen(seen, let);
-    survey->runs_long |= works && now_ns - seen->since_ns >= long_ns;
+    uint64_t run = works ? now_ns - seen->since_ns : 0, left = run < long_ns ? long_ns - run : 0;
+    survey->runs_long |= works && !left;
+    if (works && left < survey->long_in_ns)
+        survey->long_in_ns = left;
 }
 
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
-    struct marks_survey survey = {.left_ns = 0};
+    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
     struct let_by let;
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {

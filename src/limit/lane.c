@@ -281,6 +281,15 @@ bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns)
     return run_ns(lane, now_ns) >= least_ns;
 }
 
+uint64_t lane_long_in_ns(const struct lane *lane, uint64_t now_ns, uint64_t least_ns)
+{
+    const struct lane_mark *mark = lane->count ? &lane->marks[lane->first] : NULL;
+    uint64_t run = run_ns(lane, now_ns);
+    bool expected = mark && (mark->before.work_ns >= least_ns ||
+                                run > mark->before.work_ns + RUN_ON_NS || lane->unknown);
+    return expected ? above(least_ns, run) : UINT64_MAX;
+}
+
 bool lane_is_on_way(const struct lane *lane, uint64_t now_ns)
 {
     uint64_t from = lane->open.first_ns;

@@ -160,6 +160,11 @@ bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t wor
  * gate could have stopped. */
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
 
+/* How long until the front stretch has run for `least_ns`, where that is to be looked for: it is
+ * thought to run for so long, runs longer than it was thought to, or nobody knows what is on its
+ * way. UINT64_MAX else. */
+uint64_t lane_long_in_ns(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+
 /* Whether something is on its way: marks, or launches behind the last one that a full lane has no
  * mark for, for as long as they are thought to take. */
 bool lane_is_on_way(const struct lane *lane, uint64_t now_ns);

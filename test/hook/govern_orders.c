@@ -12,6 +12,7 @@
 /* Windows of 14 ms each 700 ms, and each 280 ms. */
 #define LIMIT_2 .environment = {"CUDA_DEVICE_SM_LIMIT=2"}
 #define LIMIT_5 .environment = {"CUDA_DEVICE_SM_LIMIT=5"}
+#define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define MEMORY .limit = "8GiB"
 
 #define ATTEMPTS 6
@@ -454,6 +455,38 @@ BED_TEST("so are those that are made in a pause", MEMORY)
     CHECK_EQ(load_launch_of(load_kernel(), load_stream(), MS), CUDA_SUCCESS);
     CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
     CHECK(hold_runs(getpid()));
+}
+
+/* ---- what watching costs ---- */
+
+/* How often the thread has slept so far. */
+static unsigned sleeps_of(pid_t thread)
+{
+    char path[64], line[128];
+    unsigned sleeps = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+    FILE *file = fopen(path, "re");
+    REQUIRE(file != NULL);
+    while (fgets(line, sizeof(line), file))
+        (void)sscanf(line, "voluntary_ctxt_switches: %u", &sleeps);
+    fclose(file);
+    return sleeps;
+}
+
+/* Not for what runs for 10 ms and more: that is looked after more often. */
+BED_TEST("beside short kernels the governor looks each 20 ms", LIMIT_50)
+{
+    load_begin(0);
+    struct load load = {.step = load_step_plain, .duration_ns = MS, .streams[0] = load_stream()};
+    load_run(&load, load_now_ns() + SECOND / 2);
+    pid_t governor = governor_thread();
+    uint64_t from = load_now_ns();
+    unsigned before = sleeps_of(governor);
+    load_run(&load, from + SECOND);
+    unsigned sleeps = sleeps_of(governor) - before;
+    uint64_t passed = load_now_ns() - from;
+    CHECK(sleeps > 0);
+    CHECK(sleeps * 15 * MS < passed);
 }
 
 int main(int argc, char **argv)

@@ -523,6 +523,27 @@ TEST("where others are at work a launch is charged from when it stood at the dev
     check_charge(charge, 10 * US, 1110 * US, 1096 * US - LANE_PAIR_IDLE_NS);
 }
 
+TEST("what is to be looked for is what may have run for long, and when it may have")
+{
+    const uint64_t least = 10 * MS;
+    CHECK_EQ(lane_long_in_ns(&lane, START, least), UINT64_MAX);
+    begin();
+    lane_note(&lane, 4, 4 * MS, 0, START);
+    lane_mark(&lane, &event[1], START, &continuous);
+    CHECK_EQ(lane_long_in_ns(&lane, START + 3 * MS, least), UINT64_MAX);
+    /* It ought to be over. */
+    CHECK_EQ(lane_long_in_ns(&lane, START + 6 * MS + 1, least), 4 * MS - 1);
+    CHECK_EQ(lane_long_in_ns(&lane, START + 11 * MS, least), 0);
+    (void)pass(START + 20 * MS);
+    lane_note(&lane, 1, 30 * MS, KEY, START + 20 * MS);
+    lane_mark(&lane, &event[2], START + 20 * MS, &continuous);
+    CHECK_EQ(lane_long_in_ns(&lane, START + 21 * MS, least), 9 * MS);
+    (void)pass(START + 50 * MS);
+    lane_note(&lane, 1, 0, KEY, START + 50 * MS);
+    lane_mark(&lane, &event[3], START + 50 * MS, &continuous);
+    CHECK_EQ(lane_long_in_ns(&lane, START + 50 * MS, least), least);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
