@@ -16,6 +16,8 @@
 /* A limit or a neighbour makes a measurement longer, nothing makes it shorter: where they differ
  * more than clocks do, the smallest is taken instead of the median. */
 #define SPREAD_QUIET 0.02
+/* Only work of others, or a limit, makes so much. */
+#define SPREAD_DISTURBED 0.1
 #define FILE_BYTES_MAX (1 << 22)
 
 static int ascending(const void *a, const void *b)
@@ -76,6 +78,25 @@ void load_calibration_warm_up(const struct load_device *device, CUstream stream)
     }
 }
 
+/* Others' turns of 2 ms and more come into each measurement that takes as long, all of them alike,
+ * and into few of those of half a millisecond: what took less there is believed in their place. */
+static void see_undisturbed(const struct load_device *device, enum load_form form, CUstream stream,
+    uint32_t few, const struct timing *brief, uint32_t *many, struct timing *lasting,
+    double *spread)
+{
+    const struct load_kernel kernel = {.form = form};
+    uint32_t steps = *many / load_kernel_count(&kernel);
+    steps = steps > few ? steps : few + 1;
+    struct timing once = time_steps(device, form, steps, 1, stream);
+    double slope = (lasting->us - brief->us) / (*many - few);
+    double longer = (brief->us + (steps - few) * slope) / once.us - 1;
+    if (longer < SPREAD_DISTURBED || once.us <= brief->us)
+        return;
+    *many = steps;
+    *lasting = once;
+    *spread = longer > *spread ? longer : *spread;
+}
+
 static struct load_rate measure(
     const struct load_device *device, enum load_form form, CUstream stream)
 {
@@ -94,8 +115,10 @@ static struct load_rate measure(
     if (lasting.us <= brief.us)
         load_fail("calibration: %u steps took %.1f us and %u took %.1f us", few, brief.us, many,
             lasting.us);
-    struct load_rate rate = {.steps_per_us = (many - few) / (lasting.us - brief.us),
+    struct load_rate rate = {
         .spread = brief.spread > lasting.spread ? brief.spread : lasting.spread};
+    see_undisturbed(device, form, stream, few, &brief, &many, &lasting, &rate.spread);
+    rate.steps_per_us = (many - few) / (lasting.us - brief.us);
     double overhead_us = brief.us - few / rate.steps_per_us;
     rate.overhead_us = overhead_us > 0 ? overhead_us : 0;
     return rate;

@@ -101,7 +101,7 @@ void load_run_print(struct load_run *run)
     puts("");
     if (rate->spread > 0.1)
         printf("%sThe calibration was disturbed (its measurements differ by %.0f %%); make one "
-               "without a limit: --save-calibration\n",
+               "without a limit and with the device to yourself: --save-calibration\n",
             meter->label, rate->spread * 100);
     fflush(stdout);
 }

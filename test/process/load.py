@@ -278,6 +278,21 @@ def bad_input():
 
 
 @test
+def calibrates_beside():
+    """beside another load it still calibrates itself by its own time, and says that it was disturbed"""
+    sim = "--sim=machine=" + os.path.join(DIRECTORY.name, "machine")
+    other = start("--seconds", "0", "--calibration", CALIBRATION, sim=sim)
+    true("work" in other.stdout.readline(), "the other load works")
+    for shape in ("full", "graph"):
+        done = run("--seconds", "1", "--shape", shape, sim=sim)
+        equal(done.returncode, 0, done.stderr)
+        between(float(re.search(r"work per second ([0-9.]+)", done.stdout)[1]), 0.2, 0.7, shape)
+        true("calibration was disturbed" in done.stdout, done.stdout)
+    other.send_signal(signal.SIGTERM)
+    other.communicate(timeout=20)
+
+
+@test
 def failures():
     """a driver's call that fails is named with its error"""
     done = run("--device", "5")
