@@ -324,7 +324,7 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     if (!gate_is_used())
         return;
     process_enter(container_reset);
-    marks_stream_changes(stream_named(stream, zero));
+    marks_capture_begins(stream_named(stream, zero));
 }
 
 void pace_context_changed(void)

@@ -609,13 +609,16 @@ void marks_context_waits(CUcontext handle)
     lock_release(&marks_lock);
 }
 
-void marks_stream_changes(CUstream stream)
+void marks_capture_begins(CUstream stream)
 {
     lock_take(&marks_lock);
+    wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->stream == stream && !record->orphan)
-                id_renew(record);
+            if (record->orphan || (record->stream != stream && record->stream != CU_STREAM_LEGACY))
+                continue;
+            id_renew(record);
+            record->opener = NULL;
         }
     }
     lock_release(&marks_lock);

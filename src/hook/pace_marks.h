@@ -105,8 +105,10 @@ const void *marks_thread(void);
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);
 
-/* Who kept a pointer to the stream's lane asks for it anew. */
-void marks_stream_changes(CUstream stream);
+/* Before a capture begins on the stream: until somebody launches there again, no mark is recorded
+ * on it, nor the stream asked for its work, nor the legacy one, which may not be asked for it
+ * beside the capture. */
+void marks_capture_begins(CUstream stream);
 
 void marks_stream_leaves(CUstream stream);
 void marks_context_leaves(CUcontext context);

@@ -151,6 +151,16 @@ static bool event_done(const struct event *event)
     return !event->recorded || event->mark.at_ns || sim_ticket_done(&ticket, NULL);
 }
 
+/* To ask for an event that was recorded in a capture spoils the capture. */
+static CUresult event_refuse_captured(const struct event *event)
+{
+    struct capture *capture = capture_live(event->capture_id);
+
+    if (capture)
+        capture_invalidate(capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult sim_cuEventQuery(CUevent handle)
 {
     CUDA_LOCKED;
@@ -159,7 +169,7 @@ CUresult sim_cuEventQuery(CUevent handle)
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->capture_id)
-        return CUDA_ERROR_CAPTURED_EVENT;
+        return event_refuse_captured(event);
     return event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -188,7 +198,7 @@ CUresult sim_cuEventSynchronize(CUevent handle)
         if (!event)
             return CUDA_ERROR_INVALID_HANDLE;
         if (event->capture_id)
-            return CUDA_ERROR_CAPTURED_EVENT;
+            return event_refuse_captured(event);
         until = event->recorded ? event_ticket(event) : (struct sim_ticket){0};
         shared = event->shared;
         device = event->context->device;

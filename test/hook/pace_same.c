@@ -5,6 +5,7 @@
 #include "pace_load.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 static CUcontext context;
 static CUfunction kernel;
@@ -229,6 +230,54 @@ BED_TEST(
 {
     load_begin(0);
     check_capture(blocking(), NULL);
+}
+
+#define CAPTURES 100
+
+static CUstream shared_stream;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static bool captures_are_over;
+
+/* Launches on the stream that the other thread captures, between two captures, and waits at the
+ * gate with another one. */
+static void *launch_between(void *argument)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(argument), CUDA_SUCCESS);
+    while (!__atomic_load_n(&captures_are_over, __ATOMIC_RELAXED)) {
+        pthread_mutex_lock(&turn);
+        for (int i = 0; i < 3; i++) /* the first is marked at once */
+            CHECK_EQ(load_launch_of(kernel, shared_stream, 20 * US), CUDA_SUCCESS);
+        pthread_mutex_unlock(&turn);
+        for (int i = 0; i < 8; i++)
+            CHECK_EQ(load_launch_of(kernel, other, 400 * US), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+BED_TEST(
+    "also where another thread launches on the stream in between, and waits at the gate", LIMIT_5)
+{
+    pthread_t thread;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    shared_stream = load_stream();
+    other = load_stream();
+    kernel = load_kernel();
+    REQUIRE(pthread_create(&thread, NULL, launch_between, context) == 0);
+    for (int i = 0; i < CAPTURES; i++) {
+        CUgraph graph = NULL;
+        pthread_mutex_lock(&turn);
+        CUresult begun = CU(cuStreamBeginCapture_v2)(shared_stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        usleep(25000);
+        CUresult ended = CU(cuStreamEndCapture)(shared_stream, &graph);
+        pthread_mutex_unlock(&turn);
+        if (!CHECK_EQ(begun, CUDA_SUCCESS) || !CHECK_EQ(ended, CUDA_SUCCESS))
+            break;
+        CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+        usleep((useconds_t)(i * 7 % 400)); /* at any point of what the other does */
+    }
+    __atomic_store_n(&captures_are_over, true, __ATOMIC_RELAXED);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 int main(int argc, char **argv)
