@@ -271,7 +271,7 @@ static bool note_launch(const struct pace_launch *launch, uint64_t now_ns, struc
     return same;
 }
 
-void pace_end(struct pace_launch *launch, bool launched)
+void pace_end_slow(struct pace_launch *launch, bool launched)
 {
     if (launch->by_estimate && !launched)
         take_back(launch);

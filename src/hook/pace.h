@@ -42,8 +42,14 @@ static inline bool pace_passes(void)
  * Keeps errno. */
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key);
 
-/* After the driver's call; `launched`: it succeeded. */
-void pace_end(struct pace_launch *launch, bool launched);
+/* After the driver's call; `launched`: it succeeded. Keeps errno. */
+void pace_end_slow(struct pace_launch *launch, bool launched);
+
+static inline void pace_end(struct pace_launch *launch, bool launched)
+{
+    if (__builtin_expect(launch->lane || !launched, 0))
+        pace_end_slow(launch, launched);
+}
 
 /* Something that may take long without keeping the GPU busy goes onto the stream: a wait, a host
  * function, a large copy. One load without a limit. */
