@@ -221,9 +221,10 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
         see_work(seen, let, now_ns);
     bool works = is_as_seen(seen, let) && seen->works;
     survey->outstanding += works || !is_as_seen(seen, let);
-    uint64_t run = works ? now_ns - seen->since_ns : 0, left = run < long_ns ? long_ns - run : 0;
-    survey->runs_long |= works && !left;
-    if (works && left < survey->long_in_ns)
+    bool runs = works && !let->lane->lane.open.other; /* else it may wait */
+    uint64_t run = runs ? now_ns - seen->since_ns : 0, left = run < long_ns ? long_ns - run : 0;
+    survey->runs_long |= runs && !left;
+    if (runs && left < survey->long_in_ns)
         survey->long_in_ns = left;
 }
 

@@ -327,7 +327,7 @@ bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part
     struct lane_charge *ret_charge)
 {
     uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
-    if (lane->count || !lane_open_between(lane, from, to_ns))
+    if (lane->count || lane->open.other || !lane_open_between(lane, from, to_ns))
         return false;
     occupy(lane, from, to_ns, part, ret_charge);
     return true;

@@ -146,7 +146,8 @@ void *lane_forget(struct lane *lane);
 bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge);
 
 /* The launches behind the last mark, none of which is outstanding, are known to have run without a
- * pause between the two: what is to be charged for that. False where nothing is. */
+ * pause between the two, unless something else is in their stretch for which they may wait: what is
+ * to be charged for that. False where nothing is. */
 bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct lane_charge *ret_charge);
 

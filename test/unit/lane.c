@@ -305,6 +305,17 @@ TEST("it takes no longer than the device was open to it, and what ran on pays fo
     CHECK(!lane_done(&lane, START, START + 20 * MS, 4 * MS, &charge));
 }
 
+TEST("what was let go behind a wait is not known to run")
+{
+    struct lane_charge charge;
+    begin();
+    lane.open.other = true;
+    lane_note(&lane, 8, 4 * MS, 0, START);
+    CHECK(!lane_ran(&lane, START, START + 12 * MS, 1000, &charge));
+    lane.open.other = false;
+    CHECK(lane_ran(&lane, START, START + 12 * MS, 1000, &charge));
+}
+
 TEST("what may be waiting for other streams' work keeps its estimate until it is over")
 {
     struct lane_charge charge;
