@@ -83,6 +83,7 @@ static void green(void)
     CUdevResource all, part;
     CUdevResourceDesc descriptor;
     CUdeviceptr pointer;
+    CUevent event = NULL;
     unsigned count = 1;
     DO(cuInit, 0);
     DO(cuDeviceGetDevResource, 0, &all, CU_DEV_RESOURCE_TYPE_SM);
@@ -93,6 +94,10 @@ static void green(void)
     DO(cuCtxFromGreenCtx, &context, one);
     DO(cuCtxPushCurrent_v2, context);
     DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuEventCreate, &event, 0);
+    DO(cuEventRecord, event, NULL);
+    DO(cuGreenCtxWaitEvent, two, event);
+    DO(cuCtxWaitEvent, context, event);
     DO(cuCtxPopCurrent_v2, &popped);
     DO(cuGreenCtxDestroy, one);
     DO(cuGreenCtxDestroy, two);
