@@ -38,8 +38,8 @@ static uint64_t launch_key(CUfunction function, uint64_t blocks, uint64_t thread
     return duration_key((uintptr_t)function, blocks * 4099 + threads);
 }
 
-/* Not by shifts alone, by which gcc 12 reads eight bytes where four were just written: the processor
- * waits 5 ns for those. */
+/* Not by shifts alone, by which gcc 12 reads eight bytes where four were just written: the
+ * processor waits 5 ns for those. */
 static uint64_t volume(unsigned int x, unsigned int y, unsigned int z)
 {
     return x + y * ((1ull << 20) + 1) + z * ((1ull << 40) + 1);

@@ -8,7 +8,7 @@
 
 #include "driver/cuda.h"
 #include "driver/nvml.h"
-#include "hook/pace_govern.h"
+#include "hook/pace_channels.h"
 #include "hook/report_file.h"
 #include "limit/container.h"
 #include "limit/memory.h"
@@ -37,7 +37,7 @@ static inline void hook_enter(void)
 {
     container_enter();
     (void)cuda_load(true);
-    govern_look_after();
+    channels_look_after();
     report_look(REPORT_CALL_CUDA);
 }
 

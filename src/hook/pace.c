@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "hook/green.h"
 #include "hook/hook.h"
+#include "hook/pace_channels.h"
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_govern.h"
@@ -231,7 +232,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
-    govern_look_after();
+    channels_look_after();
     if (rules_look(now)) {
         begin_slow(launch, stream, zero, now);
     } else {
@@ -372,12 +373,12 @@ void pace_wait_while_held(void)
 void pace_context_ends(void)
 {
     process_enter(container_reset);
-    govern_hold_open();
+    channels_hold_open();
 }
 
 void pace_context_ended(void)
 {
-    govern_let_close();
+    channels_let_close();
 }
 
 void pace_context_leaves(CUcontext context)

@@ -10,7 +10,7 @@
 #define VGPU_HOOK_PACE_H
 
 #include "hook/capture.h"
-#include "hook/pace_govern.h"
+#include "hook/pace_channels.h"
 #include "limit/durations.h"
 
 #include <stdbool.h>
@@ -68,7 +68,7 @@ void pace_note_context_waits(CUcontext context);
 /* The thread is about to wait for the GPU. */
 static inline void pace_before_wait(void)
 {
-    govern_look_after();
+    channels_look_after();
 }
 
 /* The thread waited for the GPU: a good moment to see whether a limit was set meanwhile. */

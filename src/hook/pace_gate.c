@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "hook/hook.h"
 #include "hook/pace.h"
+#include "hook/pace_channels.h"
 #include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
@@ -161,7 +162,7 @@ void gate_settle(int device, struct vgpu_compute *words, const struct budget_don
 
 unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
 {
-    if (govern_is_closed((unsigned)record->device)) {
+    if (channels_are_closed((unsigned)record->device)) {
         *ret_on_device = 1;
         return load_relaxed(&record->lane.count);
     }
@@ -209,10 +210,10 @@ static bool is_always_admitted(unsigned device, unsigned percent)
 void gate_wait_while_held(void)
 {
     while (rules_hold()) {
-        govern_note_held();
+        channels_note_held();
         rules_wait(HOLD_WAIT_NS);
         (void)rules_look(clock_now_ns());
-        govern_look_after();
+        channels_look_after();
     }
 }
 
@@ -253,7 +254,7 @@ static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns
 static void wait_once(const struct admission *admission, bool busy)
 {
     if (rules_hold()) {
-        govern_note_held();
+        channels_note_held();
         rules_wait(HOLD_WAIT_NS);
         return;
     }
@@ -280,8 +281,8 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
         (void)gate_harvest(record, &outstanding);
         /* What passed here was spent waiting. */
         (void)marks_blind_ns(device, clock_now_ns());
-        govern_look_after();
-        if (rules_hold() || govern_is_closed(device)) {
+        channels_look_after();
+        if (rules_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
         } else if (is_stalled(&stall, outstanding)) {
             gate_charge_later(device, admission.coming_ns);

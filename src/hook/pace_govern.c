@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/pace.h"
+#include "hook/pace_channels.h"
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_marks.h"
@@ -20,7 +21,6 @@
 #include "region/account.h"
 #include "vgpu/board.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define LOOK_NS 10000000ull
@@ -42,27 +42,15 @@
 #define UNMEASURED_LOOK_NS 50000000ull
 /* Who worked or was held back within this is at work. */
 #define ACTIVE_NS 20000000ull
-/* Whoever notices opens what is closed for so much too long. */
-#define OVERDUE_NS 100000000ull
-/* The GPU stops 0.36 of 0.62 ms after the control was begun (H200, driver 580.159.04). */
-#define STOPPED_PERCENT 58
 /* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
  * long what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
 #define LOCK_TRY_NS 1000000ull
-/* The end of a context has all channels open: until so much is overdrawn, and so long in a pause or
- * beside somebody of higher priority. It then goes on in windows. */
-#define HELD_OVERDRAWN_NS 500000000
-#define HELD_MAX_NS 1000000000ull
-
-uint64_t govern_due_ns;
 
 static struct device_work {
-    struct closed_times closed;
     uint64_t worked_ns, waited_ns; /* when work was let go, and a launch held back, last */
     struct marks_survey survey;    /* at the last look */
     bool in_windows;
-    bool told; /* whether channels can be taken off the GPU is in the log */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
@@ -71,200 +59,12 @@ static struct {
     unsigned bound;                            /* no device at or above it was worked on */
     unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
     bool limits_are_known;
-    uint32_t epoch;        /* of the orders at the last look */
-    uint64_t held_ns;      /* somebody held channels open at this look, and since then; 0: nobody */
-    bool ends_are_no_hold; /* the ends of contexts open nothing: too much is overdrawn */
+    uint32_t epoch; /* of the orders at the last look */
 } governor;
 
 static uint64_t at_most(uint64_t ns, uint64_t most_ns)
 {
     return ns < most_ns ? ns : most_ns;
-}
-
-/* ---- opening and closing ---- */
-
-/* Channels that could not be switched, or were held open, are open without a word to us: their time
- * counts again. */
-static void end_closure(unsigned device)
-{
-    if (closed_is_running(&devices[device].closed))
-        closed_end(&devices[device].closed, clock_now_ns());
-}
-
-static void note_closed(unsigned device, const struct rm_channels_times *times)
-{
-    uint64_t took = times->after_ns - times->before_ns;
-    if (!times->after_ns)
-        return;
-    closed_begin(&devices[device].closed, times->before_ns + took / 100 * STOPPED_PERCENT);
-    /* A thread that holds it open may have ended the closure before it was noted. */
-    if (!rm_channels_is_closed(device))
-        end_closure(device);
-}
-
-/* Once for a process and device, when it is first needed. Only while nothing is closed: a terminal
- * may keep the writer waiting, and nobody would open it. */
-static void tell_gate(unsigned device)
-{
-    char words[RM_CHANNELS_WORDS];
-    if (devices[device].told || rm_channels_any_closed())
-        return;
-    enum rm_channels_state state = rm_channels_test(device);
-    if (state == RM_CHANNELS_UNTESTED)
-        return;
-    devices[device].told = true;
-    rm_channels_describe(device, words);
-    if (state == RM_CHANNELS_WORKS)
-        log_info("device %u: the channel gate %s: what runs for long is taken off the GPU", device,
-            words);
-    else
-        log_warning("device %u: the channel gate %s; launches wait, but one kernel that never ends "
-                    "is not stopped ('vgpu doctor' tells more)",
-            device, words);
-}
-
-/* False where somebody holds them open. */
-static bool close_channels(void)
-{
-    bool held = false;
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        struct rm_channels_times times;
-        if (rm_channels_is_closed(d))
-            continue;
-        end_closure(d);
-        int switched = rm_channels_count(d) ? rm_channels_close(d, &times) : 0;
-        if (switched > 0)
-            note_closed(d, &times);
-        held |= switched == -EBUSY;
-    }
-    return !held;
-}
-
-struct debt {
-    unsigned percent;
-    bool is_large;
-};
-
-static void read_debt(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
-{
-    struct debt *debt = argument;
-    (void)own;
-    debt->is_large |= budget_refill(words, debt->percent, clock_now_ns()) < -HELD_OVERDRAWN_NS;
-}
-
-static bool is_overdrawn(void)
-{
-    struct debt debt = {.is_large = false};
-    for (unsigned d = 0; d < governor.bound; d++) {
-        debt.percent = rules_percent(d);
-        if (budget_is_limited(debt.percent))
-            (void)account_visit_compute(d, read_debt, &debt);
-    }
-    return debt.is_large;
-}
-
-static void end_holds(void)
-{
-    store_relaxed(&governor.ends_are_no_hold, true);
-    rm_channels_end_holds();
-}
-
-static void close_all(uint64_t due_ns)
-{
-    store_relaxed(&govern_due_ns, due_ns); /* launches wait, too */
-    governor.blind_since_ns = 0;           /* nothing runs meanwhile */
-    if (container_config()->gate == GATE_LAUNCH)
-        return;
-    for (unsigned d = 0; d < governor.bound; d++)
-        tell_gate(d);
-    if (is_overdrawn())
-        end_holds();
-    uint64_t now = clock_now_ns();
-    if (close_channels())
-        governor.held_ns = 0;
-    else if (!governor.held_ns)
-        governor.held_ns = now;
-    else if (rules_hold() && now - governor.held_ns >= HELD_MAX_NS)
-        end_holds();
-}
-
-static void open_channels(void)
-{
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        struct rm_channels_times times;
-        if (!rm_channels_is_closed(d)) {
-            end_closure(d);
-            continue;
-        }
-        (void)rm_channels_open(d, &times);
-        closed_end(&devices[d].closed, times.after_ns ? times.after_ns : clock_now_ns());
-    }
-}
-
-/* What could not be opened is due still: to be tried again by the next look, or by a call when that
- * does not come. */
-static uint64_t due_after_opening(void)
-{
-    return rm_channels_any_closed() ? clock_now_ns() : 0;
-}
-
-static void open_all(void)
-{
-    uint64_t due = load_relaxed(&govern_due_ns);
-    store_relaxed(&governor.ends_are_no_hold, false);
-    governor.held_ns = 0;
-    open_channels();
-    (void)swap_seq_cst(&govern_due_ns, due, due_after_opening()); /* or closed anew meanwhile */
-}
-
-bool govern_is_closed(unsigned device)
-{
-    return rm_channels_is_closed(device);
-}
-
-struct closed_times *govern_closed_times(unsigned device)
-{
-    return &devices[device].closed;
-}
-
-void govern_hold_open(void)
-{
-    if (load_relaxed(&governor.ends_are_no_hold))
-        return;
-    rm_channels_hold_open();
-    uint64_t now = clock_now_ns();
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        closed_end(&devices[d].closed, now);
-}
-
-/* A pause's next look may be a second away. */
-void govern_let_close(void)
-{
-    rm_channels_release();
-    if (load_relaxed(&govern_due_ns) || rules_hold())
-        account_wake_orders(); /* what closed them may hold still */
-}
-
-void govern_note_held(void)
-{
-    (void)swap_seq_cst(&govern_due_ns, (uint64_t)0, clock_now_ns());
-}
-
-void govern_open_overdue(void)
-{
-    uint64_t due = load_relaxed(&govern_due_ns), now = clock_now_ns();
-    /* What a forked child has of its parent is not its own to open, nor is it there to look at. */
-    if (!due || now <= due + OVERDUE_NS || process_is_unentered_child())
-        return;
-    rules_refresh(now);
-    if (rules_pause())
-        return;
-    rules_forget_neighbours();
-    /* One thread does; when the next closure is due is the governor's to say meanwhile. */
-    if (!swap_seq_cst(&govern_due_ns, due, (uint64_t)0))
-        return;
-    open_channels();
-    (void)swap_seq_cst(&govern_due_ns, (uint64_t)0, due_after_opening());
 }
 
 /* ---- what runs ---- */
@@ -398,7 +198,7 @@ static struct window_view view_of(unsigned device)
         .device = device};
     bool runs = here->survey.runs_long || (only_gate && here->survey.outstanding);
     if (runs && container_config()->gate != GATE_LAUNCH)
-        tell_gate(device);
+        channels_tell(device);
     look.view.runs_on = runs && may_close(device);
     look.view.in_windows = here->in_windows || only_gate;
     if (look.view.runs_on)
@@ -458,7 +258,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .active = !stopped && (devices[d].survey.outstanding || worked + ACTIVE_NS > now_ns),
             .wants = waited + ACTIVE_NS > now_ns,
             .paused = rules_pause(),
-            .windows = devices[d].in_windows || load_relaxed(&govern_due_ns),
+            .windows = devices[d].in_windows || channels_are_due(),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))
@@ -472,11 +272,17 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
     return longest;
 }
 
+static void close_all(uint64_t due_ns)
+{
+    governor.blind_since_ns = 0; /* nothing runs meanwhile */
+    channels_close_all(due_ns, governor.bound);
+}
+
 static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
     (void)meet_all(now_ns, true);
-    if (!rules_pause() || governor.held_ns)
+    if (!rules_pause() || channels_are_held())
         return HOLD_LOOK_NS;
     return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
 }
@@ -524,7 +330,7 @@ static bool has_unmeasured(void)
 
 static uint64_t govern_open(uint64_t now_ns)
 {
-    open_all();
+    channels_open_all();
     if (!see_what_runs(now_ns))
         return LOCK_TRY_NS;
     uint64_t work_ns = meet_all(now_ns, false);
@@ -549,7 +355,7 @@ static uint64_t govern_open(uint64_t now_ns)
 static uint64_t stand_by(uint64_t now_ns)
 {
     bool beside = false;
-    open_all();
+    channels_open_all();
     if (!rules_may_have_neighbours(now_ns))
         return STAND_BY_NS;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)
@@ -612,19 +418,15 @@ void govern_watch(void)
 
 void govern_finish(void)
 {
-    rm_channels_finish();
-    store_relaxed(&govern_due_ns, (uint64_t)0);
+    channels_finish();
     governor_stop();
     tenants_leave();
 }
 
 void govern_reset(void)
 {
-    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        closed_reset(&devices[d].closed);
-        devices[d] = (struct device_work){.closed = devices[d].closed};
-    }
+    memset(devices, 0, sizeof(devices));
     memset(&governor, 0, sizeof(governor));
-    store_relaxed(&govern_due_ns, (uint64_t)0);
+    channels_reset();
     governor_reset();
 }

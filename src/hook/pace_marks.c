@@ -10,7 +10,7 @@
 #include "hook/hook.h"
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
-#include "hook/pace_govern.h"
+#include "hook/pace_channels.h"
 #include "hook/pace_rules.h"
 #include "limit/budget.h"
 #include "region/account.h"
@@ -148,7 +148,7 @@ struct lane_record *marks_lane(CUstream stream)
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
-    record->lane.closed = govern_closed_times((unsigned)record->device);
+    record->lane.closed = channels_closed_times((unsigned)record->device);
     if (map_put(&marks.lanes, key, record) != 0) {
         slab_give(&marks.lane_slab, record);
         return NULL;
@@ -340,7 +340,7 @@ struct harvest {
 static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct harvest *harvest = argument;
-    struct closed_times *closed = govern_closed_times((unsigned)harvest->device);
+    struct closed_times *closed = channels_closed_times((unsigned)harvest->device);
     int64_t balance = 0;
     uint64_t busy = 0;
     for (unsigned i = 0; i < harvest->count; i++) {
