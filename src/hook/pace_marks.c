@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts, their streams' lanes and the events on them. */
-#include "hook/pace_marks.h"
+#include "hook/pace_context.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -8,39 +8,18 @@
 #include "base/slab.h"
 #include "hook/capture.h"
 #include "hook/hook.h"
-#include "hook/pace_couple.h"
-#include "hook/pace_gate.h"
 #include "hook/pace_channels.h"
+#include "hook/pace_gate.h"
 #include "hook/pace_rules.h"
-#include "limit/budget.h"
-#include "region/account.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#define SPARE_EVENTS 64
-/* The driver tells the time between two events in single precision: good to 60 ns over a second. */
-#define REBASE_NS 1000000000ull
-#define CHARGES 64
 #define RECORDING_NS 20000
 /* A stream that had work within this is one of those that launch. */
 #define BESIDE_NS 200000000ull
 
-/* GPU time as the events of a context tell it, put onto the processor's clock: a mark is reached
- * after it was recorded and before it is seen to be. */
-struct pace_context {
-    struct pace_context *next;
-    CUcontext handle;
-    int device;
-    struct lane_record *lanes;
-    CUevent base;
-    uint64_t base_ns;
-    unsigned spare_count;
-    CUevent spares[SPARE_EVENTS];
-};
-
 struct lock marks_lock = LOCK_INIT;
-uint64_t marks_reached;
 
 static struct {
     uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: marks are to be had */
@@ -60,6 +39,11 @@ static uint64_t stream_key(const struct pace_context *context, CUstream stream, 
 }
 
 /* ---- contexts and lanes ---- */
+
+struct pace_context *marks_contexts(void)
+{
+    return marks.contexts;
+}
 
 /* A context that is the thread's current one for the time being. */
 struct pace_entered {
@@ -169,7 +153,7 @@ static bool is_blinding(CUresult result)
            result == CUDA_ERROR_INVALID_VALUE;
 }
 
-static void note_blind(int device, CUresult result, uint64_t now_ns)
+void marks_note_blind(int device, CUresult result, uint64_t now_ns)
 {
     static bool logged;
     if (!is_blinding(result))
@@ -182,7 +166,7 @@ static void note_blind(int device, CUresult result, uint64_t now_ns)
     store_relaxed(&logged, true);
 }
 
-static void note_seen(int device)
+void marks_note_seen(int device)
 {
     if (load_relaxed(&marks.blind_since_ns[device]))
         store_relaxed(&marks.blind_since_ns[device], (uint64_t)0);
@@ -201,7 +185,7 @@ static CUevent spare_take(struct pace_context *context) REQUIRES(marks_lock)
     return context->spare_count ? context->spares[--context->spare_count] : NULL;
 }
 
-static void spare_give(struct pace_context *context, CUevent event) REQUIRES(marks_lock)
+void marks_spare_give(struct pace_context *context, CUevent event)
 {
     if (context->spare_count < SPARE_EVENTS)
         context->spares[context->spare_count++] = event;
@@ -269,7 +253,7 @@ static void end_recording(
         run.others_ns = part.others_us * 1000;
         lane_mark(&record->lane, event, now_ns, &run);
     } else if (event) {
-        spare_give(record->context, event);
+        marks_spare_give(record->context, event);
     }
     record->recording--;
     recording_on = NULL;
@@ -287,7 +271,7 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
     CUresult result = event ? cuda.cuEventRecord(event, record->stream) : CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t now = clock_now_ns();
     if (result != CUDA_SUCCESS)
-        note_blind(record->device, result, now);
+        marks_note_blind(record->device, result, now);
     end_recording(record, event, result == CUDA_SUCCESS, now, run);
 }
 
@@ -329,168 +313,7 @@ void marks_close_others(const struct lane_record *record, uint32_t id)
     }
 }
 
-/* ---- harvest ---- */
-
-struct harvest {
-    int device;
-    unsigned count;
-    struct lane_charge charges[CHARGES];
-};
-
-static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
-{
-    struct harvest *harvest = argument;
-    struct closed_times *closed = channels_closed_times((unsigned)harvest->device);
-    int64_t balance = 0;
-    uint64_t busy = 0;
-    for (unsigned i = 0; i < harvest->count; i++) {
-        const struct lane_charge *charge = &harvest->charges[i];
-        uint64_t new =
-            closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
-        balance += (int64_t) new - (int64_t)charge->work_ns;
-        busy += new;
-        const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
-        gate_settle(harvest->device, words, &done);
-    }
-    budget_charge(words, balance);
-    if (own)
-        add_relaxed(&own->gpu_time_ns, busy);
-}
-
-static void settle(struct harvest *harvest)
-{
-    if (harvest->count)
-        (void)account_visit_compute((unsigned)harvest->device, charge_all, harvest);
-    harvest->count = 0;
-}
-
-static struct lane_charge *charge_slot(struct harvest *harvest)
-{
-    if (harvest->count == CHARGES)
-        settle(harvest);
-    return &harvest->charges[harvest->count];
-}
-
-/* The front mark of a context that has no base yet: it was reached so long ago as the events behind
- * it say that were reached since. */
-static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUIRES(marks_lock)
-{
-    const struct lane_mark *front = &lane->marks[lane->first], *last = front;
-    float milliseconds = 0;
-    for (uint32_t i = 1; i < lane->count; i++) {
-        const struct lane_mark *mark = &lane->marks[(lane->first + i) % LANE_MARKS];
-        if (cuda.cuEventQuery(mark->event) != CUDA_SUCCESS)
-            break;
-        last = mark;
-    }
-    if (last != front)
-        (void)cuda.cuEventElapsedTime(&milliseconds, front->event, last->event);
-    uint64_t since = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
-    return now_ns > front->recorded_ns + since ? now_ns - since : front->recorded_ns;
-}
-
-/* When the front mark was reached, on the processor's clock. */
-static uint64_t reached_ns(
-    const struct lane_record *record, struct lane_mark *mark, uint64_t now_ns) REQUIRES(marks_lock)
-{
-    struct pace_context *context = record->context;
-    float milliseconds = 0;
-    if (!context->base)
-        return first_reached_ns(&record->lane, now_ns);
-    CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
-    if (result != CUDA_SUCCESS) {
-        note_blind(context->device, result, now_ns);
-        return mark->recorded_ns;
-    }
-    note_seen(context->device);
-    uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
-    if (at > now_ns)
-        now_ns = clock_now_ns(); /* it may have been reached since */
-    uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
-    mark->before.moved = sure != at;
-    context->base_ns += sure - at;
-    return sure;
-}
-
-/* A mark that was reached is the base of those to come when the former one is too long ago. */
-static void event_done(struct pace_context *context, CUevent event, uint64_t at_ns)
-    REQUIRES(marks_lock)
-{
-    if (context->base && at_ns - context->base_ns < REBASE_NS) {
-        spare_give(context, event);
-        return;
-    }
-    if (context->base)
-        spare_give(context, context->base);
-    context->base = event;
-    context->base_ns = at_ns;
-}
-
-static void harvest_lane(struct harvest *harvest, struct lane_record *record, uint64_t now_ns)
-    REQUIRES(marks_lock)
-{
-    struct lane *lane = &record->lane;
-    for (struct lane_mark *mark; (mark = lane_front(lane)) != NULL;) {
-        CUresult result = cuda.cuEventQuery(mark->event);
-        if (result == CUDA_ERROR_NOT_READY)
-            break;
-        if (result != CUDA_SUCCESS) {
-            note_blind(record->device, result, now_ns);
-            (void)cuda.cuEventDestroy_v2(lane_forget(lane));
-            continue;
-        }
-        uint64_t at = reached_ns(record, mark, now_ns);
-        couple_note(record->device, lane, at);
-        CUevent event = lane_pass(lane, at, charge_slot(harvest));
-        harvest->count++;
-        store_relaxed(&marks_reached, marks_reached + 1);
-        event_done(record->context, event, at);
-        record->stuck = false;
-    }
-    struct turns_part part = rules_part((unsigned)record->device);
-    if (lane_run_on(lane, now_ns, part.likely, charge_slot(harvest)))
-        harvest->count++;
-}
-
-static void lane_drop(struct lane_record **link) REQUIRES(marks_lock)
-{
-    struct lane_record *record = *link;
-    *link = record->next;
-    store_release(&record->id, 0u);
-    slab_give(&marks.lane_slab, record);
-}
-
-static unsigned harvest_context(struct pace_context *context) REQUIRES(marks_lock)
-{
-    struct harvest harvest = {.device = context->device};
-    uint64_t now = clock_now_ns();
-    unsigned outstanding = 0;
-    for (struct lane_record **link = &context->lanes; *link;) {
-        struct lane_record *record = *link;
-        if (record->lane.count)
-            harvest_lane(&harvest, record, now);
-        outstanding += record->lane.count;
-        if (record->orphan && !record->lane.count && !record->recording)
-            lane_drop(link);
-        else
-            link = &record->next;
-    }
-    settle(&harvest);
-    return outstanding;
-}
-
-/* Asking for an event is what another thread's capture would be spoilt by. */
-static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
-{
-    struct capture_relaxed former = capture_relax();
-    unsigned outstanding = 0;
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        if (device < 0 || context->device == device)
-            outstanding += harvest_context(context);
-    }
-    capture_restore(&former);
-    return outstanding;
-}
+/* ---- what is on its way ---- */
 
 unsigned marks_unknown(int device)
 {
@@ -525,34 +348,6 @@ bool marks_lane_works(const struct lane_record *record, bool *ret_works)
     return told;
 }
 
-void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
-{
-    struct harvest harvest = {.device = record->device};
-    unsigned part = rules_part((unsigned)record->device).likely;
-    if (lane_ran(&record->lane, from_ns, to_ns, part, charge_slot(&harvest)))
-        harvest.count++;
-    settle(&harvest);
-}
-
-void marks_charge_done(
-    struct lane_record *record, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns)
-{
-    struct harvest harvest = {.device = record->device};
-    if (lane_done(&record->lane, from_ns, to_ns, work_ns, charge_slot(&harvest)))
-        harvest.count++;
-    settle(&harvest);
-}
-
-unsigned marks_harvest(int device)
-{
-    return harvest_contexts(device);
-}
-
-unsigned marks_harvest_all(void)
-{
-    return harvest_contexts(-1);
-}
-
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
     struct marks_survey survey = {.long_in_ns = UINT64_MAX};
@@ -571,6 +366,14 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 }
 
 /* ---- ends ---- */
+
+void marks_lane_drop(struct lane_record **link) REQUIRES(marks_lock)
+{
+    struct lane_record *record = *link;
+    *link = record->next;
+    store_release(&record->id, 0u);
+    slab_give(&marks.lane_slab, record);
+}
 
 static void lane_unlink(struct lane_record *record) REQUIRES(marks_lock)
 {
@@ -648,7 +451,7 @@ static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
             (void)cuda.cuEventDestroy_v2(lane_forget(&context->lanes->lane));
         if (!context->lanes->orphan)
             lane_unlink(context->lanes);
-        lane_drop(&context->lanes);
+        marks_lane_drop(&context->lanes);
     }
     while (context->spare_count)
         (void)cuda.cuEventDestroy_v2(spare_take(context));
@@ -668,7 +471,7 @@ void marks_context_leaves(CUcontext handle)
             link = &(*link)->next;
             continue;
         }
-        (void)harvest_context(*link); /* what was reached is charged for */
+        (void)marks_harvest_context(*link); /* what was reached is charged for */
         context_drop(link);
     }
     lock_release(&marks_lock);

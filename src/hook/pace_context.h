@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the meter keeps of a context: shared by those who record marks (hook/pace_marks.c) and those
+ * who see them reached (hook/pace_harvest.c). */
+#ifndef VGPU_HOOK_PACE_CONTEXT_H
+#define VGPU_HOOK_PACE_CONTEXT_H
+
+#include "hook/pace_marks.h"
+
+#define SPARE_EVENTS 64
+
+/* GPU time as the events of a context tell it, put onto the processor's clock: a mark is reached
+ * after it was recorded and before it is seen to be. */
+struct pace_context {
+    struct pace_context *next;
+    CUcontext handle;
+    int device;
+    struct lane_record *lanes;
+    CUevent base;
+    uint64_t base_ns;
+    unsigned spare_count;
+    CUevent spares[SPARE_EVENTS];
+};
+
+/* All of them, a list. */
+struct pace_context *marks_contexts(void) REQUIRES(marks_lock);
+
+/* An event of the context's that is not needed now. */
+void marks_spare_give(struct pace_context *context, CUevent event) REQUIRES(marks_lock);
+
+/* The driver refused a call by which time is measured; it answered one again. */
+void marks_note_blind(int device, CUresult result, uint64_t now_ns);
+void marks_note_seen(int device);
+
+/* Forgets a lane whose marks are all out. */
+void marks_lane_drop(struct lane_record **link) REQUIRES(marks_lock);
+
+/* Charges for the marks that were reached; returns how many are outstanding. */
+unsigned marks_harvest_context(struct pace_context *context) REQUIRES(marks_lock);
+
+#endif
