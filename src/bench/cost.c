@@ -74,34 +74,34 @@ static const struct bench_definition live_definitions[] = {
 static const struct added {
     struct bench_definition definition;
     const char *of;
-    bool percent;
     double targets[2]; /* without a limit, with limits that are not reached */
-    bool full;         /* measured by --full alone */
+    bool percent;
+    bool full; /* measured by --full alone */
 } addeds[] = {
     {{"cost.launch.added", "added to a launch",
          "What an asynchronous launch takes more than natively, in the same turn.", "ns",
          BENCH_LOWER, true, 5},
-        "cost.launch.async", false, {5, 60}, false},
+        "cost.launch.async", {5, 60}, false, false},
     {{"cost.alloc.added", "added to allocation and free",
          "What cuMemAlloc and cuMemFree of 1 MiB take more than natively in the same turn, in "
          "percent of "
          "it.",
          "%", BENCH_LOWER, true, 1},
-        "cost.alloc.1MiB", true, {1, 1}, false},
+        "cost.alloc.1MiB", {1, 1}, true, false},
     {{"cost.alloc.live.added", "added to allocation and free, 10,000 live",
          "What cuMemAlloc and cuMemFree of 1 MiB take more than natively while 10,000 allocations "
          "live, in percent.",
          "%", BENCH_LOWER, true, 1},
-        "cost.alloc.live.10000", true, {1, 1}, false},
+        "cost.alloc.live.10000", {1, 1}, true, false},
     {{"cost.alloc.live.100000.added", "added to allocation and free, 100,000 live",
          "What cuMemAlloc and cuMemFree of 1 MiB take more than natively while 100,000 allocations "
          "live, in percent.",
          "%", BENCH_LOWER, true, 1},
-        "cost.alloc.live.100000", true, {1, 1}, true},
+        "cost.alloc.live.100000", {1, 1}, true, true},
     {{"cost.init.added", "added to cuInit",
          "What the first cuInit takes more than natively in the same round.", "ms", BENCH_LOWER,
          true, 2},
-        "cost.init", false, {2, 2}, false},
+        "cost.init", {2, 2}, false, false},
 };
 static const struct bench_definition cpu_definition = {"cost.cpu.added",
     "added background CPU, busy",
