@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts, their streams' lanes and the events on them. */
-#include "hook/pace_context.h"
+#include "hook/pace_marks.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -9,6 +9,7 @@
 #include "hook/capture.h"
 #include "hook/hook.h"
 #include "hook/pace_channels.h"
+#include "hook/pace_context.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_rules.h"
 
