@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -114,9 +115,28 @@ static void exchange_held(struct lock *from, struct lock *to)
     }
 }
 
+/* A thread that is cancelled at a call it makes under a lock would keep that for ever. */
+static _Thread_local struct {
+    unsigned depth;
+    int former;
+} uncancelled __attribute__((tls_model("initial-exec")));
+
+static void forbid_cancelling(void)
+{
+    if (!uncancelled.depth++)
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &uncancelled.former);
+}
+
+static void allow_cancelling(void)
+{
+    if (uncancelled.depth && !--uncancelled.depth)
+        (void)pthread_setcancelstate(uncancelled.former, NULL);
+}
+
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     uint32_t own = own_number();
+    forbid_cancelling();
     exchange_held(NULL, lock);
     if (swap_seq_cst(&lock->word, 0u, own))
         return;
@@ -128,10 +148,13 @@ void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 
 bool lock_try(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
+    forbid_cancelling();
     exchange_held(NULL, lock);
     bool taken = swap_seq_cst(&lock->word, 0u, own_number());
-    if (!taken)
+    if (!taken) {
         exchange_held(lock, NULL);
+        allow_cancelling();
+    }
     return taken;
 }
 
@@ -148,6 +171,7 @@ void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
     else
         let_go(lock);
     exchange_held(lock, NULL);
+    allow_cancelling();
 }
 
 void lock_release_all(void)

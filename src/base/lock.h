@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lock between the threads of one process: a futex word, no libc symbol, zero is unlocked.
  * Whose thread holds it already has it at once, and gives it back once more: a signal's handler may
- * come in the midst of anything, and call exit, or CUDA. Nothing else is to rely on that. After a
- * fork the child resets each lock it inherited (see base/fork.h). */
+ * come in the midst of anything, and call exit, or CUDA. Nothing else is to rely on that. A thread
+ * that holds one is not cancelled before it gave it back. After a fork the child resets each lock
+ * it inherited (see base/fork.h). */
 #ifndef VGPU_BASE_LOCK_H
 #define VGPU_BASE_LOCK_H
 

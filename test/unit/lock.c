@@ -111,6 +111,40 @@ TEST("a signal's handler has the lock that its thread was about to take, had or 
     add_by_threads();
 }
 
+static bool is_cancelled, went_on, ended;
+
+static void *wait_locked(void *unused)
+{
+    (void)unused;
+    lock_take(&lock);
+    store_release(&has_it, true);
+    while (!load_acquire(&is_cancelled))
+        usleep(1000);
+    CHECK(!lock_try(&lock));
+    pthread_testcancel();
+    went_on = true;
+    lock_release(&lock);
+    pthread_testcancel();
+    ended = true;
+    return NULL;
+}
+
+TEST("a thread is not cancelled at a call it makes under a lock, but afterwards")
+{
+    pthread_t thread;
+    void *result;
+    has_it = false;
+    REQUIRE(pthread_create(&thread, NULL, wait_locked, NULL) == 0);
+    while (!load_acquire(&has_it))
+        usleep(1000);
+    CHECK_EQ(pthread_cancel(thread), 0);
+    store_release(&is_cancelled, true);
+    pthread_join(thread, &result);
+    CHECK(result == PTHREAD_CANCELED && went_on && !ended);
+    CHECK(lock_try(&lock));
+    lock_release(&lock);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
