@@ -195,6 +195,19 @@ def half():
 
 
 @test
+def last_moment():
+    """what an installer left that was killed at its very end the next removes, though nothing is to be installed"""
+    node = Node()
+    node.install()
+    with open(os.path.join(node.target, ".vgpu-install.aBc123"), "w", encoding="ascii") as file:
+        file.write("left")
+    node.install("--check")
+    equal(node.left(), [".vgpu-install.aBc123"], "what a check leaves")
+    node.install()
+    equal(node.left(), [], "what an installer leaves")
+
+
+@test
 def any_moment():
     """killed at any moment, what is under the final name is the old library or the new one, whole"""
     node = Node()
