@@ -101,43 +101,43 @@ static bool take_or_wait(struct lock *lock, uint32_t own)
     return false;
 }
 
-/* What this thread holds or is about to: by the number in the lock it is told which. */
+/* What this thread holds or is about to: by the number in the lock it is told which. A thread that
+ * is cancelled at a call it makes under a lock would keep that for ever. */
 #define HELD_MAX 8
-static _Thread_local struct lock *held[HELD_MAX] __attribute__((tls_model("initial-exec")));
+static _Thread_local struct {
+    struct lock *locks[HELD_MAX];
+    unsigned depth;
+    int cancel_state; /* before the first */
+} held __attribute__((tls_model("initial-exec")));
 
 static void exchange_held(struct lock *from, struct lock *to)
 {
     for (int i = 0; i < HELD_MAX; i++) {
-        if (held[i] == from) {
-            held[i] = to;
+        if (held.locks[i] == from) {
+            held.locks[i] = to;
             return;
         }
     }
 }
 
-/* A thread that is cancelled at a call it makes under a lock would keep that for ever. */
-static _Thread_local struct {
-    unsigned depth;
-    int former;
-} uncancelled __attribute__((tls_model("initial-exec")));
-
-static void forbid_cancelling(void)
+static void begin_holding(struct lock *lock)
 {
-    if (!uncancelled.depth++)
-        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &uncancelled.former);
+    if (!held.depth++)
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held.cancel_state);
+    exchange_held(NULL, lock);
 }
 
-static void allow_cancelling(void)
+static void end_holding(struct lock *lock)
 {
-    if (uncancelled.depth && !--uncancelled.depth)
-        (void)pthread_setcancelstate(uncancelled.former, NULL);
+    exchange_held(lock, NULL);
+    if (held.depth && !--held.depth)
+        (void)pthread_setcancelstate(held.cancel_state, NULL);
 }
 
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
     uint32_t own = own_number();
-    forbid_cancelling();
-    exchange_held(NULL, lock);
+    begin_holding(lock);
     if (swap_seq_cst(&lock->word, 0u, own))
         return;
     int errno_kept = errno;
@@ -148,13 +148,10 @@ void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 
 bool lock_try(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
 {
-    forbid_cancelling();
-    exchange_held(NULL, lock);
+    begin_holding(lock);
     bool taken = swap_seq_cst(&lock->word, 0u, own_number());
-    if (!taken) {
-        exchange_held(lock, NULL);
-        allow_cancelling();
-    }
+    if (!taken)
+        end_holding(lock);
     return taken;
 }
 
@@ -170,19 +167,18 @@ void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
         lock->again--;
     else
         let_go(lock);
-    exchange_held(lock, NULL);
-    allow_cancelling();
+    end_holding(lock);
 }
 
 void lock_release_all(void)
 {
     for (int i = 0; i < HELD_MAX; i++) {
-        struct lock *lock = held[i];
+        struct lock *lock = held.locks[i];
         if (lock && (load_acquire(&lock->word) & ~WAITED_FOR) == own_number()) {
             lock->again = 0;
             let_go(lock);
         }
-        held[i] = NULL;
+        held.locks[i] = NULL;
     }
 }
 

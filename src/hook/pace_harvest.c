@@ -172,22 +172,26 @@ static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
     return outstanding;
 }
 
+static void charge_one(int device, const struct lane_charge *charge)
+{
+    struct harvest harvest = {.device = device, .count = 1, .charges = {*charge}};
+    settle(&harvest);
+}
+
 void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
 {
-    struct harvest harvest = {.device = record->device};
+    struct lane_charge charge;
     unsigned part = rules_part((unsigned)record->device).likely;
-    if (lane_ran(&record->lane, from_ns, to_ns, part, charge_slot(&harvest)))
-        harvest.count++;
-    settle(&harvest);
+    if (lane_ran(&record->lane, from_ns, to_ns, part, &charge))
+        charge_one(record->device, &charge);
 }
 
 void marks_charge_done(
     struct lane_record *record, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns)
 {
-    struct harvest harvest = {.device = record->device};
-    if (lane_done(&record->lane, from_ns, to_ns, work_ns, charge_slot(&harvest)))
-        harvest.count++;
-    settle(&harvest);
+    struct lane_charge charge;
+    if (lane_done(&record->lane, from_ns, to_ns, work_ns, &charge))
+        charge_one(record->device, &charge);
 }
 
 unsigned marks_harvest(int device)

@@ -368,7 +368,7 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 
 /* ---- ends ---- */
 
-void marks_lane_drop(struct lane_record **link) REQUIRES(marks_lock)
+void marks_lane_drop(struct lane_record **link)
 {
     struct lane_record *record = *link;
     *link = record->next;

@@ -309,6 +309,20 @@ uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns)
     return left;
 }
 
+/* Of the running stretch, what was not charged for already. */
+static uint64_t unoccupied_from(const struct lane *lane, uint64_t from_ns)
+{
+    return lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
+}
+
+static void occupy_for(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t busy_ns,
+    struct lane_charge *ret_charge)
+{
+    *ret_charge = (struct lane_charge){.from_ns = from_ns, .to_ns = to_ns, .busy_ns = busy_ns};
+    lane->occupied_to_ns = to_ns;
+    lane->occupied_ns += busy_ns;
+}
+
 /* It is charged as it goes. */
 static void occupy(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct lane_charge *ret_charge)
@@ -318,15 +332,13 @@ static void occupy(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned
         busy = part_of(busy, part);
         lane->occupied_in_part = true;
     }
-    *ret_charge = (struct lane_charge){.from_ns = from_ns, .to_ns = to_ns, .busy_ns = busy};
-    lane->occupied_to_ns = to_ns;
-    lane->occupied_ns += busy;
+    occupy_for(lane, from_ns, to_ns, busy, ret_charge);
 }
 
 bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct lane_charge *ret_charge)
 {
-    uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
+    uint64_t from = unoccupied_from(lane, from_ns);
     if (lane->count || lane->open.other || !lane_open_between(lane, from, to_ns))
         return false;
     occupy(lane, from, to_ns, part, ret_charge);
@@ -340,10 +352,7 @@ bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t wor
     uint64_t busy = above(most, lane->occupied_ns);
     if (lane->count || !busy)
         return false;
-    uint64_t from = lane->occupied_to_ns > from_ns ? lane->occupied_to_ns : from_ns;
-    *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = to_ns, .busy_ns = busy};
-    lane->occupied_to_ns = to_ns;
-    lane->occupied_ns += busy;
+    occupy_for(lane, unoccupied_from(lane, from_ns), to_ns, busy, ret_charge);
     return true;
 }
 
@@ -353,8 +362,7 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
     if (!mark || !lane_runs_for(lane, now_ns, mark->before.work_ns + RUN_ON_NS))
         return false;
     struct lane_stretch *stretch = &mark->before;
-    uint64_t began = began_ns(lane, mark);
-    uint64_t from = lane->occupied_to_ns > began ? lane->occupied_to_ns : began;
+    uint64_t from = unoccupied_from(lane, began_ns(lane, mark));
     if (lane_open_between(lane, from, now_ns) < RUN_ON_NS)
         return false;
     occupy(lane, from, now_ns, part, ret_charge);

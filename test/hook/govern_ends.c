@@ -6,13 +6,11 @@
 
 #include "sim/machine.h"
 
-#include <pthread.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <ucontext.h>
 
 /* Windows of 14 ms each 280 ms. */
 #define LIMIT_5 .environment = {"CUDA_DEVICE_SM_LIMIT=5"}
@@ -343,21 +341,6 @@ BED_TEST("a program exits in a pause", MEMORY)
     CHECK(ends_well_in_time(pid));
 }
 
-/* Only where our library is in the midst of something: the driver's locks are its own matter. */
-static void exit_within_library(int number, siginfo_t *info, void *machine)
-{
-    const ucontext_t *interrupted = machine;
-    Dl_info found;
-    (void)number, (void)info;
-#ifdef __x86_64__
-    void *at = (void *)(uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP];
-#else
-    void *at = (void *)(uintptr_t)interrupted->uc_mcontext.pc;
-#endif
-    if (dladdr(at, &found) && strstr(found.dli_fname, "libvgpu.so"))
-        exit(5);
-}
-
 static CUdeviceptr kept;
 
 /* As the driver and a program's own objects do. */
@@ -374,10 +357,7 @@ static void give_back_at_exit(void)
 /* Wherever it is: it opens channels, and looks at the region and the board. */
 static void end_within_library(void *argument)
 {
-    const struct sigaction action = {
-        .sa_sigaction = exit_within_library, .sa_flags = SA_SIGINFO | SA_RESTART};
-    unsigned start = 60000 + 2371 * *(unsigned *)argument;
-    const struct itimerval often = {.it_value = {0, start}, .it_interval = {0, 797}};
+    unsigned start_us = 60000 + 2371 * *(unsigned *)argument;
     __typeof__(&cuMemAlloc_v2) allocate = CU(cuMemAlloc_v2);
     __typeof__(&cuMemFree_v2) release = CU(cuMemFree_v2);
     __typeof__(&cuDevicePrimaryCtxReset_v2) reset_none = CU(cuDevicePrimaryCtxReset_v2);
@@ -385,7 +365,7 @@ static void end_within_library(void *argument)
     REQUIRE(atexit(give_back_at_exit) == 0); /* after ours */
     hold_begin(FOREVER);
     CHECK_EQ(allocate(&kept, MIB), CUDA_SUCCESS);
-    REQUIRE(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    load_exit_within_library(start_us, 797);
     for (;;) {
         if (allocate(&pointer, MIB) == CUDA_SUCCESS)
             (void)release(pointer);

@@ -5,10 +5,7 @@
 
 #include "sim/machine.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <sys/time.h>
-#include <ucontext.h>
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define LIMIT_20 .environment = {"CUDA_DEVICE_SM_LIMIT=20"}
@@ -468,32 +465,14 @@ static void destroy_at_exit(void)
         _exit(9);
 }
 
-/* Only where our library is in the midst of something: the driver's locks are its own matter. */
-static void exit_within_library(int number, siginfo_t *info, void *machine)
-{
-    const ucontext_t *context = machine;
-    Dl_info found;
-    (void)number, (void)info;
-#ifdef __x86_64__
-    void *at = (void *)(uintptr_t)context->uc_mcontext.gregs[REG_RIP];
-#else
-    void *at = (void *)(uintptr_t)context->uc_mcontext.pc;
-#endif
-    if (dladdr(at, &found) && strstr(found.dli_fname, "libvgpu.so"))
-        exit(5);
-}
-
 static void end_within_library(void *argument)
 {
-    const struct sigaction action = {
-        .sa_sigaction = exit_within_library, .sa_flags = SA_SIGINFO | SA_RESTART};
-    unsigned start = 20000 + 337 * *(unsigned *)argument;
-    const struct itimerval often = {.it_value = {0, start}, .it_interval = {0, 97}};
+    unsigned start_us = 20000 + 337 * *(unsigned *)argument;
     REQUIRE(atexit(destroy_at_exit) == 0); /* after ours */
     load_begin(0);
     left = load_stream();
     CHECK_EQ(load_launch(left, US), CUDA_SUCCESS);
-    REQUIRE(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    load_exit_within_library(start_us, 97);
     for (;;)
         CHECK_EQ(load_launch(left, 700 * US), CUDA_SUCCESS);
 }

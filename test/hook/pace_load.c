@@ -5,7 +5,10 @@
 #include "sim/machine.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <sys/resource.h>
+#include <sys/time.h>
+#include <ucontext.h>
 
 #define ATTEMPTS 5
 /* Saved up at most: the limit's share of this; and what is let go at once. */
@@ -198,6 +201,28 @@ void load_settle(void)
 {
     CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
     bed_sleep_ms(120);
+}
+
+static void exit_within_library(int number, siginfo_t *info, void *machine)
+{
+    const ucontext_t *interrupted = machine;
+    Dl_info found;
+    (void)number, (void)info;
+#ifdef __x86_64__
+    void *at = (void *)(uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP];
+#else
+    void *at = (void *)(uintptr_t)interrupted->uc_mcontext.pc;
+#endif
+    if (dladdr(at, &found) && strstr(found.dli_fname, "libvgpu.so"))
+        exit(5);
+}
+
+void load_exit_within_library(unsigned start_us, unsigned interval_us)
+{
+    const struct sigaction action = {
+        .sa_sigaction = exit_within_library, .sa_flags = SA_SIGINFO | SA_RESTART};
+    const struct itimerval often = {.it_value = {0, start_us}, .it_interval = {0, interval_us}};
+    REQUIRE(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
 }
 
 unsigned load_threads(void)
