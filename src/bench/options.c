@@ -276,7 +276,8 @@ bool bench_options_parse(int argc, char **argv, struct bench_options *options, i
             return false;
         }
         if (option == '?' || option == ':') {
-            *ret_status = tool_refuse_option("bench", option, word);
+            tool_speak_for("bench");
+            *ret_status = tool_refuse_option(option, word);
             return false;
         }
         if (!take(option, options))

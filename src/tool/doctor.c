@@ -107,7 +107,7 @@ static int parse_options(int argc, char **argv, struct options *options, bool *r
         {"device", required_argument, NULL, DEVICE}, {"inside", required_argument, NULL, INSIDE},
         {"output", required_argument, NULL, OUTPUT}, {"verdict-status", no_argument, NULL, VERDICT},
         OPTION_HELP, {0}};
-    static const struct command_options taken = {"doctor", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     return status || *ret_done ? status : check_options(argc, argv, options);
 }

@@ -14,8 +14,7 @@
 #define OPTION_FIRST 256
 
 struct command_options {
-    const char *command; /* "ps" */
-    const char *usage;   /* what --help and -h say */
+    const char *usage; /* what --help and -h say */
     const struct option *known;
     /* Takes one of them; its value is optarg. Returns 0, or the exit status after one line. */
     int (*take)(int option, void *context);

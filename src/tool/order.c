@@ -33,10 +33,10 @@ static int parse_options(const struct order *order, int argc, char **argv,
 {
     static const struct option known[] = {{"region", required_argument, NULL, REGION},
         {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
-    const struct command_options options = {order->command, order->usage, known, take_option};
+    const struct command_options options = {order->usage, known, take_option};
     int status = options_take(&options, argc, argv, ret_options, ret_done);
     if (!status && !*ret_done && optind < argc)
-        status = tool_refuse_word(order->command, argv[optind]);
+        status = tool_refuse_word(argv[optind]);
     return status;
 }
 

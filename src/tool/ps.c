@@ -83,7 +83,7 @@ static int check_options(int argc, char **argv, struct ps_options *options)
     struct collect_choice *choice = &options->choice;
     bool named = choice->file_count || choice->pid;
     if (optind < argc)
-        return tool_refuse_word("ps", argv[optind]);
+        return tool_refuse_word(argv[optind]);
     if ((choice->file_count && choice->pid) || (named && choice->search))
         tool_error("--region, --pid and --search exclude each other");
     else
@@ -94,7 +94,7 @@ static int check_options(int argc, char **argv, struct ps_options *options)
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct ps_options *options, bool *ret_done)
 {
-    static const struct command_options taken = {"ps", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     return status || *ret_done ? status : check_options(argc, argv, options);
 }

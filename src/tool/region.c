@@ -65,7 +65,7 @@ static int check_options(int argc, char **argv, const struct region_options *opt
  * is left to do. */
 static int parse_options(int argc, char **argv, struct region_options *options, bool *ret_done)
 {
-    static const struct command_options taken = {"region", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     bool behind = optind > 1 && !strcmp(argv[optind - 1], "--");
     if (!status && !*ret_done && optind < argc) {

@@ -99,7 +99,7 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
         {"priority", required_argument, NULL, PRIORITY},
         {"region", required_argument, NULL, REGION}, {"sim", optional_argument, NULL, SIM},
         {"env", no_argument, NULL, ENV}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
-    static const struct command_options taken = {"run", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     if (status || *ret_done)
         return status;

@@ -44,19 +44,18 @@ void tool_error(const char *format, ...)
         fprintf(stderr, "%s: %s\n", tool_name, line);
 }
 
-int tool_refuse_option(const char *command, int option, const char *word)
+int tool_refuse_option(int option, const char *word)
 {
     static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
     int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
-    tool_speak_for(command);
-    tool_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason], command);
+    tool_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason],
+        speaking_command);
     return TOOL_USAGE;
 }
 
-int tool_refuse_word(const char *command, const char *word)
+int tool_refuse_word(const char *word)
 {
-    tool_speak_for(command);
-    tool_error("\"%.64s\" is not an option; 'vgpu %s --help' lists them", word, command);
+    tool_error("\"%.64s\" is not an option; 'vgpu %s --help' lists them", word, speaking_command);
     return TOOL_USAGE;
 }
 

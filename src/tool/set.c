@@ -81,11 +81,11 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
         {"priority", required_argument, NULL, PRIORITY},
         {"device", required_argument, NULL, DEVICE}, {"region", required_argument, NULL, REGION},
         {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
-    static const struct command_options taken = {"set", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     if (status || *ret_done)
         return status;
-    return optind < argc ? tool_refuse_word("set", argv[optind]) : check_change(options);
+    return optind < argc ? tool_refuse_word(argv[optind]) : check_change(options);
 }
 
 int tool_set(int argc, char **argv)

@@ -23,11 +23,12 @@ int tool_ps(int argc, char **argv);
 int tool_region(int argc, char **argv);
 int tool_top(int argc, char **argv);
 
-/* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. */
-int tool_refuse_option(const char *command, int option, const char *word);
+/* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. After
+ * tool_speak_for, as the next. */
+int tool_refuse_option(int option, const char *word);
 
 /* The same for a word that no option takes. */
-int tool_refuse_word(const char *command, const char *word);
+int tool_refuse_word(const char *word);
 
 /* The command that the tool's lines name from now on, behind the tool; for the process's lifetime.
  * Before there are threads. */

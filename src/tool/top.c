@@ -129,12 +129,12 @@ static int take_option(int option, void *context)
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct top_options *options, bool *ret_done)
 {
-    static const struct command_options taken = {"top", usage_text, known, take_option};
+    static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     if (status || *ret_done)
         return status;
     if (optind < argc)
-        return tool_refuse_word("top", argv[optind]);
+        return tool_refuse_word(argv[optind]);
     if (options->choice.file_count && options->choice.search)
         tool_error("--region and --search exclude each other");
     else
