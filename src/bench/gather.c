@@ -2,6 +2,7 @@
 /* The figures of a group while it is measured, and what the items of a group are run by. */
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "bench/need.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -26,23 +27,14 @@ void bench_say(const struct bench *bench, const char *format, ...)
     fprintf(stderr, "%6.1f s  %s\n", (double)(clock_now_ns() - bench->began_ns) / 1e9, line);
 }
 
-static void *grow(void *array, size_t bytes)
-{
-    void *grown = realloc(array, bytes);
-    if (!grown) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
-    return grown;
-}
-
 void bench_declare(
     struct bench *bench, const struct bench_definition *definition, const char *condition)
 {
-    bench->measured = grow(bench->measured, (bench->measured_count + 1) * sizeof(*bench->measured));
+    bench->measured = bench_need(
+        realloc(bench->measured, (bench->measured_count + 1) * sizeof(*bench->measured)));
     struct bench_measured *measured = &bench->measured[bench->measured_count++];
     size_t length = strlen(condition) + 1;
-    char *copy = memcpy(grow(NULL, length), condition, length);
+    char *copy = memcpy(bench_need(malloc(length)), condition, length);
     *measured = (struct bench_measured){.texts = {.id = (char *)definition->id,
                                             .group = (char *)bench->group,
                                             .title = (char *)definition->title,
@@ -90,7 +82,8 @@ void bench_sample(struct bench *bench, size_t subject, const char *id, const cha
     struct bench_gathered *gathered = find(bench, subject, id, condition);
     if (!gathered || !isfinite(value))
         return;
-    gathered->samples = grow(gathered->samples, (gathered->count + 1) * sizeof(*gathered->samples));
+    gathered->samples =
+        bench_need(realloc(gathered->samples, (gathered->count + 1) * sizeof(*gathered->samples)));
     gathered->samples[gathered->count++] = value;
     gathered->repetitions += repetitions;
     bench->gathered++;

@@ -3,7 +3,8 @@
 #include "bench/report.h"
 
 #include "base/parse.h"
-#include "base/text.h"
+#include "bench/need.h"
+#include "tool/tool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,26 +16,10 @@
 #define COLUMNS_MOST 400
 #define COLUMNS_UNKNOWN 120 /* into a file or a pipe */
 
-/* A line on standard error. */
-static void complain(const char *path, const char *reason)
-{
-    char line[2048];
-    char *text = NULL;
-    if (asprintf(&text, "%s: %s", path, reason) < 0)
-        return;
-    text_escape(line, sizeof(line), text, strlen(text));
-    fprintf(stderr, "vgpu-bench: %s\n", line);
-    free(text);
-}
-
 static char *path_in(const char *directory, const char *name)
 {
     char *path = NULL;
-    if (asprintf(&path, "%s/%s", directory, name) < 0) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
-    return path;
+    return bench_need(asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path);
 }
 
 struct bench_look bench_look_here(void)
@@ -61,12 +46,12 @@ int bench_report_show(const struct bench_results *results, const char *directory
     bench_table_print(results, stdout, &look);
     int error = bench_report_write(results, path);
     if (error)
-        complain(path, strerror(-error));
+        tool_error("%.480s: %.480s", path, strerror(-error));
     else
         printf("\nreport: %s\n", path);
     free(path);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        complain("standard output", "could not be written");
+        tool_error("standard output could not be written");
         return 1;
     }
     return error ? 1 : 0;
@@ -80,7 +65,7 @@ int bench_report_again(const char *directory)
     int error = bench_results_read(&results, path, reason, sizeof(reason));
     int status = 2;
     if (error)
-        complain(path, *reason ? reason : strerror(-error));
+        tool_error("%.480s: %.480s", path, *reason ? reason : strerror(-error));
     else
         status = bench_report_show(&results, directory);
     bench_results_finish(&results);

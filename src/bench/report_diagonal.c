@@ -2,6 +2,7 @@
 /* The chart of a figure that is to meet a target of its own under each condition, as a share its
  * limit: value against target beside the diagonal, and below it how far off that is. A panel for
  * each load. */
+#include "bench/need.h"
 #include "bench/report_page.h"
 
 #include "bench/report_axis.h"
@@ -42,7 +43,7 @@ static bool says_target(const char *part, size_t length, double target)
 static char *panel_name(const struct bench_figure *figure)
 {
     size_t room = 2 * strlen(figure->condition) + 1, used = 0; /* a blank behind each comma */
-    char *name = report_need(calloc(1, room));
+    char *name = bench_need(calloc(1, room));
     for (const char *part = figure->condition; *part;) {
         part += strspn(part, " ");
         size_t length = strcspn(part, ",");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page as a whole, and its way into the file. */
+#include "bench/need.h"
 #include "bench/report.h"
 
 #include "bench/report_page.h"
@@ -109,7 +110,7 @@ static void write_page(struct page *page)
 int bench_report_write(const struct bench_results *results, const char *path)
 {
     size_t room = strlen(path) + sizeof(".XXXXXX");
-    char *young = report_need(malloc(room));
+    char *young = bench_need(malloc(room));
     snprintf(young, room, "%s.XXXXXX", path);
     int fd = mkostemp(young, O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");

@@ -3,6 +3,7 @@
 #include "bench/report_lines.h"
 
 #include "base/text.h"
+#include "bench/need.h"
 #include "bench/report_view.h"
 
 #include <locale.h>
@@ -127,7 +128,7 @@ void lines_paragraph(
 char *lines_safe(const char *text)
 {
     size_t room = 4 * (text ? strlen(text) : 0) + 1;
-    char *safe = report_need(malloc(room));
+    char *safe = bench_need(malloc(room));
     text_escape(safe, room, text ? text : "", text ? strlen(text) : 0);
     return safe;
 }

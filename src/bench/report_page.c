@@ -3,6 +3,7 @@
 #include "bench/report_page.h"
 
 #include "base/text.h"
+#include "bench/need.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static bool not_shown(const char *at)
 void page_text(struct page *page, const char *text)
 {
     size_t room = 4 * strlen(text) + 1;
-    char *shown = report_need(malloc(room));
+    char *shown = bench_need(malloc(room));
     text_escape(shown, room, text, strlen(text));
     for (const char *at = shown; *at; at++) {
         const char *entity = *at == '&'    ? "&amp;"
@@ -118,7 +119,7 @@ bool *page_measured(
     const struct page *page, const struct bench_figure *const *figures, size_t count)
 {
     const struct bench_results *results = page->results;
-    bool *measured = report_need(calloc(results->subject_count + 1, sizeof(*measured)));
+    bool *measured = bench_need(calloc(results->subject_count + 1, sizeof(*measured)));
     for (size_t i = 0; i < count; i++) {
         for (size_t subject = 0; subject < results->subject_count; subject++)
             measured[subject] |=

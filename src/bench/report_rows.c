@@ -2,6 +2,7 @@
 /* The chart of most figures: a row for each condition, a lane in it for each subject, its median as
  * a mark over a line from the 10th to the 90th percentile and a stroke for each sample. Widths are
  * in percent, so that text keeps its size on a narrow page. */
+#include "bench/need.h"
 #include "bench/report_page.h"
 
 #include "bench/report_axis.h"
@@ -264,7 +265,7 @@ static void write_cut(struct page *page, const char *text, unsigned *left)
 {
     unsigned columns;
     size_t length = lines_fitting(text, *left, &columns);
-    char *piece = report_need(strndup(text, length));
+    char *piece = bench_need(strndup(text, length));
     page_text(page, piece);
     free(piece);
     if (text[length])
@@ -351,7 +352,7 @@ void page_chart_ratios(struct page *page, const char *group)
 {
     const struct bench_results *results = page->results;
     const struct bench_figure **figures =
-        report_need(calloc(results->figure_count + 1, sizeof(void *)));
+        bench_need(calloc(results->figure_count + 1, sizeof(void *)));
     struct rows rows = {
         .page = page, .figures = figures, .ratios = true, .shown = page_measured(page, NULL, 0)};
     for (size_t i = 0; i < results->figure_count; i++) {

@@ -2,6 +2,7 @@
 /* The table on the terminal: a line for each figure, with native's value first and beside each
  * other one its ratio to it, or how far it is off its target. Where the columns of the subjects
  * leave no room for the figure's name, each subject has a line of its own. */
+#include "bench/need.h"
 #include "bench/report.h"
 
 #include "bench/report_lines.h"
@@ -227,7 +228,7 @@ static void print_stacked(struct table *table, const struct bench_figure *figure
         const char *label = table->results->subjects[i].label;
         struct cell cell = cell_of(table, figure, i);
         size_t room = strlen(label) + strlen(figure->unit) + sizeof(cell) + 16;
-        char *text = report_need(calloc(1, room));
+        char *text = bench_need(calloc(1, room));
         snprintf(text, room, "%s: %s%s%s%s%s%s%s", label, cell.value, cell.missing ? "" : " ",
             cell.missing ? "" : figure->unit, *cell.spread ? ", " : "", cell.spread,
             *cell.beside ? ", " : "", cell.beside);
@@ -288,7 +289,7 @@ static void print_machine(const struct table *table)
     char *gpu = lines_safe(machine->gpu), *driver = lines_safe(machine->driver);
     char *cuda = lines_safe(machine->cuda), *when = lines_safe(machine->when);
     size_t room = strlen(gpu) + strlen(driver) + strlen(cuda) + strlen(when) + 64;
-    char *text = report_need(calloc(1, room));
+    char *text = bench_need(calloc(1, room));
     snprintf(text, room, "vgpu bench, %s: %s, driver %s, CUDA %s, %s",
         table->results->full ? "full" : "quick", gpu, driver, cuda, when);
     lines_paragraph(&table->lines, LINE_BOLD, "", text);
@@ -324,7 +325,7 @@ void bench_table_print(
     const struct bench_results *results, FILE *out, const struct bench_look *look)
 {
     struct table table = {.lines = {.out = out, .look = *look}, .results = results};
-    table.widths = report_need(calloc(results->subject_count + 1, sizeof(*table.widths)));
+    table.widths = bench_need(calloc(results->subject_count + 1, sizeof(*table.widths)));
     print_machine(&table);
     for (size_t i = 0; bench_groups[i]; i++)
         print_group(&table, bench_groups[i]);

@@ -2,19 +2,12 @@
 /* Figures side by side, and numbers in words. */
 #include "bench/report_view.h"
 
+#include "bench/need.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void *report_need(void *memory)
-{
-    if (!memory) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
-    return memory;
-}
 
 /* ---- which belong together ---- */
 
@@ -33,7 +26,7 @@ static struct report_family *family_of(
             return &families->list[i];
     }
     families->list =
-        report_need(realloc(families->list, (families->count + 1) * sizeof(*families->list)));
+        bench_need(realloc(families->list, (families->count + 1) * sizeof(*families->list)));
     struct report_family *family = &families->list[families->count++];
     *family = (struct report_family){.diagonal = true};
     return family;
@@ -58,7 +51,7 @@ struct report_families report_families_make(const struct bench_results *results,
             continue;
         struct report_family *family = family_of(&families, figure);
         family->figures =
-            report_need(realloc(family->figures, (family->count + 1) * sizeof(void *)));
+            bench_need(realloc(family->figures, (family->count + 1) * sizeof(void *)));
         family->figures[family->count++] = figure;
         family->diagonal &=
             figure->better == BENCH_TARGET && figure->has_target && figure->target >= 0;

@@ -6,9 +6,6 @@
 
 #include "bench/results.h"
 
-/* The memory that was asked for; where there is none the program ends. */
-void *report_need(void *memory);
-
 /* One figure under its conditions: the same id and the same texts. */
 struct report_family {
     const struct bench_figure **figures; /* at least one */

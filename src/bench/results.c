@@ -3,6 +3,7 @@
 #include "bench/results.h"
 
 #include "base/text.h"
+#include "bench/need.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,7 @@ const char *const bench_groups[] = {"cost", "memory", "compute", "tenants", "wor
 
 static void *grow(void *array, size_t count, size_t size)
 {
-    void *grown = realloc(array, count * size);
-    if (!grown) {
-        fputs("vgpu-bench: out of memory\n", stderr);
-        exit(1);
-    }
-    return grown;
+    return bench_need(realloc(array, count * size));
 }
 
 /* A copy fit for a line and for JSON. */

@@ -47,7 +47,7 @@ void tool_error(const char *format, ...)
 int tool_refuse_option(int option, const char *word)
 {
     static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
-    int reason = option == ':' ? 1 : optopt > UCHAR_MAX ? 2 : 0;
+    int reason = option == ':' ? 1 : optopt > UCHAR_MAX || optopt == 'h' ? 2 : 0;
     tool_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason],
         speaking_command);
     return TOOL_USAGE;
