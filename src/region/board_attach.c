@@ -161,13 +161,13 @@ static int claim_slot(const struct board *board, int fd)
 }
 
 /* Who cannot have the claimers' lock in time goes on without it: at worst the container is there
- * twice. */
+ * twice, until its processes look after their slots. */
 static void have_slot_locked(struct board *board, uint64_t wait_ns) REQUIRES(board->lock)
 {
     int error = file_lock_wait(board->fd, CLAIM_BYTE, wait_ns);
     int former = board->slot;
     store_release(&board->slot, -1);
-    if (former >= 0) /* which somebody wrote over: free for him, or for us once more */
+    if (former >= 0) /* somebody wrote over it, or there is one before it: free for all, and us */
         file_lock_drop(board->fd, slot_byte((unsigned)former));
     guard_enter();
     int slot = join_slot(board, board->fd);
@@ -314,15 +314,16 @@ static bool is_well(const struct board *board)
     return file_status_at(board->path, &status) != 0 || is_mapped(board, &status);
 }
 
-/* Ours still, and where others see it. */
+/* Ours still, the container's first, and where others see it. */
 static bool slot_is_well(const struct board *board)
 {
-    bool well = false;
+    int first = 0;
     guard_enter();
-    if (board->slot >= 0 && is_ours(board, &board->shared->slots[board->slot])) {
-        raise_high(board->shared, (unsigned)board->slot + 1);
-        well = true;
-    }
+    while (first < board->slot && !is_ours(board, &board->shared->slots[first]))
+        first++;
+    bool well = first == board->slot && is_ours(board, &board->shared->slots[first]);
+    if (well)
+        raise_high(board->shared, (unsigned)first + 1);
     guard_leave();
     return well;
 }
