@@ -60,8 +60,8 @@ static CUdeviceptr from, to;
 
 static void send(uint32_t value)
 {
-    DO(cuMemsetD32_v2, from, value, LARGE_BYTES / 4);
-    DO(cuMemsetD32_v2, to, 0, LARGE_BYTES / 4);
+    DO(cuMemsetD32_v2, from, value, WORDS);
+    DO(cuMemsetD32_v2, to, 0, WORDS);
 }
 
 #define CAME(value, call)                                                                          \

@@ -299,7 +299,7 @@ BED_TEST("a fork in the midst of other threads' allocations leaves no lock behin
     for (int i = 0; i < 100; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(5); /* a hang ends by SIGALRM */
+            alarm(30); /* a hang ends by SIGALRM */
             (void)alloc(&pointer, GIB);
             _exit(0);
         }

@@ -74,7 +74,7 @@ def forwarded():
                             "while :; do sleep 0.02; done"))
         equal(process.stdout.readline(), "ready\n")
         process.send_signal(getattr(signal, "SIG" + name))
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=30)
         equal((out, process.returncode), (f"got {name}\n", 7), name)
 
 
@@ -85,7 +85,7 @@ def default_signals():
         process = start(*sh("echo ready; exec sleep 100"))
         equal(process.stdout.readline(), "ready\n")
         process.send_signal(number)
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
         equal(process.returncode, -number, "status")
 
 
@@ -110,7 +110,7 @@ def stopped():
     wait_for_state(process.pid, "T")
     process.send_signal(signal.SIGCONT)
     try:
-        out, _ = process.communicate(timeout=5)
+        out, _ = process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         os.kill(child, signal.SIGKILL)
         process.kill()
@@ -129,7 +129,7 @@ def terminal_stop():
     wait_for_state(child, "T")
     wait_for_state(process.pid, "T")
     process.send_signal(signal.SIGCONT)
-    out, _ = process.communicate(timeout=5)
+    out, _ = process.communicate(timeout=30)
     equal((out, process.returncode), ("went on\n", 0))
 
 
@@ -218,7 +218,7 @@ def hold(*options):
 
 def end(process):
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
 
 
 @test
