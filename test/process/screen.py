@@ -26,7 +26,7 @@ class Screen:
         self.top, self.bottom = 0, lines - 1
         self.rest, self.last = "", " "
         self.modes, self.colours, self.unknown = {}, set(), set()
-        self.plain = True  # no attribute is on
+        self.attributes = set()  # those that are on
 
     def resize(self, lines, columns):
         self.cells = [(row + [" "] * columns)[:columns] for row in self.cells]
@@ -46,6 +46,9 @@ class Screen:
                 at += 1
                 continue
             match = SEQUENCE.match(text, at)
+            if not match and "\x1b" in text[at + 1:at + 32]:
+                at = text.index("\x1b", at + 1)  # a sequence cut off by another is none
+                continue
             if not match:
                 if len(text) - at < 32:
                     self.rest = text[at:]
@@ -123,7 +126,7 @@ class Screen:
         elif command == "K":
             self.erase_line(values[0])
         elif command == "m":
-            self.attributes(values)
+            self.render(values)
         elif command == "r":
             self.top, self.bottom = count - 1, (values[1] if len(values) > 1 and values[1] else self.lines) - 1
             self.y = self.x = 0
@@ -165,8 +168,24 @@ class Screen:
         else:
             self.cells[self.y] = (row[:self.x] + [" "] * count + row[self.x:])[:self.columns]
 
-    def attributes(self, values):
-        self.plain = values in ([0], [])
+    def render(self, values):
+        """Colours by where they are, 3 and 4; 22 to 29 end what 2 to 9 began, and 22 what 1 did."""
+        at = 0
+        while at < len(values):
+            value = values[at]
+            place = {3: 3, 9: 3, 4: 4, 10: 4}.get(value // 10)
+            if value == 0:
+                self.attributes.clear()
+            elif place and value % 10 == 9:
+                self.attributes.discard(("colour", place))
+            elif place:
+                self.attributes.add(("colour", place))
+                at += {5: 2, 2: 4}.get(values[at + 1], 0) if value % 10 == 8 and at + 1 < len(values) else 0
+            elif 20 < value < 30:
+                self.attributes -= {value - 20} | ({1} if value == 22 else set())
+            else:
+                self.attributes.add(value)
+            at += 1
         self.colours |= {value for value in values if 30 <= value <= 48 and value not in (39,)}
 
 
@@ -196,7 +215,9 @@ class Terminal:
         self.screen.resize(lines, columns)
 
     def read(self, seconds):
-        if select.select([self.master], [], [], seconds)[0]:
+        """Whether there was something."""
+        ready = bool(select.select([self.master], [], [], seconds)[0])
+        if ready:
             # Bytes of characters may be cut in two; those that follow are there already.
             data = os.read(self.master, 1 << 16)
             while True:
@@ -206,6 +227,7 @@ class Terminal:
                 except UnicodeDecodeError:
                     data += os.read(self.master, 1)
             self.screen.feed(text)
+        return ready
 
     def press(self, text):
         os.write(self.master, text.encode())
@@ -228,7 +250,8 @@ class Terminal:
         while self.process.poll() is None:
             true(time.monotonic() < end, "it does not end")
             self.read(0.1)
-        self.read(0.1)
+        while self.read(0.1):
+            pass
         return self.process.returncode
 
     def is_as_before(self):
@@ -236,4 +259,4 @@ class Terminal:
         true(self.screen.modes.get("25", True), "the cursor is still hidden")
         now = termios.tcgetattr(self.slave)
         true(now == self.before, f"the terminal's settings: {now} and not {self.before}")
-        true(self.screen.plain, "an attribute is still on")
+        true(not self.screen.attributes, f"still on: {self.screen.attributes}")
