@@ -120,18 +120,31 @@ static void exchange_held(struct lock *from, struct lock *to)
     }
 }
 
-static void begin_holding(struct lock *lock)
+void lock_hold_cancel(void)
 {
     if (!held.depth++)
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held.cancel_state);
+}
+
+/* A signal's handler that comes once nothing is held any more takes locks of its own. */
+void lock_let_cancel(void)
+{
+    int state = held.cancel_state;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (held.depth && !--held.depth)
+        (void)pthread_setcancelstate(state, NULL);
+}
+
+static void begin_holding(struct lock *lock)
+{
+    lock_hold_cancel();
     exchange_held(NULL, lock);
 }
 
 static void end_holding(struct lock *lock)
 {
     exchange_held(lock, NULL);
-    if (held.depth && !--held.depth)
-        (void)pthread_setcancelstate(held.cancel_state, NULL);
+    lock_let_cancel();
 }
 
 void lock_take(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
@@ -170,14 +183,23 @@ void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
     end_holding(lock);
 }
 
+bool lock_is_held_twice(const struct lock *lock)
+{
+    return lock->again > 0;
+}
+
+/* What is not ours any more, or not yet, we may have been woken for, or owe a wake: the next one is
+ * woken in our place. */
 void lock_release_all(void)
 {
     for (int i = 0; i < HELD_MAX; i++) {
         struct lock *lock = held.locks[i];
         if (lock && (load_acquire(&lock->word) & ~WAITED_FOR) == own_number()) {
             lock->again = 0;
-            let_go(lock);
+            (void)exchange_acq_rel(&lock->word, 0u);
         }
+        if (lock)
+            futex_wake(&lock->word, 1);
         held.locks[i] = NULL;
     }
 }

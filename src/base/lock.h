@@ -27,8 +27,18 @@ void lock_take(struct lock *lock) ACQUIRE(*lock);
 bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 
+/* Whether this thread, which holds it, held it before: it is in a signal's handler, what that
+ * interrupted keeps the lock, and nothing that others do under it can be waited for. */
+bool lock_is_held_twice(const struct lock *lock) REQUIRES(*lock);
+
+/* Between the two the thread is not cancelled, as while it holds a lock. */
+void lock_hold_cancel(void);
+void lock_let_cancel(void);
+
 /* The process ends in this thread: whatever it holds, in what a signal's handler that called exit
- * has interrupted, will not go on, and others that hold more may wait for it. */
+ * has interrupted, will not go on, and others that hold more may wait for it. Called by our own
+ * handlers at exit: one of the program's, or of the driver's, that comes before them has to do
+ * without. */
 void lock_release_all(void);
 
 /* Only for a forked child, in which no other thread exists. */

@@ -95,8 +95,14 @@ static int map_grow(struct map *map)
         if (map->entries[i].key)
             *entry_of(&grown, map->entries[i].key) = map->entries[i];
     }
-    map_finish(map);
-    *map = grown;
+    /* Who calls exit from a signal's handler may have interrupted this, and look things up: at each
+     * instant the table stands, and is as large as it is said to be. */
+    struct map former = *map;
+    map->entries = grown.entries;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    map->capacity = grown.capacity;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    map_finish(&former);
     return 0;
 }
 

@@ -124,8 +124,11 @@ TEST("a signal's handler has the lock that its thread was about to take, had or 
         taken++;
     }
     REQUIRE(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    int state;
     CHECK(taken > 0);
     CHECK(is_to_be_had());
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
+    CHECK_EQ(state, PTHREAD_CANCEL_ENABLE);
     add_by_threads();
 }
 
@@ -160,6 +163,46 @@ TEST("a thread is not cancelled at a call it makes under a lock, but afterwards"
     pthread_join(thread, &result);
     CHECK(result == PTHREAD_CANCELED && went_on && !ended);
     CHECK(is_to_be_had());
+}
+
+static void end_here(int number)
+{
+    (void)number;
+    lock_release_all();
+    for (;;)
+        pause();
+}
+
+static void *wait_for_lock(void *unused)
+{
+    (void)unused;
+    take_it();
+    give_it_back();
+    store_release(&has_it, true);
+    return NULL;
+}
+
+/* The thread that waits first is woken, and interrupted before it has the lock. */
+TEST("who ends the process in a signal's handler, just woken for a lock, leaves it to the next")
+{
+    for (int i = 0; i < 20; i++) {
+        pthread_t first, second;
+        has_it = false;
+        take_it();
+        signal(SIGUSR1, end_here);
+        REQUIRE(pthread_create(&first, NULL, wait_for_lock, NULL) == 0);
+        usleep(5000);
+        REQUIRE(pthread_create(&second, NULL, wait_for_lock, NULL) == 0);
+        usleep(5000);
+        give_it_back();
+        CHECK_EQ(pthread_kill(first, SIGUSR1), 0);
+        for (int ms = 0; ms < 10000 && !load_acquire(&has_it); ms++)
+            usleep(1000);
+        if (!CHECK(load_acquire(&has_it)))
+            break;
+        pthread_join(second, NULL);
+        CHECK(is_to_be_had());
+    }
 }
 
 int main(int argc, char **argv)
