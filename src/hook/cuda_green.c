@@ -101,6 +101,9 @@ CUresult hook_cuGreenCtxCreate(
     if (result == CUDA_SUCCESS) {
         note(context_of(*phCtx), dev);
         primary_held(dev);
+    } else {
+        pace_wait_while_held(); /* as all that may end a context; what fails can be tried for ever
+                                 */
     }
     primary_drop(dev);
     return result;

@@ -76,7 +76,7 @@ void channels_tell(unsigned device)
             device, words);
 }
 
-/* False where somebody holds them open. */
+/* False where somebody holds them open, or opened them meanwhile. */
 static bool close_channels(void)
 {
     bool held = false;
@@ -88,7 +88,7 @@ static bool close_channels(void)
         int switched = rm_channels_count(d) ? rm_channels_close(d, &times) : 0;
         if (switched > 0)
             note_closed(d, &times);
-        held |= switched == -EBUSY;
+        held |= switched == -EBUSY || switched == -ECANCELED;
     }
     return !held;
 }

@@ -189,6 +189,12 @@ static bool may_close(unsigned device)
            state == RM_CHANNELS_NO_GROUP;
 }
 
+/* It is looked at each WINDOW_LOOK_NS, and others do not hear of it more often. */
+static bool goes_in_windows(unsigned device)
+{
+    return devices[device].in_windows || rules_only_channels();
+}
+
 static struct window_view view_of(unsigned device)
 {
     struct device_work *here = &devices[device];
@@ -200,7 +206,7 @@ static struct window_view view_of(unsigned device)
     if (runs && container_config()->gate != GATE_LAUNCH)
         channels_tell(device);
     look.view.runs_on = runs && may_close(device);
-    look.view.in_windows = here->in_windows || only_gate;
+    look.view.in_windows = goes_in_windows(device);
     if (look.view.runs_on)
         (void)account_visit_compute(device, read_balance, &look);
     else
@@ -258,7 +264,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .active = !stopped && (devices[d].survey.outstanding || worked + ACTIVE_NS > now_ns),
             .wants = waited + ACTIVE_NS > now_ns,
             .paused = rules_pause(),
-            .windows = devices[d].in_windows || channels_are_due(),
+            .windows = goes_in_windows(d) || channels_are_due(),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))
@@ -331,9 +337,10 @@ static bool has_unmeasured(void)
 static uint64_t govern_open(uint64_t now_ns)
 {
     channels_open_all();
-    if (!see_what_runs(now_ns))
-        return LOCK_TRY_NS;
+    bool seen = see_what_runs(now_ns);
     uint64_t work_ns = meet_all(now_ns, false);
+    if (!seen)
+        return LOCK_TRY_NS;
     couple_tell();
     if (rules_hold())
         return 1;

@@ -85,10 +85,12 @@ static bool say_word(uint32_t *word, uint32_t value)
 static bool say(
     struct board *board, struct vgpu_board_slot *slot, const struct board_own *own, uint64_t now_ns)
 {
+    /* How often a container is heard of is said by those of its processes that are at work. */
+    uint32_t windows = own->active ? (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u)
+                                   : load_relaxed(&slot->flags) & VGPU_BOARD_WINDOWS;
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
                      (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED) |
-                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u) |
-                     (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u);
+                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u) | windows;
     bool paused = is_paused(slot), changed = false;
     (void)say_word(&slot->core_limit, own->core_limit);
     (void)say_word(&slot->core_soft_limit, own->core_soft_limit);

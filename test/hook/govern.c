@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define LIMIT_30 .environment = {"CUDA_DEVICE_SM_LIMIT=30"}
 #define PERSISTENT_NS (20 * SECOND)
@@ -235,6 +236,32 @@ BED_TEST("a pause goes on after a green context was made in it", LIMIT_30)
     leave();
 }
 
+static void *fail_to_make_green(void *unused)
+{
+    (void)unused;
+    CUgreenCtx green;
+    while (!over)
+        CHECK(CU(cuGreenCtxCreate)(&green, green_descriptor(0), 0, 0) != CUDA_SUCCESS);
+    return NULL;
+}
+
+BED_TEST("so it does while a thread fails to make one again and again", LIMIT_30)
+{
+    pthread_t thread;
+    load_begin(0);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    order("pause");
+    check_stands_still(0);
+    REQUIRE(pthread_create(&thread, NULL, fail_to_make_green, NULL) == 0);
+    check_stands_still(0);
+    order("resume");
+    check_runs(0);
+    over = true;
+    pthread_join(thread, NULL);
+    leave();
+}
+
 BED_TEST("a kernel on a device without a limit is stopped by a pause, too", .sim = "devices=2",
     .environment = {"CUDA_DEVICE_SM_LIMIT_0=30"})
 {
@@ -281,12 +308,13 @@ BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
 
 /* ---- what is said ---- */
 
-/* How many boards say that somebody is at work. */
-static unsigned active_boards(void)
+/* How many boards say that somebody is at work; in *ret_flags, as what. */
+static unsigned active_boards(uint32_t *ret_flags)
 {
     char pattern[300];
     glob_t found;
     unsigned active = 0;
+    *ret_flags = 0;
     snprintf(pattern, sizeof(pattern), "%s/" VGPU_BOARD_FILE_PREFIX "*", bed_directory());
     if (glob(pattern, 0, NULL, &found) != 0)
         return 0;
@@ -295,7 +323,9 @@ static unsigned active_boards(void)
         int fd = open(found.gl_pathv[i], O_RDONLY | O_CLOEXEC);
         bool whole = fd >= 0 && read(fd, &board, sizeof(board)) == (ssize_t)sizeof(board);
         close(fd);
-        active += whole && board.slots[0].tenant && board.slots[0].active_ns;
+        bool works = whole && board.slots[0].tenant && board.slots[0].active_ns;
+        active += works;
+        *ret_flags |= works ? board.slots[0].flags : 0;
     }
     globfree(&found);
     return active;
@@ -321,7 +351,23 @@ BED_TEST("only the board of the device that is worked on says so", .sim = "devic
     load_begin(1);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     bed_sleep_ms(200);
-    CHECK_EQ(active_boards(), 1);
+    uint32_t flags;
+    CHECK_EQ(active_boards(&flags), 1);
+    leave();
+}
+
+/* It is looked at as seldom as one that goes in windows, from the first look on. */
+BED_TEST("a kernel that only the channel gate can hold goes in windows by what the board says",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=90", "VGPU_GATE=channel"})
+{
+    uint32_t flags = 0;
+    begin_with_boards();
+    load_begin(0);
+    load_settle();
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    for (int ms = 0; ms < 5000 && !active_boards(&flags); ms++)
+        usleep(1000);
+    CHECK(flags & VGPU_BOARD_WINDOWS);
     leave();
 }
 

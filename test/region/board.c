@@ -91,6 +91,19 @@ TEST("who works in windows may be silent for longer, and the last of all who are
     CHECK_EQ(boards_look(&ours, NOW + 100 * MS).silent_ns, 0);
 }
 
+TEST("how long one may be silent is said by those of a container's processes that are at work")
+{
+    static struct board mate;
+    struct board_own own = {.active = true, .core_limit = 30, .windows = true};
+    begin();
+    boards_attach(&mate, 2);
+    REQUIRE(mate.slot == theirs.slot);
+    board_publish(&theirs, &own, NOW);
+    own.active = own.windows = false;
+    board_publish(&mate, &own, NOW + MS);
+    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + BOARD_SILENT_WINDOWS_NS);
+}
+
 TEST("who was not at work for 50 ms is idle, and so is who will have been in more than a second")
 {
     begin();
