@@ -224,6 +224,20 @@ static uint64_t begin_of(
     return at_most(stretch->first_ns, to_ns);
 }
 
+/* What was charged as it went, beside others, ran on from there to its mark. Of a stream that may
+ * have run dry since, only what came behind the recording of the mark is sure. */
+static uint64_t rest_in_part(const struct lane *lane, const struct lane_mark *mark,
+    uint64_t from_ns, uint64_t to_ns, uint64_t thought_ns)
+{
+    const struct lane_stretch *stretch = &mark->before;
+    bool dry = !stretch->continuous && !stretch->measured;
+    uint64_t sure_ns = dry && mark->recorded_ns > from_ns ? mark->recorded_ns : from_ns;
+    uint64_t rest = lane_open_between(lane, sure_ns, to_ns);
+    if (is_in_part(stretch))
+        rest = part_of(rest, stretch->part);
+    return dry && rest < thought_ns ? thought_ns : rest;
+}
+
 void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge)
 {
     struct lane_mark *mark = &lane->marks[lane->first];
@@ -248,10 +262,9 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
         if (lane->occupied_to_ns > from)
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
         ret_charge->busy_ns = above(busy, lane->occupied_ns);
-        if (lane->occupied_in_part) {
-            uint64_t rest = lane_open_between(lane, ret_charge->from_ns, at_ns);
-            ret_charge->busy_ns = is_in_part(stretch) ? part_of(rest, stretch->part) : rest;
-        }
+        if (lane->occupied_in_part && !stretch->other)
+            ret_charge->busy_ns =
+                rest_in_part(lane, mark, ret_charge->from_ns, at_ns, ret_charge->busy_ns);
     }
     lane->started = true;
     lane->reached_ns = at_ns;
@@ -354,6 +367,15 @@ bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t wor
         return false;
     occupy_for(lane, unoccupied_from(lane, from_ns), to_ns, busy, ret_charge);
     return true;
+}
+
+uint64_t lane_give_up(struct lane *lane)
+{
+    uint64_t charged = lane->count ? 0 : at_most(lane->occupied_ns, lane->open.work_ns);
+    lane->open = (struct lane_stretch){0};
+    if (!lane->count)
+        lane->occupied_to_ns = lane->occupied_ns = 0;
+    return charged;
 }
 
 bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge)

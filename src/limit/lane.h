@@ -157,6 +157,11 @@ bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part
 bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
     struct lane_charge *ret_charge);
 
+/* No mark will ever be recorded behind what was noted last: its stream, or the thread whose own it
+ * was, is gone. Returns how much of what its launches were charged with when they were let go was
+ * charged a second time by lane_ran or lane_done. */
+uint64_t lane_give_up(struct lane *lane);
+
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
 bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);

@@ -178,6 +178,55 @@ TEST("what nobody knows counts as our part, also as it goes")
     CHECK_EQ(pass(80 * MS), 5 * MS);
 }
 
+/* What ran for 10 ms by the governor's looks, beside others, and is open still. */
+static void ran_in_part(void)
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 12, MS, KEY, START);
+    CHECK(lane_ran(&lane, START + 5 * MS, START + 15 * MS, 300, &charge));
+    CHECK_EQ(charge.busy_ns, 3 * MS);
+}
+
+static void mark_again(uint64_t recorded)
+{
+    lane_mark(&lane, &event[1], START + recorded, &(struct lane_run){.part = 300});
+}
+
+TEST("what was charged as it went, and ended, costs nothing more, however late its mark comes")
+{
+    ran_in_part();
+    mark_again(10000 * MS);
+    CHECK(pass(10000 * MS + 10 * US) <= 10 * US);
+    lane = (struct lane){0};
+    ran_in_part();
+    lane.open.other = true; /* a wait for something of 10 s */
+    mark_again(20 * MS);
+    CHECK_EQ(pass(10000 * MS), 0);
+}
+
+TEST("what was charged as it went, and goes on behind a mark, costs our part of that")
+{
+    ran_in_part();
+    mark_again(16 * MS);
+    CHECK_EQ(pass(56 * MS), 12 * MS);
+}
+
+TEST("what no mark will end gives back what it was charged with twice, once")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 5, 2 * MS, KEY, START);
+    CHECK(lane_done(&lane, START, START + 50 * MS, 2 * MS, &charge));
+    CHECK_EQ(charge.busy_ns, 2 * MS);
+    CHECK_EQ(lane_give_up(&lane), 2 * MS);
+    CHECK_EQ(lane_give_up(&lane), 0);
+    mark(1, MS, 60 * MS, dry);
+    lane_note(&lane, 5, 2 * MS, KEY, START);
+    CHECK_EQ(lane_give_up(&lane), 0); /* the marked one is charged yet */
+    CHECK_EQ(pass(61 * MS), MS);
+}
+
 TEST("beside other containers the shortest time that a launch took is learnt, in some steps")
 {
     const struct lane_run run = {.continuous = true, .measured = true, .part = 500};
