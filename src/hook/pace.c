@@ -109,6 +109,17 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     return found;
 }
 
+/* A capture began elsewhere while the launch waited, by which the lane has another id. */
+static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
+{
+    lock_take(&marks_lock);
+    found->record = thread_lane(stream, here);
+    found->lane_id = found->record ? found->record->id : 0;
+    found->busy = found->record && found->record->lane.count > 0;
+    found->marked_ns = 0;
+    lock_release(&marks_lock);
+}
+
 /* The thread will not launch anything for a while: what it launched on other streams of the context
  * ends there, not when it comes back to them. */
 static void close_others(const struct lane_record *record, uint32_t id)
@@ -157,6 +168,10 @@ static void begin_slow(
     launch->work_ns = duration_of(launch->key);
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
+    if (!marks_is_same(found.record, found.lane_id) && !capture_records(stream, zero))
+        find_again(&found, named, here);
+    if (!found.record)
+        return;
     here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
@@ -288,7 +303,8 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
         marks_record(launch->lane, launch->lane_id, run);
     gate_watch();
     govern_rouse();
-    if (thread_mine)
+    /* Whatever else was looked at: the first launch of a round is not to be the only one. */
+    if (thread_mine && thread_mine->until_sample <= 0)
         thread_mine->until_sample = next_sample(thread_mine);
     errno = errno_kept;
 }
@@ -320,11 +336,20 @@ void pace_note_context_waits(CUcontext context)
         marks_context_waits(green_home(context));
 }
 
+/* What was let by on the stream is its lane's to settle, for the last time or under another id. */
+static void gather_on(CUstream stream)
+{
+    lock_take(&marks_lock);
+    thread_gather_on(stream);
+    lock_release(&marks_lock);
+}
+
 void pace_capture_begins(CUstream stream, enum stream_zero zero)
 {
     if (!gate_is_used())
         return;
     process_enter(container_reset);
+    gather_on(stream_named(stream, zero));
     marks_capture_begins(stream_named(stream, zero));
 }
 
@@ -361,6 +386,7 @@ void pace_stream_leaves(CUstream stream)
     process_enter(container_reset);
     if (load_relaxed(&pace_limited))
         close_stream(stream);
+    gather_on(stream);
     marks_stream_leaves(stream);
 }
 

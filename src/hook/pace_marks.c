@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define RECORDING_NS 20000
+#define RECORDING_MOST_NS 1000000000ull
 /* A stream that had work within this is one of those that launch. */
 #define BESIDE_NS 200000000ull
 
@@ -261,11 +262,8 @@ static void end_recording(
     lock_release(&marks_lock);
 }
 
-void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
+static void record_mark(struct lane_record *record, CUevent event, struct lane_run run)
 {
-    CUevent event;
-    if (!begin_recording(record, id, &event))
-        return;
     if (!event)
         event = event_make(record->context->handle);
     run.asked_ns = clock_now_ns();
@@ -274,6 +272,16 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
     if (result != CUDA_SUCCESS)
         marks_note_blind(record->device, result, now);
     end_recording(record, event, result == CUDA_SUCCESS, now, run);
+}
+
+/* A thread that was cancelled in the midst of it would leave others waiting for its end. */
+void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
+{
+    CUevent event;
+    lock_hold_cancel();
+    if (begin_recording(record, id, &event))
+        record_mark(record, event, run);
+    lock_let_cancel();
 }
 
 static bool is_open(const struct lane_record *lane) REQUIRES(marks_lock)
@@ -379,6 +387,33 @@ void marks_lane_drop(struct lane_record **link)
 static void lane_unlink(struct lane_record *record) REQUIRES(marks_lock)
 {
     (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
+    record->orphan = true;
+    store_release(&record->id, 0u);
+}
+
+/* What it has marks for is seen to its end; no mark will tell of what is open. */
+static void lane_leaves(struct lane_record *record) REQUIRES(marks_lock)
+{
+    gate_charge_later((unsigned)record->device, -(int64_t)lane_give_up(&record->lane));
+    lane_unlink(record);
+}
+
+void marks_thread_leaves(void)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->thread == &thread_identity && !record->orphan)
+                lane_leaves(record);
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+/* A per-thread default stream is each thread's own. */
+static bool is_of(const struct lane_record *record, CUstream stream) REQUIRES(marks_lock)
+{
+    return record->stream == stream && (!record->thread || record->thread == &thread_identity);
 }
 
 /* A thread that waits at the gate may be recording on a stream that another one is about to end. */
@@ -387,16 +422,20 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_loc
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
             bool by_others = record->recording > (record == recording_on ? 1u : 0u);
-            if (by_others && (context->handle == handle || record->stream == stream))
+            if (by_others && ((handle && context->handle == handle) || is_of(record, stream)))
                 return true;
         }
     }
     return false;
 }
 
+/* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
+ * handler that interrupted what is done under the lock. */
 static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
 {
-    while (is_recorded_on(handle, stream)) {
+    uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
+    while (is_recorded_on(handle, stream) && !lock_is_held_twice(&marks_lock) &&
+           clock_now_ns() < until) {
         lock_release(&marks_lock);
         sleep_ns(RECORDING_NS);
         lock_take(&marks_lock);
@@ -419,7 +458,7 @@ void marks_capture_begins(CUstream stream)
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->orphan || (record->stream != stream && record->stream != CU_STREAM_LEGACY))
+            if (record->orphan || (!is_of(record, stream) && record->stream != CU_STREAM_LEGACY))
                 continue;
             id_renew(record);
             record->opener = NULL;
@@ -434,30 +473,36 @@ void marks_stream_leaves(CUstream stream)
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->stream != stream || record->orphan)
-                continue;
-            lane_unlink(record);
-            record->orphan = true;
-            store_release(&record->id, 0u);
+            if (is_of(record, stream) && !record->orphan)
+                lane_leaves(record);
         }
     }
     lock_release(&marks_lock);
 }
 
+/* A lane on which somebody records still (wait_for_recording) goes when he is done, and its context
+ * stays for it, nobody's. */
 static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
 {
     struct pace_context *context = *link;
-    while (context->lanes) {
-        while (lane_front(&context->lanes->lane))
-            (void)cuda.cuEventDestroy_v2(lane_forget(&context->lanes->lane));
-        if (!context->lanes->orphan)
-            lane_unlink(context->lanes);
-        marks_lane_drop(&context->lanes);
+    for (struct lane_record **lane = &context->lanes; *lane;) {
+        while (lane_front(&(*lane)->lane))
+            (void)cuda.cuEventDestroy_v2(lane_forget(&(*lane)->lane));
+        if (!(*lane)->orphan)
+            lane_unlink(*lane);
+        if ((*lane)->recording)
+            lane = &(*lane)->next;
+        else
+            marks_lane_drop(lane);
     }
     while (context->spare_count)
         (void)cuda.cuEventDestroy_v2(spare_take(context));
     if (context->base)
         (void)cuda.cuEventDestroy_v2(context->base);
+    context->base = NULL;
+    context->handle = NULL;
+    if (context->lanes)
+        return;
     *link = context->next;
     slab_give(&marks.context_slab, context);
 }

@@ -111,6 +111,8 @@ void marks_context_waits(CUcontext context);
 void marks_capture_begins(CUstream stream);
 
 void marks_stream_leaves(CUstream stream);
+/* The calling thread ends, and its per-thread default streams with it. */
+void marks_thread_leaves(void);
 void marks_context_leaves(CUcontext context);
 void marks_reset(void);
 

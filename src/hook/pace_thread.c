@@ -70,6 +70,27 @@ void thread_gather(struct lane_record *record)
     lock_release(&threads.lock);
 }
 
+/* A per-thread default stream is each thread's own. */
+static bool is_on(const struct lane_record *record, CUstream stream)
+{
+    if (record->stream == CU_STREAM_LEGACY)
+        return true;
+    return record->stream == stream && (!record->thread || record->thread == marks_thread());
+}
+
+void thread_gather_on(CUstream stream)
+{
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+            const struct lane_record *record = load_relaxed(&own->streams[i].lane);
+            if (record && is_on(record, stream))
+                note_let_by(&own->streams[i]);
+        }
+    }
+    lock_release(&threads.lock);
+}
+
 static void forget(struct thread_stream *here)
 {
     store_relaxed(&here->lane, (struct lane_record *)NULL);
@@ -135,6 +156,7 @@ static void thread_ends(void *argument)
         return;
     thread_mine = NULL;
     thread_flush_all(argument);
+    marks_thread_leaves();
     lock_take(&threads.lock);
     link_out(argument);
     slab_give(&threads.slab, argument);
@@ -171,21 +193,27 @@ struct pace_thread *thread_own(void)
 
 /* ---- the governor's ---- */
 
-/* What was let by on the stream, as far as its owner has written it: he may be writing now. */
+/* What was let by on the stream and not noted on its lane, as far as its owner has written it: he
+ * may be writing now. */
 struct let_by {
     struct lane_record *lane;
     uint64_t first_ns, work_ns;
-    uint32_t launches;
+    uint32_t launches; /* those that were noted, too */
 };
 
 static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
     REQUIRES(marks_lock)
 {
     struct lane_record *lane = load_relaxed(&here->lane);
-    *ret_let = (struct let_by){lane, load_relaxed(&here->first_ns), load_relaxed(&here->work_ns),
-        load_relaxed(&here->launches)};
-    return lane && ret_let->launches > here->noted.launches &&
-           marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
+    const struct thread_noted *noted = &here->noted;
+    uint32_t launches = load_relaxed(&here->launches), work_ns = load_relaxed(&here->work_ns);
+    if (!lane || launches <= noted->launches || work_ns <= noted->work_ns)
+        return false;
+    *ret_let = (struct let_by){.lane = lane,
+        .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
+        .work_ns = work_ns - noted->work_ns,
+        .launches = launches};
+    return marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
 }
 
 static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)

@@ -69,6 +69,9 @@ void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
 /* Gives what all threads let go on the lane to it: it was launched before what comes now. */
 void thread_gather(struct lane_record *record) REQUIRES(marks_lock);
 
+/* The same for the stream, this thread's where each has its own, and for the legacy ones. */
+void thread_gather_on(CUstream stream) REQUIRES(marks_lock);
+
 /* That of all streams, and forgets them. */
 void thread_flush_all(struct pace_thread *own);
 

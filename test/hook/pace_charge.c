@@ -410,17 +410,6 @@ BED_TEST("a kernel that never ends hangs no launch for good, on its stream or an
     _exit(check_shared->failures != 0);
 }
 
-/* What ran since then was measured within a tenth. */
-static void check_measured(const struct load_state *from)
-{
-    load_settle();
-    struct load_state to = load_state(0);
-    uint64_t busy = to.busy_ns - from->busy_ns, measured = to.measured_ns - from->measured_ns;
-    dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
-        (unsigned long long)(measured / 1000));
-    CHECK(measured > busy - busy / 10 && measured < busy + busy / 10);
-}
-
 /* A program's round: a kernel of 65 us and three of 21 us, of which most pass by their estimates,
  * then work of the host. The first of the short ones takes `first_ns`. */
 static void check_rounds(uint64_t first_ns)
@@ -437,7 +426,7 @@ static void check_rounds(uint64_t first_ns)
         for (uint64_t until = load_now_ns() + 200 * US; load_now_ns() < until;) {
         }
     }
-    check_measured(&from);
+    load_check_measured(&from);
 }
 
 BED_TEST("short kernels behind a longer one, then work of the host, are measured at their length",
@@ -503,7 +492,7 @@ BED_TEST("kernels of threads that take turns on a stream are measured at their l
         }
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    check_measured(&from);
+    load_check_measured(&from);
 }
 
 int main(int argc, char **argv)

@@ -440,6 +440,37 @@ BED_TEST("a thread that is cancelled while it waits at the gate leaves it open f
     CHECK(load_now_ns() - start < 10 * SECOND);
 }
 
+struct cancelled {
+    CUcontext context;
+    CUstream stream;
+};
+
+/* Ends where the library says that the driver refused its event. */
+static void *launch_cancelled(void *argument)
+{
+    const struct cancelled *own = argument;
+    CHECK_EQ(CU(cuCtxSetCurrent)(own->context), CUDA_SUCCESS);
+    pthread_cancel(pthread_self());
+    (void)load_launch(own->stream, 10 * US);
+    pthread_testcancel();
+    return NULL;
+}
+
+BED_TEST("the stream of a thread that is cancelled as it is measured goes at once", LIMIT_50,
+    .sim = "fail=cuEventRecord:0:2")
+{
+    pthread_t thread;
+    struct cancelled own;
+    load_begin(0);
+    REQUIRE(CU(cuCtxGetCurrent)(&own.context) == CUDA_SUCCESS);
+    own.stream = load_stream();
+    REQUIRE(pthread_create(&thread, NULL, launch_cancelled, &own) == 0);
+    pthread_join(thread, NULL);
+    alarm(20);
+    CHECK_EQ(CU(cuStreamDestroy_v2)(own.stream), CUDA_SUCCESS);
+    alarm(0);
+}
+
 static void exit_beside_waiter(void *argument)
 {
     (void)argument;

@@ -203,6 +203,16 @@ void load_settle(void)
     bed_sleep_ms(120);
 }
 
+void load_check_measured(const struct load_state *from)
+{
+    load_settle();
+    struct load_state to = load_state(0);
+    uint64_t busy = to.busy_ns - from->busy_ns, measured = to.measured_ns - from->measured_ns;
+    dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
+        (unsigned long long)(measured / 1000));
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 10);
+}
+
 static void exit_within_library(int number, siginfo_t *info, void *machine)
 {
     const ucontext_t *interrupted = machine;

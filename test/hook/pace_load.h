@@ -68,6 +68,9 @@ void load_set(int device, unsigned percent);
 /* Waits until all that was launched is done, and seen to be. */
 void load_settle(void);
 
+/* Settles; what ran since then was measured within a tenth. */
+void load_check_measured(const struct load_state *from);
+
 /* From `start_us` on, each `interval_us`: exit(5) in a signal's handler, where that interrupts our
  * library in the midst of something. The driver's locks are its own matter. */
 void load_exit_within_library(unsigned start_us, unsigned interval_us);

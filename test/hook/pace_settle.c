@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What passes by its estimate and is settled by the governor, by another thread's look or under
+ * another name of its lane is charged once, and what waits meanwhile is measured. */
+#include "pace_load.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
+#define ROUNDS 40
+#define SHORT_NS (20 * US)
+#define SHORTS 20
+
+static CUfunction known;
+static CUcontext main_context;
+static pthread_barrier_t barrier;
+
+/* Most of them pass by their estimate. Then the stream is idle, and the governor sees it. */
+static void launch_shorts(CUstream stream, int count)
+{
+    for (int i = 0; i < count; i++)
+        CHECK_EQ(load_launch_of(known, stream, SHORT_NS), CUDA_SUCCESS);
+}
+
+static void know_shorts(void)
+{
+    load_begin(0);
+    known = load_kernel();
+    for (int i = 0; i < 20; i++) {
+        launch_shorts(NULL, 1);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+    load_settle();
+}
+
+static void *look_each_round(void *kernel)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(main_context), CUDA_SUCCESS);
+    for (int i = 0; i < ROUNDS; i++) {
+        (void)pthread_barrier_wait(&barrier);
+        CHECK_EQ(load_launch_of(kernel, NULL, 1200 * US), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        (void)pthread_barrier_wait(&barrier);
+    }
+    return NULL;
+}
+
+BED_TEST(
+    "what another thread's look has settled is not settled again when the stream is idle", LIMIT_50)
+{
+    pthread_t thread;
+    know_shorts();
+    CUfunction longer = load_kernel();
+    REQUIRE(CU(cuCtxGetCurrent)(&main_context) == CUDA_SUCCESS);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    struct load_state from = load_state(0);
+    REQUIRE(pthread_create(&thread, NULL, look_each_round, longer) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        launch_shorts(NULL, SHORTS);
+        (void)pthread_barrier_wait(&barrier); /* it looks */
+        (void)pthread_barrier_wait(&barrier);
+        launch_shorts(NULL, 1);
+        bed_sleep_ms(40);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    load_check_measured(&from);
+}
+
+BED_TEST(
+    "what was settled on an idle stream is charged once, though a capture begins there", LIMIT_50)
+{
+    CUgraph graph;
+    know_shorts();
+    CUstream stream = load_stream();
+    launch_shorts(stream, SHORTS);
+    load_settle();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < ROUNDS; i++) {
+        launch_shorts(stream, SHORTS);
+        bed_sleep_ms(40);
+        CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+        if (graph)
+            CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    }
+    load_settle();
+    struct load_state to = load_state(0);
+    CHECK_EQ(to.busy_ns - from.busy_ns, ROUNDS * SHORTS * SHORT_NS);
+    CHECK(to.charged_ns - from.charged_ns < (int64_t)(ROUNDS * SHORTS * SHORT_NS + 5 * MS));
+}
+
+static bool captures_are_over;
+
+static void *capture_elsewhere(void *context)
+{
+    CUgraph graph;
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUstream stream = load_stream();
+    while (!__atomic_load_n(&captures_are_over, __ATOMIC_RELAXED)) {
+        CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+        if (graph)
+            CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+        usleep(500);
+    }
+    return NULL;
+}
+
+BED_TEST("launches that wait at the gate while another thread begins captures are measured",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
+{
+    pthread_t thread;
+    load_begin(0);
+    REQUIRE(CU(cuCtxGetCurrent)(&main_context) == CUDA_SUCCESS);
+    CUfunction kernel = load_kernel();
+    for (int i = 0; i < 100; i++)
+        CHECK_EQ(load_launch_of(kernel, NULL, 2 * MS), CUDA_SUCCESS);
+    load_settle();
+    struct load_state from = load_state(0);
+    REQUIRE(pthread_create(&thread, NULL, capture_elsewhere, main_context) == 0);
+    for (int i = 0; i < 200; i++)
+        CHECK_EQ(load_launch_of(kernel, NULL, 2 * MS), CUDA_SUCCESS);
+    __atomic_store_n(&captures_are_over, true, __ATOMIC_RELAXED);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    load_check_measured(&from);
+}
+
+/* A wait, by which the first launch behind it is looked at, and others that go by their estimate,
+ * which took a ninth of that when it was learnt. */
+static void launch_round(CUstream stream, CUevent event, CUfunction first)
+{
+    CHECK_EQ(CU(cuStreamWaitEvent)(stream, event, 0), CUDA_SUCCESS);
+    CHECK_EQ(load_launch_of(first, stream, 60 * US), CUDA_SUCCESS);
+    for (int i = 0; i < SHORTS; i++)
+        CHECK_EQ(load_launch_of(known, stream, 9 * SHORT_NS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    usleep(3000);
+}
+
+BED_TEST("kernels that have grown longer are measured again, though a round's first is looked at",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUevent event;
+    know_shorts();
+    CUfunction first = load_kernel();
+    CUstream stream = load_stream();
+    REQUIRE(CU(cuEventCreate)(&event, 0) == CUDA_SUCCESS);
+    REQUIRE(CU(cuEventRecord)(event, stream) == CUDA_SUCCESS);
+    for (int i = 0; i < 200; i++)
+        launch_round(stream, event, first);
+    load_settle();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 200; i++)
+        launch_round(stream, event, first);
+    load_check_measured(&from);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
