@@ -34,6 +34,18 @@ void marks_note_seen(int device);
 /* Forgets a lane whose marks are all out. */
 void marks_lane_drop(struct lane_record **link) REQUIRES(marks_lock);
 
+/* The lane is its stream's no more: nobody finds it, what it has marks for is seen to its end. */
+void marks_lane_unlink(struct lane_record *record) REQUIRES(marks_lock);
+
+/* Another id: what others kept of the lane is not current any more. */
+void marks_lane_renew(struct lane_record *record) REQUIRES(marks_lock);
+
+/* Whether another thread is between two steps of recording a mark on it. */
+bool marks_others_record(const struct lane_record *record) REQUIRES(marks_lock);
+
+/* Gives up the context's events. Where it has lanes still, it stays for them, nobody's. */
+void marks_context_drop(struct pace_context *context) REQUIRES(marks_lock);
+
 /* Charges for the marks that were reached; returns how many are outstanding. */
 unsigned marks_harvest_context(struct pace_context *context) REQUIRES(marks_lock);
 

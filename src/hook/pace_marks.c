@@ -16,8 +16,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define RECORDING_NS 20000
-#define RECORDING_MOST_NS 1000000000ull
 /* A stream that had work within this is one of those that launch. */
 #define BESIDE_NS 200000000ull
 
@@ -110,7 +108,7 @@ const void *marks_thread(void)
     return &thread_identity;
 }
 
-static void id_renew(struct lane_record *record) REQUIRES(marks_lock)
+void marks_lane_renew(struct lane_record *record)
 {
     marks.last_id += marks.last_id == UINT32_MAX ? 2 : 1;
     store_release(&record->id, marks.last_id);
@@ -130,7 +128,7 @@ struct lane_record *marks_lane(CUstream stream)
     if (!record)
         return NULL;
     record->context = context;
-    id_renew(record);
+    marks_lane_renew(record);
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
@@ -374,7 +372,7 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     return survey;
 }
 
-/* ---- ends ---- */
+/* ---- ends: whose is pace_leave.c's ---- */
 
 void marks_lane_drop(struct lane_record **link)
 {
@@ -384,117 +382,16 @@ void marks_lane_drop(struct lane_record **link)
     slab_give(&marks.lane_slab, record);
 }
 
-static void lane_unlink(struct lane_record *record) REQUIRES(marks_lock)
+void marks_lane_unlink(struct lane_record *record)
 {
     (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
     record->orphan = true;
     store_release(&record->id, 0u);
 }
 
-/* What it has marks for is seen to its end; no mark will tell of what is open. */
-static void lane_leaves(struct lane_record *record) REQUIRES(marks_lock)
+void marks_context_drop(struct pace_context *context)
 {
-    gate_charge_later((unsigned)record->device, -(int64_t)lane_give_up(&record->lane));
-    lane_unlink(record);
-}
-
-void marks_thread_leaves(void)
-{
-    lock_take(&marks_lock);
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->thread == &thread_identity && !record->orphan)
-                lane_leaves(record);
-        }
-    }
-    lock_release(&marks_lock);
-}
-
-/* A per-thread default stream is each thread's own. */
-static bool is_of(const struct lane_record *record, CUstream stream) REQUIRES(marks_lock)
-{
-    return record->stream == stream && (!record->thread || record->thread == &thread_identity);
-}
-
-/* A thread that waits at the gate may be recording on a stream that another one is about to end. */
-static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
-{
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
-            bool by_others = record->recording > (record == recording_on ? 1u : 0u);
-            if (by_others && ((handle && context->handle == handle) || is_of(record, stream)))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
- * handler that interrupted what is done under the lock. */
-static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
-{
-    uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
-    while (is_recorded_on(handle, stream) && !lock_is_held_twice(&marks_lock) &&
-           clock_now_ns() < until) {
-        lock_release(&marks_lock);
-        sleep_ns(RECORDING_NS);
-        lock_take(&marks_lock);
-    }
-}
-
-void marks_context_waits(CUcontext handle)
-{
-    lock_take(&marks_lock);
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next)
-            record->lane.open.other |= context->handle == handle;
-    }
-    lock_release(&marks_lock);
-}
-
-void marks_capture_begins(CUstream stream)
-{
-    lock_take(&marks_lock);
-    wait_for_recording(NULL, stream);
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (record->orphan || (!is_of(record, stream) && record->stream != CU_STREAM_LEGACY))
-                continue;
-            id_renew(record);
-            record->opener = NULL;
-        }
-    }
-    lock_release(&marks_lock);
-}
-
-void marks_stream_leaves(CUstream stream)
-{
-    lock_take(&marks_lock);
-    wait_for_recording(NULL, stream);
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
-            if (is_of(record, stream) && !record->orphan)
-                lane_leaves(record);
-        }
-    }
-    lock_release(&marks_lock);
-}
-
-/* A lane on which somebody records still (wait_for_recording) goes when he is done, and its context
- * stays for it, nobody's. */
-static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
-{
-    struct pace_context *context = *link;
-    for (struct lane_record **lane = &context->lanes; *lane;) {
-        while (lane_front(&(*lane)->lane))
-            (void)cuda.cuEventDestroy_v2(lane_forget(&(*lane)->lane));
-        if (!(*lane)->orphan)
-            lane_unlink(*lane);
-        if ((*lane)->recording)
-            lane = &(*lane)->next;
-        else
-            marks_lane_drop(lane);
-    }
+    struct pace_context **link = &marks.contexts;
     while (context->spare_count)
         (void)cuda.cuEventDestroy_v2(spare_take(context));
     if (context->base)
@@ -503,25 +400,15 @@ static void context_drop(struct pace_context **link) REQUIRES(marks_lock)
     context->handle = NULL;
     if (context->lanes)
         return;
+    while (*link != context)
+        link = &(*link)->next;
     *link = context->next;
     slab_give(&marks.context_slab, context);
 }
 
-void marks_context_leaves(CUcontext handle)
+bool marks_others_record(const struct lane_record *record)
 {
-    struct capture_relaxed former = capture_relax();
-    lock_take(&marks_lock);
-    wait_for_recording(handle, NULL);
-    for (struct pace_context **link = &marks.contexts; *link;) {
-        if ((*link)->handle != handle) {
-            link = &(*link)->next;
-            continue;
-        }
-        (void)marks_harvest_context(*link); /* what was reached is charged for */
-        context_drop(link);
-    }
-    lock_release(&marks_lock);
-    capture_restore(&former);
+    return record->recording > (record == recording_on ? 1u : 0u);
 }
 
 void marks_reset(void)

@@ -39,6 +39,9 @@ static inline bool marks_is_same(const struct lane_record *record, uint32_t id)
     return load_acquire(&record->id) == id;
 }
 
+/* Tells threads, and so their own default streams, apart. */
+const void *marks_thread(void);
+
 /* How many marks were reached so far. */
 extern uint64_t marks_reached;
 
@@ -58,6 +61,12 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
 /* Ends the stretches that this thread left open on the context's other streams; not on the legacy
  * one, where a mark would be a barrier to all others. */
 void marks_close_others(const struct lane_record *record, uint32_t id);
+
+/* Whether the lane is the stream's: of per-thread default streams each thread has its own. */
+static inline bool marks_is_on(const struct lane_record *record, CUstream stream)
+{
+    return record->stream == stream && (!record->thread || record->thread == marks_thread());
+}
 
 /* Whether the stream is one of several of its context that launch: another had a mark lately. */
 bool marks_beside(const struct lane_record *record, uint64_t now_ns) REQUIRES(marks_lock);
@@ -98,9 +107,6 @@ struct marks_survey {
 };
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
-
-/* Tells threads, and so their own default streams, apart. */
-const void *marks_thread(void);
 
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);

@@ -70,21 +70,13 @@ void thread_gather(struct lane_record *record)
     lock_release(&threads.lock);
 }
 
-/* A per-thread default stream is each thread's own. */
-static bool is_on(const struct lane_record *record, CUstream stream)
-{
-    if (record->stream == CU_STREAM_LEGACY)
-        return true;
-    return record->stream == stream && (!record->thread || record->thread == marks_thread());
-}
-
 void thread_gather_on(CUstream stream)
 {
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS; i++) {
             const struct lane_record *record = load_relaxed(&own->streams[i].lane);
-            if (record && is_on(record, stream))
+            if (record && (record->stream == CU_STREAM_LEGACY || marks_is_on(record, stream)))
                 note_let_by(&own->streams[i]);
         }
     }
