@@ -230,7 +230,7 @@ static void give_back(const struct memory_record *record)
             .bytes = record->bytes,
             .kind = record->kind,
             .exported = true,
-            .fds = {record->fd, -1, -1, -1}};
+            .fds = {record->to, {.fd = -1}, {.fd = -1}, {.fd = -1}}};
         rm_export_freed(&freed);
     } else if (record->shares_block) {
         release_small(device, record->bytes);
@@ -308,7 +308,7 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         .kind = request->kind,
         .references = 1,
         .shares_block = request->shares_block,
-        .fd = -1,
+        .to = {.fd = -1},
         .owner = goes_with_context(type) ? request->context : 0};
     if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
@@ -375,6 +375,7 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd)
 {
     if (!load_relaxed(&memory_record_count))
         return;
+    struct rm_export_fd to = rm_export_to(fd);
     lock_take(&memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     /* What shares its block lives and dies with the block. */
@@ -384,8 +385,8 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd)
         kept->exported = true;
         record = *kept;
     }
-    if (kept && fd >= 0)
-        kept->fd = fd;
+    if (kept && to.fd >= 0)
+        kept->to = to;
     lock_release(&memory.lock);
     if (newly)
         account_add_exported((unsigned)record.device, (int64_t)record.bytes);
@@ -403,7 +404,8 @@ void memory_add_import(enum memory_handle type, uint64_t handle, int device)
     if (known)
         return;
     put_record(type, handle,
-        &(struct memory_record){.device = device, .references = 1, .imported = true, .fd = -1});
+        &(struct memory_record){
+            .device = device, .references = 1, .imported = true, .to = {.fd = -1}});
     count_import((unsigned)device, 1);
 }
 
@@ -430,6 +432,6 @@ void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint
                 .bytes = bytes,
                 .kind = kind,
                 .references = 1,
-                .fd = -1,
+                .to = {.fd = -1},
                 .owner = context});
 }

@@ -7,6 +7,7 @@
 #define VGPU_LIMIT_MEMORY_H
 
 #include "base/atomic.h"
+#include "limit/rm_ledger.h"
 #include "region/account.h"
 
 #include <stdbool.h>
@@ -79,12 +80,12 @@ struct memory_record {
     int device; /* CONTAINER_DEVICE_UNKNOWN: nothing is recorded, or other holders are left */
     uint64_t bytes;
     enum account_kind kind;
-    unsigned references; /* 0: nothing is recorded */
-    bool shares_block;   /* with other small allocations */
-    bool exported;       /* others may hold it when it is freed */
-    bool imported;       /* memory of another handle's, without bytes of its own */
-    int fd;              /* that it was last exported to, -1 none */
-    uint64_t owner;      /* the context that it goes with; 0: it outlives contexts */
+    unsigned references;    /* 0: nothing is recorded */
+    bool shares_block;      /* with other small allocations */
+    bool exported;          /* others may hold it when it is freed */
+    bool imported;          /* memory of another handle's, without bytes of its own */
+    struct rm_export_fd to; /* it was last exported to */
+    uint64_t owner;         /* the context that it goes with; 0: it outlives contexts */
 };
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
 

@@ -7,7 +7,9 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/own_memory.h"
+#include "base/slab.h"
 #include "limit/rm_audit.h"
+#include "limit/rm_memory.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -15,23 +17,28 @@
 
 #define KEPT_MAX 1024
 
-/* Freed memory that open descriptors of this process still hold. */
-struct kept {
-    struct rm_freed memory;
-    dev_t device; /* the descriptors' file, to know it again */
+/* The file that was open at a descriptor when memory was exported to it last. */
+struct target {
+    dev_t device;
     ino_t inode;
+    uint32_t number;
 };
 
 static struct {
     struct lock lock;
     unsigned count;
-    struct kept entries[KEPT_MAX];
-} kept;
+    struct rm_freed entries[KEPT_MAX]; /* freed memory that open descriptors still hold */
+    struct map targets;                /* by descriptor + 1 */
+    struct slab target_slab;
+    uint32_t last_number;
+} kept = {.target_slab = {.object_bytes = sizeof(struct target)}};
 
 void rm_export_reset(void)
 {
     lock_reset(&kept.lock);
     kept.count = 0;
+    map_finish(&kept.targets);
+    slab_finish(&kept.target_slab);
 }
 
 static bool descriptor_file(int fd, dev_t *ret_device, ino_t *ret_inode)
@@ -53,66 +60,95 @@ static void let_go(const struct rm_freed *memory)
     account_add_lingering(memory->device, memory->bytes);
 }
 
-static void mark_exported(uint32_t client, uint32_t object, int fd)
+static struct target *target_locked(int fd, bool make) REQUIRES(kept.lock)
+{
+    struct target *target = map_get(&kept.targets, (uint64_t)fd + 1);
+    if (target || !make)
+        return target;
+    target = slab_take(&kept.target_slab);
+    if (target && map_put(&kept.targets, (uint64_t)fd + 1, target) != 0) {
+        slab_give(&kept.target_slab, target);
+        target = NULL;
+    }
+    return target;
+}
+
+struct rm_export_fd rm_export_to(int fd)
+{
+    struct rm_export_fd to = {.fd = -1};
+    lock_take(&kept.lock);
+    struct target *target = fd >= 0 ? target_locked(fd, true) : NULL;
+    if (target && descriptor_file(fd, &target->device, &target->inode)) {
+        target->number = ++kept.last_number;
+        to = (struct rm_export_fd){fd, target->number};
+    }
+    lock_release(&kept.lock);
+    return to;
+}
+
+/* What is exported there with more beside it. */
+static struct rm_export_fd export_to_same(int fd)
+{
+    lock_take(&kept.lock);
+    const struct target *target = fd >= 0 ? target_locked(fd, false) : NULL;
+    struct rm_export_fd to = {target ? fd : -1, target ? target->number : 0};
+    lock_release(&kept.lock);
+    return to;
+}
+
+static void mark_exported(uint32_t client, uint32_t object, struct rm_export_fd to)
 {
     unsigned device;
-    uint64_t bytes = rm_ledger_mark_exported(client, object, fd, &device);
+    if (!rm_memory_is_charging()) /* the API's hooks count it */
+        return;
+    uint64_t bytes = rm_ledger_mark_exported(client, object, to, &device);
     if (bytes)
         account_add_exported(device, (int64_t)bytes);
 }
 
-/* Forgets the descriptors that are closed, or `replaced_fd`, which holds another export by now;
- * true while one is left. */
-static bool is_held(struct kept *entry, int replaced_fd)
+/* Whether the same file is open there still, and nothing else was exported to it since. */
+static bool is_open(const struct rm_export_fd *to) REQUIRES(kept.lock)
+{
+    const struct target *target = to->fd >= 0 ? target_locked(to->fd, false) : NULL;
+    dev_t device;
+    ino_t inode;
+    return target && target->number == to->number && descriptor_file(to->fd, &device, &inode) &&
+           device == target->device && inode == target->inode;
+}
+
+static bool is_held(const struct rm_freed *memory) REQUIRES(kept.lock)
 {
     bool held = false;
-    for (int i = 0; i < RM_EXPORT_FDS; i++) {
-        int *fd = &entry->memory.fds[i];
-        dev_t device;
-        ino_t inode;
-        bool open = *fd >= 0 && *fd != replaced_fd && descriptor_file(*fd, &device, &inode) &&
-                    (!entry->inode || (device == entry->device && inode == entry->inode));
-        if (!open) {
-            *fd = -1;
-            continue;
-        }
-        entry->device = device;
-        entry->inode = inode;
-        held = true;
-    }
+    for (int i = 0; i < RM_EXPORT_FDS && !held; i++)
+        held = is_open(&memory->fds[i]);
     return held;
 }
 
 void rm_export_freed(const struct rm_freed *memory)
 {
-    struct kept entry = {.memory = *memory};
-    bool keeps = is_held(&entry, -1);
+    lock_take(&kept.lock);
+    bool keeps = kept.count < KEPT_MAX && is_held(memory);
     if (keeps) {
-        lock_take(&kept.lock);
-        keeps = kept.count < KEPT_MAX;
-        if (keeps) {
-            kept.entries[kept.count] = entry;
-            store_relaxed(&kept.count, kept.count + 1);
-        }
-        lock_release(&kept.lock);
+        kept.entries[kept.count] = *memory;
+        store_relaxed(&kept.count, kept.count + 1);
     }
+    lock_release(&kept.lock);
     if (!keeps)
         let_go(memory);
 }
 
-static bool sweep(int replaced_fd)
+static bool sweep(void)
 {
     bool any = false;
     lock_take(&kept.lock);
     for (unsigned i = 0; i < kept.count;) {
-        struct kept *entry = &kept.entries[i];
-        if (is_held(entry, replaced_fd)) {
+        if (is_held(&kept.entries[i])) {
             i++;
             continue;
         }
         any = true;
-        let_go(&entry->memory);
-        *entry = kept.entries[kept.count - 1];
+        let_go(&kept.entries[i]);
+        kept.entries[i] = kept.entries[kept.count - 1];
         store_relaxed(&kept.count, kept.count - 1);
     }
     lock_release(&kept.lock);
@@ -121,7 +157,7 @@ static bool sweep(int replaced_fd)
 
 bool rm_export_sweep(void)
 {
-    return load_relaxed(&kept.count) && sweep(-1);
+    return load_relaxed(&kept.count) && sweep();
 }
 
 /* The kernel has read these parameters, so they are there. */
@@ -135,8 +171,9 @@ static void note_export(const struct rm_control *form)
     struct rm_export_object params;
     if (!read_params(form, &params, sizeof(params)))
         return;
-    sweep(params.fd);
-    mark_exported(form->client, params.object, params.fd);
+    struct rm_export_fd to = rm_export_to(params.fd);
+    (void)rm_export_sweep();
+    mark_exported(form->client, params.object, to);
 }
 
 static void note_exports(const struct rm_control *form)
@@ -144,10 +181,11 @@ static void note_exports(const struct rm_control *form)
     struct rm_export_objects params;
     if (!read_params(form, &params, sizeof(params)))
         return;
-    if (params.index == 0)
-        sweep(params.fd);
+    struct rm_export_fd to =
+        params.index == 0 ? rm_export_to(params.fd) : export_to_same(params.fd);
+    (void)rm_export_sweep();
     for (unsigned i = 0; i < params.count && i < RM_EXPORT_OBJECTS_MAX; i++)
-        mark_exported(form->client, params.objects[i], params.fd);
+        mark_exported(form->client, params.objects[i], to);
 }
 
 static void note_import(const struct rm_call *call, const struct rm_control *form)
@@ -209,6 +247,6 @@ int rm_export_share(const struct rm_call *call)
     struct rm_share form;
     int result = rm_call_pass(call);
     if (rm_call_answer(call, result, &form, sizeof(form)) && form.status == RM_OK)
-        mark_exported(form.client, form.object, -1);
+        mark_exported(form.client, form.object, (struct rm_export_fd){.fd = -1});
     return result;
 }

@@ -23,6 +23,10 @@ int rm_export_share(const struct rm_call *call);
 void rm_export_imported(
     int fd, uint32_t client, uint32_t parent, uint32_t object, rm_ioctl_function *next);
 
+/* Memory was, or is about to be, exported to the descriptor: what is open there now. -1 where
+ * nothing is. */
+struct rm_export_fd rm_export_to(int fd);
+
 /* Exported memory was freed by its owner. While one of its descriptors is open here its bytes stay
  * charged, until rm_export_sweep; else they are given back, and linger. */
 void rm_export_freed(const struct rm_freed *memory);

@@ -18,7 +18,7 @@ struct memory {
     enum account_kind kind;
     unsigned handles;
     bool exported;
-    int fds[RM_EXPORT_FDS]; /* the latest first */
+    struct rm_export_fd fds[RM_EXPORT_FDS]; /* the latest first */
 };
 
 struct object {
@@ -189,14 +189,15 @@ void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
     lock_release(&ledger.lock);
 }
 
-static void remember_fd(struct memory *memory, int fd)
+static void remember_fd(struct memory *memory, struct rm_export_fd to)
 {
     for (int i = RM_EXPORT_FDS - 1; i > 0; i--)
         memory->fds[i] = memory->fds[i - 1];
-    memory->fds[0] = fd;
+    memory->fds[0] = to;
 }
 
-uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd, unsigned *ret_device)
+uint64_t rm_ledger_mark_exported(
+    uint32_t client, uint32_t handle, struct rm_export_fd to, unsigned *ret_device)
 {
     uint64_t bytes = 0;
     lock_take(&ledger.lock);
@@ -206,8 +207,8 @@ uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t handle, int fd, unsig
         bytes = memory->exported ? 0 : memory->bytes;
         *ret_device = memory->device;
         memory->exported = true;
-        if (fd >= 0)
-            remember_fd(memory, fd);
+        if (to.fd >= 0)
+            remember_fd(memory, to);
     }
     lock_release(&ledger.lock);
     return bytes;

@@ -15,13 +15,19 @@
 #define RM_DEVICE_UNKNOWN (-1)
 #define RM_EXPORT_FDS 4
 
+/* A descriptor that memory was exported to: the file that was open there then. */
+struct rm_export_fd {
+    int fd;          /* -1: none */
+    uint32_t number; /* of the export: another one to the same descriptor has another */
+};
+
 /* A memory that left the ledger with its last handle. */
 struct rm_freed {
     unsigned device; /* index into the region's devices */
     uint64_t bytes;
     enum account_kind kind;
-    bool exported;          /* others may hold it still */
-    int fds[RM_EXPORT_FDS]; /* the descriptors it was last exported to, -1 where none */
+    bool exported;                          /* others may hold it still */
+    struct rm_export_fd fds[RM_EXPORT_FDS]; /* it was last exported to */
 };
 
 struct rm_subtree; /* objects taken out of the ledger while the driver frees them */
@@ -43,9 +49,10 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t object, uint32_t cl
 bool rm_ledger_add_duplicate(
     uint32_t client, uint32_t parent, uint32_t object, uint32_t client_src, uint32_t object_src);
 
-/* Notes that others may get handles on the object; fd -1: by handle, not by descriptor. Returns the
- * bytes that were not exported before, and their device. */
-uint64_t rm_ledger_mark_exported(uint32_t client, uint32_t object, int fd, unsigned *ret_device);
+/* Notes that others may get handles on the object; to.fd -1: by handle, not by descriptor. Returns
+ * the bytes that were not exported before, and their device. */
+uint64_t rm_ledger_mark_exported(
+    uint32_t client, uint32_t object, struct rm_export_fd to, unsigned *ret_device);
 
 /* The object's class; 0 where it is not known. */
 uint32_t rm_ledger_class(uint32_t client, uint32_t object);

@@ -267,18 +267,17 @@ static int do_free(const struct rm_call *call, const struct rm_release *release)
     struct rm_subtree *subtree = rm_ledger_detach(client, object);
     struct rm_channels_detached *channels = rm_channels_detach(client, object, class_id);
     int result = rm_call_pass(call);
-    sub_seq_cst(&in_flight, 1u);
-    if (!subtree)
-        return result;
-    if (result == 0 && rm_release_answer(release) == RM_OK) {
+    bool freed = subtree && result == 0 && rm_release_answer(release) == RM_OK;
+    if (freed) {
         rm_channels_drop(channels);
         rm_ledger_drop(subtree, freed_visit, NULL);
-        if (hidden && device_handle && device_handle != object)
-            rm_audit(call->fd, client, device_handle, true, call->next);
-    } else {
+    } else if (subtree) {
         rm_ledger_attach(subtree);
         rm_channels_attach(channels);
     }
+    sub_seq_cst(&in_flight, 1u); /* not before the ledger has it, too */
+    if (freed && hidden && device_handle && device_handle != object)
+        rm_audit(call->fd, client, device_handle, true, call->next);
     return result;
 }
 

@@ -4,6 +4,7 @@
 #include "allocate.h"
 #include "bed.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #define LIMIT "4GiB"
@@ -97,6 +98,59 @@ BED_TEST("exporting before releasing does not make memory free", .limit = LIMIT)
     CHECK_EQ(CU(cuMemCreate)(&handle, 2 * GIB, &property, 0), CUDA_SUCCESS);
     CHECK_EQ(CU(cuMemRelease)(handle), CUDA_SUCCESS);
     CHECK_EQ(allocation_charged(), before);
+}
+
+static int export_to_descriptor(CUmemGenericAllocationHandle handle)
+{
+    int fd = -1;
+    CHECK_EQ(
+        CU(cuMemExportToShareableHandle)(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        CUDA_SUCCESS);
+    return fd;
+}
+
+BED_TEST("a descriptor's number that serves for something else keeps no memory", .limit = LIMIT)
+{
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle first, second;
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuMemCreate)(&first, 2 * GIB, &property, 0), CUDA_SUCCESS);
+    int fd = export_to_descriptor(first), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0 && null >= 0 && dup2(null, fd) == fd);
+    CHECK_EQ(CU(cuMemRelease)(first), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+    close(fd);
+    CHECK_EQ(CU(cuMemCreate)(&first, 2 * GIB, &property, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemCreate)(&second, SIZE, &property, 0), CUDA_SUCCESS);
+    fd = export_to_descriptor(first);
+    close(fd);
+    int again = export_to_descriptor(second);
+    CHECK_EQ(again, fd);
+    CHECK_EQ(CU(cuMemRelease)(first), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before + SIZE);
+    CHECK_EQ(CU(cuMemRelease)(second), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before + SIZE); /* by its descriptor */
+    close(again);
+    CHECK_EQ(CU(cuMemCreate)(&first, 3 * GIB + SIZE, &property, 0), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before + 3 * GIB + SIZE);
+}
+
+BED_TEST("what is exported and freed again and again counts once", .limit = LIMIT)
+{
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle handle;
+    bed_context(0);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(CU(cuMemCreate)(&handle, SIZE, &property, 0), CUDA_SUCCESS);
+        close(export_to_descriptor(handle));
+        CHECK_EQ(CU(cuMemRelease)(handle), CUDA_SUCCESS);
+    }
+    struct vgpu_region *region = bed_region();
+    uint64_t exported = 0;
+    for (unsigned i = 0; i < region->slot_high; i++)
+        exported += region->slots[i].usage[0].exported;
+    CHECK_EQ(exported, 0);
 }
 
 BED_TEST("an import in the same process does not count twice", .limit = LIMIT)

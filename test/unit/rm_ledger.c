@@ -74,7 +74,7 @@ TEST("memory counts from when it is added until it is freed")
     CHECK_EQ(seen.last.device, 3);
     CHECK_EQ(seen.last.kind, ACCOUNT_MODULE);
     CHECK(!seen.last.exported);
-    CHECK_EQ(seen.last.fds[0], -1);
+    CHECK_EQ(seen.last.fds[0].fd, -1);
     CHECK_EQ(bytes_held(), 4 * MIB);
     CHECK(rm_ledger_detach(CLIENT, 0x100) == NULL);
 }
@@ -211,16 +211,18 @@ TEST("exports are marked, and the mark is seen when the memory goes")
     ledger_begin();
     add_memory(CLIENT, DEVICE, 0x100, MIB);
     add_memory(CLIENT, DEVICE, 0x101, MIB);
-    (void)rm_ledger_mark_exported(CLIENT, 0x100, 37, &exported_device);
-    (void)rm_ledger_mark_exported(CLIENT, 0x101, -1, &exported_device);
-    (void)rm_ledger_mark_exported(CLIENT, DEVICE, 38, &exported_device);
-    (void)rm_ledger_mark_exported(CLIENT, 0xdead, 39, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, 0x100, (struct rm_export_fd){.fd = 37}, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, 0x101, (struct rm_export_fd){.fd = -1}, &exported_device);
+    (void)rm_ledger_mark_exported(
+        CLIENT, DEVICE, (struct rm_export_fd){.fd = 38}, &exported_device);
+    (void)rm_ledger_mark_exported(
+        CLIENT, 0xdead, (struct rm_export_fd){.fd = 39}, &exported_device);
     struct seen seen = free_object(CLIENT, 0x100);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fds[0], 37);
+    CHECK_EQ(seen.last.fds[0].fd, 37);
     seen = free_object(CLIENT, 0x101);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fds[0], -1);
+    CHECK_EQ(seen.last.fds[0].fd, -1);
 }
 
 TEST("an export by one handle marks the memory under its other handles")
@@ -228,11 +230,11 @@ TEST("an export by one handle marks the memory under its other handles")
     ledger_begin();
     add_memory(CLIENT, DEVICE, 0x100, MIB);
     CHECK(rm_ledger_add_duplicate(CLIENT, DEVICE, 0x101, CLIENT, 0x100));
-    (void)rm_ledger_mark_exported(CLIENT, 0x100, 37, &exported_device);
+    (void)rm_ledger_mark_exported(CLIENT, 0x100, (struct rm_export_fd){.fd = 37}, &exported_device);
     free_object(CLIENT, 0x100);
     struct seen seen = free_object(CLIENT, 0x101);
     CHECK(seen.last.exported);
-    CHECK_EQ(seen.last.fds[0], 37);
+    CHECK_EQ(seen.last.fds[0].fd, 37);
 }
 
 TEST("a device object knows its subdevice and keeps its index")
