@@ -3,6 +3,7 @@
 #include "hook/pools.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/slab.h"
 #include "hook/capture.h"
@@ -10,6 +11,8 @@
 
 #include <stddef.h>
 
+#define USED_NS 20000
+#define USED_MOST_NS 10000000000ull
 #define POOL_STEP_BYTES (32ull << 20) /* how pools grow (H200, driver 580.159.04) */
 
 struct pool {
@@ -17,6 +20,7 @@ struct pool {
     CUdevice ordinal;
     unsigned live; /* API ledger: allocations that were seen and not freed */
     bool destroyed;
+    unsigned users; /* threads of ours that ask the driver for it now */
 };
 
 static struct {
@@ -199,12 +203,19 @@ void pools_note_freed(CUdeviceptr pointer)
     give_back(gone);
 }
 
-/* Taken out of the list before the driver's call: the handle may be given out again at once.
- * Returns NULL where it is none of the program's own. */
+/* Taken out of the list before the driver's call: the handle may be given out again at once; and
+ * not before other threads have done with it. Returns NULL where it is none of the program's own.
+ */
 static struct pool *take_out(CUmemoryPool pool)
 {
     lock_take(&pools.lock);
     struct pool *own = pool ? map_remove(&pools.list, (uintptr_t)pool) : NULL;
+    uint64_t until = own && own->users ? clock_now_ns() + USED_MOST_NS : 0;
+    while (own && own->users && !lock_is_held_twice(&pools.lock) && clock_now_ns() < until) {
+        lock_release(&pools.lock);
+        sleep_ns(USED_NS);
+        lock_take(&pools.lock);
+    }
     lock_release(&pools.lock);
     return own;
 }
@@ -241,35 +252,59 @@ CUresult pools_destroy(CUmemoryPool pool)
     return result;
 }
 
-static CUmemoryPool next_own(size_t *cursor, CUdevice ordinal)
-{
-    CUmemoryPool pool = NULL;
-    uint64_t key;
-    lock_take(&pools.lock);
-    for (const struct pool *own; !pool && (own = map_next(&pools.list, cursor, &key));) {
-        if (own->ordinal == ordinal)
-            pool = own->pool;
-    }
-    lock_release(&pools.lock);
-    return pool;
-}
-
 /* Walks the pools that may hold memory of the ordinal: the device's current and default one, then
- * the program's own, of which one may be missed where others change meanwhile. NULL at the end. */
+ * the program's own, of which one may be missed where others change meanwhile. NULL at the end. The
+ * program's own is not destroyed before the walk has gone on. */
 struct pool_walk {
     CUdevice ordinal;
     unsigned place;
     size_t cursor;
     CUmemoryPool current;
+    struct pool *used;
 };
+
+static void use(struct pool_walk *walk, struct pool *own) REQUIRES(pools.lock)
+{
+    if (walk->used)
+        walk->used->users--;
+    if (own)
+        own->users++;
+    walk->used = own;
+}
+
+static CUmemoryPool next_own(struct pool_walk *walk)
+{
+    struct pool *own;
+    uint64_t key;
+    lock_take(&pools.lock);
+    do
+        own = map_next(&pools.list, &walk->cursor, &key);
+    while (own && (own->ordinal != walk->ordinal || own->pool == walk->current));
+    use(walk, own);
+    CUmemoryPool pool = own ? own->pool : NULL;
+    lock_release(&pools.lock);
+    return pool;
+}
+
+/* False where the program's own was destroyed meanwhile. */
+static bool use_current(struct pool_walk *walk)
+{
+    CUmemoryPool now = NULL;
+    lock_take(&pools.lock);
+    use(walk, map_get(&pools.list, (uintptr_t)walk->current));
+    lock_release(&pools.lock);
+    return cuda.cuDeviceGetMemPool(&now, walk->ordinal) == CUDA_SUCCESS && now == walk->current;
+}
 
 static CUmemoryPool next_pool(struct pool_walk *walk)
 {
     CUmemoryPool pool = NULL;
     if (walk->place == 0) {
         walk->place++;
-        if (cuda.cuDeviceGetMemPool(&walk->current, walk->ordinal) == CUDA_SUCCESS && walk->current)
+        if (cuda.cuDeviceGetMemPool(&walk->current, walk->ordinal) == CUDA_SUCCESS &&
+            walk->current && use_current(walk))
             return walk->current;
+        walk->current = NULL;
     }
     if (walk->place == 1) {
         walk->place++;
@@ -277,10 +312,7 @@ static CUmemoryPool next_pool(struct pool_walk *walk)
             pool != walk->current)
             return pool;
     }
-    do
-        pool = next_own(&walk->cursor, walk->ordinal);
-    while (pool && pool == walk->current);
-    return pool;
+    return next_own(walk);
 }
 
 bool pools_make_room(CUdevice ordinal)

@@ -3,6 +3,8 @@
 #include "allocate.h"
 #include "bed.h"
 
+#include <pthread.h>
+
 #define LIMIT "2GiB"
 
 static CUmemoryPool default_pool(void)
@@ -289,6 +291,47 @@ BED_TEST("a view and a refusal do not disturb a capture", .limit = LIMIT)
     CHECK_EQ(CU(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
     CHECK(CU(cuMemAlloc_v2)(&pointer, 8 * GIB) != CUDA_SUCCESS);
     CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+}
+
+static bool pools_are_over;
+
+/* Refusals, before which pools are trimmed, and looks at what they hold. */
+static void *be_refused(void *context)
+{
+    CUdeviceptr pointer;
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    while (!__atomic_load_n(&pools_are_over, __ATOMIC_RELAXED)) {
+        CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 8 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+BED_TEST(
+    "pools come and go while other threads are refused, and leave nothing behind", .limit = LIMIT)
+{
+    pthread_t threads[2];
+    CUcontext context;
+    CUdeviceptr pointer;
+    bed_context(0);
+    REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
+    (void)own_pool(0);
+    uint64_t before = allocation_charged();
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, be_refused, context) == 0);
+    for (int i = 0; i < 3000; i++) {
+        CUmemoryPool pool = own_pool(0);
+        keep_all(pool);
+        CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(NULL), CUDA_SUCCESS);
+        if (!CHECK_EQ(CU(cuMemPoolDestroy)(pool), CUDA_SUCCESS))
+            break;
+    }
+    __atomic_store_n(&pools_are_over, true, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(allocation_charged(), before);
 }
 
 int main(int argc, char **argv)
