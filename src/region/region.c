@@ -93,10 +93,11 @@ static int replace_descriptor(int former, int fd)
     return replaced ? former : fd;
 }
 
-static void join(struct region *region, bool fresh)
+/* Another file's slot of that number, and maybe of that very word, is another process's. */
+static void join(struct region *region, bool fresh, bool same_file)
 {
     guard_enter();
-    if (region->slot >= 0) /* a file that was shortened may still have it */
+    if (same_file && region->slot >= 0) /* a file that was shortened may still have it */
         slot_leave(region, (unsigned)region->slot, region->word);
     region_settings_take(region, fresh);
     orders_take(region, fresh);
@@ -117,6 +118,7 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     int made = region_file_prepare(fd, make);
     int error = made < 0 ? made : file_status(fd, &status);
     int former = region_fd_is_ours(region) ? region->fd : -1;
+    bool same_file = !error && region->shared && is_mapped(region, &status);
     if (!error) {
         leave_file(region, &status);
         error = map_file(region, fd, &status);
@@ -125,7 +127,7 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
         return error;
     region->fd = replace_descriptor(former, fd);
     if (make != REGION_FILE_KEEP)
-        join(region, made > 0);
+        join(region, made > 0, same_file);
     return 0;
 }
 

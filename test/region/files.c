@@ -461,6 +461,30 @@ TEST("a region that a newcomer made in the place of a deleted one is joined")
     check_shared_again(device);
 }
 
+/* A process of another PID namespace is there by our very number and word, and lives. */
+TEST("in a file that newcomers made the slot of our number is another's")
+{
+    unsigned device = join_and_hold();
+    unsigned slot = (unsigned)peers_region.slot;
+    static char whole[VGPU_REGION_FILE_BYTES];
+    char aside[sizeof(peers_path) + 8];
+    snprintf(aside, sizeof(aside), "%s.aside", peers_path);
+    int fd = open(peers_path, O_RDWR | O_CLOEXEC), made;
+    REQUIRE(fd >= 0 && read(fd, whole, sizeof(whole)) == (ssize_t)sizeof(whole));
+    REQUIRE((made = open(aside, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) >= 0);
+    REQUIRE(write(made, whole, sizeof(whole)) == (ssize_t)sizeof(whole));
+    off_t at = VGPU_REGION_OFFSET + (off_t)offsetof(struct vgpu_region, slots) +
+               (off_t)(slot * sizeof(struct vgpu_slot));
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+    REQUIRE(fcntl(made, F_OFD_SETLK, &lock) == 0);
+    REQUIRE(rename(aside, peers_path) == 0);
+    peers_sleep_ms(20); /* the path is looked at every 10 ms */
+    CHECK_EQ(account_reserve(device, 425 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
+    CHECK_EQ(peers_used(device), 1200 * PEERS_MIB);
+    close(made);
+    close(fd);
+}
+
 TEST("a region that was renamed away is left for the one that newcomers made")
 {
     unsigned device = join_and_hold();
