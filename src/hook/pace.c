@@ -26,6 +26,9 @@
 /* The first launch on a stream after so long is looked at: what it takes this time may be longer
  * than ever before, and nothing may follow that would show it. */
 #define QUIET_NS 2000000ull
+/* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
+ * nor as what a queue may hold. */
+#define AHEAD_MOST_NS 1000000000ull
 /* One launch of so many is measured by itself, whatever its estimate. */
 #define SAMPLE_LAUNCHES 192
 
@@ -55,6 +58,7 @@ static void let_go(uint64_t now_ns)
         thread.free_step = FREE_LAUNCHES_MAX;
     thread.looked_ns = now_ns;
     pace_free_launches = thread.free_step;
+    govern_note_unmeasured();
 }
 
 /* ---- launches ---- */
@@ -165,7 +169,8 @@ static void begin_slow(
     bool waited;
     unsigned on_device;
     gate_wait_until_known(found.record, launch->key);
-    launch->work_ns = duration_of(launch->key);
+    uint64_t known = duration_of(launch->key);
+    launch->work_ns = known < AHEAD_MOST_NS ? known : AHEAD_MOST_NS;
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
     if (!marks_is_same(found.record, found.lane_id) && !capture_records(stream, zero))

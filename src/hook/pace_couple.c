@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "hook/pace_rules.h"
 #include "limit/coupling.h"
+#include "limit/durations.h"
 #include "region/account.h"
 
 #include <string.h>
@@ -27,7 +28,9 @@ void couple_note(int device, const struct lane *lane, uint64_t at_ns)
     const struct lane_stretch *stretch = &lane->marks[lane->first].before;
     if (!tells_something(lane, stretch) || rules_only_channels())
         return;
-    uint64_t work = stretch->work_ns, due = lane->reached_ns + work;
+    uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;
+    uint64_t work = known > stretch->work_ns ? known : stretch->work_ns;
+    uint64_t due = lane->reached_ns + work;
     if (lane_open_between(lane, lane->reached_ns, at_ns) < work + COUPLING_OVER_NS)
         return;
     uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);

@@ -211,8 +211,9 @@ void gate_wait_while_held(void)
 {
     while (rules_hold()) {
         channels_note_held();
+        govern_note_held(clock_now_ns());
         rules_wait(HOLD_WAIT_NS);
-        (void)rules_look(clock_now_ns());
+        rules_refresh(clock_now_ns()); /* who waits does not work */
         channels_look_after();
     }
 }
@@ -223,7 +224,11 @@ static bool ask(struct admission *admission)
 {
     unsigned device = admission->device;
     admission->now_ns = clock_now_ns();
-    admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
+    if (rules_hold())
+        rules_refresh(admission->now_ns); /* who waits does not work */
+    else
+        (void)rules_look(admission->now_ns);
+    admission->percent = rules_percent(device);
     admission->always = is_always_admitted(device, admission->percent);
     if (admission->percent)
         count_active(device, admission->now_ns);
@@ -255,6 +260,7 @@ static void wait_once(const struct admission *admission, bool busy)
 {
     if (rules_hold()) {
         channels_note_held();
+        govern_note_held(admission->now_ns);
         rules_wait(HOLD_WAIT_NS);
         return;
     }

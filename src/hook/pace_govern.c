@@ -31,6 +31,10 @@
 /* While somebody of higher priority works, or a pause lasts. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
+/* A launch that waits meanwhile says so more often than that. */
+#define HELD_NS 100000000ull
+/* The same, and nothing is there to be stopped; sooner than a closed gate is overdue. */
+#define HOLD_IDLE_NS 50000000ull
 /* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
 #define MONITOR_LOOK_NS 20000000ull
 /* In windows, closed or open: the others are to hear of us before they take us for silent
@@ -54,6 +58,8 @@ static struct device_work {
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
+    bool unmeasured;  /* something was let go of which nothing tells */
+    uint64_t held_ns; /* when a launch waited last until the container may work at all */
     uint64_t harvested_ns;
     uint64_t blind_since_ns;                   /* the harvest's lock was not to be had since */
     unsigned bound;                            /* no device at or above it was worked on */
@@ -79,6 +85,18 @@ void govern_note_work(unsigned device, uint64_t now_ns)
 void govern_note_wait(unsigned device, uint64_t now_ns)
 {
     store_relaxed(&devices[device].waited_ns, now_ns);
+    governor_rouse();
+}
+
+void govern_note_unmeasured(void)
+{
+    if (!load_relaxed(&governor.unmeasured))
+        store_relaxed(&governor.unmeasured, true);
+}
+
+void govern_note_held(uint64_t now_ns)
+{
+    store_relaxed(&governor.held_ns, now_ns);
     governor_rouse();
 }
 
@@ -284,10 +302,25 @@ static void close_all(uint64_t due_ns)
     channels_close_all(due_ns, governor.bound);
 }
 
+/* Nothing runs, as far as is known, and nobody waits: a launch that has to rouses us. */
+static bool is_idle(uint64_t now_ns)
+{
+    bool busy =
+        load_relaxed(&governor.unmeasured) || load_relaxed(&governor.held_ns) + HELD_NS > now_ns;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        busy |= devices[d].survey.outstanding != 0;
+        busy |= load_relaxed(&devices[d].worked_ns) + ACTIVE_NS > now_ns;
+        busy |= load_relaxed(&devices[d].waited_ns) + ACTIVE_NS > now_ns;
+    }
+    return !busy;
+}
+
 static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
     (void)meet_all(now_ns, true);
+    if (!rules_pause() && !channels_are_held() && is_idle(now_ns))
+        return HOLD_IDLE_NS | GOVERNOR_IDLE;
     if (!rules_pause() || channels_are_held())
         return HOLD_LOOK_NS;
     return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
@@ -334,6 +367,20 @@ static bool has_unmeasured(void)
     return false;
 }
 
+/* What was let go before there was anything to measure it for is stopped as all else. */
+static bool may_run_unmeasured(void)
+{
+    bool any = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES && load_relaxed(&governor.unmeasured); d++) {
+        if (!rm_channels_count(d))
+            continue;
+        any = true;
+        if (d >= load_relaxed(&governor.bound))
+            store_relaxed(&governor.bound, d + 1);
+    }
+    return any;
+}
+
 static uint64_t govern_open(uint64_t now_ns)
 {
     channels_open_all();
@@ -355,7 +402,9 @@ static uint64_t govern_open(uint64_t now_ns)
     bool shown = account_show_work(now_ns);
     if (work_ns)
         return at_most(open_ns, work_ns);
-    return shown || has_unmeasured() ? UNMEASURED_LOOK_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
+    if (shown || has_unmeasured())
+        return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
+    return may_run_unmeasured() ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
 }
 
 /* No limit of ours: what we do is measured only where others' limits need it. */
@@ -379,6 +428,7 @@ static uint64_t govern(void)
     uint64_t now = clock_now_ns();
     if (rules_are_finished())
         return GOVERNOR_NOTHING;
+    (void)may_run_unmeasured();
     bool limited = rules_read(now, &governor.epoch);
     if (rules_hold()) {
         (void)account_show_work(now);

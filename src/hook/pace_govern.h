@@ -17,6 +17,12 @@ void govern_watch(void);
 /* A launch is held back by the limit: a governor that rests looks at once. */
 void govern_note_wait(unsigned device, uint64_t now_ns);
 
+/* One waits until the container may work at all. */
+void govern_note_held(uint64_t now_ns);
+
+/* Launches are let go without a measurement: what runs of them is not known from then on. */
+void govern_note_unmeasured(void);
+
 /* Work is let go. */
 void govern_note_work(unsigned device, uint64_t now_ns);
 

@@ -250,6 +250,7 @@ static void end_recording(
         run.shared = is_shared(record);
         struct turns_part part = rules_part((unsigned)record->device);
         run.part = (uint16_t)part.permille;
+        run.likely = (uint16_t)part.likely;
         run.others_ns = part.others_us * 1000;
         lane_mark(&record->lane, event, now_ns, &run);
     } else if (event) {

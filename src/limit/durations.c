@@ -48,11 +48,11 @@ static unsigned seen_of(uint64_t entry)
     return entry >> DURATION_MEAN_BITS & (LEARNING_SHARE - 1);
 }
 
-static void enter(uint64_t key, unsigned seen, uint64_t mean_ns)
+static void enter(uint64_t key, unsigned seen, uint64_t mean_ns, uint64_t alone)
 {
     if (seen > LEARNING_SHARE - 1)
         seen = LEARNING_SHARE - 1;
-    store_relaxed(entry_for(key), key >> DURATION_BITS << DURATION_BITS |
+    store_relaxed(entry_for(key), key >> DURATION_BITS << DURATION_BITS | (alone & DURATION_ALONE) |
                                       (uint64_t)seen << DURATION_MEAN_BITS | bounded(mean_ns));
 }
 
@@ -62,7 +62,7 @@ static void forget_exceeded(uint64_t key)
         exceeded[key % EXCEEDED_ENTRIES].times = 0;
 }
 
-void duration_learn(uint64_t key, uint64_t measured_ns)
+static void learn(uint64_t key, uint64_t measured_ns, uint64_t alone)
 {
     uint64_t entry = duration_entry(key), mean = entry & DURATION_MAX_NS;
     unsigned seen = seen_of(entry);
@@ -72,22 +72,32 @@ void duration_learn(uint64_t key, uint64_t measured_ns)
         mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / (seen + 1));
     else
         mean = measured_ns;
-    enter(key, far_off ? 0 : seen + 1, mean);
+    enter(key, far_off ? 0 : seen + 1, mean, entry | alone);
     forget_exceeded(key);
+}
+
+void duration_learn(uint64_t key, uint64_t measured_ns)
+{
+    learn(key, measured_ns, 0);
+}
+
+void duration_learn_alone(uint64_t key, uint64_t measured_ns)
+{
+    learn(key, measured_ns, DURATION_ALONE);
 }
 
 void duration_confirm(uint64_t key)
 {
     uint64_t entry = duration_entry(key);
     if (entry)
-        enter(key, seen_of(entry) + 1, entry & DURATION_MAX_NS);
+        enter(key, seen_of(entry) + 1, entry & DURATION_MAX_NS, entry);
 }
 
 void duration_shorten(uint64_t key, uint64_t most_ns)
 {
     uint64_t entry = duration_entry(key);
     if ((entry & DURATION_MAX_NS) > most_ns)
-        enter(key, seen_of(entry) + 1, most_ns);
+        enter(key, seen_of(entry) + 1, most_ns, entry);
     forget_exceeded(key);
 }
 
@@ -101,9 +111,9 @@ void duration_exceeded(uint64_t key, uint64_t took_ns)
     uint64_t mean = duration_of(key);
     if (++here->times >= EXCEEDED_TIMES) {
         here->times = 0;
-        enter(key, EXCEEDED_TIMES, here->least_ns);
+        enter(key, EXCEEDED_TIMES, here->least_ns, 0);
     } else if (here->least_ns / FAR_OFF > mean) {
-        enter(key, 0, mean);
+        enter(key, 0, mean, 0);
     }
 }
 

@@ -8,18 +8,22 @@
 
 #include "base/atomic.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define DURATIONS_ENTRIES 4096u
-#define DURATION_BITS 40
+#define DURATION_BITS 41
 #define DURATION_MEAN_BITS 37 /* up to two minutes */
 #define DURATION_MAX_NS ((1ull << DURATION_MEAN_BITS) - 1)
 /* A first measurement may be far off: of a kernel that is loaded then, or with the thread kept from
  * running. So many make an estimate. */
 #define DURATION_SETTLED 4u
 
-/* Key's upper bits << DURATION_BITS | how often measured, up to 7 << DURATION_MEAN_BITS | mean in
- * nanoseconds; 0: unknown. */
+/* Measured while nobody else was at work on the device. */
+#define DURATION_ALONE (1ull << 40)
+
+/* Key's upper bits << DURATION_BITS | DURATION_ALONE | how often measured, up to 7 <<
+ * DURATION_MEAN_BITS | mean in nanoseconds; 0: unknown. */
 extern uint64_t durations_table[DURATIONS_ENTRIES];
 
 static inline uint64_t duration_key(uint64_t handle, uint64_t shape)
@@ -52,8 +56,15 @@ static inline uint64_t duration_settled(uint64_t key)
     return (entry >> DURATION_MEAN_BITS & 7) >= DURATION_SETTLED ? entry & DURATION_MAX_NS : 0;
 }
 
-/* Takes a measured duration into the kernel's mean. */
+/* Whether it was measured alone, and no turn of another container's is in it. */
+static inline bool duration_is_alone(uint64_t key)
+{
+    return duration_entry(key) & DURATION_ALONE;
+}
+
+/* Takes a measured duration into the kernel's mean; the other one while nobody else was at work. */
 void duration_learn(uint64_t key, uint64_t measured_ns);
+void duration_learn_alone(uint64_t key, uint64_t measured_ns);
 
 /* The kernel was measured, and nothing better is known of it than before. */
 void duration_confirm(uint64_t key);

@@ -46,6 +46,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.shared = run->shared;
     mark->before.part = run->part;
+    mark->before.likely = run->likely > run->part ? run->likely : run->part;
     mark->before.others_ns = run->others_ns;
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
@@ -116,14 +117,16 @@ static uint64_t least_of(const struct lane_stretch *stretch, uint64_t wall_ns)
                                : wall_ns;
 }
 
-/* What took many turns may have been learnt in turns as well. */
+/* What took many turns may have been learnt in turns as well: it is no more than what the others
+ * left. */
 static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, uint64_t work_ns)
 {
-    uint64_t part = part_of(wall_ns, stretch->part), least = least_of(stretch, wall_ns) / 2;
+    uint64_t least = least_of(stretch, wall_ns) / 2, most = part_of(wall_ns, stretch->likely);
     if (!work_ns)
-        return part;
-    if (wall_ns > MANY_TURNS_NS && work_ns > part + part / 4)
-        return part + part / 4;
+        return part_of(wall_ns, stretch->part);
+    bool sure = stretch->measured && duration_is_alone(stretch->key);
+    if (!sure && wall_ns > MANY_TURNS_NS && work_ns > most + most / 4)
+        return most + most / 4;
     return work_ns < least ? least : at_most(work_ns, wall_ns);
 }
 
@@ -188,15 +191,17 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
     uint64_t known = duration_of(stretch->key);
     uint64_t most = above(wall_ns, stretch->continuous ? LANE_PAIR_BACKLOG_NS : LANE_PAIR_IDLE_NS);
     uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
-    if (!known)
+    if (!known && is_in_part(stretch))
         duration_learn(stretch->key, took);
+    else if (!known)
+        duration_learn_alone(stretch->key, took);
     else if (is_in_part(stretch) && stretch->moved)
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
     else if (is_in_part(stretch))
         learn_in_part(stretch, known, most);
     else if (took < known || !(stretch->shared || stretch->late))
-        duration_learn(stretch->key, took);
+        duration_learn_alone(stretch->key, took);
     else
         duration_confirm(stretch->key);
 }

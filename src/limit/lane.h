@@ -40,6 +40,7 @@ struct lane_stretch {
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
+    uint16_t likely;    /* what they likely left of it; 0: as `part` */
     uint64_t others_ns; /* for which it may have waited for their turns */
 };
 
@@ -113,6 +114,7 @@ struct lane_run {
     bool measured;
     bool shared;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
+    uint16_t likely;      /* in 1,000; 0 as part */
     uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
     uint64_t asked_ns;    /* before the mark was recorded; 0: as recorded */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */

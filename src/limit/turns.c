@@ -119,7 +119,7 @@ bool turns_give_way(struct turns *turns, const struct board_view *view, uint64_t
         turns->way_since_ns = 0;
         return false;
     }
-    if (!turns->way_since_ns || now_ns - turns->way_since_ns >= round)
+    if (!turns->way_since_ns || turns->way_since_ns > now_ns)
         turns->way_since_ns = now_ns;
-    return now_ns - turns->way_since_ns < TURNS_GIVES_WAY_NS;
+    return now_ns - turns->way_since_ns < TURNS_GIVES_WAY_NS || now_ns % round >= TURNS_WORKS_NS;
 }

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define LIMIT_30 .environment = {"CUDA_DEVICE_SM_LIMIT=30"}
 #define PERSISTENT_NS (20 * SECOND)
 #define WAITING_THREADS 8
@@ -93,6 +94,25 @@ BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
     launch_known(stream);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
     check_is_held(0, 30);
+    leave();
+}
+
+BED_TEST("and when it is known to take longer than any debt is kept", LIMIT_50)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    for (int i = 0; i < 2; i++) { /* measured, then known */
+        struct load_state from = load_state(0);
+        CHECK_EQ(load_launch(stream, 6 * SECOND), CUDA_SUCCESS);
+        bed_sleep_ms(3000);
+        struct load_state to = load_state(0);
+        load_check_at_most(&from, &to, 50);
+        if (i)
+            break;
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+        load_settle();
+        bed_sleep_ms(1000);
+    }
     leave();
 }
 
@@ -219,6 +239,22 @@ static void check_runs(unsigned device)
     uint64_t from = load_busy_ns(device, 0);
     bed_sleep_ms(500);
     CHECK(load_busy_ns(device, 0) - from > 50 * MS);
+}
+
+BED_TEST("what was launched without a limit is stopped by a pause after one was set",
+    .environment = {"CUDA_DEVICE_MEMORY_LIMIT=4g"})
+{
+    load_begin(0);
+    CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
+    REQUIRE(sim_attach() == 0);
+    bed_sleep_ms(1200);
+    load_set(0, 50);
+    bed_sleep_ms(400);
+    order("pause");
+    check_stands_still(0);
+    order("resume");
+    check_runs(0);
+    leave();
 }
 
 /* By which a holder of the primary context is released. */

@@ -294,6 +294,43 @@ BED_TEST("any call opens what gave way, whose governor does not run", LOW_PRIORI
     CHECK(hold_runs(getpid()));
 }
 
+/* How often the governor's thread slept of itself. */
+static unsigned long sleeps_so_far(void)
+{
+    char path[64], line[128];
+    unsigned long sleeps = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/status", (int)governor_thread());
+    FILE *file = fopen(path, "re");
+    REQUIRE(file);
+    while (fgets(line, sizeof(line), file))
+        (void)sscanf(line, "voluntary_ctxt_switches: %lu", &sleeps);
+    fclose(file);
+    return sleeps;
+}
+
+BED_TEST("who has nothing to do looks seldom while somebody of higher priority works", LOW_PRIORITY)
+{
+    tenants_begin();
+    load_begin(0);
+    REQUIRE(sim_attach() == 0);
+    CHECK_EQ(load_launch(NULL, 2 * MS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    bed_sleep_ms(40); /* it is seen, and lingers for 100 ms */
+    tell(0, WORK);
+    CHECK(hold_runs(tenants.pids[0]));
+    bed_sleep_ms(500);
+    unsigned long from = sleeps_so_far();
+    bed_sleep_ms(2000);
+    unsigned long sleeps = sleeps_so_far() - from;
+    if (!CHECK(sleeps < 120))
+        dprintf(STDOUT_FILENO, "# %lu sleeps\n", sleeps);
+    uint64_t before = load_now_ns();
+    end(tenants.pids[0]);
+    CHECK_EQ(load_launch(NULL, 2 * MS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK(load_now_ns() - before < 2 * SECOND);
+}
+
 static void *launch_and_wait(void *unused)
 {
     (void)unused;
@@ -315,6 +352,7 @@ BED_TEST("a launch that gave way goes on, whose governor does not run",
     REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
     pid_t governor = governor_thread();
     CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    bed_sleep_ms(40); /* it is seen, and lingers for 100 ms */
     tell(0, WORK);
     CHECK(hold_runs(tenants.pids[0]));
     bed_sleep_ms(100);

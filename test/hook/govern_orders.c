@@ -191,6 +191,38 @@ BED_TEST("what HAMi's monitor held goes on within 400 ms of its word", MEMORY)
     CHECK(least <= 400 * MS);
 }
 
+static int32_t recent_kernel(int32_t *write_word)
+{
+    int32_t word = 0;
+    int file = open(region_path(), O_RDWR | O_CLOEXEC);
+    if (write_word)
+        CHECK_EQ(pwrite(file, write_word, sizeof(*write_word), RECENT_KERNEL), sizeof(word));
+    CHECK_EQ(pread(file, &word, sizeof(word), RECENT_KERNEL), sizeof(word));
+    close(file);
+    return word;
+}
+
+BED_TEST("a launch that waits in a pause does not tell HAMi's monitor of work", MEMORY)
+{
+    pthread_t thread;
+    CUcontext context;
+    int32_t word = 1;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, launch_sparsely, context) == 0);
+    bed_sleep_ms(1200);
+    order_pause(true);
+    bed_sleep_ms(300);
+    (void)recent_kernel(&word);
+    bed_sleep_ms(2500);
+    CHECK_EQ(recent_kernel(NULL), 1);
+    order_pause(false);
+    bed_sleep_ms(2500);
+    CHECK_EQ(recent_kernel(NULL), 2);
+    store_relaxed(&sparse.ends, true);
+    pthread_join(thread, NULL);
+}
+
 static void *launch_many(void *context)
 {
     CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);

@@ -328,6 +328,27 @@ TEST("what takes many turns beside other containers costs little more than our p
     CHECK_EQ(pass(100 * MS), 62500 * US);
 }
 
+TEST("but all that it was measured to take alone, or that the others left")
+{
+    const struct lane_run run = {.continuous = true, .measured = true, .part = 450, .likely = 990};
+    const struct lane_run hostile = {.continuous = true, .measured = true, .part = 7};
+    begin();
+    mark(1, 50 * MS, 0, run);
+    CHECK(pass(52 * MS) >= 50 * MS);
+    lane = (struct lane){0};
+    begin();
+    duration_learn_alone(KEY, 50 * MS);
+    mark(1, 50 * MS, 0, hostile);
+    CHECK(pass(52 * MS) >= 50 * MS);
+    lane = (struct lane){0};
+    begin();
+    duration_learn(KEY, 50 * MS);
+    CHECK(duration_is_alone(KEY));
+    for (int i = 0; i < 8; i++)
+        duration_exceeded(KEY, 60 * MS);
+    CHECK(!duration_is_alone(KEY));
+}
+
 TEST("beside other containers sums are not set right")
 {
     begin();
