@@ -11,15 +11,16 @@
 
 #define LIMIT_MIB 4096.0
 #define MANAGED_MISSING "managed memory is on the card only where a kernel uses it"
+#define UNLISTED "NVML lists no process: what the driver keeps for itself is not known"
 #define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
 
 static const struct bench_definition given_definition = {"memory.given", "given until refused",
     "What a program got of this kind of memory under the limit until it was refused, in pieces of "
-    "1/64 of the limit "
-    "and then smaller ones, and at most twice the limit. Its context counts beside it.",
-    "MiB", BENCH_HIGHER, false, 0};
+    "1/64 of the limit and then smaller ones, and at most twice the limit. Target: the limit, "
+    "less the program's context, which counts beside it.",
+    "MiB", BENCH_TARGET, false, 0};
 static const struct bench_definition card_definition = {"memory.card", "on the card at the refusal",
     "By how much NVML's figure for the whole card, asked from outside, was larger when the program "
     "was refused than "
@@ -52,14 +53,16 @@ static const struct kind {
     const char *name, *call;
 } kinds[] = {{"linear", "cuMemAlloc"}, {"pitched", "cuMemAllocPitch"}, {"async", "cuMemAllocAsync"},
     {"pool", "cuMemAllocFromPoolAsync"}, {"managed", "cuMemAllocManaged"},
-    {"array", "cuArrayCreate"}, {"virtual", "cuMemCreate"}, {"graph", "memory of a graph"},
-    {"local", "local memory of a kernel"}};
+    {"array", "cuArrayCreate"}, {"array3d", "cuArray3DCreate"},
+    {"mipmapped", "cuMipmappedArrayCreate"}, {"virtual", "cuMemCreate"},
+    {"graph", "memory of a graph"}, {"local", "local memory of a kernel"}};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 /* Of the group: what is limited to. */
 static double limit_mib;
 static char race_condition[64];
 static unsigned racers;
+static bool unlisted; /* NVML did not list a native process */
 
 /* What was seen of a kind (KINDS: of the race) is judged when all is measured, by what the native
  * processes of the kind showed. */
@@ -73,16 +76,6 @@ static size_t seen_count;
 void bench_memory_bytes(char *text, size_t size, double mib)
 {
     snprintf(text, size, "%.0f", floor(mib) * BENCH_MIB);
-}
-
-double bench_memory_word(struct bench_process *process, size_t *offset, const char *word)
-{
-    const char *line;
-    while ((line = bench_process_line(process, offset))) {
-        if (!strncmp(line, word, strlen(word)) && line[strlen(word)] == ' ')
-            return strtod(line + strlen(word), NULL);
-    }
-    return -1;
 }
 
 bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits *limits,
@@ -112,7 +105,8 @@ static void see(struct bench *bench, size_t subject, size_t kind, const char *co
             bench, subject, driver_definition.id, condition, now_mib - before_mib - own_mib, count);
     else
         bench_missing(bench, subject, driver_definition.id, condition,
-            known ? "NVML does not list the process" : bench_card_missing());
+            known ? UNLISTED : bench_card_missing());
+    unlisted |= !subject && known && own_mib < 0;
     struct seen *grown = known ? realloc(seen, (seen_count + 1) * sizeof(*seen)) : NULL;
     if (grown) {
         seen = grown;
@@ -140,33 +134,44 @@ static void see_kind(struct bench *bench, size_t subject, size_t kind,
     see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, told / BENCH_MIB);
 }
 
-/* What is in no process's name natively, of that kind, or of cuMemAlloc where it was not measured;
- * 0 where that is not known: then all of the card's figure is the library's to see. */
+/* What is in no process's name natively, of that kind; of cuMemAlloc where it was not measured, for
+ * each process. Negative where that is not known. */
 static double native_mib(const struct bench *bench, size_t kind)
 {
     double mib = 0;
     const char *condition = kind == RACE ? race_condition : kinds[kind].call;
-    if (!bench_median(bench, 0, driver_definition.id, condition, &mib) && kind != RACE)
-        (void)bench_median(bench, 0, driver_definition.id, kinds[0].call, &mib);
-    return fmax(0, mib);
+    if (bench_median(bench, 0, driver_definition.id, condition, &mib))
+        return fmax(0, mib);
+    if (bench_median(bench, 0, driver_definition.id, kinds[0].call, &mib))
+        return fmax(0, mib) * (kind == RACE ? racers : 1);
+    return -1;
+}
+
+static void judge_one(struct bench *bench, const struct seen *one, double race_mib)
+{
+    const char *call = one->kind == RACE ? race_condition : kinds[one->kind].call;
+    double native = native_mib(bench, one->kind), less_mib = one->card_mib - native;
+    if (one->kind != RACE)
+        bench_sample(bench, one->subject, "memory.card", call, one->card_mib, 1);
+    if (native < 0) {
+        const char *ids[] = {"memory.above", "memory.unseen", over_definition.id};
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+            bench_missing(bench, one->subject, ids[i], call,
+                unlisted ? UNLISTED : "native, which is subtracted, was not measured");
+    } else if (one->kind == RACE) {
+        bench_sample(
+            bench, one->subject, over_definition.id, call, fmax(0, less_mib - race_mib), racers);
+    } else {
+        bench_sample(bench, one->subject, "memory.above", call, fmax(0, less_mib - limit_mib), 1);
+        bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
+    }
 }
 
 static void judge(struct bench *bench, double race_mib)
 {
     for (size_t i = 0; i < seen_count; i++) {
-        const struct seen *one = &seen[i];
-        double less_mib = one->card_mib - native_mib(bench, one->kind);
-        if (!one->subject)
-            continue;
-        if (one->kind == RACE) {
-            bench_sample(bench, one->subject, over_definition.id, race_condition,
-                fmax(0, less_mib - race_mib), racers);
-            continue;
-        }
-        const char *call = kinds[one->kind].call;
-        bench_sample(bench, one->subject, "memory.card", call, one->card_mib, 1);
-        bench_sample(bench, one->subject, "memory.above", call, fmax(0, less_mib - limit_mib), 1);
-        bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
+        if (seen[i].subject)
+            judge_one(bench, &seen[i], race_mib);
     }
     free(seen);
     seen = NULL;
@@ -202,12 +207,12 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
     if (bench_start_worker(bench, &process, subject, &limits, BENCH_MEMORY_DEADLINE_S, "refuse",
             kinds[kind].name, chunk, most, NULL) != 0)
         return;
-    double given = bench_memory_word(&process, &offset, "given"),
-           told = bench_memory_word(&process, &offset, "told");
+    double given = bench_process_word(&process, &offset, "given"),
+           told = bench_process_word(&process, &offset, "told");
     if (told >= 0) {
         see_kind(bench, subject, kind, &process, before_mib, told);
         bench_process_tell(&process, "\n");
-        double again = subject ? bench_memory_word(&process, &offset, "again") : -1;
+        double again = subject ? bench_process_word(&process, &offset, "again") : -1;
         if (subject && !is_kind(kind, "local"))
             bench_sample(bench, subject, "memory.given", call, given / BENCH_MIB, 1);
         if (again >= 0 && given > 0)
@@ -237,14 +242,14 @@ static size_t race(struct bench *bench, size_t subject, const struct bench_limit
     for (size_t i = 0; i < racers; i++) {
         if (bench_start_worker(bench, &processes[i], subject, limits, BENCH_MEMORY_DEADLINE_S,
                 "race", "33554432", most, NULL) != 0 ||
-            bench_memory_word(&processes[i], &offsets[i], "ready") < 0)
+            bench_process_word(&processes[i], &offsets[i], "ready") < 0)
             break;
         ready++;
     }
     for (size_t i = 0; i < ready; i++)
         bench_process_tell(&processes[i], "\n");
     for (size_t i = 0; i < ready; i++)
-        given += bench_memory_word(&processes[i], &offsets[i], "given") >= 0;
+        given += bench_process_word(&processes[i], &offsets[i], "given") >= 0;
     return given;
 }
 
@@ -276,7 +281,7 @@ static void declare(struct bench *bench)
     for (size_t i = 0; i < KINDS; i++) {
         const char *call = kinds[i].call;
         if (!is_kind(i, "local")) {
-            bench_declare(bench, &given_definition, call);
+            bench_declare_target(bench, &given_definition, call, limit_mib);
             bench_declare(bench, &recovery_definition, call);
             bench_declare_target(bench, &card_definition, call, limit_mib);
         }
@@ -302,10 +307,11 @@ void bench_memory(struct bench *bench)
 {
     limit_mib = fmin(LIMIT_MIB, floor(bench->memory_mib / 8));
     racers = bench->results.full ? RACERS_MOST : 4;
+    unlisted = false;
     double race_mib = fmin(limit_mib + racers * CONTEXT_MIB, bench->memory_mib / 2);
     const size_t subjects = bench->results.subject_count;
     struct bench_item items[2 + BENCH_MEMORY_TIMES] = {
-        {"every kind of allocation", subjects, 4, 10, run_kinds, NULL},
+        {"every kind of allocation", subjects, 4.9, 10, run_kinds, NULL},
         {"processes that race", subjects, 1 + racers * 0.4, 5, run_race, &race_mib},
     };
     snprintf(race_condition, sizeof(race_condition), "%u processes", racers);

@@ -16,9 +16,6 @@ bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits
 /* Whole MiB in bytes, as an argument of a worker. */
 void bench_memory_bytes(char *text, size_t size, double mib);
 
-/* The figure behind a word that the worker writes; negative where it ended before. */
-double bench_memory_word(struct bench_process *process, size_t *offset, const char *word);
-
 /* Declares what is measured under twice the limit, and adds the items that measure it: so many. */
 size_t bench_memory_times(struct bench *bench, double limit_mib, struct bench_item *items);
 

@@ -283,6 +283,16 @@ const char *bench_process_line(struct bench_process *process, size_t *offset)
     }
 }
 
+double bench_process_word(struct bench_process *process, size_t *offset, const char *word)
+{
+    const char *line;
+    while ((line = bench_process_line(process, offset))) {
+        if (!strncmp(line, word, strlen(word)) && line[strlen(word)] == ' ')
+            return strtod(line + strlen(word), NULL);
+    }
+    return -1;
+}
+
 void bench_process_tell(struct bench_process *process, const char *line)
 {
     if (process->pid && process->in >= 0)

@@ -52,6 +52,10 @@ void bench_sleep_until(uint64_t until_ns);
  * '\n' in `text`. NULL where the process ended or hung without one. */
 const char *bench_process_line(struct bench_process *process, size_t *offset);
 
+/* The number in the next line "WORD NUMBER", past which it moves *offset; negative where the
+ * process ended or hung without one. */
+double bench_process_word(struct bench_process *process, size_t *offset, const char *word);
+
 /* Writes a line to its stdin; one that does not read is no failure. */
 void bench_process_tell(struct bench_process *process, const char *line);
 

@@ -27,7 +27,10 @@
     ROW(cuMemPoolTrimTo)                                                                           \
     ROW(cuDeviceGetDefaultMemPool)                                                                 \
     ROW(cuArrayCreate_v2)                                                                          \
+    ROW(cuArray3DCreate_v2)                                                                        \
     ROW(cuArrayDestroy)                                                                            \
+    ROW(cuMipmappedArrayCreate)                                                                    \
+    ROW(cuMipmappedArrayDestroy)                                                                   \
     ROW(cuMemCreate)                                                                               \
     ROW(cuMemRelease)                                                                              \
     ROW(cuGraphCreate)                                                                             \

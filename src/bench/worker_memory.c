@@ -15,10 +15,23 @@
 #define RETRY_US 200
 #define RETRY_NS 10000000000ull
 
-enum kind { LINEAR, PITCHED, ASYNC, POOL, MANAGED, ARRAY, VIRTUAL, GRAPH, LOCAL, KINDS };
+enum kind {
+    LINEAR,
+    PITCHED,
+    ASYNC,
+    POOL,
+    MANAGED,
+    ARRAY,
+    ARRAY_3D,
+    MIPMAPPED,
+    VIRTUAL,
+    GRAPH,
+    LOCAL,
+    KINDS
+};
 
-static const char *const kind_names[KINDS] = {
-    "linear", "pitched", "async", "pool", "managed", "array", "virtual", "graph", "local"};
+static const char *const kind_names[KINDS] = {"linear", "pitched", "async", "pool", "managed",
+    "array", "array3d", "mipmapped", "virtual", "graph", "local"};
 
 struct held {
     uint64_t handle;
@@ -101,10 +114,29 @@ static CUresult take_local(void)
     return result == CUDA_SUCCESS ? load_cuda.cuCtxSynchronize() : result;
 }
 
-static CUresult take(enum kind kind, struct held *one, size_t bytes)
+static CUresult take_array(enum kind kind, struct held *one, size_t bytes)
 {
     CUDA_ARRAY_DESCRIPTOR flat = {
         .Width = 4096, .Height = bytes / 16384, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR deep = {.Width = 256,
+        .Height = 256,
+        .Depth = bytes / 256 / 1024,
+        .Format = CU_AD_FORMAT_FLOAT,
+        .NumChannels = 1};
+    /* Of two levels, the second a quarter of the first. */
+    CUDA_ARRAY3D_DESCRIPTOR level = {.Width = 4096,
+        .Height = bytes / (16384 + 4096),
+        .Format = CU_AD_FORMAT_FLOAT,
+        .NumChannels = 1};
+    if (kind == ARRAY_3D)
+        return worker_cuda.cuArray3DCreate_v2((CUarray *)&one->handle, &deep);
+    if (kind == MIPMAPPED)
+        return worker_cuda.cuMipmappedArrayCreate((CUmipmappedArray *)&one->handle, &level, 2);
+    return worker_cuda.cuArrayCreate_v2((CUarray *)&one->handle, &flat);
+}
+
+static CUresult take(enum kind kind, struct held *one, size_t bytes)
+{
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here()};
     CUdeviceptr pointer = 0;
     CUresult result;
@@ -128,7 +160,9 @@ static CUresult take(enum kind kind, struct held *one, size_t bytes)
         result = worker_cuda.cuMemAllocManaged(&pointer, bytes, CU_MEM_ATTACH_GLOBAL);
         break;
     case ARRAY:
-        return worker_cuda.cuArrayCreate_v2((CUarray *)&one->handle, &flat);
+    case ARRAY_3D:
+    case MIPMAPPED:
+        return take_array(kind, one, bytes);
     case VIRTUAL:
         return worker_cuda.cuMemCreate(
             (CUmemGenericAllocationHandle *)&one->handle, bytes, &property, 0);
@@ -149,7 +183,11 @@ static void give_back(enum kind kind, const struct held *one)
         WORKER_CALL(cuMemFreeAsync, one->handle, NULL);
         break;
     case ARRAY:
+    case ARRAY_3D:
         WORKER_CALL(cuArrayDestroy, (CUarray)(uintptr_t)one->handle);
+        break;
+    case MIPMAPPED:
+        WORKER_CALL(cuMipmappedArrayDestroy, (CUmipmappedArray)(uintptr_t)one->handle);
         break;
     case VIRTUAL:
         WORKER_CALL(cuMemRelease, one->handle);
@@ -224,6 +262,7 @@ static void need(enum kind kind)
     const void *const needed[KINDS] = {(void *)1, (void *)worker_cuda.cuMemAllocPitch_v2,
         (void *)worker_cuda.cuMemAllocAsync, (void *)worker_cuda.cuMemAllocFromPoolAsync,
         (void *)worker_cuda.cuMemAllocManaged, (void *)worker_cuda.cuArrayCreate_v2,
+        (void *)worker_cuda.cuArray3DCreate_v2, (void *)worker_cuda.cuMipmappedArrayCreate,
         (void *)worker_cuda.cuMemCreate, (void *)worker_cuda.cuGraphAddMemAllocNode, (void *)1};
     if (!needed[kind])
         load_fail("this driver has no such allocation");

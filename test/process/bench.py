@@ -209,6 +209,24 @@ def test_unlisted():
 
 
 @test
+def test_not_listed():
+    """where NVML lists no process, as in another PID namespace, what needs that is missing and says so"""
+    output = os.path.join(DIRECTORY, "not listed")
+    done = subprocess.run([VGPU, "bench", "--sim=unlisted=9MiB,nvml-pid=none", "--seconds-scale", "0.02", "--output", output,
+                           "--only", "memory"], capture_output=True, text=True, timeout=WHOLE_S, check=False,
+                          env=dict(MINE, TMPDIR=temporary("not-listed")))
+    equal(done.returncode, 0, f"status of vgpu bench, which says {done.stderr[-400:]!r}")
+    results = results_in(output)
+    reasons = {result.get("missing") for _, case, result in
+               results_for(results, "vgpu", "memory.driver", "memory.above", "memory.unseen", "memory.overshoot")
+               if case != "cuMemAllocManaged"}
+    equal(reasons, {"NVML lists no process: what the driver keeps for itself is not known"}, "reasons")
+    card = {case: result["value"] for _, case, result in results_for(results, "vgpu", "memory.card")
+            if "value" in result}
+    equal(card["cuMemAlloc"], 4096 + 9, f"the card's figure itself: {card}")
+
+
+@test
 def test_crash():
     """a library that crashes is a figure's reason, at once or where it happens"""
     results = results_in(WHOLE)
