@@ -59,6 +59,7 @@ bool bench_load_report(
         .seconds = number(root, "seconds"),
         .p50_us = number(latency, "p50"),
         .p99_us = number(latency, "p99"),
+        .latencies = (unsigned long)json_integer_value(json_object_get(latency, "count")),
         .begin_ns = (uint64_t)json_integer_value(json_object_get(root, "begin_ns")),
         .window_s = number(root, "window_ms") / 1000,
         .windows = calloc(count + 1, sizeof(double)),
@@ -105,6 +106,18 @@ bool bench_load_run(struct bench *bench, size_t subject, struct bench_limits *li
 uint64_t bench_report_end_ns(const struct bench_report *report)
 {
     return report->begin_ns + (uint64_t)((double)report->window_count * report->window_s * 1e9);
+}
+
+void bench_latency_sample(struct bench *bench, size_t subject, const char *id,
+    const char *condition, const struct bench_report *report, double us, const char *what)
+{
+    char reason[64];
+    if (report->latencies && us >= 0) {
+        bench_sample(bench, subject, id, condition, us / 1e3, report->latencies);
+        return;
+    }
+    snprintf(reason, sizeof(reason), "no %s ended in %.1f s", what, report->seconds);
+    bench_missing(bench, subject, id, condition, reason);
 }
 
 double bench_report_between(const struct bench_report *report, uint64_t from_ns, uint64_t to_ns)

@@ -15,8 +15,9 @@ struct bench_load {
 struct bench_report {
     double work; /* kernels ended × their native duration, seconds per second */
     double seconds;
-    double p50_us, p99_us; /* latency; negative where the shape has none */
-    uint64_t begin_ns;     /* of the first window, CLOCK_MONOTONIC */
+    double p50_us, p99_us;   /* latency; negative where none was measured */
+    unsigned long latencies; /* of how many */
+    uint64_t begin_ns;       /* of the first window, CLOCK_MONOTONIC */
     double window_s;
     double *windows; /* work per second in each */
     size_t window_count;
@@ -43,6 +44,11 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
 
 /* When its last window ended. */
 uint64_t bench_report_end_ns(const struct bench_report *report);
+
+/* Adds a sample of that latency, whose repetitions are what the load measured. Where it measured
+ * none the figure is missing: no `what` ended. */
+void bench_latency_sample(struct bench *bench, size_t subject, const char *id,
+    const char *condition, const struct bench_report *report, double us, const char *what);
 
 /* Measures the native duration of the load's kernels into bench->calibration, once. */
 bool bench_calibrate(struct bench *bench, char *reason, size_t size);

@@ -11,6 +11,9 @@
 #define TENANTS_MOST 4
 #define GAP_WINDOW_MS 10
 #define AFTER_NS 300000000u /* after a begin or a death, until who works is judged */
+/* Not scaled: a process takes as long to begin in a test. */
+#define BEGINS_NS 800000000u /* until the neighbour of requests works */
+#define LONGER_S 10          /* than the requests it would, were it not told to end */
 
 static const struct bench_definition share_definition = {"tenants.share", "share of each tenant",
     "Containers work at once with kernels of 1 ms: each one's kernels while all work, from 0.3 s "
@@ -33,17 +36,16 @@ static const struct bench_definition latency_definitions[] = {
 static const struct bench_definition greedy_definition = {"tenants.greedy",
     "work of the greedy neighbour",
     "What a neighbour of limit 70 with kernels of 1 ms does beside the requests, by what it does "
-    "alone natively.",
-    "%", BENCH_HIGHER, false, 0};
+    "alone natively. Target: its limit.",
+    "%", BENCH_TARGET, true, 70};
 static const struct bench_definition survivor_definition = {"tenants.death.share",
     "share after a neighbour's death",
-    "Of two tenants of limit 50 one is killed: the other's share from 0.3 s later on.", "%",
-    BENCH_TARGET, true, 50};
+    "Of two tenants of limit 50 that work one is killed: the other's share from 0.3 s later on.",
+    "%", BENCH_TARGET, true, 50};
 static const struct bench_definition gap_definition = {"tenants.death.gap",
     "standstill at a neighbour's death",
-    "Of two tenants of limit 50 one is killed: the longest time from then on in which no kernel of "
-    "the other "
-    "ended, in steps of 10 ms.",
+    "Of two tenants of limit 50 that work one is killed: the longest time from then on in which no "
+    "kernel of the other ended, in steps of 10 ms.",
     "ms", BENCH_LOWER, false, 0};
 static const struct bench_definition storm_definition = {"tenants.storm.rate",
     "allocations of a storm",
@@ -181,49 +183,102 @@ static void run_mix(struct bench *bench, const struct bench_item *item, size_t s
 static void gather_latency(
     struct bench *bench, size_t subject, enum beside beside, const struct bench_report *report)
 {
-    bench_sample(
-        bench, subject, latency_definitions[0].id, besides[beside], report->p50_us / 1e3, 1);
-    bench_sample(
-        bench, subject, latency_definitions[1].id, besides[beside], report->p99_us / 1e3, 1);
+    const double us[] = {report->p50_us, report->p99_us};
+    for (size_t i = 0; i < 2; i++)
+        bench_latency_sample(
+            bench, subject, latency_definitions[i].id, besides[beside], report, us[i], "request");
 }
 
-/* The neighbour of the requests, if any; it goes on for longer than they do. */
+/* Why a neighbour that ended did not do its part. */
+static void neighbour_reason(const struct bench_process *process, char *reason, size_t size)
+{
+    char why[200];
+    if (bench_process_failure(process, why, sizeof(why)))
+        snprintf(reason, size, "its neighbour failed: %s", why);
+    else
+        snprintf(reason, size, "its neighbour did not work all the time");
+}
+
+/* Starts the neighbour of the requests, if any, which works until it is told to end. */
 static bool start_neighbour(struct bench *bench, struct bench_process *process, size_t subject,
     enum beside beside, double seconds, const char *board, char *reason, size_t size)
 {
-    char place[PATH_MAX], text[32];
+    char place[PATH_MAX];
     struct bench_limits limits;
-    struct bench_load greedy = kernels(bench, seconds, 50);
+    struct bench_load greedy = kernels(bench, 0, 50);
     if (beside == ALONE)
         return true;
-    greedy.seconds = seconds + 0.5;
+    greedy.seconds = seconds + LONGER_S;
     if (!limit(bench, subject, beside == GREEDY ? 70 : 50, board, place, sizeof(place), &limits,
             reason, size))
         return false;
     if (beside == GREEDY)
         return bench_load_start(bench, process, subject, &limits, &greedy) == 0;
     limits.memory_mib = subject ? bench->memory_mib / 8 : 0;
-    snprintf(text, sizeof(text), "%.3f", seconds + 0.5);
     return bench_can_limit(bench, subject, &limits, reason, size) &&
            bench_start_worker(
-               bench, process, subject, &limits, seconds + 20, "storm", text, NULL) == 0;
+               bench, process, subject, &limits, seconds + 2 * LONGER_S, "storm", NULL) == 0;
 }
 
-static void gather_neighbour(struct bench *bench, size_t subject, enum beside beside,
-    struct bench_process *process, const struct bench_report *requests)
+/* Waits until it works; false where it ended instead. */
+static bool neighbour_begins(
+    struct bench_process *process, enum beside beside, char *reason, size_t size)
+{
+    size_t offset = 0;
+    if (beside == STORM)
+        (void)bench_process_word(process, &offset, "began");
+    else
+        bench_process_wait_until(process, 1, clock_now_ns() + BEGINS_NS);
+    if (process->ended)
+        neighbour_reason(process, reason, size);
+    return !process->ended;
+}
+
+/* Ends it, and gathers what it did beside the requests. False where it did not work from the first
+ * to the last of their windows. */
+static bool gather_greedy(struct bench *bench, size_t subject, struct bench_process *process,
+    const struct bench_report *requests)
 {
     struct bench_report report;
     char reason[256];
-    if (beside == STORM)
-        bench_gather_worker(bench, subject, besides[STORM], process);
-    bench_process_wait(process, beside == ALONE ? 0 : 1);
-    if (beside != GREEDY || !bench_load_report(process, &report, reason, sizeof(reason)))
-        return;
-    double work = bench_report_between(&report, requests->begin_ns, bench_report_end_ns(requests));
-    if (work >= 0)
+    bench_process_kill(process, SIGTERM);
+    bench_process_wait(process, 1);
+    if (!bench_load_report(process, &report, reason, sizeof(reason)))
+        return false;
+    uint64_t requests_end_ns = bench_report_end_ns(requests),
+             end_ns = report.begin_ns + (uint64_t)(report.seconds * 1e9);
+    double work = bench_report_between(&report, requests->begin_ns, requests_end_ns);
+    bool worked = report.begin_ns <= requests->begin_ns && end_ns >= requests_end_ns && work >= 0;
+    if (worked)
         bench_sample(
             bench, subject, greedy_definition.id, besides[GREEDY], work / alone() * 100, 1);
     bench_report_finish(&report);
+    return worked;
+}
+
+/* The same; it is known to have begun before the requests, and does not end by itself. */
+static bool gather_storm(struct bench *bench, size_t subject, struct bench_process *process)
+{
+    char reason[256];
+    bench_process_end_input(process);
+    bench_process_wait(process, 1);
+    if (bench_process_failure(process, reason, sizeof(reason)))
+        return false;
+    bench_gather_worker(bench, subject, besides[STORM], process);
+    return true;
+}
+
+static bool gather_neighbour(struct bench *bench, size_t subject, enum beside beside,
+    struct bench_process *process, const struct bench_report *requests, char *reason, size_t size)
+{
+    bool worked = beside == ALONE;
+    if (beside == GREEDY)
+        worked = gather_greedy(bench, subject, process, requests);
+    else if (beside == STORM)
+        worked = gather_storm(bench, subject, process);
+    if (!worked)
+        neighbour_reason(process, reason, size);
+    return worked;
 }
 
 static void run_latency(struct bench *bench, const struct bench_item *item, size_t variant)
@@ -245,26 +300,24 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
         return;
     bench_place(bench, board, sizeof(board));
     bool good =
-        start_neighbour(bench, &processes[1], subject, beside,
-            requests.seconds + requests.warmup + 1, board, reason, sizeof(reason)) &&
-        limit(bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason));
-    if (good && beside != ALONE) /* it works before the requests begin */
-        bench_process_wait_until(
-            &processes[1], 1, clock_now_ns() + (uint64_t)(0.8e9 * bench->options->scale));
-    good = good && bench_load_start(bench, &processes[0], subject, &limits, &requests) == 0;
+        start_neighbour(bench, &processes[1], subject, beside, requests.seconds + requests.warmup,
+            board, reason, sizeof(reason)) &&
+        limit(bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason)) &&
+        (beside == ALONE || neighbour_begins(&processes[1], beside, reason, sizeof(reason))) &&
+        bench_load_start(bench, &processes[0], subject, &limits, &requests) == 0;
     bench_process_wait(&processes[0], good ? 1 : 0);
-    bench_note_end(bench, subject, &processes[0]);
-    good = good && bench_load_report(&processes[0], &report, reason, sizeof(reason));
-    if (good) {
+    good = good && bench_load_report(&processes[0], &report, reason, sizeof(reason)) &&
+           gather_neighbour(bench, subject, beside, &processes[1], &report, reason, sizeof(reason));
+    if (good)
         gather_latency(bench, subject, beside, &report);
-        gather_neighbour(bench, subject, beside, &processes[1], &report);
-    } else if (!bench_stopped()) {
+    else if (!bench_stopped())
         bench_missing_all(
             bench, subject, besides[beside], reason[0] ? reason : "a tenant could not be started");
-    }
     bench_report_finish(&report);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++) {
+        bench_note_end(bench, subject, &processes[i]);
         bench_process_finish(&processes[i]);
+    }
 }
 
 static void judge_death(
@@ -272,6 +325,10 @@ static void judge_death(
 {
     double longest = 0, now = 0;
     double share = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX) / alone();
+    if (killed_ns < report->begin_ns + AFTER_NS) {
+        bench_missing_all(bench, subject, "", "it had not begun when its neighbour was killed");
+        return;
+    }
     for (size_t i = 0; i < report->window_count; i++) {
         uint64_t begin_ns = report->begin_ns + (uint64_t)((double)i * report->window_s * 1e9);
         if (begin_ns < killed_ns)
@@ -285,6 +342,22 @@ static void judge_death(
     } else {
         bench_missing_all(bench, subject, "", "it had ended before its neighbour was killed");
     }
+}
+
+/* Kills the second in the midst of their work and waits for the first; when that was, or 0 where
+ * the second had ended before. */
+static uint64_t kill_neighbour(
+    struct bench_process *processes, double seconds, char *reason, size_t size)
+{
+    bench_process_wait_until(processes, 2, clock_now_ns() + (uint64_t)(seconds / 2 * 1e9));
+    if (processes[1].ended) {
+        neighbour_reason(&processes[1], reason, size);
+        return 0;
+    }
+    uint64_t killed_ns = clock_now_ns();
+    bench_process_kill(&processes[1], SIGKILL);
+    bench_process_wait(processes, 2);
+    return killed_ns;
 }
 
 static void run_death(struct bench *bench, const struct bench_item *item, size_t subject)
@@ -305,20 +378,14 @@ static void run_death(struct bench *bench, const struct bench_item *item, size_t
                    sizeof(reason)) &&
                bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
     }
-    if (good) {
-        bench_process_wait_until(processes, 2, clock_now_ns() + (uint64_t)(load.seconds / 2 * 1e9));
-        uint64_t killed_ns = clock_now_ns();
-        bench_process_kill(&processes[1], SIGKILL);
-        bench_process_wait(processes, 2);
-        bench_note_end(bench, subject, &processes[0]);
-        good = bench_load_report(&processes[0], &report, reason, sizeof(reason));
-        if (good) {
-            judge_death(bench, subject, &report, killed_ns);
-            bench_report_finish(&report);
-        }
-    }
-    if (!good && !bench_stopped())
+    uint64_t killed_ns = good ? kill_neighbour(processes, load.seconds, reason, sizeof(reason)) : 0;
+    bench_note_end(bench, subject, &processes[0]);
+    if (killed_ns && bench_load_report(&processes[0], &report, reason, sizeof(reason))) {
+        judge_death(bench, subject, &report, killed_ns);
+        bench_report_finish(&report);
+    } else if (!bench_stopped()) {
         bench_missing_all(bench, subject, "", reason);
+    }
     for (size_t i = 0; i < 2; i++)
         bench_process_finish(&processes[i]);
 }

@@ -2,6 +2,7 @@
 /* Programs that want more memory than they may have. */
 #include "bench/worker.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,9 +244,9 @@ static void open_device(void)
     load_device_open(&device, 0);
 }
 
-static void say_bytes(const char *word, uint64_t bytes)
+static void say_number(const char *word, uint64_t number)
 {
-    printf("%s %llu\n", word, (unsigned long long)bytes);
+    printf("%s %llu\n", word, (unsigned long long)number);
     fflush(stdout);
 }
 
@@ -281,13 +282,13 @@ int worker_refuse(int argc, char **argv)
     open_device();
     need(kind);
     take_all(kind, chunk, most);
-    say_bytes("given", held_bytes);
-    say_bytes("told", told_bytes());
+    say_number("given", held_bytes);
+    say_number("told", told_bytes());
     if (!worker_wait() || kind == LOCAL)
         return 0;
     free_all(kind);
     take_all(kind, chunk, most);
-    say_bytes("again", held_bytes);
+    say_number("again", held_bytes);
     return 0;
 }
 
@@ -320,7 +321,7 @@ int worker_hold(int argc, char **argv)
         load_fail("hold: BYTES");
     open_device();
     LOAD_CALL(cuMemAlloc_v2, &pointer, strtoull(argv[0], NULL, 10));
-    say_bytes("held", strtoull(argv[0], NULL, 10));
+    say_number("held", strtoull(argv[0], NULL, 10));
     while (worker_wait()) {
     }
     return 0;
@@ -332,11 +333,11 @@ int worker_race(int argc, char **argv)
     if (argc < 2)
         load_fail("race: CHUNK MOST");
     open_device();
-    say_bytes("ready", 0);
+    say_number("ready", 0);
     if (!worker_wait())
         return 0;
     take_all(LINEAR, strtoull(argv[0], NULL, 10), strtoull(argv[1], NULL, 10));
-    say_bytes("given", held_bytes);
+    say_number("given", held_bytes);
     while (worker_wait()) {
     }
     return 0;
@@ -352,25 +353,34 @@ int worker_retry(int argc, char **argv)
     uint64_t bytes = strtoull(argv[0], NULL, 10), end = worker_now_ns() + RETRY_NS;
     if (load_cuda.cuMemAlloc_v2(&pointer, bytes) == CUDA_SUCCESS)
         load_fail("an allocation beyond the limit was not refused");
-    say_bytes("ready", 0);
+    say_number("ready", 0);
     while (load_cuda.cuMemAlloc_v2(&pointer, bytes) != CUDA_SUCCESS) {
         if (worker_now_ns() > end)
             load_fail("the memory of the killed process did not come back within 10 s");
         usleep(RETRY_US);
     }
-    say_bytes("back", worker_now_ns());
+    say_number("back", worker_now_ns());
     return 0;
 }
 
-/* SECONDS: allocates and frees all the time; writes how often in a second */
+/* Whether our input has ended, or has a line. */
+static bool told_to_end(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&input, 1, 0) > 0;
+}
+
+/* Writes "began" with the time, allocates and frees until its input ends, and writes how often in a
+ * second. */
 int worker_storm(int argc, char **argv)
 {
-    if (argc < 1)
-        load_fail("storm: SECONDS");
+    (void)argc;
+    (void)argv;
     open_device();
-    uint64_t begin = worker_now_ns(), end = begin + (uint64_t)(atof(argv[0]) * 1e9);
+    uint64_t begin = worker_now_ns();
     unsigned long count = 0, total = 0;
-    for (; worker_now_ns() < end; count++) {
+    say_number("began", begin);
+    for (; !told_to_end(); count++) {
         CUdeviceptr pointers[8];
         size_t bytes = (size_t)MIB << count % 7;
         unsigned got = 0;
@@ -380,7 +390,9 @@ int worker_storm(int argc, char **argv)
         while (got)
             WORKER_CALL(cuMemFree_v2, pointers[--got]);
     }
-    worker_write("tenants.storm.rate", (double)total / ((double)(worker_now_ns() - begin) / 1e9),
-        total ? total : 1);
+    if (!total)
+        load_fail("none of its allocations was granted");
+    worker_write(
+        "tenants.storm.rate", (double)total / ((double)(worker_now_ns() - begin) / 1e9), total);
     return 0;
 }

@@ -148,16 +148,24 @@ def test_measured():
              "managed memory is on the card only where a kernel uses it", "cuBLAS does not run on the simulator",
              "PyTorch does not run on the simulator",
              "its tenants did not work at the same time", "it had ended before its neighbour was killed",
+             "its load had not begun when the limit was changed", "its first load had not begun when the second did",
+             "its neighbour did not work all the time", "it had not begun when its neighbour was killed",
              "the new limit was not reached within the time that was looked at",
              "both together were not near the limit within the time that was looked at"}
     equal(reasons - known, set(), "reasons for missing figures")
     many = [result for _, _, result in results_for(results, "native", "cost.init")
             if "samples" in result]
     true(all(len(result["samples"]) >= 2 for result in many), f"cuInit was measured in several processes: {many}")
-    for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000", "tenants.latency.p99"):
+    for name in ("cost.launch.async", "cost.init", "cost.alloc.live.10000"):
         for figure in [figure for figure in results["figures"] if figure["id"] == name]:
             for result in figure["results"][:2]:
                 true(result.get("value", 0) > 0, f"{name}: {result}")
+    for label in ("native", "vgpu"):
+        for name, case, result in results_for(results, label, "tenants.latency."):
+            true("missing" in result or (result["value"] > 0 and result["repetitions"] > len(result["samples"])),
+                 f"{name}, {case}: a request is a repetition: {result}")
+    true(any("value" in result for _, case, result in results_for(results, "vgpu", "tenants.latency.p99")
+             if case != "alone"), "no neighbour worked")
 
 
 @test
@@ -249,6 +257,45 @@ def test_not_holding():
     shares = results_for(results, "crashes later", "compute.share")
     true(any(result.get("value", 0) > 80 for _, case, result in shares if case == "1 ms kernels, limit 20"),
          f"shares: {shares}")
+    for name, case, result in results_for(results, "crashes later", "compute.throughput"):
+        true("missing" in result or result["value"] <= 1, f"more than is due adds nothing: {name}, {case}: {result}")
+    limits = {figure["id"]: (figure["better"], figure["target"]) for figure in results["figures"]}
+    equal([limits[name] for name in ("memory.given", "compute.burst", "tenants.greedy")],
+          [("target", 4096), ("target", 20), ("target", 70)], "what is to meet a limit")
+
+
+@test
+def test_neighbours():
+    """a neighbour that crashes, a load in which no request ends, and one that begins late are reasons, not figures"""
+    behaviours = {"no greedy": "BAD=crash,BAD_IN=full", "no storm": "BAD=crash,BAD_IN=storm",
+                  "no request": "BAD=drowse,BAD_IN=sync", "late": "BAD=late,BAD_IN=2.040"}
+    libraries = [word for label, behaviour in behaviours.items()
+                 for word in ("--library", f"{BAD},{behaviour}", "--label", label)]
+    results = bench(os.path.join(DIRECTORY, "neighbours"), "--only", "tenants", *libraries)
+    for label, neighbour, others in (("no greedy", "beside a greedy neighbour", "tenants.greedy"),
+                                     ("no storm", "beside a storm of allocations", "tenants.storm.rate")):
+        for name, case, result in results_for(results, label, "tenants.latency", others):
+            if case == neighbour:
+                true(result.get("missing", "").startswith("its neighbour failed: it ended by signal 11"),
+                     f"{label}: {name}, {case}: {result}")
+            elif case != "beside a greedy neighbour":  # which a slow machine may let begin late
+                true("value" in result, f"{label}: {name}, {case}: {result}")
+    for name, case, result in results_for(results, "no request", "tenants.latency"):
+        true(re.fullmatch(r"no request ended in \d+\.\d s", result.get("missing", "")), f"{name}, {case}: {result}")
+    equal({result.get("missing") for _, _, result in results_for(results, "late", "tenants.death")},
+          {"it had not begun when its neighbour was killed"}, "reasons of a load that begins late")
+
+
+@test
+def test_late_changes():
+    """a load that begins after its limit was changed, or after what is to change it, has no time of reaction"""
+    preloads = f"{BAD}:{BUILD}/libvgpu.so:{BUILD}/sim/libvgpu-sim-rm.so"
+    libraries = [word for late in ("5.000", "4.000") for word in
+                 ("--library", f"vgpu,LD_PRELOAD={preloads},BAD=late,BAD_IN={late}", "--label", late)]
+    results = bench(os.path.join(DIRECTORY, "late"), "--only", "compute", *libraries)
+    for label, name, reason in (("5.000", "compute.change.limit", "its load had not begun when the limit was changed"),
+                                ("4.000", "compute.change.load", "its first load had not begun when the second did")):
+        equal([result.get("missing") for _, _, result in results_for(results, label, name)], [reason], name)
 
 
 @test

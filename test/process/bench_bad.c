@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library that behaves badly, for bench.py: BAD says how, and BAD_IN in which of vgpu-bench's
  * processes (a word of its command line; all without it). */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define SLEEP_S 1 /* of a drowsy process: longer than a test's load is at work */
+#define LATE_S 6  /* of a late one: longer than all waits of the bench for its begin */
 
 static bool has_word(const char *word)
 {
@@ -35,15 +42,40 @@ static void leave_a_daemon(void)
         pause();
 }
 
-__attribute__((constructor)) static void behave(void)
+/* Whether this process is to behave so. */
+static bool is_to(const char *behave)
 {
     const char *how = getenv("BAD"), *where = getenv("BAD_IN");
-    if (!how || (where && !has_word(where)))
-        return;
-    if (!strcmp(how, "crash"))
+    return how && !strcmp(how, behave) && (!where || has_word(where));
+}
+
+/* "drowse": its short sleeps are long, so that a load ends behind its first request. */
+__attribute__((visibility("default"))) int nanosleep(
+    const struct timespec *wanted, struct timespec *left)
+{
+    static const struct timespec longer = {.tv_sec = SLEEP_S};
+    return (int)syscall(SYS_nanosleep, is_to("drowse") ? &longer : wanted, left);
+}
+
+/* "late": it has a context, but is slow to read its calibration, and so begins late. */
+__attribute__((visibility("default"))) FILE *open_late(const char *path, const char *mode) __asm__(
+    "fopen");
+FILE *open_late(const char *path, const char *mode)
+{
+    static const struct timespec late = {.tv_sec = LATE_S};
+    FILE *(*real)(const char *, const char *);
+    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    if (strstr(path, "/calibration") && is_to("late"))
+        (void)syscall(SYS_nanosleep, &late, NULL);
+    return real(path, mode);
+}
+
+__attribute__((constructor)) static void behave(void)
+{
+    if (is_to("crash"))
         raise(SIGSEGV);
-    if (!strcmp(how, "daemon"))
+    if (is_to("daemon"))
         leave_a_daemon();
-    while (!strcmp(how, "hang"))
+    while (is_to("hang"))
         pause();
 }
