@@ -13,7 +13,6 @@
 #define INITS 2
 #define CALL_ROUNDS 6 /* of turns in the life of a process */
 #define LIVE_ROUNDS 10
-#define CONTEXT_MIB 1024 /* more than a context needs */
 #define TOO_SMALL "the GPU's memory is too small"
 
 static const struct bench_definition definitions[] = {
@@ -172,17 +171,10 @@ static size_t variants(const struct bench *bench)
     return 2 * bench->results.subject_count - 1;
 }
 
-/* How many workers with so much memory each may live beside each other: all, or one at a time. */
-static size_t beside(const struct bench *bench, double mib)
-{
-    bool fit = (CONTEXT_MIB + mib) * (double)variants(bench) < bench->memory_mib * 0.8;
-    return fit ? variants(bench) : 1;
-}
-
 static void run_calls(struct bench *bench, const struct bench_item *item, size_t number)
 {
     struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
-    const size_t together = beside(bench, 64);
+    const size_t together = bench_turns_beside(bench, variants(bench), 64);
     const bool test = bench->options->scale < 1;
     char *arguments[] = {(char *)"cost", (char *)(test ? "20" : "200"), NULL, NULL};
     (void)item;
@@ -221,7 +213,7 @@ static void run_live(struct bench *bench, const struct bench_item *item, size_t 
     const struct bench_definition *definition = item->data;
     struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
     const char *live = strrchr(definition->id, '.') + 1;
-    const size_t together = beside(bench, atof(live) / 4);
+    const size_t together = bench_turns_beside(bench, variants(bench), atof(live) / 4);
     const bool test = bench->options->scale < 1;
     char *arguments[] = {
         (char *)"crowd", (char *)definition->id, (char *)live, (char *)(test ? "21" : "201")};

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char usage_text[] =
     "usage: vgpu bench [--library PATH[,NAME=VALUE...] [--label NAME]]... [--quick|--full]\n"
@@ -120,8 +121,10 @@ static bool check_sim(const char *description)
 static bool check_together(struct bench_options *options)
 {
     struct bench_results *asked = &options->asked;
-    if (!options->output[0]) {
-        tool_error("--output \"\" is not accepted; accepted: a directory, or one to be made");
+    struct stat status;
+    if (!options->output[0] || (stat(options->output, &status) == 0 && !S_ISDIR(status.st_mode))) {
+        tool_error("--output \"%.256s\" is not accepted; accepted: a directory, or one to be made",
+            options->output);
         return false;
     }
     if (options->report)

@@ -4,6 +4,7 @@
 #include "bench/bench.h"
 
 #include "base/clock.h"
+#include "bench/need.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ static const char *const foreign[] = {"LD_PRELOAD=", "CUDA_DEVICE_MEMORY_LIMIT",
 /* Where a subject's environment has none of the words in braces, HAMi-core's variables are meant.
  */
 static const char *const words[] = {"{bytes}", "{mib}", "{percent}", "{region}"};
+#define WORDS (sizeof(words) / sizeof(words[0]))
 static const struct bench_setting ordinary[] = {
     {(char *)"CUDA_DEVICE_MEMORY_LIMIT", (char *)"{bytes}"},
     {(char *)"CUDA_DEVICE_SM_LIMIT", (char *)"{percent}"},
@@ -66,7 +68,7 @@ static bool is_foreign(const char *entry)
 static bool names_limits(const struct bench_subject *subject)
 {
     for (size_t i = 0; i < subject->setting_count; i++) {
-        for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+        for (size_t w = 0; w < WORDS; w++) {
             if (strstr(subject->environment[i].value, words[w]))
                 return true;
         }
@@ -101,33 +103,50 @@ bool bench_can_limit(const struct bench *bench, size_t number, const struct benc
     return !lacks;
 }
 
-/* Sets the variable with its word filled in; one whose limit there is not is not set. */
+/* What a word in braces stands for. */
+struct fill {
+    const char *word;
+    char text[PATH_MAX + 16];
+    bool given;
+};
+
+static const struct fill *fill_at(const char *value, const struct fill *fills)
+{
+    for (size_t i = 0; i < WORDS; i++) {
+        if (!strncmp(value, fills[i].word, strlen(fills[i].word)))
+            return &fills[i];
+    }
+    return NULL;
+}
+
+/* Sets the variable with its words filled in; one of a limit that there is not is not set. */
 static void add_setting(
     struct list *list, const struct bench_setting *setting, const struct bench_limits *limits)
 {
-    const struct {
-        const char *word;
-        bool given;
-    } fills[] = {{"{bytes}", limits->memory_mib > 0}, {"{mib}", limits->memory_mib > 0},
-        {"{percent}", limits->cores > 0}, {"{region}", true}};
-    char text[PATH_MAX + 16];
-    for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++) {
-        const char *at = strstr(setting->value, fills[i].word);
-        if (!at)
-            continue;
-        if (!fills[i].given)
-            return;
-        if (i < 2)
-            snprintf(text, sizeof(text), "%.0f", limits->memory_mib * (i ? 1 : BENCH_MIB));
-        else if (i == 2)
-            snprintf(text, sizeof(text), "%u", limits->cores);
+    struct fill fills[WORDS] = {{.word = words[0], .given = limits->memory_mib > 0},
+        {.word = words[1], .given = limits->memory_mib > 0},
+        {.word = words[2], .given = limits->cores > 0}, {.word = words[3], .given = true}};
+    char *value = NULL;
+    size_t size;
+    bool given = true;
+    snprintf(fills[0].text, sizeof(fills[0].text), "%.0f", limits->memory_mib * BENCH_MIB);
+    snprintf(fills[1].text, sizeof(fills[1].text), "%.0f", limits->memory_mib);
+    snprintf(fills[2].text, sizeof(fills[2].text), "%u", limits->cores);
+    snprintf(fills[3].text, sizeof(fills[3].text), "%s/region", limits->place);
+    FILE *out = bench_need(open_memstream(&value, &size));
+    for (const char *at = setting->value; *at;) {
+        const struct fill *fill = fill_at(at, fills);
+        if (fill)
+            fputs(fill->text, out);
         else
-            snprintf(text, sizeof(text), "%s/region", limits->place);
-        add(list, "%s=%.*s%s%s", setting->name, (int)(at - setting->value), setting->value, text,
-            at + strlen(fills[i].word));
-        return;
+            putc(*at, out);
+        at += fill ? strlen(fill->word) : 1;
+        given = given && (!fill || fill->given);
     }
-    add(list, "%s=%s", setting->name, setting->value);
+    fclose(out);
+    if (given)
+        add(list, "%s=%s", setting->name, value);
+    free(value);
 }
 
 static void add_subject(

@@ -8,7 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LONG_TURN_S 2.5 /* the longest turn */
+#define LONG_TURN_S 2.5  /* the longest turn */
+#define CONTEXT_MIB 1024 /* more than a context needs */
+
+size_t bench_turns_beside(const struct bench *bench, size_t count, double mib)
+{
+    bool fit = (CONTEXT_MIB + mib) * (double)count < bench->memory_mib * 0.8;
+    return fit ? count : 1;
+}
 
 void bench_shuffle(size_t *order, size_t count)
 {

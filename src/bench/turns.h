@@ -21,6 +21,10 @@ struct bench_turn {
     bool ready;    /* it waits for a turn */
 };
 
+/* How many of so many workers with so much memory each may live beside each other: all, or one at a
+ * time. */
+size_t bench_turns_beside(const struct bench *bench, size_t count, double mib);
+
 /* Waits until each that was started says "ready"; one that ends instead is a reason for its
  * figures. Returns how many are ready. */
 size_t bench_turns_ready(struct bench *bench, struct bench_turn *turns, size_t count);

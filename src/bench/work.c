@@ -10,7 +10,8 @@
 
 #define FREE "no limit"
 #define HELD "limit 50"
-#define ROUNDS 3 /* of turns in the life of a process */
+#define ROUNDS 3      /* of turns in the life of a process */
+#define WORK_MIB 2048 /* more than one of these programs takes beside its context */
 
 static const struct bench_definition gemm_definition = {"work.gemm", "chain of matrix products",
     "cublasSgemm of 4096 × 4096, each on the product before; a step is four.", "steps/s",
@@ -78,33 +79,57 @@ static void turn_line(const struct bench *bench, const char *word, char *line, s
     snprintf(line, size, "%s %.3f %.3f", word, full ? 0.5 : 0.25, full ? 2 : 0.35);
 }
 
-static void run_gemm(struct bench *bench, const struct bench_item *item, size_t number)
+/* Workers of the variants from `first` on, `count` of them, beside each other. */
+static void start_gemms(struct bench *bench, struct bench_turn *turns, size_t first, size_t count)
 {
-    struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
-    char place[PATH_MAX], line[64];
+    char place[PATH_MAX];
     struct bench_limits limits;
-    (void)item;
-    (void)number;
-    for (size_t i = 0; i < variants(bench); i++) {
-        if (begin(bench, gemm_definition.id, i, &turns[i], &limits, place, sizeof(place)) &&
+    for (size_t i = 0; i < count; i++) {
+        if (begin(bench, gemm_definition.id, first + i, &turns[i], &limits, place, sizeof(place)) &&
             bench_start_worker(bench, &turns[i].process, turns[i].subject, &limits, 60, "gemm",
                 gemm_definition.id, NULL) != 0)
             bench_missing(bench, turns[i].subject, gemm_definition.id, turns[i].condition,
                 "it cannot be started");
     }
-    (void)bench_turns_ready(bench, turns, variants(bench));
+    (void)bench_turns_ready(bench, turns, count);
+}
+
+static void run_gemm(struct bench *bench, const struct bench_item *item, size_t number)
+{
+    struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
+    const size_t together = bench_turns_beside(bench, variants(bench), WORK_MIB);
+    char line[64];
+    (void)item;
+    (void)number;
     turn_line(bench, "turn", line, sizeof(line));
-    for (int round = 0; round < ROUNDS; round++)
-        bench_turns_round(bench, turns, variants(bench), line);
-    bench_turns_finish(bench, turns, variants(bench));
+    for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
+        start_gemms(bench, turns, first, together);
+        for (int round = 0; round < ROUNDS; round++)
+            bench_turns_round(bench, turns, together, line);
+        bench_turns_finish(bench, turns, together);
+    }
+}
+
+static void start_pythons(
+    struct bench *bench, struct bench_turn *turns, size_t first, size_t count, char *script)
+{
+    char place[PATH_MAX];
+    char *arguments[] = {(char *)bench->options->python, script, NULL};
+    struct bench_limits limits;
+    for (size_t i = 0; i < count; i++) {
+        if (begin(bench, NULL, first + i, &turns[i], &limits, place, sizeof(place)) &&
+            bench_start(bench, &turns[i].process, turns[i].subject, &limits, arguments, 120) != 0)
+            bench_missing_all(
+                bench, turns[i].subject, turns[i].condition, "Python cannot be started");
+    }
+    (void)bench_turns_ready(bench, turns, count);
 }
 
 static void run_torch(struct bench *bench, const struct bench_item *item, size_t number)
 {
     struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
-    char place[PATH_MAX], script[PATH_MAX], lines[TORCHES][64];
-    char *arguments[] = {(char *)bench->options->python, script, NULL};
-    struct bench_limits limits;
+    const size_t together = bench_turns_beside(bench, variants(bench), WORK_MIB);
+    char script[PATH_MAX], lines[TORCHES][64];
     (void)item;
     (void)number;
     if (path_find(TORCH_PROGRAM, script, sizeof(script)) != 0) {
@@ -112,22 +137,16 @@ static void run_torch(struct bench *bench, const struct bench_item *item, size_t
             bench_missing_all(bench, s, NULL, "the program for PyTorch is not installed");
         return;
     }
-    for (size_t i = 0; i < variants(bench); i++) {
-        if (begin(bench, NULL, i, &turns[i], &limits, place, sizeof(place)) &&
-            bench_start(bench, &turns[i].process, turns[i].subject, &limits, arguments, 120) != 0)
-            bench_missing_all(
-                bench, turns[i].subject, turns[i].condition, "Python cannot be started");
-    }
-    (void)bench_turns_ready(bench, turns, variants(bench));
     turn_line(bench, "training", lines[0], sizeof(lines[0]));
     turn_line(bench, "inference", lines[1], sizeof(lines[1]));
-    for (int round = 0; round < ROUNDS; round++) {
-        for (size_t k = 0; k < TORCHES; k++)
-            bench_turns_round(bench, turns, variants(bench), lines[k]);
+    for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
+        start_pythons(bench, turns, first, together, script);
+        for (size_t turn = 0; turn < ROUNDS * TORCHES; turn++)
+            bench_turns_round(bench, turns, together, lines[turn % TORCHES]);
+        for (size_t i = 0; i < together; i++)
+            note_python(bench, &turns[i]);
+        bench_turns_finish(bench, turns, together);
     }
-    for (size_t i = 0; i < variants(bench); i++)
-        note_python(bench, &turns[i]);
-    bench_turns_finish(bench, turns, variants(bench));
 }
 
 static void declare(

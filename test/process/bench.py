@@ -501,6 +501,8 @@ def test_arguments():
     equal((done.returncode, done.stdout), (2, ""), "answer to a bad description")
     equal(os.listdir(DIRECTORY).count("vgpu-bench"), 0, "output directories that were made")
     refuse("--sim", "--output", "/dev/null/x", status=1, within="/dev/null/x")
+    for options in ([], ["--report"]):
+        refuse("--sim", "--output", VGPU, *options, within="a directory, or one to be made")
 
 
 @test
@@ -510,14 +512,16 @@ def test_python():
     out."""
     if os.path.exists("/dev/nvidiactl"):
         raise Skip("there is a GPU here")
-    output, python = os.path.join(DIRECTORY, "python"), os.path.join(DIRECTORY, "program")
+    output, python, said = [os.path.join(DIRECTORY, name) for name in ("python", "program", "said")]
     with open(python, "w", encoding="ascii") as file:
-        file.write('#!/bin/sh\ncase "$LD_PRELOAD" in *libvgpu*) exec sleep 1000 ;; esac\necho chatter\necho ready\n'
+        file.write(f'#!/bin/sh\n[ "$TWICE" ] && echo "$TWICE" >>"{said}"\n'
+                   'case "$LD_PRELOAD" in *libvgpu*) exec sleep 1000 ;; esac\necho chatter\necho ready\n'
                    'while read -r name warmup seconds; do\n  sleep "$warmup"; sleep "$seconds"\n'
                    '  echo "work.$name 100.5 35"\n  echo done\ndone\n')
     os.chmod(python, 0o755)
     for program, found in ((python, True), ("/nowhere/python", False)):
-        done = subprocess.run([VGPU, "bench", "--only", "work", "--output", output, "--python", program],
+        done = subprocess.run([VGPU, "bench", "--only", "work", "--output", output, "--python", program, "--library",
+                               "vgpu,TWICE={percent}-{percent}%{mib"],
                               capture_output=True, text=True, timeout=WHOLE_S, check=False,
                               env=dict(MINE, TMPDIR=temporary("python"), LD_LIBRARY_PATH=os.path.join(BUILD, "sim")))
         equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
@@ -529,6 +533,8 @@ def test_python():
                 true("cannot run" in result["missing"] and program in result["missing"], f"{name}: {result}")
         for name, case, result in results_for(results, "vgpu", "work.training", "work.inference"):
             true(("did not end within" if found else "cannot run") in result["missing"], f"{name}, {case}: {result}")
+    with open(said, encoding="ascii") as file:
+        equal(set(file.read().split()), {"50-50%{mib"}, "a variable with a word twice, where there is such a limit")
     check_nothing_left("python")
 
 
