@@ -173,6 +173,10 @@ static void begin_slow(
     launch->work_ns = known < AHEAD_MOST_NS ? known : AHEAD_MOST_NS;
     int64_t balance =
         gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
+    if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, where no launch waits */
+        gate_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
+        launch->work_ns = 0;
+    }
     if (!marks_is_same(found.record, found.lane_id) && !capture_records(stream, zero))
         find_again(&found, named, here);
     if (!found.record)

@@ -174,10 +174,14 @@ enum rm_audited rm_audit(
         account_set_imported(device, rm_ledger_imports() ? IMPORT_BYTES : 0);
         return RM_AUDIT_BLIND;
     }
-    /* Another thread's allocation in between would look like a difference. */
+    /* Another thread's allocation in between would look like a difference. What was to be known at
+     * once is seen when that is settled. */
     (void)rm_ledger_bytes(device, &version_after);
-    if (!quiet || rm_memory_in_flight() || version != version_after)
+    if (!quiet || rm_memory_in_flight() || version != version_after) {
+        if (now)
+            store_relaxed(&audit.last_ns[device], (uint64_t)0);
         return RM_AUDIT_NOT_DONE;
+    }
     compare(device, &info, ledger_bytes);
     return RM_AUDIT_DONE;
 }

@@ -116,6 +116,26 @@ BED_TEST("and when it is known to take longer than any debt is kept", LIMIT_50)
     leave();
 }
 
+BED_TEST("and when 15 s of known kernels wait, where launches do not",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=30", "VGPU_GATE=channel"})
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ(load_launch(stream, 50 * MS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    }
+    load_settle();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 300; i++)
+        CHECK_EQ(load_launch(stream, 50 * MS), CUDA_SUCCESS);
+    bed_sleep_ms(5000);
+    struct load_state to = load_state(0);
+    load_check_at_most(&from, &to, 30);
+    CHECK(load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns) > 260);
+    leave();
+}
+
 BED_TEST("also on the default stream, which the governor's thread has to find", LIMIT_30)
 {
     load_begin(0);
