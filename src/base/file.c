@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define DESCRIPTOR_FLOOR 300
+#define STANDARD_FLOOR 3 /* below it programs write text, and their parents close */
 
 int file_status(int fd, struct stat *ret_status)
 {
@@ -73,9 +74,10 @@ int file_blank(int fd, off_t bytes)
 int file_raise(int fd)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= DESCRIPTOR_FLOOR + 16)
+    bool few = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= DESCRIPTOR_FLOOR + 16;
+    if (few && fd >= STANDARD_FLOOR)
         return fd;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTOR_FLOOR);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, few ? STANDARD_FLOOR : DESCRIPTOR_FLOOR);
     if (high < 0)
         return fd;
     close(fd);

@@ -21,8 +21,9 @@ int file_blank(int fd, off_t bytes) __attribute__((warn_unused_result));
 /* As lstat(2), likewise. */
 int file_status_at(const char *path, struct stat *ret_status) __attribute__((warn_unused_result));
 
-/* Moves a descriptor, close-on-exec, out of the way of programs that count on low numbers; returns
- * the new one, or the same where there is none. */
+/* Moves a descriptor, close-on-exec, out of the way of programs that count on low numbers, or where
+ * few are allowed off the standard streams' alone; returns the new one, or the same where there is
+ * none. */
 int file_raise(int fd) __attribute__((warn_unused_result));
 
 /* Whether this process may make a file of so many bytes: writing past its limit (RLIMIT_FSIZE)

@@ -60,10 +60,12 @@ int mapped_open(unsigned pid, const struct mapping *mapping, const char *path, i
         mapping->end);
     int fd = open(name, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0)
-        return fd;
+        return file_raise(fd);
     snprintf(name, sizeof(name), "/proc/%u/root%s", pid, path);
     fd = open_if_mapped(name, mapping, flags);
-    return fd == -ESTALE ? open_if_mapped(path, mapping, flags) : fd;
+    if (fd == -ESTALE)
+        fd = open_if_mapped(path, mapping, flags);
+    return fd < 0 ? fd : file_raise(fd);
 }
 
 /* Lines of a file, up to one that does not fit. */

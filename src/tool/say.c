@@ -1,19 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on stderr. */
+/* Lines on stderr, and the standard streams at a tool's begin and end. */
 #include "tool/tool.h"
 
 #include "base/text.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local void (*taker)(const char *line, void *context);
 static _Thread_local void *taker_context;
 static const char *speaking_command;
+
+/* Where a standard stream was closed, the first file that is opened would take its place, and what
+ * is said be written into it. A stand-in fails as the closed one does, and no command gets it. */
+__attribute__((constructor)) static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int way = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", way | O_CLOEXEC);
+    }
+}
 
 void tool_speak_for(const char *command)
 {

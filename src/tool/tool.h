@@ -9,7 +9,8 @@
 #define TOOL_CANNOT_EXECUTE 126
 #define TOOL_NOT_FOUND 127
 
-/* What the executable's lines on stderr begin with. */
+/* What the executable's lines on stderr begin with. Before its main, what is missing of descriptors
+ * 0 to 2 is held closed (tool/say.c): no file that it opens gets one of them. */
 extern const char tool_name[];
 
 /* A sub-command: arguments without `vgpu`; returns the exit status. */

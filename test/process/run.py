@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -147,6 +148,30 @@ def descriptors():
     wanted = subprocess.run(["ls", "/proc/self/fd"], capture_output=True, text=True)
     equal(run("--", "ls", "/proc/self/fd").stdout, wanted.stdout)
     equal(run("--sim", "--", "ls", "/proc/self/fd").stdout, wanted.stdout)
+
+
+@test
+def without_streams():
+    """what is closed stays closed for the command, whose text is never written over its region"""
+    script = """import ctypes, os
+ctypes.CDLL("libcuda.so.1").cuInit(0)
+for stream in range(3):
+    try:
+        os.write(stream, b"x" * 64)
+    except OSError:
+        pass
+"""
+    with tempfile.TemporaryDirectory() as directory:
+        for limit in ("", "ulimit -n 64; "):
+            done = run("--sim", "--memory", "2g", "--region", f"{directory}/region", "--", "sh", "-c",
+                       f'{limit}exec "$0" -c "$1" 0<&- 1>&- 2>&-', sys.executable, script)
+            equal((done.returncode, done.stderr), (0, ""), limit)
+            with open(f"{directory}/region", "rb") as file:
+                equal(file.read(4), (19920718).to_bytes(4, "little"), f"{limit}the region's head")
+    script = "import os\nos.write(2, b' '.join(b'%d' % fd for fd in range(3) if os.path.exists(f'/proc/self/fd/{fd}')))"
+    done = subprocess.run(["sh", "-c", 'exec "$0" run -- "$1" -c "$2" 0<&- 1>&-', VGPU, sys.executable, script],
+                          env=MINE, capture_output=True, text=True, check=False)
+    equal((done.returncode, done.stdout, done.stderr), (0, "", "2"))
 
 
 @test

@@ -419,6 +419,26 @@ def locked():
 
 
 @test
+def without_streams():
+    """tools without standard streams, and with few descriptors, write nothing into the region"""
+    with Place() as place, place.program("--memory", "2g") as program:
+        program.got(1)
+        head = read(place.region, 0, 64)
+        pid = str(child_of(program))
+        for streams in ("1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+            for limit in ("", "ulimit -n 64; "):
+                for words in ((VGPU, "set", "--memory", "2g", "--pid", pid), (VGPU, "set", "--memory", "1m", "--pid", pid),
+                              (VGPU, "pause", "--pid", pid), (VGPU, "resume", "--json", "--region", place.region),
+                              (VGPU, "region", "--repair", place.region), (VGPU, "ps", "--pid", pid),
+                              (VGPU, "set", "--memory", "2g", "--region", place.region),
+                              (SHRREG, "--region", place.region, "--print")):
+                    done = tool("sh", "-c", f'{limit}exec "$@" {streams}', "sh", *words)
+                    true(done.returncode in (0, 1), f"{streams} {words}: {done}")
+                    equal(read(place.region, 0, 64), head, f"{limit}{streams} {words}")
+        equal(tool("sh", "-c", '"$0" ps --region "$1" 1>&-', VGPU, place.region).returncode, 1, "nothing was written")
+
+
+@test
 def killed_program():
     """what a killed program held does not count as in use"""
     with Place() as place, place.program("--memory", "8g") as program:
