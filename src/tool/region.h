@@ -38,6 +38,7 @@ enum region_fix {
     FIX_SLOT,    /* index: of the slot that is dead, abandoned, or in no state */
     FIX_HIGH,    /* slot_high */
     FIX_DEVICES, /* device_count */
+    FIX_UUID,    /* index: of the device that HAMi's part calls otherwise */
     FIX_WORD,    /* `offset` of a 32-bit word of the region's map gets `value` */
     FIX_WIDE,    /* likewise of 64 bits */
 };

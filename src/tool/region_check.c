@@ -21,6 +21,7 @@
 #define BYTES_MOST (1ull << 50) /* more than any process of a device can hold */
 #define BALANCE_MOST_NS 60000000000ll
 #define SLACK_NS 1000000000ull /* the clock goes on while one reads */
+#define HAMI "HAMi's words"
 #define AT(field) offsetof(struct vgpu_region_map, region.field)
 
 /* ---- the copy ---- */
@@ -310,10 +311,69 @@ static void check_slots(struct findings *findings, const struct region_copy *cop
     }
 }
 
-static void check_rest(struct findings *findings, const struct region_copy *copy)
+/* How many devices of ours HAMi's monitors ought to see. */
+static unsigned shown_devices(const struct vgpu_region *region)
+{
+    unsigned count = 0;
+    while (count < VGPU_HAMI_DEVICES && region->devices[count].uuid[0])
+        count++;
+    bool fewer = region->device_count < count;
+    return fewer ? region->device_count : count;
+}
+
+/* What the next program writes anew; those that run write it no more. A device of which a program
+ * writes just now may look as if it were not there. */
+static void check_hami_devices(struct findings *findings, const struct region_copy *copy)
+{
+    const struct vgpu_hami *hami = &copy->map.hami;
+    unsigned count = shown_devices(&copy->map.region);
+    if (hami->device_count != count)
+        fix_wide(
+            add(findings, HAMI, "device_count is %" PRIu64 ", not %u", hami->device_count, count),
+            offsetof(struct vgpu_region_map, hami.device_count), hami->device_count, count);
+    for (unsigned d = 0; d < count; d++) {
+        char wanted[sizeof(hami->uuid[d])] = "", clean[4 * sizeof(hami->uuid[d])];
+        const char *ours = copy->map.region.devices[d].uuid;
+        struct finding *finding;
+        memcpy(wanted, ours, sizeof(copy->map.region.devices[d].uuid) - 1);
+        if (!strncmp(hami->uuid[d], wanted, sizeof(wanted)))
+            continue;
+        text_escape(clean, sizeof(clean), hami->uuid[d], strnlen(hami->uuid[d], sizeof(wanted)));
+        finding = add(findings, HAMI, "uuid of device %u is \"%.100s\", not ours", d, clean);
+        finding->fix = FIX_UUID;
+        finding->index = d;
+    }
+}
+
+/* The magic number is mended last, as projection_begin writes it. */
+static void check_hami(struct findings *findings, const struct region_copy *copy)
+{
+    const struct vgpu_hami *hami = &copy->map.hami;
+    const struct {
+        const char *name;
+        uint32_t value, wanted;
+        size_t offset;
+    } words[] = {
+        {"major", hami->major, VGPU_HAMI_MAJOR, offsetof(struct vgpu_region_map, hami.major)},
+        {"minor", hami->minor, VGPU_HAMI_MINOR, offsetof(struct vgpu_region_map, hami.minor)},
+        {"magic", (uint32_t)hami->magic, VGPU_HAMI_MAGIC,
+            offsetof(struct vgpu_region_map, hami.magic)}};
+    check_hami_devices(findings, copy);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (words[i].value != words[i].wanted)
+            fix_word(add(findings, HAMI, "%s is %" PRIu32 ", not %" PRIu32, words[i].name,
+                         words[i].value, words[i].wanted),
+                words[i].offset, words[i].value, words[i].wanted);
+    }
+    int32_t on = hami->utilization_switch;
+    if (on != 0 && on != 1)
+        fix_word(add(findings, HAMI, "utilization_switch is %d", on),
+            offsetof(struct vgpu_region_map, hami.utilization_switch), (uint32_t)on, 1);
+}
+
+static void check_identity(struct findings *findings, const struct region_copy *copy)
 {
     const struct vgpu_identity *identity = &copy->map.region.identity;
-    const int32_t *on = &copy->map.hami.utilization_switch;
     if (identity->state > 2)
         fix_wide(add(findings, "identity", "its state is %" PRIu64, identity->state),
             AT(identity.state), identity->state, 0);
@@ -329,9 +389,6 @@ static void check_rest(struct findings *findings, const struct region_copy *copy
             fix_wide(add(findings, "identity", "%s has no end", texts[i].name), AT(identity.state),
                 2, 0);
     }
-    if (*on != 0 && *on != 1)
-        fix_word(add(findings, "HAMi's words", "utilization_switch is %d", *on),
-            offsetof(struct vgpu_region_map, hami.utilization_switch), (uint32_t)*on, 1);
 }
 
 static void check_foreign(struct findings *findings, const struct region_copy *copy)
@@ -373,7 +430,8 @@ void region_check(const struct region_copy *copy, struct findings *ret_findings)
     check_head(ret_findings, copy);
     check_devices(ret_findings, copy);
     check_slots(ret_findings, copy);
-    check_rest(ret_findings, copy);
+    check_identity(ret_findings, copy);
+    check_hami(ret_findings, copy);
 }
 
 size_t region_faults(const struct findings *findings, bool repaired)

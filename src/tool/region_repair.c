@@ -11,6 +11,7 @@
 #include "region/slot.h"
 
 #include <errno.h>
+#include <string.h>
 
 static const char changed[] = "it has changed meanwhile";
 
@@ -37,6 +38,16 @@ static const char *mend_device_count(struct vgpu_region *shared)
     if (was <= VGPU_REGION_DEVICES)
         return changed;
     return swap_seq_cst(&shared->device_count, was, count) ? NULL : changed;
+}
+
+/* Under the initialiser's lock nobody else writes it. */
+static const char *mend_uuid(struct vgpu_region_map *map, unsigned index)
+{
+    const struct vgpu_device *device = &map->region.devices[index];
+    char *shown = map->hami.uuid[index];
+    memset(shown, 0, sizeof(map->hami.uuid[index]));
+    memcpy(shown, device->uuid, sizeof(device->uuid) - 1);
+    return NULL;
 }
 
 /* Above the last that is not free. */
@@ -71,6 +82,8 @@ static const char *mend(struct region *region, const struct finding *finding)
         return mend_slot_high(region->shared);
     case FIX_DEVICES:
         return mend_device_count(region->shared);
+    case FIX_UUID:
+        return mend_uuid(region->map, finding->index);
     case FIX_WORD:
     case FIX_WIDE:
         return mend_word(region, finding);

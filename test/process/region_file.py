@@ -98,6 +98,12 @@ NONSENSE = (
     (HISTORY + 16 + 16 * 5, FAR, "device 0", bytes(8)),                            # a mark's time
     (IDENTITY, struct.pack("<Q", 3), "identity", bytes(8)),
     (IDENTITY, struct.pack("<Q", 2) + b"x" * 448, "identity", bytes(8)),           # texts without an end
+    (0, struct.pack("<i", 1), "HAMi's words", struct.pack("<i", 19920718)),        # HAMi's magic number
+    (4, struct.pack("<II", 9, 9), "HAMi's words", struct.pack("<II", 1, 2)),       # its version
+    (56, struct.pack("<Q", 17), "HAMi's words", struct.pack("<Q", 1)),             # its device_count
+    (56, bytes(8), "HAMi's words", struct.pack("<Q", 1)),
+    (64, b"GPU-another\33\n" + bytes(35), "HAMi's words", None),                   # a uuid there
+    (64, b"x" * 96, "HAMi's words", None),
     (2008900, struct.pack("<i", 7), "HAMi's words", struct.pack("<i", 1)),         # utilization_switch
     (SLOTS + 5 * SLOT_BYTES, struct.pack("<Q", 3), "slot 5", bytes(8)),            # no state
 )
@@ -118,6 +124,8 @@ def nonsense():
             equal(read(place.region, offset, len(data)), data, f"{offset}: a check that writes")
             said = look(place.region, "--repair")
             true(said["sound"] and all(finding["mended"] for finding in said["findings"]), f"{offset}: {said}")
+            if "HAMi" in where and after is None:
+                equal(read(place.region, offset, len(data)), before, f"{offset}: after the repair")
             if after is not None:
                 equal(read(place.region, offset, len(after)), after, f"{offset}: after the repair")
             sound(place.region)
