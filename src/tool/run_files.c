@@ -136,9 +136,12 @@ static int name_region(const char *name)
     int length = snprintf(path, sizeof(path), "%s%s%s", directory, directory[0] ? "/" : "", name);
     if (length < 0 || (size_t)length >= sizeof(path))
         return refuse_region(name, strerror(ENAMETOOLONG));
-    if (stat(path, &status) != 0 && errno != ENOENT)
+    bool there = lstat(path, &status) == 0;
+    if (!there && errno != ENOENT)
         return refuse_region(name, strerror(errno));
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    if (there && S_ISLNK(status.st_mode))
+        return refuse_region(name, "it is a symbolic link");
+    if (there && !S_ISREG(status.st_mode))
         return refuse_region(name, "it is no regular file");
     setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
     return 0;

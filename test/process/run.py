@@ -277,6 +277,21 @@ def relative_region():
 
 
 @test
+def refused_region():
+    """a region's name that the library would refuse is refused: a link, a directory"""
+    with tempfile.TemporaryDirectory() as directory:
+        os.symlink(f"{directory}/aim", f"{directory}/link")
+        for aim in (None, "w"):
+            if aim:
+                open(f"{directory}/aim", aim, encoding="ascii").close()
+            done = run("--memory", "2g", "--region", f"{directory}/link", "--", "echo", "ran")
+            equal((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+            true("it is a symbolic link" in done.stderr, done.stderr)
+        done = run("--memory", "2g", "--region", directory, "--", "echo", "ran")
+        equal((done.returncode, done.stdout), (2, ""), done.stderr)
+
+
+@test
 def nothing_left():
     """nothing of a run is left in /tmp, however it ends"""
     before = left_behind()
