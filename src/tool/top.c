@@ -27,6 +27,8 @@
 
 #define SECOND_NS 1000000000ull
 #define BATCH_MOST 1000000u
+#define STILL_BUSY "the change before is still on its way: nothing was done"
+#define LAST_CHANGE_S 3 /* a second more than it waits for a region's lock */
 
 const char tool_name[] = "vgpu";
 
@@ -53,6 +55,7 @@ struct top {
     struct look look;
     struct top_order order;       /* the changer's */
     char done[TOP_MESSAGE_BYTES]; /* what is said when it is done */
+    bool dropped;                 /* a change, and the screen has not said so yet */
     uint64_t due_ns;              /* the next look */
     int signals;
 };
@@ -214,26 +217,32 @@ static void take_results(struct top *top)
     }
 }
 
+static void give_order(struct top *top)
+{
+    top->input.wants_order = false;
+    if (top_worker_busy_ns(&top->changer)) {
+        top_keys_say(&top->input, true, STILL_BUSY);
+        top->dropped = true;
+        return;
+    }
+    top->order = top->input.order;
+    memcpy(top->done, top->input.done, sizeof(top->done));
+    top_worker_ask(&top->changer);
+}
+
+/* An order is given at its key: those behind it in the same read may be the next one's. */
 static void read_keys(struct top *top)
 {
     uint32_t key;
     while (!top->input.wants_end && top_terminal_key(&key)) {
         if (key)
             top_keys_press(&top->input, &top->model, key);
+        if (top->input.wants_order)
+            give_order(top);
     }
     if (top->input.wants_look)
         top->due_ns = 0;
     top->input.wants_look = false;
-    if (!top->input.wants_order)
-        return;
-    top->input.wants_order = false;
-    if (top_worker_busy_ns(&top->changer)) {
-        top_keys_say(&top->input, true, "the change before is still on its way: nothing was done");
-        return;
-    }
-    top->order = top->input.order;
-    memcpy(top->done, top->input.done, sizeof(top->done));
-    top_worker_ask(&top->changer);
 }
 
 /* Asks for the next look when it is due. Returns the milliseconds until something is to be done. */
@@ -262,6 +271,7 @@ static int live(struct top *top)
     while (!top->input.wants_end) {
         int wait_ms = keep_looking(top);
         top_screen_draw(&top->model, &top->input, &top->notice);
+        top->dropped = false;
         if (poll(watched, sizeof(watched) / sizeof(watched[0]), wait_ms) < 0 && errno != EINTR)
             return SIGTERM;
         int number = watched[1].revents ? top_terminal_signal(top->signals) : 0;
@@ -273,6 +283,30 @@ static int live(struct top *top)
         read_keys(top);
     }
     return 0;
+}
+
+/* What was confirmed is done before the end. 0, or the exit status after one line. */
+static int await_change(struct top *top)
+{
+    uint64_t until = clock_now_ns() + LAST_CHANGE_S * SECOND_NS;
+    struct pollfd done = {.fd = top->changer.event, .events = POLLIN};
+    if (!top_worker_busy_ns(&top->changer))
+        return 0;
+    if (top->dropped)
+        tool_error(STILL_BUSY);
+    while (!top_worker_take(&top->changer)) {
+        uint64_t now = clock_now_ns();
+        if (now >= until) {
+            tool_error("the last change is not made after %u s: there is no answer yet, and it may "
+                       "not be made at all",
+                LAST_CHANGE_S);
+            return TOOL_FAILED;
+        }
+        (void)poll(&done, 1, (int)((until - now) / 1000000 + 1));
+    }
+    if (top->order.message[0])
+        tool_error("%s", top->order.message);
+    return top->order.failed || top->dropped ? TOOL_FAILED : 0;
 }
 
 static int show_screen(const struct top_options *options)
@@ -296,9 +330,10 @@ static int show_screen(const struct top_options *options)
         return TOOL_USAGE;
     int number = live(&top);
     top_terminal_end();
+    int status = await_change(&top);
     if (number)
         top_terminal_die(number);
-    return 0;
+    return status;
 }
 
 int main(int argc, char **argv)

@@ -2,11 +2,13 @@
 """top SOURCE BUILD: what `vgpu top` draws on a terminal, what keys do there, and that it leaves the
 terminal as it was."""
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,11 +21,12 @@ import tap
 from tap import Skip, equal, test, true
 
 from mine import BUILD, MINE, VGPU
-from place import Place, Program, child_of, refused_line, tool
+from place import OFFSET, Place, Program, child_of, refused_line, tool
 from screen import Terminal
 
 TOP = os.path.join(BUILD, "vgpu-top")
 HANG = os.path.join(BUILD, "test/process/libtest-hang.so")
+F_OFD_SETLK = 37
 UTF8 = {**MINE, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
 
 
@@ -256,6 +259,29 @@ def limits():
         terminal.press("m50m\ry")
         terminal.shows("in use, over the new limit of 50 MiB")
         leave(terminal)
+
+
+@test
+def typed_ahead():
+    """what was confirmed is done where the keys for more, or for the end, come with its own"""
+    with one("--memory", "2g", "--cores", "30") as (place, _):
+        for keys, cores, status in (("c20\ryq", 20, 0), ("c40\ryc50\rnq", 40, 0), ("c30\ryc50\ryq", 30, 1),
+                                    ("c40\ryq", 40, 0)):
+            with top("--region", place.region) as terminal:
+                terminal.shows("pod-a", "q quit")
+                terminal.press(keys)
+                equal(terminal.ends(), status, keys)
+                terminal.is_as_before()
+                true(not status or any("nothing was done" in line for line in terminal.screen.text()), keys)
+                equal(says(place)["devices"][0]["gpu"]["limit"], cores, keys)
+        with open(place.region, "r+b") as file, top("--region", place.region) as terminal:
+            fcntl.fcntl(file, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, OFFSET, 1, 0))
+            terminal.shows("pod-a", "q quit")
+            terminal.press("c60\ryq")
+            equal(terminal.ends(), 1)
+            terminal.is_as_before()
+            terminal.shows("vgpu: top: ", "lock")
+        equal(says(place)["devices"][0]["gpu"]["limit"], 40)
 
 
 @test
