@@ -11,7 +11,8 @@ export CC
 .PHONY: all tools test test-aarch64 fuzz demo lint security install build-in-docker clean
 
 all: tools
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
+	@test -f $(BUILD)/build.ninja || said=$$(meson setup $(BUILD) --prefix $(abspath $(PREFIX)) 2>&1) || \
+		{ echo "$$said" >&2; exit 1; }
 	@ninja -C $(BUILD) $(if $(J),-j$(J))
 	@ln -sfn src/sim $(BUILD)/sim
 

@@ -3,6 +3,7 @@
 where they are meant to be called."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,48 @@ def in_docker():
     done = subprocess.run([f"{SOURCE}/scripts/build-in-docker"], capture_output=True, text=True, check=False)
     equal((done.returncode, done.stdout, done.stderr),
           (1, "", "build-in-docker: no Docker engine answers here\n"))
+
+
+# In the place of the engine, what the container would run is run here, by tools that do as they are told.
+ENGINE = {
+    "docker": """[ "$1" = run ] || exit 0
+while [ "$1" != sh ]; do shift; done
+exec "$@"
+""",
+    "meson": """echo "meson $*" >>calls
+[ ! -f fail ] || { echo "ERROR: no compiler"; exit 1; }
+mkdir -p "$2/src/sim" && touch "$2/build.ninja"
+""",
+    "ninja": """echo "ninja $*" >>calls
+touch "$2/libvgpu.so"
+"""}
+
+
+@test
+def by_engine():
+    """`make build-in-docker` builds what `make` does, the simulator's place too, once set up; a setup that fails shows why"""
+    with tempfile.TemporaryDirectory() as directory:
+        os.makedirs(f"{directory}/scripts")
+        os.makedirs(f"{directory}/bin")
+        shutil.copy(f"{SOURCE}/scripts/build-in-docker", f"{directory}/scripts")
+        for name, script in ENGINE.items():
+            with open(f"{directory}/bin/{name}", "w", encoding="ascii") as file:
+                file.write(f"#!/bin/sh\n{script}")
+            os.chmod(file.name, 0o755)
+        path = f"{directory}/bin:{os.environ['PATH']}"
+
+        def build():
+            return subprocess.run([f"{directory}/scripts/build-in-docker"], env={**CLEAN, "PATH": path},
+                                  capture_output=True, text=True, check=False)
+        with open(f"{directory}/fail", "w", encoding="ascii"):
+            done = build()
+        true(done.returncode and "ERROR: no compiler" in done.stderr, done)
+        os.unlink(f"{directory}/fail")
+        for _ in range(2):
+            equal(build().returncode, 0)
+        true(os.path.isdir(f"{directory}/build-docker/sim/"), "no simulator beside the tools")
+        with open(f"{directory}/calls", encoding="ascii") as file:
+            equal([line.split()[0] for line in file], ["meson", "meson", "ninja", "ninja"])
 
 
 tap.main()
