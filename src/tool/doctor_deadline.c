@@ -64,8 +64,7 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         int status = getppid() == self ? work(context) : TOOL_FAILED;
-        fflush(stdout);
-        _exit(status);
+        _exit(tool_end(status));
     }
     int status = wait_for(child, seconds);
     if (status >= 0)

@@ -143,14 +143,20 @@ static bool gets_line(
     return !*ret_many;
 }
 
+static bool takes_colours(FILE *stream)
+{
+    const char *terminal = getenv("TERM"), *plain = getenv("NO_COLOR");
+    return isatty(fileno(stream)) && terminal && strcmp(terminal, "dumb") != 0 &&
+           !(plain && *plain);
+}
+
 void doctor_print(FILE *stream, const struct checks *all)
 {
     static struct checks joined;
     const struct checks *checks = &joined;
     join_doors(all, &joined);
     static bool printed[sizeof(joined.list) / sizeof(joined.list[0])];
-    const char *terminal = getenv("TERM");
-    bool coloured = isatty(fileno(stream)) && terminal && strcmp(terminal, "dumb") != 0, many;
+    bool coloured = takes_colours(stream), many;
     unsigned notes = count(checks, CHECK_NOTE), problems = count(checks, CHECK_PROBLEM);
     unsigned left_out = 0;
     for (size_t i = 0; i < checks->count; i++) {

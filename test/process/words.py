@@ -20,6 +20,7 @@ from tap import Skip, equal, test, true
 
 from mine import BUILD, MINE, VGPU
 from place import NOBODY, Place, need_nobody, refused_line, tool
+from screen import Terminal
 
 SMI = os.path.join(BUILD, "examples/vgpu-example-smi")
 
@@ -300,7 +301,7 @@ def unwritten():
                       (VGPU, "ps", "--region", place.region), (VGPU, "ps", "--json", "--region", place.region),
                       (VGPU, "region", place.region), (VGPU, "region", "--json", place.region),
                       (VGPU, "set", "--memory", "2g", "--region", place.region), (VGPU, "pause", "--help"),
-                      (VGPU, "doctor", "--help"), (shrreg, "--version"), (shrreg, "--region", place.region, "--print")):
+                      (VGPU, "doctor", "--help"), (VGPU, "doctor"), (VGPU, "doctor", "--json"), (shrreg, "--version"), (shrreg, "--region", place.region, "--print")):
             with open("/dev/full", "w", encoding="ascii") as full:
                 done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
             equal((done.returncode, done.stderr.count("\n")), (1, 1), f"{words}: {done.stderr}")
@@ -325,6 +326,11 @@ def colourless():
         for words in (("ps", "--region", place.region), ("region", place.region), ("region", "--check", place.region),
                       ("set", "--memory", "1g", "--region", place.region)):
             true("\33" not in tool(VGPU, *words).stdout, words)
+    for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True),
+                                ({"TERM": "dumb"}, False)):
+        with Terminal(VGPU, "doctor", environment={**MINE, "TERM": "xterm-256color", **variables}) as terminal:
+            true(terminal.ends() in (0, 1), terminal.screen.text())
+            equal(bool(terminal.screen.colours), coloured, variables)
 
 
 tap.main()
