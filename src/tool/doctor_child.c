@@ -35,6 +35,9 @@ static void start(const char *library, int device, const int facts[2], const int
     snprintf(number, sizeof(number), "%d", device);
     dup2(facts[1], STDOUT_FILENO);
     dup2(log[1], STDERR_FILENO);
+    /* In the one form and at the level that the check "log" knows. */
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    unsetenv("LOGGER_LEVEL");
     if (library)
         preload_first("LD_PRELOAD", library, ':');
     execl("/proc/self/exe", "vgpu", "doctor", "--inside", number, (char *)NULL);

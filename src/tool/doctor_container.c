@@ -194,13 +194,30 @@ static void check_board(struct checks *checks, const struct facts *facts, int or
 
 /* ---- what the library said ---- */
 
+/* What the library that is preloaded here says may have vgpu-controller's form, too. */
+static bool is_error(const char *line)
+{
+    return strstr(line, "[HAMI-core ERROR ") || strstr(line, "[vGPU ERROR(");
+}
+
+/* Others' lines are not sorted out. */
+static bool is_worth_noting(const char *line)
+{
+    static const char *const noted[] = {
+        "[HAMI-core Warn(", "[HAMI-core Msg(", "[vGPU WARNING(", "[vGPU INFO("};
+    for (size_t i = 0; i < sizeof(noted) / sizeof(noted[0]); i++) {
+        if (strstr(line, noted[i]))
+            return true;
+    }
+    return !strstr(line, "[HAMI-core") && !strstr(line, "[vGPU ");
+}
+
 static void check_log(struct checks *checks, const struct facts *facts)
 {
     const char *line;
     for (unsigned i = 0; (line = fact(facts, "log.%u", i)) != NULL; i++) {
-        bool error = strstr(line, "[HAMI-core ERROR ") != NULL;
-        if (!strstr(line, "[HAMI-core") || error || strstr(line, "[HAMI-core Warn(") ||
-            strstr(line, "[HAMI-core Msg("))
+        bool error = is_error(line);
+        if (error || is_worth_noting(line))
             check_add(checks, "log", NONE, error ? CHECK_PROBLEM : CHECK_NOTE, NULL, "%s", line);
     }
 }

@@ -258,6 +258,12 @@ def bad_limit():
         answer.one("problem", "limits", "looks full", device=0)
         true([line for line in answer.find("log") if line["status"] == "problem" and
               'CUDA_DEVICE_MEMORY_LIMIT="much"' in line["text"]], answer.checks)
+        for variables in ({"LOGGER_LEVEL": "5"}, {"LOGGER_LEVEL": "0"}, {"LIBCUDA_LOG_LEVEL": "4"},
+                          {"LD_PRELOAD": os.path.join(BUILD, "libvgpu-control.so")}):
+            answer = scene.doctor(CUDA_DEVICE_MEMORY_LIMIT="much", **variables)
+            logged = answer.find("log")
+            equal([line["status"] for line in logged], ["problem", "note"], f"{variables}: {logged}")
+            true('CUDA_DEVICE_MEMORY_LIMIT="much"' in logged[0]["text"], f"{variables}: {logged}")
         answer = scene.doctor(options=("--memory", "64m"))
         answer.one("problem", "context", "CUDA_ERROR_OUT_OF_MEMORY", device=0)
         answer.one("note", "gate", "not tried", device=0)
