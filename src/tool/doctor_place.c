@@ -2,6 +2,8 @@
 /* What lies around a program that starts here: the loader and its file, and the environment. No
  * value of a variable is said but of those that are ours. */
 #include "tool/doctor.h"
+
+#include "base/override.h"
 #include "tool/glob.h"
 
 #include <ctype.h>
@@ -59,16 +61,19 @@ static void check_loader(struct checks *checks)
 
 /* ---- the environment ---- */
 
-/* What the library reads; "*": with an index or more behind it. */
+/* What the library reads, the lists of devices that an index counts in among it, and what the
+ * driver counts its own by; "*": with an index or more behind it. */
 static const char *const read_here[] = {"CUDA_DEVICE_MEMORY_LIMIT*", "CUDA_MEM_LIMIT*",
     "CUDA_DEVICE_SM_LIMIT*", "CUDA_CORE_LIMIT*", "CUDA_CORE_SOFT_LIMIT*", "CUDA_TASK_PRIORITY",
     "GPU_CORE_UTILIZATION_POLICY", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_LEDGER", "VGPU_GATE",
-    "VGPU_BOARD_DIR", "VGPU_REGION_PATH", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL"};
+    "VGPU_BOARD_DIR", "VGPU_REGION_PATH", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL",
+    "RECORD_KERNEL_INTERVAL", "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
 
 /* Of HAMi-core and vgpu-controller: known, and nothing is done with them (docs/environment.md). */
 static const char *const passed_over[] = {"CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE",
     "CUDA_MEM_OVERSOLD*", "CUDA_MEM_RATIO*", "CUDA_MEMORY_RATIO", "ACTIVE_OOM_KILLER",
-    "RECORD_KERNEL_INTERVAL", "CUDA_REDIRECT", "CUDA_DISABLE_CONTROL"};
+    "CUDA_REDIRECT", "CUDA_DISABLE_CONTROL"};
 
 /* Neither, and no mistake either. */
 static const char *const others[] = {"VGPU_SIM", "VGPU_SIM_MACHINE", "VGPU_REPORT_DIR",
@@ -94,21 +99,34 @@ static void append(char *list, size_t size, const char *text, size_t length)
         snprintf(list + used, size - used, "%s%.*s", used ? " " : "", (int)length, text);
 }
 
+/* A long list of devices is cut, and shows that it is. */
+static void append_variable(char *list, size_t size, const char *variable)
+{
+    char shown[100];
+    if (snprintf(shown, sizeof(shown), "%s", variable) >= (int)sizeof(shown))
+        memcpy(shown + sizeof(shown) - 4, "...", 4);
+    append(list, size, shown, strlen(shown));
+}
+
 static void check_variables(struct checks *checks)
 {
-    char ours[768] = "", ignored[512] = "", unknown[512] = "";
+    char ours[1000] = "", ignored[512] = "", unknown[512] = "";
     for (char **variable = environ; *variable; variable++) {
         size_t length = strcspn(*variable, "=");
         if (!(*variable)[length] || !(*variable)[length + 1])
             continue;
         if (IS_ONE_OF(*variable, read_here))
-            append(ours, sizeof(ours), *variable, strnlen(*variable, 100));
+            append_variable(ours, sizeof(ours), *variable);
         else if (IS_ONE_OF(*variable, passed_over))
             append(ignored, sizeof(ignored), *variable, length);
         else if (!strncmp(*variable, "VGPU_", 5) && !IS_ONE_OF(*variable, others))
             append(unknown, sizeof(unknown), *variable, length);
     }
     check_add(checks, "environ", NONE, CHECK_FINE, NULL, "%s", ours[0] ? ours : "nothing of ours");
+    if (access(OVERRIDE_PATH, F_OK) == 0)
+        check_add(checks, "environ", NONE, CHECK_FINE, NULL,
+            OVERRIDE_PATH " is there: what it sets goes before that; a line 'log' says so where it "
+                          "is not taken");
     if (ignored[0])
         check_add(checks, "environ", NONE, CHECK_NOTE,
             "none is needed; docs/environment.md says what these are for elsewhere",

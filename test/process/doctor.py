@@ -126,9 +126,13 @@ def variables():
     with Scene() as scene:
         answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="1",
                               VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="trainer", VGPU_REGION_PATH="/x",
-                              CUDA_MEM_RATIO_1="1.5")
+                              CUDA_MEM_RATIO_1="1.5", RECORD_KERNEL_INTERVAL="7", CUDA_VISIBLE_DEVICES="0",
+                              NVIDIA_VISIBLE_DEVICES="all", MANAGER_VISIBLE_DEVICES=",".join(["GPU-2"] * 40))
         ours, ignored, unknown = answer.find("environ")
         true("CUDA_DEVICE_MEMORY_LIMIT=2g" in ours["text"], ours)
+        for word in ("RECORD_KERNEL_INTERVAL=7", "CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=all"):
+            true(word in ours["text"].split(), f"no {word} in {ours}")
+        true(re.search(r"MANAGER_VISIBLE_DEVICES=\S+GPU-2\S*\.\.\.( |$)", ours["text"]), ours)
         equal((ignored["status"], unknown["status"]), ("note", "note"))
         true(ignored["text"].endswith(": CUDA_OVERSUBSCRIBE CUDA_MEM_RATIO_1") or
              ignored["text"].endswith(": CUDA_MEM_RATIO_1 CUDA_OVERSUBSCRIBE"), ignored)

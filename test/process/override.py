@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """override BUILD: /overrideEnv, in a root directory of the test's own (rooted.py)."""
+import json
 import os
+import shutil
 
 import tap
+from mine import VGPU
 from rooted import INSIDE, NOBODY, path, preload, run
 from tap import Skip, equal, test, true
 
@@ -102,6 +105,22 @@ def unreadable():
         raise Skip("another user needs root")
     done = refused(hold(1, "A=1\n", user=NOBODY, mode=0o600, **LIMIT))
     true("/overrideEnv cannot be read: Permission denied" in done.stderr, done.stderr)
+
+
+@test
+def shown():
+    """`vgpu doctor` says that there is one, and shows the limit that holds"""
+    for text in ("CUDA_DEVICE_MEMORY_LIMIT=2g\n", None):
+        hold(1, text, **LIMIT)
+        shutil.copy(VGPU, path("opt/vgpu"))
+        done = run("/opt/vgpu", "doctor", "--json", VGPU_SIM="h200", VGPU_SIM_MACHINE="/tmp/machine",
+                   CUDA_DEVICE_MEMORY_SHARED_CACHE="/tmp/region-of-doctor", **LIMIT)
+        os.remove(path("tmp/region-of-doctor"))
+        checks = [(line["check"], line["status"], line["text"]) for line in json.loads(done.stdout)["checks"]]
+        told = [line for line in checks if line[:2] == ("environ", "ok") and "/overrideEnv is there" in line[2]]
+        equal(len(told), 1 if text else 0, checks)
+        limit = "memory 2048 MiB" if text else "memory 8192 MiB"
+        true([line for line in checks if line[0] == "limits" and limit in line[2]], checks)
 
 
 @test
