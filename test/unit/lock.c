@@ -187,7 +187,7 @@ TEST("who ends the process in a signal's handler, just woken for a lock, leaves 
 {
     for (int i = 0; i < 20; i++) {
         pthread_t first, second;
-        has_it = false;
+        store_release(&has_it, false);
         take_it();
         signal(SIGUSR1, end_here);
         REQUIRE(pthread_create(&first, NULL, wait_for_lock, NULL) == 0);
