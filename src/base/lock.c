@@ -183,9 +183,14 @@ void lock_release(struct lock *lock) NO_THREAD_SAFETY_ANALYSIS
     end_holding(lock);
 }
 
-bool lock_is_held_twice(const struct lock *lock)
+bool lock_rest(struct lock *lock, uint64_t ns, uint64_t until_ns)
 {
-    return lock->again > 0;
+    if (lock->again || clock_now_ns() >= until_ns)
+        return false;
+    lock_release(lock);
+    sleep_ns(ns);
+    lock_take(lock);
+    return true;
 }
 
 /* What is not ours any more, or not yet, we may have been woken for, or owe a wake: the next one is

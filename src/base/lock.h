@@ -27,9 +27,10 @@ void lock_take(struct lock *lock) ACQUIRE(*lock);
 bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 
-/* Whether this thread, which holds it, held it before: it is in a signal's handler, what that
- * interrupted keeps the lock, and nothing that others do under it can be waited for. */
-bool lock_is_held_twice(const struct lock *lock) REQUIRES(*lock);
+/* Lets others have it for about `ns`, and takes it again. False, and nothing done, from `until_ns`
+ * of CLOCK_MONOTONIC on, and where this thread held it before: it is in a signal's handler, what
+ * that interrupted keeps the lock, and nothing that others do under it can be waited for. */
+bool lock_rest(struct lock *lock, uint64_t ns, uint64_t until_ns) REQUIRES(*lock);
 
 /* Between the two the thread is not cancelled, as while it holds a lock. */
 void lock_hold_cancel(void);

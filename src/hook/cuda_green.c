@@ -102,8 +102,7 @@ CUresult hook_cuGreenCtxCreate(
         note(context_of(*phCtx), dev);
         primary_held(dev);
     } else {
-        pace_wait_while_held(); /* as all that may end a context; what fails can be tried for ever
-                                 */
+        pace_wait_while_held(); /* what fails can be tried for ever */
     }
     primary_drop(dev);
     return result;

@@ -86,14 +86,20 @@ struct found {
     uint32_t lane_id;
 };
 
+static void find_lane(struct found *found, CUstream stream, struct thread_stream *here)
+    REQUIRES(marks_lock)
+{
+    found->record = thread_lane(stream, here);
+    found->lane_id = found->record ? found->record->id : 0;
+}
+
 /* Closes the stretch that is open on the stream. */
 static struct found find_stream(CUstream stream, struct thread_stream *here, uint64_t now_ns)
 {
     struct found found = {.busy = false};
     bool open = false;
     lock_take(&marks_lock);
-    found.record = thread_lane(stream, here);
-    found.lane_id = found.record ? found.record->id : 0;
+    find_lane(&found, stream, here);
     if (found.record) {
         thread_gather(found.record);
         (void)marks_harvest(found.record->device);
@@ -117,8 +123,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
     lock_take(&marks_lock);
-    found->record = thread_lane(stream, here);
-    found->lane_id = found->record ? found->record->id : 0;
+    find_lane(found, stream, here);
     found->busy = found->record && found->record->lane.count > 0;
     found->marked_ns = 0;
     lock_release(&marks_lock);
@@ -380,7 +385,6 @@ static void close_stream(CUstream stream)
         return;
     lock_take(&marks_lock);
     thread_flush(here);
-    thread_gather(here->lane);
     bool open = here->lane->lane.open.launches > 0;
     bool busy = here->lane->lane.count > 0;
     lock_release(&marks_lock);
@@ -393,9 +397,9 @@ void pace_stream_leaves(CUstream stream)
     if (!gate_is_used())
         return;
     process_enter(container_reset);
+    gather_on(stream);
     if (load_relaxed(&pace_limited))
         close_stream(stream);
-    gather_on(stream);
     marks_stream_leaves(stream);
 }
 

@@ -213,7 +213,7 @@ void gate_wait_while_held(void)
         channels_note_held();
         govern_note_held(clock_now_ns());
         rules_wait(HOLD_WAIT_NS);
-        rules_refresh(clock_now_ns()); /* who waits does not work */
+        (void)rules_look(clock_now_ns());
         channels_look_after();
     }
 }
@@ -224,11 +224,7 @@ static bool ask(struct admission *admission)
 {
     unsigned device = admission->device;
     admission->now_ns = clock_now_ns();
-    if (rules_hold())
-        rules_refresh(admission->now_ns); /* who waits does not work */
-    else
-        (void)rules_look(admission->now_ns);
-    admission->percent = rules_percent(device);
+    admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
     admission->always = is_always_admitted(device, admission->percent);
     if (admission->percent)
         count_active(device, admission->now_ns);

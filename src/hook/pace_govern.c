@@ -31,10 +31,11 @@
 /* While somebody of higher priority works, or a pause lasts. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
+/* Somebody of higher priority works, and nothing is there to be stopped; sooner than a closed gate
+ * is overdue. */
+#define HOLD_IDLE_NS 50000000ull
 /* A launch that waits meanwhile says so more often than that. */
 #define HELD_NS 100000000ull
-/* The same, and nothing is there to be stopped; sooner than a closed gate is overdue. */
-#define HOLD_IDLE_NS 50000000ull
 /* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
 #define MONITOR_LOOK_NS 20000000ull
 /* In windows, closed or open: the others are to hear of us before they take us for silent
@@ -319,11 +320,11 @@ static uint64_t hold(uint64_t now_ns)
 {
     close_all(now_ns);
     (void)meet_all(now_ns, true);
-    if (!rules_pause() && !channels_are_held() && is_idle(now_ns))
-        return HOLD_IDLE_NS | GOVERNOR_IDLE;
-    if (!rules_pause() || channels_are_held())
+    if (channels_are_held())
         return HOLD_LOOK_NS;
-    return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
+    if (rules_pause())
+        return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
+    return is_idle(now_ns) ? HOLD_IDLE_NS | GOVERNOR_IDLE : HOLD_LOOK_NS;
 }
 
 /* A window was closed by what the limits were then. */
@@ -381,7 +382,7 @@ static bool may_run_unmeasured(void)
     return any;
 }
 
-static uint64_t govern_open(uint64_t now_ns)
+static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
 {
     channels_open_all();
     bool seen = see_what_runs(now_ns);
@@ -404,7 +405,7 @@ static uint64_t govern_open(uint64_t now_ns)
         return at_most(open_ns, work_ns);
     if (shown || has_unmeasured())
         return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
-    return may_run_unmeasured() ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
+    return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
 }
 
 /* No limit of ours: what we do is measured only where others' limits need it. */
@@ -428,7 +429,7 @@ static uint64_t govern(void)
     uint64_t now = clock_now_ns();
     if (rules_are_finished())
         return GOVERNOR_NOTHING;
-    (void)may_run_unmeasured();
+    bool unmeasured = may_run_unmeasured();
     bool limited = rules_read(now, &governor.epoch);
     if (rules_hold()) {
         (void)account_show_work(now);
@@ -443,7 +444,7 @@ static uint64_t govern(void)
         return stay_closed(window.until_ns);
     if (!limited)
         return stand_by(now);
-    return govern_open(now);
+    return govern_open(now, unmeasured);
 }
 
 /* Until there are orders, the word is another, or the neighbours change. Without a call that waits

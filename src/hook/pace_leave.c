@@ -37,12 +37,8 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_loc
 static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
 {
     uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
-    while (is_recorded_on(handle, stream) && !lock_is_held_twice(&marks_lock) &&
-           clock_now_ns() < until) {
-        lock_release(&marks_lock);
-        sleep_ns(RECORDING_NS);
-        lock_take(&marks_lock);
-    }
+    while (is_recorded_on(handle, stream) && lock_rest(&marks_lock, RECORDING_NS, until))
+        continue;
 }
 
 void marks_context_waits(CUcontext handle)

@@ -128,7 +128,8 @@ bool rules_look(uint64_t now_ns)
 {
     uint32_t epoch;
     if (is_due(now_ns)) {
-        if (now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS) {
+        /* Who waits until the container may work at all does not work. */
+        if (!rules_hold() && now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS) {
             store_relaxed(&rules.noted_ns, now_ns);
             account_note_activity();
         }

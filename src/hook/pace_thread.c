@@ -70,15 +70,20 @@ void thread_gather(struct lane_record *record)
     lock_release(&threads.lock);
 }
 
+static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_lock)
+{
+    struct thread_stream *here = thread_stream(own, stream);
+    const struct lane_record *record = load_relaxed(&here->lane);
+    if (record && marks_is_on(record, stream))
+        note_let_by(here);
+}
+
 void thread_gather_on(CUstream stream)
 {
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
-        for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-            const struct lane_record *record = load_relaxed(&own->streams[i].lane);
-            if (record && (record->stream == CU_STREAM_LEGACY || marks_is_on(record, stream)))
-                note_let_by(&own->streams[i]);
-        }
+        gather_own(own, stream);
+        gather_own(own, CU_STREAM_LEGACY);
     }
     lock_release(&threads.lock);
 }

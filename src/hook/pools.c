@@ -211,11 +211,8 @@ static struct pool *take_out(CUmemoryPool pool)
     lock_take(&pools.lock);
     struct pool *own = pool ? map_remove(&pools.list, (uintptr_t)pool) : NULL;
     uint64_t until = own && own->users ? clock_now_ns() + USED_MOST_NS : 0;
-    while (own && own->users && !lock_is_held_twice(&pools.lock) && clock_now_ns() < until) {
-        lock_release(&pools.lock);
-        sleep_ns(USED_NS);
-        lock_take(&pools.lock);
-    }
+    while (own && own->users && lock_rest(&pools.lock, USED_NS, until))
+        continue;
     lock_release(&pools.lock);
     return own;
 }

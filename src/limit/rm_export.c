@@ -60,10 +60,15 @@ static void let_go(const struct rm_freed *memory)
     account_add_lingering(memory->device, memory->bytes);
 }
 
-static struct target *target_locked(int fd, bool make) REQUIRES(kept.lock)
+static struct target *target_of(int fd) REQUIRES(kept.lock)
 {
-    struct target *target = map_get(&kept.targets, (uint64_t)fd + 1);
-    if (target || !make)
+    return fd >= 0 ? map_get(&kept.targets, (uint64_t)fd + 1) : NULL;
+}
+
+static struct target *target_make(int fd) REQUIRES(kept.lock)
+{
+    struct target *target = target_of(fd);
+    if (target || fd < 0)
         return target;
     target = slab_take(&kept.target_slab);
     if (target && map_put(&kept.targets, (uint64_t)fd + 1, target) != 0) {
@@ -77,7 +82,7 @@ struct rm_export_fd rm_export_to(int fd)
 {
     struct rm_export_fd to = {.fd = -1};
     lock_take(&kept.lock);
-    struct target *target = fd >= 0 ? target_locked(fd, true) : NULL;
+    struct target *target = target_make(fd);
     if (target && descriptor_file(fd, &target->device, &target->inode)) {
         target->number = ++kept.last_number;
         to = (struct rm_export_fd){fd, target->number};
@@ -90,7 +95,7 @@ struct rm_export_fd rm_export_to(int fd)
 static struct rm_export_fd export_to_same(int fd)
 {
     lock_take(&kept.lock);
-    const struct target *target = fd >= 0 ? target_locked(fd, false) : NULL;
+    const struct target *target = target_of(fd);
     struct rm_export_fd to = {target ? fd : -1, target ? target->number : 0};
     lock_release(&kept.lock);
     return to;
@@ -109,7 +114,7 @@ static void mark_exported(uint32_t client, uint32_t object, struct rm_export_fd 
 /* Whether the same file is open there still, and nothing else was exported to it since. */
 static bool is_open(const struct rm_export_fd *to) REQUIRES(kept.lock)
 {
-    const struct target *target = to->fd >= 0 ? target_locked(to->fd, false) : NULL;
+    const struct target *target = target_of(to->fd);
     dev_t device;
     ino_t inode;
     return target && target->number == to->number && descriptor_file(to->fd, &device, &inode) &&

@@ -121,11 +121,7 @@ BED_TEST("and when 15 s of known kernels wait, where launches do not",
 {
     load_begin(0);
     CUstream stream = load_stream();
-    for (int i = 0; i < 6; i++) {
-        CHECK_EQ(load_launch(stream, 50 * MS), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
-    }
-    load_settle();
+    load_learn(stream, 50 * MS, 6);
     struct load_state from = load_state(0);
     for (int i = 0; i < 300; i++)
         CHECK_EQ(load_launch(stream, 50 * MS), CUDA_SUCCESS);
@@ -261,6 +257,14 @@ static void check_runs(unsigned device)
     CHECK(load_busy_ns(device, 0) - from > 50 * MS);
 }
 
+static void check_pause(unsigned device)
+{
+    order("pause");
+    check_stands_still(device);
+    order("resume");
+    check_runs(device);
+}
+
 BED_TEST("what was launched without a limit is stopped by a pause after one was set",
     .environment = {"CUDA_DEVICE_MEMORY_LIMIT=4g"})
 {
@@ -270,10 +274,7 @@ BED_TEST("what was launched without a limit is stopped by a pause after one was 
     bed_sleep_ms(1200);
     load_set(0, 50);
     bed_sleep_ms(400);
-    order("pause");
-    check_stands_still(0);
-    order("resume");
-    check_runs(0);
+    check_pause(0);
     leave();
 }
 
@@ -325,10 +326,7 @@ BED_TEST("a kernel on a device without a limit is stopped by a pause, too", .sim
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     REQUIRE(sim_attach() == 0);
     bed_sleep_ms(300);
-    order("pause");
-    check_stands_still(1);
-    order("resume");
-    check_runs(1);
+    check_pause(1);
     leave();
 }
 
@@ -342,10 +340,7 @@ BED_TEST("also where the process works on one with a limit now and then", .sim =
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     REQUIRE(sim_attach() == 0);
     bed_sleep_ms(300);
-    order("pause");
-    check_stands_still(1);
-    order("resume");
-    check_runs(1);
+    check_pause(1);
     leave();
 }
 

@@ -211,11 +211,7 @@ BED_TEST("what many streams have waiting is let go within the limit",
 {
     load_begin(0);
     CUstream first = load_stream();
-    for (int i = 0; i < 3; i++) {
-        CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
-    }
-    load_settle();
+    load_learn(first, 4 * MS, 3);
     struct load_state from = load_state(0);
     for (int i = 0; i < 60; i++) {
         CHECK_EQ(load_launch(load_stream(), 4 * MS), CUDA_SUCCESS);

@@ -305,11 +305,7 @@ BED_TEST("nor does one of a kernel whose duration is known",
 {
     load_begin(0);
     first = load_stream();
-    for (int i = 0; i < 30; i++) {
-        CHECK_EQ(load_launch(first, 4 * MS), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuStreamSynchronize)(first), CUDA_SUCCESS);
-    }
-    load_settle();
+    load_learn(first, 4 * MS, 30);
     struct load_state from = load_state(0);
     for (int i = 0; i < 4; i++)
         CHECK_EQ(load_launch(first, 4 * MS), 701);

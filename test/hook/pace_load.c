@@ -203,6 +203,15 @@ void load_settle(void)
     bed_sleep_ms(120);
 }
 
+void load_learn(CUstream stream, uint64_t duration_ns, int times)
+{
+    for (int i = 0; i < times; i++) {
+        CHECK_EQ(load_launch(stream, duration_ns), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    }
+    load_settle();
+}
+
 void load_check_measured(const struct load_state *from)
 {
     load_settle();

@@ -68,6 +68,9 @@ void load_set(int device, unsigned percent);
 /* Waits until all that was launched is done, and seen to be. */
 void load_settle(void);
 
+/* Kernels of that duration, one at a time, until it is known; settles. */
+void load_learn(CUstream stream, uint64_t duration_ns, int times);
+
 /* Settles; what ran since then was measured within a tenth. */
 void load_check_measured(const struct load_state *from);
 

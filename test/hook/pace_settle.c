@@ -66,10 +66,18 @@ BED_TEST(
     load_check_measured(&from);
 }
 
+static void capture_nothing(CUstream stream)
+{
+    CUgraph graph;
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    if (graph)
+        CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+}
+
 BED_TEST(
     "what was settled on an idle stream is charged once, though a capture begins there", LIMIT_50)
 {
-    CUgraph graph;
     know_shorts();
     CUstream stream = load_stream();
     launch_shorts(stream, SHORTS);
@@ -78,10 +86,7 @@ BED_TEST(
     for (int i = 0; i < ROUNDS; i++) {
         launch_shorts(stream, SHORTS);
         bed_sleep_ms(40);
-        CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
-        if (graph)
-            CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+        capture_nothing(stream);
     }
     load_settle();
     struct load_state to = load_state(0);
@@ -93,14 +98,10 @@ static bool captures_are_over;
 
 static void *capture_elsewhere(void *context)
 {
-    CUgraph graph;
     CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
     CUstream stream = load_stream();
     while (!__atomic_load_n(&captures_are_over, __ATOMIC_RELAXED)) {
-        CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
-        if (graph)
-            CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+        capture_nothing(stream);
         usleep(500);
     }
     return NULL;
