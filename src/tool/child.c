@@ -88,7 +88,7 @@ static void wait_for_end(
 
 int child_run_watched(char **command, const struct child_watch *watch, struct child_end *ret_end)
 {
-    sigset_t all, former;
+    sigset_t all;
     struct sigaction child_action, ordinary = {.sa_handler = SIG_DFL};
     int failure[2], error;
     if (pipe2(failure, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -98,19 +98,19 @@ int child_run_watched(char **command, const struct child_watch *watch, struct ch
     /* Where it is ignored the kernel takes ended children away without a word. */
     sigaction(SIGCHLD, &ordinary, &child_action);
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &former);
+    sigprocmask(SIG_BLOCK, &all, &ret_end->mask);
     pid_t child = fork();
     if (child == 0)
-        start(command, &former, &child_action, failure[1]);
+        start(command, &ret_end->mask, &child_action, failure[1]);
     close(failure[1]);
     if (child > 0) {
         wait_for_end(child, &all, watch, ret_end);
         ret_end->started = read(failure[0], &error, sizeof(error)) <= 0;
     } else {
         tool_error("cannot fork: %s", strerror(errno));
+        child_heed_signals(ret_end);
     }
     close(failure[0]);
-    sigprocmask(SIG_SETMASK, &former, NULL);
     return child > 0 ? 0 : TOOL_FAILED;
 }
 
@@ -119,15 +119,29 @@ int child_run(char **command, struct child_end *ret_end)
     return child_run_watched(command, NULL, ret_end);
 }
 
+void child_heed_signals(const struct child_end *end)
+{
+    static const struct timespec at_once = {0, 0};
+    sigset_t all;
+    sigfillset(&all);
+    while (sigtimedwait(&all, NULL, &at_once) > 0 || errno == EINTR)
+        ;
+    sigprocmask(SIG_SETMASK, &end->mask, NULL);
+}
+
 int child_end_as(const struct child_end *end)
 {
     if (WIFEXITED(end->status))
         return WEXITSTATUS(end->status);
     int signal_number = WTERMSIG(end->status);
     struct rlimit no_core = {0, 0};
+    sigset_t own;
     setrlimit(RLIMIT_CORE, &no_core); /* the command's core is the one to look at */
     signal(signal_number, SIG_DFL);
     raise(signal_number);
+    sigemptyset(&own);
+    sigaddset(&own, signal_number);
+    sigprocmask(SIG_UNBLOCK, &own, NULL);
     return 128 + signal_number;
 }
 

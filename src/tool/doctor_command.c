@@ -197,6 +197,7 @@ static int run_watched(
     int status = child_run_watched(options->command, &watcher, &end);
     if (status)
         return status;
+    child_heed_signals(&end);
     if (!end.started)
         return WEXITSTATUS(end.status);
     (void)watch_look(watch, true);

@@ -90,6 +90,19 @@ def default_signals():
         equal(process.returncode, -number, "status")
 
 
+@test
+def late_signals():
+    """signals that still come when the command has ended change nothing of how we end, and leave nothing behind"""
+    before = left_behind()
+    for _ in range(30):
+        process = start(*sh("trap '' TERM; echo; exec sleep 0.02"))
+        process.stdout.readline()
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        equal(process.returncode, 0, "status")
+    equal(left_behind(), before)
+
+
 def state(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
         return stat.read().rpartition(")")[2].split()[0]
