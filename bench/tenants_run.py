@@ -34,6 +34,7 @@ class Running:
                                         start_new_session=True)
         self.words = compute_watch.Region(self.region)
         self.marked_s = self.killed_s = None
+        self.told = False
         self.meter = []  # (when, busy seconds), where they changed
 
     def look(self, metered):
@@ -47,6 +48,11 @@ class Running:
     def works(self):
         words = self.words.words()
         return bool(words and words[1] > 0)
+
+    def tell_to_end(self):
+        if not self.told and self.process.poll() is None:
+            self.process.terminate()
+        self.told = True
 
     def kill(self):
         if self.process.poll() is None:
@@ -98,8 +104,7 @@ def follow(scenario, running, limit_s):
             return
         if scenario.has_torch() and all(each.process.poll() == 0 for each in running if each.tenant.load.script):
             for each in running:
-                if each.process.poll() is None:
-                    each.process.terminate()
+                each.tell_to_end()
         if scenario.event == "dies":
             if all_work_s is None and all(each.works() for each in running):
                 all_work_s = now

@@ -10,16 +10,17 @@ import time
 import torch
 
 SAMPLE_S = 0.1
-FIRST_S = 0.3  # NVML's first figures are of the time before
+SAMPLES_MAX = 256
+GPU_UTILIZATION_SAMPLES = 1
 BATCH_S = 0.02  # so much work at most is queued twice
 
 
-class Utilization(ctypes.Structure):
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+class Sample(ctypes.Structure):
+    _fields_ = [("time_us", ctypes.c_ulonglong), ("percent", ctypes.c_ulonglong)]
 
 
 class Sampler(threading.Thread):
-    """The device's utilisation, asked each 100 ms."""
+    """The device's utilisation, as NVML samples it."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -41,17 +42,28 @@ class Sampler(threading.Thread):
                 return 0
         return self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
 
-    def run(self):
-        figure = Utilization()
-        began = time.monotonic()
-        while self.nvml and not self.end.wait(SAMPLE_S):
-            refused = self.nvml.nvmlDeviceGetUtilizationRates(self.device, ctypes.byref(figure))
-            if not refused and time.monotonic() - began >= FIRST_S:
-                self.samples.append(figure.gpu)
+    def take(self):
+        """What NVML has sampled since it was asked last; all of the time is in its samples."""
+        samples, kind, count = (Sample * SAMPLES_MAX)(), ctypes.c_int(), ctypes.c_uint(SAMPLES_MAX)
+        last = self.samples[-1][0] if self.samples else 0
+        if not self.nvml.nvmlDeviceGetSamples(self.device, GPU_UTILIZATION_SAMPLES, ctypes.c_ulonglong(last),
+                                              ctypes.byref(kind), ctypes.byref(count), samples):
+            self.samples += [(each.time_us, each.percent & 0xffffffff) for each in samples[:count.value]
+                             if each.time_us > last]
 
-    def mean(self):
+    def run(self):
+        while self.nvml and not self.end.wait(SAMPLE_S):
+            self.take()
+
+    def mean(self, began_s, ended_s):
+        """Of those that lie between the two moments of the wall's clock."""
         self.end.set()
-        return sum(self.samples) / len(self.samples) if self.samples else None
+        self.join()
+        if self.nvml:
+            self.take()
+        within = [percent for (before, _), (at, percent) in zip(self.samples, self.samples[1:])
+                  if before >= began_s * 1e6 and at <= ended_s * 1e6]
+        return sum(within) / len(within) if within else None
 
 
 def steps_until(step, end, batch):
@@ -80,9 +92,10 @@ def measure(step):
     batch = max(1, int(steps * BATCH_S / (time.monotonic() - began)))
     sampler.start()
     print(flush=True)  # the window begins
-    began, cpu = time.monotonic(), time.process_time()
+    began, wall, cpu = time.monotonic(), time.time(), time.process_time()
     steps = steps_until(step, began + seconds, batch)
     took, cpu = time.monotonic() - began, time.process_time() - cpu
+    utilization = sampler.mean(wall, wall + took)
     print(json.dumps({"work_per_second": steps / took, "kernels": steps, "seconds": took,
-                      "cpu_seconds": cpu, "nvml_utilization": sampler.mean(), "latency_us": None,
+                      "cpu_seconds": cpu, "nvml_utilization": utilization, "latency_us": None,
                       "torch": torch.__version__}))

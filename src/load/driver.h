@@ -61,6 +61,7 @@
 #define LOAD_NVML(ROW)                                                                             \
     ROW(nvmlInit_v2)                                                                               \
     ROW(nvmlDeviceGetHandleByPciBusId_v2)                                                          \
+    ROW(nvmlDeviceGetSamples)                                                                      \
     ROW(nvmlDeviceGetUtilizationRates)
 
 #define LOAD_ROW(name) __typeof__(name) *name;

@@ -33,7 +33,8 @@ struct load_meter {
     bool sampling;
     atomic_bool sampler_ends;
     atomic_uint sampled_percent; /* the last */
-    double sampled_sum;
+    uint64_t sampled_us;         /* when that sample ended, by NVML's clock, which is the wall's */
+    double sampled_sum;          /* of those within the time measured */
     unsigned sampled_count;
 };
 

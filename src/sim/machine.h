@@ -216,10 +216,10 @@ struct sim_sample {
     unsigned busy_percent;
 };
 unsigned sim_device_utilization(unsigned index);
-/* Windows with work in them that ended after since_ns, oldest first; returns how many, at most
- * SIM_SAMPLES_MAX. */
-unsigned sim_device_samples(
-    unsigned index, uint64_t since_ns, struct sim_sample ret_samples[SIM_SAMPLES_MAX]);
+/* Windows that ended after since_ns, oldest first, with work in them or any; returns how many, at
+ * most SIM_SAMPLES_MAX. */
+unsigned sim_device_samples(unsigned index, uint64_t since_ns, bool idle_too,
+    struct sim_sample ret_samples[SIM_SAMPLES_MAX]);
 
 /* ---- Failing on demand, counting ---- */
 

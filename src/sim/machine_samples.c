@@ -40,8 +40,8 @@ unsigned sim_device_utilization(unsigned index)
     return percent;
 }
 
-unsigned sim_device_samples(
-    unsigned index, uint64_t since_ns, struct sim_sample ret_samples[SIM_SAMPLES_MAX])
+unsigned sim_device_samples(unsigned index, uint64_t since_ns, bool idle_too,
+    struct sim_sample ret_samples[SIM_SAMPLES_MAX])
 {
     const struct sim_window *windows = sim_machine->timeline.engines[index].windows;
     unsigned count = 0;
@@ -52,10 +52,14 @@ unsigned sim_device_samples(
     for (; number < current; number++) {
         const struct sim_window *window = &windows[number % SIM_WINDOWS_MAX];
         uint64_t end = (number + 1) * SIM_SAMPLE_NS;
-        if (window->number != number || window->busy_ns == 0 || end <= since_ns)
+        bool busy = window->number == number && window->busy_ns > 0;
+        if (end <= since_ns)
             continue;
-        ret_samples[count++] = (struct sim_sample){
-            .end_ns = end, .pid = window->last_pid, .busy_percent = window_percent(window)};
+        if (busy)
+            ret_samples[count++] = (struct sim_sample){
+                .end_ns = end, .pid = window->last_pid, .busy_percent = window_percent(window)};
+        else if (idle_too)
+            ret_samples[count++] = (struct sim_sample){.end_ns = end};
     }
     sim_unlock();
     return count;

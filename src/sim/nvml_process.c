@@ -213,10 +213,10 @@ static unsigned long long wall_us(uint64_t monotonic_ns)
     return (now_ns - age_ns + 500000) / 1000000 * 1000;
 }
 
-static unsigned list_samples(
-    nvmlDevice_t device, unsigned long long since_us, struct sim_sample samples[SIM_SAMPLES_MAX])
+static unsigned list_samples(nvmlDevice_t device, bool idle_too, unsigned long long since_us,
+    struct sim_sample samples[SIM_SAMPLES_MAX])
 {
-    unsigned all = sim_device_samples(nvml_index(device), 0, samples);
+    unsigned all = sim_device_samples(nvml_index(device), 0, idle_too, samples);
     unsigned count = 0;
     for (unsigned i = 0; i < all; i++) {
         if (wall_us(samples[i].end_ns) > since_us)
@@ -237,7 +237,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     if (result != NVML_SUCCESS)
         return result;
     struct sim_sample samples[SIM_SAMPLES_MAX];
-    unsigned count = list_samples(device, lastSeenTimeStamp, samples);
+    unsigned count = list_samples(device, false, lastSeenTimeStamp, samples);
     if (count == 0 || sim_description()->nvml_pid == SIM_NVML_PID_NONE) {
         *processSamplesCount = 0;
         return NVML_ERROR_NOT_FOUND;
@@ -264,7 +264,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
     if (procesesUtilInfo->version != nvmlProcessesUtilizationInfo_v1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     struct sim_sample samples[SIM_SAMPLES_MAX];
-    unsigned count = list_samples(device, procesesUtilInfo->lastSeenTimeStamp, samples);
+    unsigned count = list_samples(device, false, procesesUtilInfo->lastSeenTimeStamp, samples);
     if (count == 0 || sim_description()->nvml_pid == SIM_NVML_PID_NONE) {
         procesesUtilInfo->processSamplesCount = 0;
         return NVML_ERROR_NOT_FOUND;
@@ -282,6 +282,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
     return NVML_SUCCESS;
 }
 
+/* The whole device's, also of times in which nothing ran (seen on H200, driver 580.159.04). */
 nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
     unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *sampleCount,
     nvmlSample_t *samples)
@@ -294,7 +295,7 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
     if (result != NVML_SUCCESS)
         return result;
     struct sim_sample own[SIM_SAMPLES_MAX];
-    unsigned count = list_samples(device, lastSeenTimeStamp, own);
+    unsigned count = list_samples(device, true, lastSeenTimeStamp, own);
     unsigned room = *sampleCount;
     *sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
     *sampleCount = count;

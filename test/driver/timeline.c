@@ -553,7 +553,7 @@ TEST("NVML's samples read full while two share, each with one of the two")
     while (sim_clock_ns() < from + 2 * SIM_SAMPLE_NS)
         nap_ms(50);
     /* A window that ended a window's length after the start is full. */
-    unsigned count = sim_device_samples(0, sim_clock_ns() - SIM_SAMPLE_NS, samples);
+    unsigned count = sim_device_samples(0, sim_clock_ns() - SIM_SAMPLE_NS, false, samples);
     CHECK(count >= 1);
     for (unsigned i = 0; i < count; i++) {
         CHECK_EQ(samples[i].busy_percent, 100);
