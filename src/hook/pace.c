@@ -29,8 +29,12 @@
 /* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
  * nor as what a queue may hold. */
 #define AHEAD_MOST_NS 1000000000ull
-/* One launch of so many is measured by itself, whatever its estimate. */
+/* One launch of so many is measured by itself, whatever its estimate. Where its thread waits for
+ * each, so that the device does nothing for 20 us, one of twice as many. */
 #define SAMPLE_LAUNCHES 192
+/* What was let by may have taken longer than was thought by one such part of that, the processor's
+ * time between the launches included, or shorter: who queues what he launches does not wait. */
+#define UNSEEN_PART 4
 
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
@@ -153,6 +157,60 @@ static unsigned percent_of(const struct lane_record *record, uint64_t now_ns)
     return percent;
 }
 
+/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
+static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
+{
+    if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
+        here->news != rules_news() || governor_sleeps())
+        return false;
+    if (!here->launches) {
+        store_relaxed(&here->first_ns, clock_now_ns());
+        if (here->first_ns > here->looked_ns + QUIET_NS)
+            return false;
+    }
+    store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
+    store_release(&here->launches, here->launches + 1);
+    launch->by_estimate = here;
+    launch->work_ns = work_ns;
+    return true;
+}
+
+/* Whether nothing but the budget has to be asked: the thread waits for its launches on the stream,
+ * which hardly took longer than was thought, one was measured not long ago, and no other
+ * container's work is between them. */
+static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
+    uint64_t work_ns, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / UNSEEN_PART;
+    return here->waits && here->launches && here->work_ns + work_ns >= here->due_ns &&
+           passed + off > here->work_ns && passed < here->work_ns + off &&
+           work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
+           here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
+           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000;
+}
+
+/* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
+ * without a mark, each of which costs a device that is waited for some 20 us. */
+static bool goes_on_unseen(
+    struct pace_launch *launch, struct thread_stream *here, CUstream stream, uint64_t now_ns)
+{
+    uint64_t work_ns = duration_of(launch->key);
+    if (!is_seen_enough(here, stream, launch->key, work_ns, now_ns))
+        return false;
+    unsigned device = (unsigned)here->device, percent = rules_percent(device);
+    lock_take(&marks_lock);
+    thread_charge(here);
+    lock_release(&marks_lock);
+    int64_t balance = gate_go_on(device);
+    if (!percent || balance <= budget_burst_ns(percent) / 2)
+        return false;
+    here->quantum_ns =
+        budget_quantum_ns(balance, percent, gate_active(here->device), true, here->quantum_ns);
+    here->due_ns = here->work_ns + next_due_ns(thread_mine, here->quantum_ns);
+    govern_note_work(device, now_ns);
+    return let_by(launch, here, work_ns);
+}
+
 static void begin_slow(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
@@ -162,6 +220,9 @@ static void begin_slow(
     if (!own || capture_records(stream, zero))
         return;
     struct thread_stream *here = thread_stream(own, named);
+    if (goes_on_unseen(launch, here, named, now_ns))
+        return;
+    bool midst = here->waits && here->launches;
     struct found found = find_stream(named, here, now_ns);
     unsigned percent = percent_of(found.record, now_ns);
     if (!percent) {
@@ -189,8 +250,12 @@ static void begin_slow(
     here->looked_ns = clock_now_ns();
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
-    here->quantum_ns = budget_quantum_ns(balance, percent, gate_active(found.record->device),
-        found.alone && !found.busy, here->quantum_ns);
+    here->waits = found.alone && !found.busy;
+    /* This is a sample as good as another. */
+    if (midst)
+        own->until_sample = 2 * next_sample(own);
+    here->quantum_ns = budget_quantum_ns(
+        balance, percent, gate_active(found.record->device), here->waits, here->quantum_ns);
     here->due_ns = next_due_ns(own, here->quantum_ns);
     here->news = news;
     if (!found.busy && (waited || !found.marked_ns)) {
@@ -201,24 +266,6 @@ static void begin_slow(
     launch->lane_id = found.lane_id;
     launch->device = (unsigned)found.record->device;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
-}
-
-/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
-static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
-{
-    if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
-        here->news != rules_news() || governor_sleeps())
-        return false;
-    if (!here->launches) {
-        store_relaxed(&here->first_ns, clock_now_ns());
-        if (here->first_ns > here->looked_ns + QUIET_NS)
-            return false;
-    }
-    store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
-    store_release(&here->launches, here->launches + 1);
-    launch->by_estimate = here;
-    launch->work_ns = work_ns;
-    return true;
 }
 
 /* The thread launched on many other streams meanwhile, or the stream may capture by now. */

@@ -242,6 +242,12 @@ static bool ask(struct admission *admission)
     return true;
 }
 
+int64_t gate_go_on(unsigned device)
+{
+    struct admission admission = {.device = device};
+    return ask(&admission) && admission.percent ? admission.balance_ns : INT64_MIN;
+}
+
 /* Whether the stream is one of several of its context that launch. */
 static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns)
 {

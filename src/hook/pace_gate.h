@@ -34,6 +34,10 @@ unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
 int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
     void (*before)(const struct lane_record *record, uint32_t id), bool *ret_waited);
 
+/* Takes what was let go from the budget. Returns the balance; INT64_MIN where a launch would have
+ * to wait, or there is no limit. */
+int64_t gate_go_on(unsigned device);
+
 /* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
  * wait was in vain not again until something was reached. */
 void gate_wait_until_known(struct lane_record *record, uint64_t key);

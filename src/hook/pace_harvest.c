@@ -95,7 +95,7 @@ static uint64_t reached_ns(
     if (at > now_ns)
         now_ns = clock_now_ns(); /* it may have been reached since */
     uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
-    mark->before.moved = sure != at;
+    mark->before.moved_ns = (int64_t)(sure - at);
     context->base_ns += sure - at;
     return sure;
 }
@@ -186,12 +186,15 @@ void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_
         charge_one(record->device, &charge);
 }
 
-void marks_charge_done(
-    struct lane_record *record, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns)
+bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
+    uint64_t work_ns, uint64_t charged_ns)
 {
     struct lane_charge charge;
-    if (lane_done(&record->lane, from_ns, to_ns, work_ns, &charge))
-        charge_one(record->device, &charge);
+    if (!lane_done(&record->lane, from_ns, to_ns, work_ns, &charge))
+        return false;
+    charge.work_ns = charged_ns;
+    charge_one(record->device, &charge);
+    return true;
 }
 
 unsigned marks_harvest(int device)

@@ -195,8 +195,6 @@ void marks_spare_give(struct pace_context *context, CUevent event)
 
 static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
 {
-    if (gate_active(record->device) > 1)
-        return true;
     for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
         if (other != record && other->lane.count)
             return true;
@@ -248,6 +246,7 @@ static void end_recording(
     lock_take(&marks_lock);
     if (recorded && !lane_is_full(&record->lane)) {
         run.shared = is_shared(record);
+        run.siblings = gate_active(record->device) > 1;
         struct turns_part part = rules_part((unsigned)record->device);
         run.part = (uint16_t)part.permille;
         run.likely = (uint16_t)part.likely;

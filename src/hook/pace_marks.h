@@ -87,9 +87,10 @@ void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_
     REQUIRES(marks_lock);
 
 /* Charges for what is over on the stream and no mark tells of yet: launches since `from_ns` that
- * are thought to take `work_ns`. */
-void marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
-    uint64_t work_ns) REQUIRES(marks_lock);
+ * are thought to take `work_ns`, of which `charged_ns` was taken from the budget: it is given back.
+ * False where nothing is to be charged, or given back. */
+bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
+    uint64_t work_ns, uint64_t charged_ns) REQUIRES(marks_lock);
 
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
  * is charged up to now. Returns how many marks are outstanding. */

@@ -29,6 +29,24 @@ static struct {
 
 /* ---- the owner's ---- */
 
+static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(marks_lock)
+{
+    if (charged_ns <= here->charged_ns)
+        return;
+    gate_charge_later((unsigned)here->device, (int64_t)(charged_ns - here->charged_ns));
+    here->charged_ns = (uint32_t)charged_ns;
+}
+
+void thread_charge(struct thread_stream *here)
+{
+    const struct lane_record *lane = load_relaxed(&here->lane);
+    uint32_t work_ns = load_relaxed(&here->work_ns);
+    /* Before a mark that is outstanding it was another stretch's. */
+    uint64_t seen_ns = lane && !lane->lane.count ? lane->lane.occupied_ns : 0;
+    if (seen_ns < work_ns)
+        charge_up_to(here, work_ns - seen_ns);
+}
+
 /* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
  * its stretch took. */
@@ -40,7 +58,7 @@ static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
         return;
     uint32_t more_ns = work_ns - here->noted.work_ns;
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
-    gate_charge_later((unsigned)here->device, (int64_t)more_ns);
+    charge_up_to(here, work_ns);
     if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
         lane_note(&lane->lane, launches - here->noted.launches, more_ns, 0, first_ns);
         lane->opener = marks_thread();
@@ -53,6 +71,7 @@ void thread_flush(struct thread_stream *here)
     note_let_by(here);
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
     here->noted = (struct thread_noted){0};
+    here->charged_ns = 0;
     store_relaxed(&here->launches, 0u);
     store_relaxed(&here->work_ns, 0u);
 }
@@ -93,6 +112,7 @@ static void forget(struct thread_stream *here)
     store_relaxed(&here->lane, (struct lane_record *)NULL);
     here->stream = NULL;
     here->due_ns = 0;
+    here->waits = false;
 }
 
 void thread_flush_all(struct pace_thread *own)
@@ -219,9 +239,10 @@ static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
 }
 
 /* Launched in order, and no others since: what is at work now has been since it was seen so. */
-static void see_work(struct thread_seen *seen, const struct let_by *let, uint64_t now_ns)
+static void see_work(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
+    struct thread_seen *seen = &here->seen;
     bool works, same = is_as_seen(seen, let) && seen->works;
     if (!marks_lane_works(let->lane, &works))
         return;
@@ -230,8 +251,11 @@ static void see_work(struct thread_seen *seen, const struct let_by *let, uint64_
         seen->charged_ns = now_ns;
         return;
     }
-    if (!works)
-        marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns);
+    /* Until a mark is behind it, it is not charged for twice. */
+    uint32_t noted = here->noted.work_ns;
+    uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
+    if (!works && marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns, charged))
+        here->charged_ns -= charged;
     *seen = (struct thread_seen){let->first_ns, let->launches, works, now_ns, now_ns};
 }
 
@@ -243,7 +267,7 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
     if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works))
         return;
     if (now_ns > let->first_ns + let->work_ns + GRACE_NS)
-        see_work(seen, let, now_ns);
+        see_work(here, let, now_ns);
     bool works = is_as_seen(seen, let) && seen->works;
     survey->outstanding += works || !is_as_seen(seen, let);
     bool runs = works && !let->lane->lane.open.other; /* else it may wait */

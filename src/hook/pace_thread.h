@@ -20,13 +20,15 @@ struct thread_stream {
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
     uint32_t work_ns, due_ns, quantum_ns;
+    bool waits;    /* the thread waited for what it launched, as seen then */
     uint32_t news; /* rules_news() then */
     uint32_t launches, lane_id;
     int device;
     struct thread_noted { /* guarded by marks_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
-    } noted; /* of them, what another thread gave to the lane already */
+    } noted;             /* of them, what another thread gave to the lane already */
+    uint32_t charged_ns; /* of work_ns, what is to be charged already; guarded by marks_lock */
     struct thread_seen {
         uint64_t first_ns; /* of the launches that were there when the stream was asked last */
         uint32_t launches;
@@ -65,6 +67,10 @@ static inline bool thread_is_current(const struct thread_stream *here, CUstream 
 /* Gives what was let go to the stream's lane, where there still is one, and to what is to be
  * charged. */
 void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
+ * give to the lane. */
+void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
 
 /* Gives what all threads let go on the lane to it: it was launched before what comes now. */
 void thread_gather(struct lane_record *record) REQUIRES(marks_lock);

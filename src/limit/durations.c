@@ -12,6 +12,11 @@
  * launch is measured again until an estimate is made of it. */
 #define FAR_OFF 4
 
+/* What is off by more than one such part of the mean is counted as the first of so many that are to
+ * agree with it again (duration_is_steady). */
+#define STEADY_PART 16
+#define UNSTEADY (DURATION_SETTLED + 1)
+
 /* So many times in a row a kernel takes longer than is known before that is believed. */
 #define EXCEEDED_TIMES 8
 #define EXCEEDED_ENTRIES 64
@@ -62,17 +67,26 @@ static void forget_exceeded(uint64_t key)
         exceeded[key % EXCEEDED_ENTRIES].times = 0;
 }
 
+/* How many measurements count once one more is there. */
+static unsigned counted(unsigned seen, uint64_t mean_ns, uint64_t measured_ns)
+{
+    uint64_t off = measured_ns > mean_ns ? measured_ns - mean_ns : mean_ns - measured_ns;
+    if (seen >= DURATION_SETTLED && measured_ns / FAR_OFF > mean_ns)
+        return 0;
+    return seen >= UNSTEADY && off > mean_ns / STEADY_PART ? UNSTEADY : seen + 1;
+}
+
 static void learn(uint64_t key, uint64_t measured_ns, uint64_t alone)
 {
     uint64_t entry = duration_entry(key), mean = entry & DURATION_MAX_NS;
     unsigned seen = seen_of(entry);
     measured_ns = bounded(measured_ns);
-    bool far_off = seen >= DURATION_SETTLED && measured_ns / FAR_OFF > mean;
+    unsigned count = counted(seen, mean, measured_ns);
     if (mean)
         mean = (uint64_t)((int64_t)mean + ((int64_t)measured_ns - (int64_t)mean) / (seen + 1));
     else
         mean = measured_ns;
-    enter(key, far_off ? 0 : seen + 1, mean, entry | alone);
+    enter(key, count, mean, entry | alone);
     forget_exceeded(key);
 }
 
@@ -86,10 +100,17 @@ void duration_learn_alone(uint64_t key, uint64_t measured_ns)
     learn(key, measured_ns, DURATION_ALONE);
 }
 
+/* One more of those that say nothing of whether it is steady. */
+static unsigned counted_unsteady(uint64_t entry)
+{
+    unsigned seen = seen_of(entry);
+    return seen < UNSTEADY ? seen + 1 : UNSTEADY;
+}
+
 void duration_confirm(uint64_t key)
 {
     uint64_t entry = duration_entry(key);
-    if (entry)
+    if (entry && seen_of(entry) < UNSTEADY)
         enter(key, seen_of(entry) + 1, entry & DURATION_MAX_NS, entry);
 }
 
@@ -97,7 +118,7 @@ void duration_shorten(uint64_t key, uint64_t most_ns)
 {
     uint64_t entry = duration_entry(key);
     if ((entry & DURATION_MAX_NS) > most_ns)
-        enter(key, seen_of(entry) + 1, most_ns, entry);
+        enter(key, counted_unsteady(entry), most_ns, entry);
     forget_exceeded(key);
 }
 
@@ -111,7 +132,7 @@ void duration_exceeded(uint64_t key, uint64_t took_ns)
     uint64_t mean = duration_of(key);
     if (++here->times >= EXCEEDED_TIMES) {
         here->times = 0;
-        enter(key, EXCEEDED_TIMES, here->least_ns, 0);
+        enter(key, UNSTEADY, here->least_ns, 0);
     } else if (here->least_ns / FAR_OFF > mean) {
         enter(key, 0, mean, 0);
     }

@@ -56,6 +56,12 @@ static inline uint64_t duration_settled(uint64_t key)
     return (entry >> DURATION_MEAN_BITS & 7) >= DURATION_SETTLED ? entry & DURATION_MAX_NS : 0;
 }
 
+/* Whether the last few measurements agreed with the mean. */
+static inline bool duration_is_steady(uint64_t key)
+{
+    return (duration_entry(key) >> DURATION_MEAN_BITS & 7) == 7;
+}
+
 /* Whether it was measured alone, and no turn of another container's is in it. */
 static inline bool duration_is_alone(uint64_t key)
 {

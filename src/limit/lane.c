@@ -24,6 +24,8 @@
 
 /* What takes longer meets others' turns each time it runs. */
 #define EXCEEDED_MOST_NS 5000000ull
+/* And those of the container's other processes, which the driver gives 2 ms. */
+#define EXCEEDED_SIBLINGS_NS 1500000ull
 
 /* Of one launch, or two, chance and the marks' own time say too much. */
 #define SURE_LAUNCHES 4
@@ -45,6 +47,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     mark->before.measured = run->measured;
     mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.shared = run->shared;
+    mark->before.siblings = run->siblings;
     mark->before.part = run->part;
     mark->before.likely = run->likely > run->part ? run->likely : run->part;
     mark->before.others_ns = run->others_ns;
@@ -80,6 +83,12 @@ static bool is_in_part(const struct lane_stretch *stretch)
     return stretch->part && stretch->part < 1000;
 }
 
+/* Others' work may have come before its own. */
+static bool may_have_waited(const struct lane_stretch *stretch)
+{
+    return stretch->shared || stretch->siblings;
+}
+
 static uint64_t part_of(uint64_t wall_ns, unsigned part)
 {
     return wall_ns / 1000 * part;
@@ -88,7 +97,7 @@ static uint64_t part_of(uint64_t wall_ns, unsigned part)
 /* The stretch never ran dry, and nothing but its launches was on the device. */
 static void compare(struct lane *lane, const struct lane_stretch *stretch, uint64_t wall_ns)
 {
-    if (!stretch->continuous || stretch->other || stretch->shared || is_in_part(stretch) ||
+    if (!stretch->continuous || stretch->other || may_have_waited(stretch) || is_in_part(stretch) ||
         stretch->replaced || stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
         return;
     uint64_t percent = wall_ns / (stretch->work_ns / 100 + 1);
@@ -161,20 +170,21 @@ static uint64_t busy_of(
     return at_most(work > sure ? work : sure, wall);
 }
 
-/* While others are at work: no turn of theirs came between what took hardly longer than is known.
- * On an idle stream the mark before the launch may have waited for our turn, and the launch come up
- * with it: how much of the gap passed before it ran is not known. */
+/* While others are at work, containers or processes: no turn of theirs came between what took
+ * hardly longer than is known. On an idle stream the mark before the launch may have waited for our
+ * turn, and the launch come up with it: how much of the gap passed before it ran is not known. */
 static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, uint64_t most_ns)
 {
     uint64_t least = above(most_ns, stretch->continuous ? 0 : stretch->gap_ns);
     bool doubtful = stretch->shared || stretch->late;
+    uint64_t exceeded_most = is_in_part(stretch) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
     if (most_ns < known / 4 * 3)
         duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);
     else if (most_ns < known)
         duration_learn(stretch->key, most_ns);
     else if (least <= known)
         duration_learn(stretch->key, known);
-    else if (doubtful || least > EXCEEDED_MOST_NS)
+    else if (doubtful || least > exceeded_most)
         duration_confirm(stretch->key);
     else if (least < known + at_most(known / 4, CLEAN_NS))
         duration_learn(stretch->key, least);
@@ -188,17 +198,18 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
 {
     if (!stretch->measured || stretch->other || stretch->launches != 1)
         return;
+    bool beside = is_in_part(stretch) || stretch->siblings;
     uint64_t known = duration_of(stretch->key);
     uint64_t most = above(wall_ns, stretch->continuous ? LANE_PAIR_BACKLOG_NS : LANE_PAIR_IDLE_NS);
     uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
-    if (!known && is_in_part(stretch))
+    if (!known && beside)
         duration_learn(stretch->key, took);
     else if (!known)
         duration_learn_alone(stretch->key, took);
-    else if (is_in_part(stretch) && stretch->moved)
+    else if (beside && stretch->moved_ns)
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
-    else if (is_in_part(stretch))
+    else if (beside)
         learn_in_part(stretch, known, most);
     else if (took < known || !(stretch->shared || stretch->late))
         duration_learn_alone(stretch->key, took);
@@ -222,7 +233,7 @@ void *lane_forget(struct lane *lane)
 static uint64_t begin_of(
     const struct lane *lane, const struct lane_stretch *stretch, uint64_t from_ns, uint64_t to_ns)
 {
-    if (stretch->measured && !stretch->continuous && stretch->shared)
+    if (stretch->measured && !stretch->continuous && may_have_waited(stretch))
         return at_most(lane->former_ns, from_ns);
     if (stretch->continuous || stretch->measured || stretch->first_ns < from_ns)
         return from_ns;
@@ -394,7 +405,7 @@ bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_
         return false;
     occupy(lane, from, now_ns, part, ret_charge);
     /* What waits for other streams' work has its own still before it. */
-    ret_charge->work_ns = stretch->replaced || stretch->shared ? 0 : stretch->work_ns;
-    stretch->replaced = !stretch->shared;
+    ret_charge->work_ns = stretch->replaced || may_have_waited(stretch) ? 0 : stretch->work_ns;
+    stretch->replaced = !may_have_waited(stretch);
     return true;
 }

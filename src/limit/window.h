@@ -18,7 +18,7 @@
  * is less than 3 % of the device, and one period, so that it is less than 2 % of the core, with the
  * governor's looks (2.6 % at 50 ms). */
 #define WINDOW_OPEN_MIN_NS 14000000
-#define WINDOW_PERIOD_MIN_NS 70000000
+#define WINDOW_PERIOD_MIN_NS 80000000
 
 /* What runs for less is the launch gate's. */
 #define WINDOW_LONG_NS 10000000

@@ -406,7 +406,7 @@ BED_TEST("NVML's utilisation, the region's busy time and the limit agree",
     struct load_state from = load_state(0);
     load_run(&load, from.now_ns + 1600 * MS);
     struct load_state to = load_state(0);
-    unsigned count = sim_device_samples(0, from.now_ns, samples), sum = 0;
+    unsigned count = sim_device_samples(0, from.now_ns, false, samples), sum = 0;
     for (unsigned i = 0; i < count; i++)
         sum += samples[i].busy_percent;
     REQUIRE(count >= 6);

@@ -3,6 +3,8 @@
  * another name of its lane is charged once, and what waits meanwhile is measured. */
 #include "pace_load.h"
 
+#include "sim/machine.h"
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -154,6 +156,73 @@ BED_TEST("kernels that have grown longer are measured again, though a round's fi
     for (int i = 0; i < 200; i++)
         launch_round(stream, event, first);
     load_check_measured(&from);
+}
+
+/* ---- a program that waits for each of its launches ---- */
+
+#define WAITED_NS (100 * US)
+#define WAITED 4000
+#define ATTEMPTS 5
+
+static void wait_for_each(uint64_t duration_ns, int count)
+{
+    for (int i = 0; i < count; i++) {
+        CHECK_EQ(load_launch_of(known, NULL, duration_ns), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+}
+
+/* A loaded computer may make a launch late, which is looked at for that. */
+BED_TEST("of launches that are waited for less than one in a hundred is measured, and all are "
+         "charged",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    uint64_t least = UINT64_MAX;
+    load_begin(0);
+    known = load_kernel();
+    wait_for_each(WAITED_NS, 400);
+    for (int i = 0; i < ATTEMPTS && least >= WAITED / 50; i++) {
+        struct load_state from = load_state(0);
+        uint64_t before = sim_calls("cuEventRecord");
+        wait_for_each(WAITED_NS, WAITED);
+        uint64_t records = sim_calls("cuEventRecord") - before;
+        least = records < least ? records : least;
+        load_check_measured(&from);
+    }
+    if (!CHECK(least < WAITED / 50)) /* two marks each */
+        dprintf(STDOUT_FILENO, "# %llu marks for %d launches\n", (unsigned long long)least, WAITED);
+}
+
+BED_TEST("and where they take longer from then on, that is seen",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    known = load_kernel();
+    wait_for_each(WAITED_NS, 2000);
+    struct load_state from = load_state(0);
+    wait_for_each(3 * WAITED_NS, 6000);
+    load_check_measured(&from);
+}
+
+/* A look is due after 20 ms of GPU time at most, which are 200 launches. */
+BED_TEST("and where they are queued from then on, that is seen, too",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    known = load_kernel();
+    for (int round = 0; round < 6; round++) {
+        wait_for_each(WAITED_NS, 1500);
+        load_settle();
+        bed_sleep_ms(200);
+        uint64_t before = sim_calls("cuEventRecord"), queued = 0;
+        while (sim_calls("cuEventRecord") - before < 3 && queued < 400) {
+            CHECK_EQ(load_launch_of(known, NULL, WAITED_NS), CUDA_SUCCESS);
+            queued++;
+        }
+        if (!CHECK(queued < 250))
+            dprintf(STDOUT_FILENO, "# %llu launches\n", (unsigned long long)queued);
+        load_settle();
+    }
 }
 
 int main(int argc, char **argv)

@@ -44,6 +44,30 @@ TEST("one measurement is no estimate yet, several are, whatever they were")
     CHECK(duration_of(key) > 20500);
 }
 
+TEST("a duration is steady while measurements agree with it")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099);
+    for (unsigned i = 0; i < 7; i++) {
+        CHECK(!duration_is_steady(key));
+        duration_learn(key, i ? 100000 : 130000);
+    }
+    CHECK(duration_is_steady(key));
+    duration_learn(key, duration_of(key) + duration_of(key) / 20);
+    CHECK(duration_is_steady(key));
+    duration_learn(key, duration_of(key) / 4 * 5);
+    CHECK(!duration_is_steady(key));
+    CHECK(duration_settled(key) > 0);
+    duration_learn(key, duration_of(key));
+    CHECK(!duration_is_steady(key));
+    duration_learn(key, duration_of(key));
+    CHECK(duration_is_steady(key));
+    duration_shorten(key, 60000);
+    CHECK(!duration_is_steady(key));
+    for (unsigned i = 0; i < 10; i++)
+        duration_confirm(key);
+    CHECK(!duration_is_steady(key));
+}
+
 TEST("what takes many times as long as is known is measured anew, and what it takes then is known "
      "at once")
 {

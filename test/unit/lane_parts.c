@@ -316,9 +316,37 @@ TEST("beside other containers nothing is learnt by a mark whose time is not the 
     begin();
     duration_learn(KEY, MS);
     mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .part = 500});
-    lane_front(&lane)->before.moved = true;
+    lane_front(&lane)->before.moved_ns = -(int64_t)US;
     (void)pass(MS / 2);
     CHECK_EQ(duration_of(KEY), MS);
+}
+
+TEST("beside other processes of the container a duration is learnt from what none of theirs is in")
+{
+    struct lane_run run = {.measured = true, .siblings = true, .gap_ns = 20 * US};
+    uint64_t at = 0;
+    begin();
+    duration_learn_alone(KEY, 780 * US); /* the first was too short by far */
+    for (unsigned i = 0; i < 30; i++) {
+        mark(1, 0, at, run);
+        at +=
+            (i % 3 ? MS : 3 * MS) + LANE_PAIR_IDLE_NS; /* the mark before it waited for our turn */
+        (void)pass(at);
+    }
+    CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
+}
+
+TEST("but what always has one of theirs in it says nothing of a duration that is known")
+{
+    struct lane_run run = {.continuous = true, .measured = true, .siblings = true};
+    begin();
+    duration_learn_alone(KEY, 2500 * US);
+    for (unsigned i = 0; i < 20; i++) {
+        mark(1, 0, i * 4600 * US, run);
+        (void)pass((i + 1) * 4600 * US);
+    }
+    CHECK_EQ(duration_of(KEY), 2500 * US);
+    CHECK(duration_is_alone(KEY));
 }
 
 TEST("what takes many turns beside other containers costs little more than our part")
