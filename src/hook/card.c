@@ -9,8 +9,6 @@
 
 /* Below this it is the start that takes the time. */
 #define SMALL_BYTES (64u << 10)
-/* A call that takes longer has waited for the GPU. */
-#define WAITED_NS 50000u
 
 /* A number for all values of one power of two and the same next two bits. */
 static uint64_t quarter(uint64_t value)
@@ -34,12 +32,9 @@ struct pace_launch *card_begin_slow(struct pace_launch *work, enum card_work kin
     return work;
 }
 
-/* What passed between the mark before the call and its end is not the work's, unless the call
- * waited for it. */
 CUresult card_end_sync_slow(struct pace_launch *begun, CUresult result)
 {
-    if (begun->started_ns && clock_now_ns() - begun->started_ns > WAITED_NS)
-        begun->started_ns = 0;
+    begun->awaited = begun->lane && clock_now_ns() - begun->let_go_ns > PACE_WAITED_NS;
     pace_end(begun, result == CUDA_SUCCESS);
     return result;
 }

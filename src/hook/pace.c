@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FREE_LAUNCHES_MAX 32
@@ -211,6 +212,33 @@ static bool goes_on_unseen(
     return let_by(launch, here, work_ns);
 }
 
+/* As the driver reads it in cuInit: launches wait for their kernels. */
+static bool launches_block;
+
+void pace_read_environment(void)
+{
+    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+    store_relaxed(&launches_block, text && strtol(text, NULL, 10) != 0);
+}
+
+/* No mark can tell of it before the call is over. */
+static void show(struct pace_launch *launch, struct thread_stream *here, CUstream stream)
+{
+    if (!load_relaxed(&launches_block) || !thread_is_current(here, stream) || here->launches)
+        return;
+    thread_show(here, launch->work_ns, launch->let_go_ns);
+    launch->shown = here;
+    govern_note_work(launch->device, launch->let_go_ns);
+    govern_rouse();
+}
+
+static void hide(struct pace_launch *launch)
+{
+    lock_take(&marks_lock);
+    thread_hide(launch->shown);
+    lock_release(&marks_lock);
+}
+
 static void begin_slow(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
@@ -266,6 +294,8 @@ static void begin_slow(
     launch->lane_id = found.lane_id;
     launch->device = (unsigned)found.record->device;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
+    launch->let_go_ns = clock_now_ns();
+    show(launch, here, named);
 }
 
 /* The thread launched on many other streams meanwhile, or the stream may capture by now. */
@@ -328,6 +358,23 @@ static void take_back(const struct pace_launch *launch)
     store_relaxed(&here->work_ns, here->work_ns - (uint32_t)launch->work_ns);
 }
 
+/* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
+ * debugger may be there, and then it is so each time. One that took long may have had to load its
+ * kernel, which runs still, or the thread was kept from running once. */
+static bool was_awaited(const struct pace_launch *launch, CUstream stream, uint64_t now_ns)
+{
+    bool took_long = now_ns > launch->let_go_ns + PACE_WAITED_NS,
+         blocking = load_relaxed(&launches_block);
+    if (launch->awaited || (took_long && blocking))
+        return true;
+    bool over = (took_long || blocking) && !capture_records(stream, STREAM_ZERO_LEGACY) &&
+                !marks_stream_works(stream);
+    bool again = thread_mine && thread_mine->found_over;
+    if (thread_mine)
+        thread_mine->found_over = over;
+    return over && (blocking || again);
+}
+
 /* Notes the launch on its lane; says in *ret_run how it stands there. False where the lane is gone.
  */
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns, struct lane_run *ret_run)
@@ -336,12 +383,14 @@ static bool note_launch(const struct pace_launch *launch, uint64_t now_ns, struc
     lock_take(&marks_lock);
     bool same = marks_is_same(record, launch->lane_id);
     bool idle = launch->started_ns != 0;
+    CUstream stream = same ? record->stream : NULL;
     if (same) {
         lane_note(&record->lane, 1, launch->work_ns, launch->key, now_ns);
         record->opener = marks_thread();
     }
     lock_release(&marks_lock);
-    *ret_run = (struct lane_run){.gap_ns = idle ? now_ns - launch->started_ns : 0,
+    bool awaited = same && was_awaited(launch, stream, now_ns);
+    *ret_run = (struct lane_run){.gap_ns = idle && !awaited ? now_ns - launch->started_ns : 0,
         .continuous = !idle,
         .measured = true,
         .launched_ns = idle ? now_ns : 0};
@@ -358,6 +407,8 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     uint64_t now = clock_now_ns();
     struct lane_run run;
     govern_note_work(launch->device, now);
+    if (launch->shown)
+        hide(launch);
     if (!launched)
         gate_charge_later(launch->device, -(int64_t)launch->work_ns);
     else if (note_launch(launch, now, &run))

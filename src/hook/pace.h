@@ -25,9 +25,15 @@ struct pace_launch {
     uint32_t lane_id;
     unsigned device;
     uint64_t key;
-    uint64_t work_ns;    /* what was taken from the budget for it */
-    uint64_t started_ns; /* where the stream was idle: when its mark was recorded */
+    uint64_t work_ns;            /* what was taken from the budget for it */
+    uint64_t started_ns;         /* where the stream was idle: when its mark was recorded */
+    uint64_t let_go_ns;          /* when the driver was about to be called */
+    bool awaited;                /* the driver's call waited for it */
+    struct thread_stream *shown; /* the governor may see it from there during the call */
 };
+
+/* A call to launch that takes longer may have waited for the GPU. */
+#define PACE_WAITED_NS 50000u
 
 /* How many launches of this thread may pass before one looks again; 0 under a limit. */
 extern _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
@@ -77,6 +83,9 @@ static inline void pace_note_wait(void)
     if (pace_free_launches > 0)
         pace_free_launches = 0;
 }
+
+/* Before the driver's cuInit, which reads it too. */
+void pace_read_environment(void);
 
 /* A capture begins: from now on each launch asks whether it is recorded. */
 void pace_capture_begins(CUstream stream, enum stream_zero zero);

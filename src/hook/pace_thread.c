@@ -76,6 +76,21 @@ void thread_flush(struct thread_stream *here)
     store_relaxed(&here->work_ns, 0u);
 }
 
+/* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
+void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns)
+{
+    store_relaxed(&here->first_ns, now_ns + work_ns);
+    store_relaxed(&here->work_ns, 1u);
+    store_release(&here->launches, 1u);
+}
+
+void thread_hide(struct thread_stream *here)
+{
+    store_relaxed(&here->launches, here->noted.launches);
+    store_relaxed(&here->work_ns, here->noted.work_ns);
+    thread_flush(here);
+}
+
 void thread_gather(struct lane_record *record)
 {
     if (record->thread)

@@ -43,6 +43,7 @@ struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
+    bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
 
@@ -71,6 +72,13 @@ void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
 /* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
  * give to the lane. */
 void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* The calling thread is about to launch what takes `work_ns`, in a call that may wait for it: where
+ * it runs longer the governor sees it as if it had been let by. */
+void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
+
+/* The call is over. */
+void thread_hide(struct thread_stream *here) REQUIRES(marks_lock);
 
 /* Gives what all threads let go on the lane to it: it was launched before what comes now. */
 void thread_gather(struct lane_record *record) REQUIRES(marks_lock);

@@ -2,10 +2,12 @@
 /*
  * Kernel launches in all forms. A kernel whose first parameter is named …duration_ns runs for
  * that long (all ones: for ever), any other for 5 µs. One with parameters …meeting and …parties
- * behind it goes on only while as many of that meeting run, on as many devices.
+ * behind it goes on only while as many of that meeting run, on as many devices. With
+ * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel, as with the driver.
  */
 #include "sim/cuda_launch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_DURATION_NS 5000
@@ -69,6 +71,13 @@ static CUresult dimensions_check(
                : CUDA_SUCCESS;
 }
 
+static bool launches_block(void)
+{
+    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+
+    return text && strcmp(text, "1") == 0;
+}
+
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work)
 {
     struct kernel_facts facts;
@@ -91,15 +100,24 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_wor
 
 static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle)
 {
-    stream_admit(handle);
-    CUDA_LOCKED;
     struct stream *stream;
-    struct work work;
-    CUresult r = stream_get(handle, &stream);
+    bool wait = false;
+    CUresult r;
 
-    if (r == CUDA_SUCCESS)
-        r = kernel_work(params, &work);
-    return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
+    stream_admit(handle);
+    {
+        CUDA_LOCKED;
+        struct work work;
+
+        r = stream_get(handle, &stream);
+        if (r == CUDA_SUCCESS)
+            r = kernel_work(params, &work);
+        if (r == CUDA_SUCCESS) {
+            wait = launches_block() && !stream->capture;
+            r = stream_run(stream, &work);
+        }
+    }
+    return wait && r == CUDA_SUCCESS ? stream_wait(stream) : r;
 }
 
 CUresult sim_cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
