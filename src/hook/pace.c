@@ -212,19 +212,23 @@ static bool goes_on_unseen(
     return let_by(launch, here, work_ns);
 }
 
-/* As the driver reads it in cuInit: launches wait for their kernels. */
-static bool launches_block;
+/* As the driver reads it in its first cuInit: launches wait for their kernels. */
+static bool launches_block, environment_is_read;
 
 void pace_read_environment(void)
 {
+    if (load_relaxed(&environment_is_read))
+        return;
     const char *text = getenv("CUDA_LAUNCH_BLOCKING");
     store_relaxed(&launches_block, text && strtol(text, NULL, 10) != 0);
+    store_relaxed(&environment_is_read, true);
 }
 
 /* No mark can tell of it before the call is over. */
-static void show(struct pace_launch *launch, struct thread_stream *here, CUstream stream)
+static void show(struct pace_launch *launch, struct thread_stream *here)
 {
-    if (!load_relaxed(&launches_block) || !thread_is_current(here, stream) || here->launches)
+    if (!load_relaxed(&launches_block) || !thread_is_current(here, launch->stream) ||
+        here->launches)
         return;
     thread_show(here, launch->work_ns, launch->let_go_ns);
     launch->shown = here;
@@ -294,8 +298,9 @@ static void begin_slow(
     launch->lane_id = found.lane_id;
     launch->device = (unsigned)found.record->device;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
+    launch->stream = named;
     launch->let_go_ns = clock_now_ns();
-    show(launch, here, named);
+    show(launch, here);
 }
 
 /* The thread launched on many other streams meanwhile, or the stream may capture by now. */
@@ -360,13 +365,15 @@ static void take_back(const struct pace_launch *launch)
 
 /* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
  * debugger may be there, and then it is so each time. One that took long may have had to load its
- * kernel, which runs still, or the thread was kept from running once. */
+ * kernel, if nothing is known of it, or the thread was kept from running once. */
 static bool was_awaited(const struct pace_launch *launch, CUstream stream, uint64_t now_ns)
 {
     bool took_long = now_ns > launch->let_go_ns + PACE_WAITED_NS,
          blocking = load_relaxed(&launches_block);
     if (launch->awaited || (took_long && blocking))
         return true;
+    if (!blocking && !launch->work_ns)
+        return false;
     bool over = (took_long || blocking) && !capture_records(stream, STREAM_ZERO_LEGACY) &&
                 !marks_stream_works(stream);
     bool again = thread_mine && thread_mine->found_over;
@@ -375,26 +382,32 @@ static bool was_awaited(const struct pace_launch *launch, CUstream stream, uint6
     return over && (blocking || again);
 }
 
-/* Notes the launch on its lane; says in *ret_run how it stands there. False where the lane is gone.
- */
-static bool note_launch(const struct pace_launch *launch, uint64_t now_ns, struct lane_run *ret_run)
+/* Notes the launch on its lane. False where the lane is gone. */
+static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     struct lane_record *record = launch->lane;
     lock_take(&marks_lock);
     bool same = marks_is_same(record, launch->lane_id);
-    bool idle = launch->started_ns != 0;
-    CUstream stream = same ? record->stream : NULL;
     if (same) {
         lane_note(&record->lane, 1, launch->work_ns, launch->key, now_ns);
         record->opener = marks_thread();
     }
     lock_release(&marks_lock);
-    bool awaited = same && was_awaited(launch, stream, now_ns);
-    *ret_run = (struct lane_run){.gap_ns = idle && !awaited ? now_ns - launch->started_ns : 0,
+    return same;
+}
+
+/* A mark behind the launch: the call to the driver returned at `now_ns`. */
+static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
+{
+    bool idle = launch->started_ns != 0;
+    bool awaited = was_awaited(launch, launch->stream, now_ns);
+    uint64_t began_ns = awaited ? launch->let_go_ns : now_ns;
+    struct lane_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
         .continuous = !idle,
         .measured = true,
-        .launched_ns = idle ? now_ns : 0};
-    return same;
+        .launched_ns = idle && !awaited ? now_ns : 0};
+    if (note_launch(launch, now_ns))
+        marks_record(launch->lane, launch->lane_id, run);
 }
 
 void pace_end_slow(struct pace_launch *launch, bool launched)
@@ -405,14 +418,13 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
-    struct lane_run run;
     govern_note_work(launch->device, now);
     if (launch->shown)
         hide(launch);
     if (!launched)
         gate_charge_later(launch->device, -(int64_t)launch->work_ns);
-    else if (note_launch(launch, now, &run))
-        marks_record(launch->lane, launch->lane_id, run);
+    else
+        mark_launch(launch, now);
     gate_watch();
     govern_rouse();
     /* Whatever else was looked at: the first launch of a round is not to be the only one. */

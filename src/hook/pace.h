@@ -22,6 +22,7 @@ struct thread_stream;
 struct pace_launch {
     struct thread_stream *by_estimate; /* it was let by, and counted there */
     struct lane_record *lane;          /* NULL: no mark is to be recorded behind it */
+    CUstream stream;                   /* the lane's */
     uint32_t lane_id;
     unsigned device;
     uint64_t key;

@@ -79,6 +79,7 @@ void thread_flush(struct thread_stream *here)
 /* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns)
 {
+    store_relaxed(&here->shown_ns, now_ns);
     store_relaxed(&here->first_ns, now_ns + work_ns);
     store_relaxed(&here->work_ns, 1u);
     store_release(&here->launches, 1u);
@@ -88,6 +89,7 @@ void thread_hide(struct thread_stream *here)
 {
     store_relaxed(&here->launches, here->noted.launches);
     store_relaxed(&here->work_ns, here->noted.work_ns);
+    store_relaxed(&here->shown_ns, (uint64_t)0);
     thread_flush(here);
 }
 
@@ -128,6 +130,7 @@ static void forget(struct thread_stream *here)
     here->stream = NULL;
     here->due_ns = 0;
     here->waits = false;
+    store_relaxed(&here->shown_ns, (uint64_t)0);
 }
 
 void thread_flush_all(struct pace_thread *own)
@@ -253,6 +256,29 @@ static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
     return seen->first_ns == let->first_ns && seen->launches == let->launches;
 }
 
+/* What a call waits for runs since the call began, the stream's last mark, or when it was seen not
+ * to run yet: its kernel may have to be loaded first. Another thread's own stream cannot be asked.
+ */
+static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    struct thread_seen *seen = &here->seen;
+    bool works;
+    if (!marks_lane_works(let->lane, &works))
+        return;
+    if (!is_as_seen(seen, let)) {
+        uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->lane->lane.reached_ns;
+        from_ns = from_ns > reached_ns ? from_ns : reached_ns;
+        *seen = (struct thread_seen){let->first_ns, let->launches, false, from_ns, from_ns};
+    }
+    seen->works = works || let->lane->thread;
+    if (seen->works)
+        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+    else
+        seen->since_ns = now_ns;
+    seen->charged_ns = now_ns;
+}
+
 /* Launched in order, and no others since: what is at work now has been since it was seen so. */
 static void see_work(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
@@ -278,13 +304,14 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
     uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
 {
     struct thread_seen *seen = &here->seen;
+    bool shown = load_relaxed(&here->shown_ns) != 0;
     /* Where a mark is outstanding, that tells what runs. */
-    if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works))
+    if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works && !shown))
         return;
     if (now_ns > let->first_ns + let->work_ns + GRACE_NS)
-        see_work(here, let, now_ns);
+        shown ? see_shown(here, let, now_ns) : see_work(here, let, now_ns);
     bool works = is_as_seen(seen, let) && seen->works;
-    survey->outstanding += works || !is_as_seen(seen, let);
+    survey->outstanding += works || shown || !is_as_seen(seen, let);
     bool runs = works && !let->lane->lane.open.other; /* else it may wait */
     uint64_t run = runs ? now_ns - seen->since_ns : 0, left = run < long_ns ? long_ns - run : 0;
     survey->runs_long |= runs && !left;

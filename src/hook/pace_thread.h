@@ -19,6 +19,8 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
+    uint64_t
+        shown_ns; /* a call is under way that may wait for what it launches: since when; or 0 */
     uint32_t work_ns, due_ns, quantum_ns;
     bool waits;    /* the thread waited for what it launched, as seen then */
     uint32_t news; /* rules_news() then */
@@ -73,8 +75,8 @@ void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
  * give to the lane. */
 void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
 
-/* The calling thread is about to launch what takes `work_ns`, in a call that may wait for it: where
- * it runs longer the governor sees it as if it had been let by. */
+/* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
+ * for it: where it runs longer the governor sees it as if it had been let by. */
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 
 /* The call is over. */

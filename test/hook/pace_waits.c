@@ -47,10 +47,12 @@ BED_TEST("and long ones", BLOCKING(50))
     check_at_most(20 * MS, 50);
 }
 
+static CUstream waited_for;
+
 static void *launch_long(void *context)
 {
     CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
-    (void)load_launch(NULL, 20 * SECOND);
+    (void)load_launch(waited_for, 20 * SECOND);
     return NULL;
 }
 
@@ -61,11 +63,12 @@ static void leave(void)
     _exit(check_shared->failures != 0);
 }
 
-BED_TEST("and one that hardly ends, while its launch waits for it", BLOCKING(30))
+/* On the stream, by another thread. */
+static void check_long_is_held(CUstream stream)
 {
     CUcontext context;
     pthread_t thread;
-    load_begin(0);
+    waited_for = stream;
     REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
     REQUIRE(pthread_create(&thread, NULL, launch_long, context) == 0);
     bed_sleep_ms(200);
@@ -75,6 +78,34 @@ BED_TEST("and one that hardly ends, while its launch waits for it", BLOCKING(30)
     load_check_at_most(&from, &to, 30);
     CHECK(to.busy_ns > from.busy_ns);
     leave();
+}
+
+BED_TEST("and one that hardly ends, while its launch waits for it", BLOCKING(30))
+{
+    load_begin(0);
+    check_long_is_held(NULL);
+}
+
+BED_TEST("also on the thread's own stream", BLOCKING(30))
+{
+    load_begin(0);
+    check_long_is_held(CU_STREAM_PER_THREAD);
+}
+
+BED_TEST("one that takes longer than it did is charged from its beginning", BLOCKING(95))
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    load_learn(stream, 50 * MS, 5);
+    struct load_state from = load_state(0);
+    CHECK_EQ(load_launch(stream, 70 * MS), CUDA_SUCCESS);
+    CHECK_EQ(load_launch(stream, 600 * MS), CUDA_SUCCESS);
+    uint64_t called = load_now_ns() - from.now_ns;
+    load_settle();
+    struct load_state to = load_state(0);
+    uint64_t measured = to.measured_ns - from.measured_ns;
+    CHECK(measured >= 650 * MS && measured <= called + 20 * MS);
+    CHECK(to.charged_ns - from.charged_ns >= (int64_t)(650 * MS));
 }
 
 BED_TEST("so are those that a debugger makes wait", .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
