@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define KEPT_BYTES 16384
@@ -219,4 +220,10 @@ void config_process_read(struct config *config, bool secure)
             KEPT_VARIABLES, KEPT_BYTES);
         config->memory_default = (struct config_value){VALUE_INVALID, 0};
     }
+}
+
+bool config_process_launches_block(void)
+{
+    const char *text = getauxval(AT_SECURE) ? NULL : getenv("CUDA_LAUNCH_BLOCKING");
+    return text && strtol(text, NULL, 10) != 0;
 }

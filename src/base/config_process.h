@@ -23,4 +23,9 @@ char *config_process_lookup(const char *name);
  * process has more rights than its caller (set-user-ID), and takes no environment's word. */
 void config_process_read(struct config *config, bool secure);
 
+/* Whether NVIDIA's driver, which asks the process's own environment in cuInit, makes each launch
+ * wait for its kernel (CUDA_LAUNCH_BLOCKING; the CUDA programming guide, "CUDA Environment
+ * Variables"). Not for a set-user-ID program. */
+bool config_process_launches_block(void);
+
 #endif

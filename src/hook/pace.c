@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/config_process.h"
 #include "base/lock.h"
 #include "hook/green.h"
 #include "hook/hook.h"
@@ -20,7 +21,6 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FREE_LAUNCHES_MAX 32
@@ -219,8 +219,7 @@ void pace_read_environment(void)
 {
     if (load_relaxed(&environment_is_read))
         return;
-    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
-    store_relaxed(&launches_block, text && strtol(text, NULL, 10) != 0);
+    store_relaxed(&launches_block, config_process_launches_block());
     store_relaxed(&environment_is_read, true);
 }
 

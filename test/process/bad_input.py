@@ -20,7 +20,7 @@ MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_MEM_LI
 CORES = ("CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_CORE_LIMIT", "CUDA_CORE_LIMIT_0")
 LISTS = ("GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM",
-          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "GPU_CORE_UTILIZATION_POLICY",
+          "VGPU_SIM_MACHINE", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "GPU_CORE_UTILIZATION_POLICY",
           "VGPU_GATE", "CUDA_CORE_SOFT_LIMIT", "CUDA_CORE_SOFT_LIMIT_0", "CUDA_TASK_PRIORITY", "VGPU_BOARD_DIR",
           "VGPU_REPORT_DIR", "RECORD_KERNEL_INTERVAL")
 MORE_MEMORY = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD", "CUDA_MEM_OVERSOLD_0",
@@ -240,6 +240,15 @@ def visible_devices():
         true("total 14" not in done.stdout, f"{value[:40]!r}: {done.stdout}")
     done = run_slice(dict(variables, CUDA_VISIBLE_DEVICES="1,x,0"))
     equal([int(device[1]) for device in done.devices], [2048], "totals")
+
+
+@test
+def launch_blocking():
+    """CUDA_LAUNCH_BLOCKING is the driver's to judge, and the limit holds"""
+    for value in ("", "0", "1", "-1", "x", "x" * LONG, HUGE[1], HOSTILE[0]):
+        done = run_slice({"CUDA_LAUNCH_BLOCKING": value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_silent(done, value[:40])
+        is_limited(done, 0, 1024, value[:40])
 
 
 @test
