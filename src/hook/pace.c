@@ -365,7 +365,7 @@ static void take_back(const struct pace_launch *launch)
 /* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
  * debugger may be there, and then it is so each time. One that took long may have had to load its
  * kernel, if nothing is known of it, or the thread was kept from running once. */
-static bool was_awaited(const struct pace_launch *launch, CUstream stream, uint64_t now_ns)
+static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool took_long = now_ns > launch->let_go_ns + PACE_WAITED_NS,
          blocking = load_relaxed(&launches_block);
@@ -373,8 +373,8 @@ static bool was_awaited(const struct pace_launch *launch, CUstream stream, uint6
         return true;
     if (!blocking && !launch->work_ns)
         return false;
-    bool over = (took_long || blocking) && !capture_records(stream, STREAM_ZERO_LEGACY) &&
-                !marks_stream_works(stream);
+    bool over = (took_long || blocking) && !capture_records(launch->stream, STREAM_ZERO_LEGACY) &&
+                !marks_stream_works(launch->stream);
     bool again = thread_mine && thread_mine->found_over;
     if (thread_mine)
         thread_mine->found_over = over;
@@ -399,7 +399,7 @@ static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool idle = launch->started_ns != 0;
-    bool awaited = was_awaited(launch, launch->stream, now_ns);
+    bool awaited = was_awaited(launch, now_ns);
     uint64_t began_ns = awaited ? launch->let_go_ns : now_ns;
     struct lane_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
         .continuous = !idle,

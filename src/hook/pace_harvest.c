@@ -95,7 +95,7 @@ static uint64_t reached_ns(
     if (at > now_ns)
         now_ns = clock_now_ns(); /* it may have been reached since */
     uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
-    mark->before.moved_ns = (int64_t)(sure - at);
+    mark->before.moved = sure != at;
     context->base_ns += sure - at;
     return sure;
 }

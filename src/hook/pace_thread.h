@@ -19,8 +19,7 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
-    uint64_t
-        shown_ns; /* a call is under way that may wait for what it launches: since when; or 0 */
+    uint64_t shown_ns;  /* since when a call may wait for what it launches; 0: none */
     uint32_t work_ns, due_ns, quantum_ns;
     bool waits;    /* the thread waited for what it launched, as seen then */
     uint32_t news; /* rules_news() then */

@@ -206,7 +206,7 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
         duration_learn(stretch->key, took);
     else if (!known)
         duration_learn_alone(stretch->key, took);
-    else if (beside && stretch->moved_ns)
+    else if (beside && stretch->moved)
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
     else if (beside)

@@ -36,13 +36,13 @@ struct lane_stretch {
     bool continuous; /* the mark before it was outstanding when its own was recorded */
     bool measured;   /* one launch, right behind the mark before it */
     bool late;       /* measured, but its mark was not there yet when it was over */
+    bool moved;      /* the time of its mark is not the event's own */
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     bool siblings;   /* or other processes of the container */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
     uint16_t likely;    /* what they likely left of it; 0: as `part` */
     uint64_t others_ns; /* for which it may have waited for their turns */
-    int64_t moved_ns;   /* by so much its mark's time was set right */
 };
 
 struct lane_mark {

@@ -26,17 +26,6 @@ static void leave(void)
     _exit(check_shared->failures != 0);
 }
 
-/* A kernel that is on its way takes its limit's part of the time from now on, at most. */
-static void check_is_held(unsigned device, unsigned percent)
-{
-    bed_sleep_ms(200);
-    struct load_state from = load_state(device);
-    bed_sleep_ms(1500);
-    struct load_state to = load_state(device);
-    load_check_at_most(&from, &to, percent);
-    CHECK(to.busy_ns > from.busy_ns);
-}
-
 /* ---- what is found ---- */
 
 static void *launch_short(void *context)
@@ -59,7 +48,7 @@ BED_TEST(
         REQUIRE(pthread_create(&threads[i], NULL, launch_short, context) == 0);
     bed_sleep_ms(300);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(0, 30);
+    load_check_held(0, 30);
     leave();
 }
 
@@ -72,7 +61,7 @@ BED_TEST("a kernel that took little time before is stopped when it takes long", 
         load_settle();
     }
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(0, 30);
+    load_check_held(0, 30);
     leave();
 }
 
@@ -93,7 +82,7 @@ BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
     CUstream stream = load_stream();
     launch_known(stream);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(0, 30);
+    load_check_held(0, 30);
     leave();
 }
 
@@ -137,7 +126,7 @@ BED_TEST("also on the default stream, which the governor's thread has to find", 
     load_begin(0);
     launch_known(NULL);
     CHECK_EQ(load_launch(NULL, PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(0, 30);
+    load_check_held(0, 30);
     leave();
 }
 
@@ -148,7 +137,7 @@ BED_TEST("also after the governor went to sleep in between", LIMIT_30)
     launch_known(stream);
     bed_sleep_ms(300);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(0, 30);
+    load_check_held(0, 30);
     leave();
 }
 
@@ -216,7 +205,7 @@ BED_TEST("the first kernel on a second device is held, right after one on the fi
     CHECK_EQ(load_launch(load_stream(), 3 * MS), CUDA_SUCCESS);
     load_begin(1);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
-    check_is_held(1, 30);
+    load_check_held(1, 30);
     leave();
 }
 

@@ -222,6 +222,16 @@ void load_check_measured(const struct load_state *from)
     CHECK(measured > busy - busy / 10 && measured < busy + busy / 10);
 }
 
+void load_check_held(unsigned device, unsigned percent)
+{
+    bed_sleep_ms(200);
+    struct load_state from = load_state(device);
+    bed_sleep_ms(1500);
+    struct load_state to = load_state(device);
+    load_check_at_most(&from, &to, percent);
+    CHECK(to.busy_ns > from.busy_ns);
+}
+
 static void exit_within_library(int number, siginfo_t *info, void *machine)
 {
     const ucontext_t *interrupted = machine;

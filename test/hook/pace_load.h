@@ -74,6 +74,9 @@ void load_learn(CUstream stream, uint64_t duration_ns, int times);
 /* Settles; what ran since then was measured within a tenth. */
 void load_check_measured(const struct load_state *from);
 
+/* A kernel that is on its way takes its limit's part of the time from now on, at most. */
+void load_check_held(unsigned device, unsigned percent);
+
 /* From `start_us` on, each `interval_us`: exit(5) in a signal's handler, where that interrupts our
  * library in the midst of something. The driver's locks are its own matter. */
 void load_exit_within_library(unsigned start_us, unsigned interval_us);
