@@ -108,7 +108,7 @@ enum rm_channels_state {
     RM_CHANNELS_NO_GROUP,
     RM_CHANNELS_NO_GPU,
     RM_CHANNELS_REFUSED,  /* in the test a control was refused */
-    RM_CHANNELS_TOO_SLOW, /* a control took longer than RM_CHANNELS_SLOW_NS, three times */
+    RM_CHANNELS_TOO_SLOW, /* a control took longer than RM_CHANNELS_SLOW_NS in all tries */
     RM_CHANNELS_FAILED,   /* a control was refused later */
 };
 

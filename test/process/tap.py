@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests as functions whose first line of documentation is their sentence; TAP on stdout. Temporary
-files are removed at the end (scratch.py)."""
+files are removed at the end (scratch.py). Where scripts/test sets VGPU_TEST_ONLY, only the tests run
+that are lines of it, and those that others need."""
+import os
 import sys
 import traceback
 
@@ -9,6 +11,8 @@ import scratch
 scratch.begin()
 scratch.end_in_order()
 TESTS = []
+NEEDED = []
+ONLY = os.environ.pop("VGPU_TEST_ONLY", None)
 
 
 class Skip(Exception):
@@ -18,6 +22,21 @@ class Skip(Exception):
 def test(function):
     TESTS.append(function)
     return function
+
+
+def needed(function):
+    """A test that leaves something to others."""
+    NEEDED.append(function)
+    return test(function)
+
+
+def sentence_of(function):
+    return function.__doc__.splitlines()[0]
+
+
+def chosen():
+    lines = ONLY.splitlines() if ONLY is not None else None
+    return [t for t in TESTS if lines is None or sentence_of(t) in lines or t in NEEDED]
 
 
 def equal(got, wanted, what="value"):
@@ -32,9 +51,10 @@ def true(condition, what):
 
 def main():
     failed = 0
-    print(f"1..{len(TESTS)}")
-    for number, function in enumerate(TESTS, 1):
-        sentence = function.__doc__.splitlines()[0]
+    tests = chosen()
+    print(f"1..{len(tests)}")
+    for number, function in enumerate(tests, 1):
+        sentence = sentence_of(function)
         try:
             function()
             print(f"ok {number} - {sentence}")

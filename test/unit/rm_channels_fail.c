@@ -123,6 +123,27 @@ TEST("a switch that was slow once does not count")
     CHECK_EQ(rm_channels_test(0), RM_CHANNELS_WORKS);
 }
 
+/* Which switches are slow; the last of them stays. */
+static const bool slow_pattern[] = {true, true, false, true, false, true};
+static unsigned pattern_at;
+
+static void next_of_pattern(void)
+{
+    if (pattern_at + 1 < sizeof(slow_pattern) / sizeof(slow_pattern[0]))
+        pattern_at++;
+    kernel.slow_ms = slow_pattern[pattern_at] ? RM_CHANNELS_SLOW_NS / 1000000 + 1 : 0;
+    kernel.during = next_of_pattern;
+}
+
+TEST("nor do switches that are slow in each try, where each way was fast in some")
+{
+    kernel_begin_channels(4);
+    kernel.slow_ms = RM_CHANNELS_SLOW_NS / 1000000 + 1;
+    kernel.during = next_of_pattern;
+    CHECK_EQ(rm_channels_test(0), RM_CHANNELS_WORKS);
+    CHECK_EQ(kernel_disabled(), 0);
+}
+
 TEST("nothing is tested while held open")
 {
     kernel_begin_channels(4);
