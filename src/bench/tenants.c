@@ -100,6 +100,7 @@ static bool limit(struct bench *bench, size_t subject, unsigned cores, const cha
 static void run_alone(struct bench *bench, const struct bench_item *item, size_t variant)
 {
     struct bench_load load = kernels(bench, 1.5, 50);
+    load.warmup = 0.3;
     struct bench_limits limits = {0};
     struct bench_report report;
     char reason[256];
@@ -418,7 +419,7 @@ void bench_tenants(struct bench *bench)
     const size_t subjects = bench->results.subject_count;
     const double more_s = bench->results.full ? 3 : 0;
     const struct bench_item items[] = {
-        {"the load alone", 1, 2.2, 3, run_alone, NULL},
+        {"the load alone", 1, 2.5, 3, run_alone, NULL},
         {"two tenants, 50/50", subjects, 2.9 + more_s, 0, run_mix, &mixes[0]},
         {"two tenants, 30/60", subjects, 2.9 + more_s, 0, run_mix, &mixes[1]},
         {"four tenants", subjects, 3.3 + more_s, 0, run_mix, &mixes[2]},

@@ -10,12 +10,13 @@
 #include <unistd.h>
 
 #define CALLS_MOST 2001
-#define WARM_CALLS 20   /* and the fewest of a turn */
-#define SPIN_NS 2000000 /* before a turn, after a wait */
-#define BATCH 200       /* launches that fit into the driver's queue */
-#define WARM_BATCHES 30 /* a kernel's first launches are measured one by one */
-#define REST_NS 300000  /* between batches, so that a limit of 95 % is not reached */
-#define CROWD_BYTES (256u << 10)
+#define WARM_CALLS 20          /* and the fewest of a turn */
+#define SPIN_NS 2000000        /* before a turn, after a wait */
+#define BATCH 200              /* launches that fit into the driver's queue */
+#define WARM_BATCHES 30        /* a kernel's first launches are measured one by one */
+#define REST_NS 300000         /* between batches, so that a limit of 95 % is not reached */
+#define BLOCK_BYTES (2u << 20) /* what the driver takes from its kernel module at least */
+#define CROWD_BYTES (BLOCK_BYTES / 8)
 #define QUEUED 4
 
 static uint64_t samples[CALLS_MOST];
@@ -123,7 +124,8 @@ static void turn(struct scene *scene, unsigned calls)
     launches("cost.launch.async", &scene->device, &scene->kernel, BATCH, scene->stream, batches);
     synchronised(&scene->device, &scene->kernel, scene->stream, calls / 2);
     launches("cost.launch.graph", &scene->device, &scene->graph, graphs, scene->stream, batches);
-    allocations("cost.alloc.1MiB", 1 << 20, calls);
+    allocations("cost.alloc.1MiB", BLOCK_BYTES / 2, calls);
+    allocations("cost.alloc.2MiB", BLOCK_BYTES, calls);
     allocations("cost.alloc.64MiB", 64 << 20, calls / 10);
     async_allocations(calls);
     queries(calls);
@@ -186,7 +188,7 @@ int worker_init(int argc, char **argv)
     return 0;
 }
 
-/* KEY LIVE CALLS: turns of so many pairs of 1 MiB while so many allocations live */
+/* KEY LIVE CALLS: turns of so many pairs of 2 MiB while so many allocations live */
 int worker_crowd(int argc, char **argv)
 {
     struct load_device device;
@@ -200,12 +202,12 @@ int worker_crowd(int argc, char **argv)
     for (unsigned long i = 0; i < live; i++)
         LOAD_CALL(cuMemAlloc_v2, &pointer, CROWD_BYTES);
     worker_quiet = true;
-    allocations(argv[0], 1 << 20, calls);
+    allocations(argv[0], BLOCK_BYTES, calls);
     worker_quiet = false;
     worker_say("ready");
     while (worker_wait()) {
         worker_spin(SPIN_NS);
-        allocations(argv[0], 1 << 20, calls);
+        allocations(argv[0], BLOCK_BYTES, calls);
         worker_say("done");
     }
     return 0;

@@ -27,7 +27,7 @@ static void find(struct cublas *cublas)
     for (size_t i = 0; !library && i < sizeof(names) / sizeof(names[0]); i++)
         library = dlopen(names[i], RTLD_NOW);
     if (!library)
-        load_fail("the loader finds no libcublas.so (11 to 13)");
+        load_fail("the loader finds no libcublas.so (11 to 13; LD_LIBRARY_PATH): %s", dlerror());
     *(void **)&cublas->create = dlsym(library, "cublasCreate_v2");
     *(void **)&cublas->set_stream = dlsym(library, "cublasSetStream_v2");
     *(void **)&cublas->sgemm = dlsym(library, "cublasSgemm_v2");

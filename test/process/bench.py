@@ -26,7 +26,7 @@ ENDED_S = 20
 DIRECTORY = tempfile.mkdtemp()
 WHOLE = os.path.join(DIRECTORY, "whole")  # of the first test; others look at it
 FIGURES = set("""
-cost.launch.async cost.launch.sync cost.launch.graph cost.launch.added cost.alloc.live.added cost.alloc.1MiB cost.alloc.64MiB
+cost.launch.async cost.launch.sync cost.launch.graph cost.launch.added cost.alloc.live.added cost.alloc.1MiB cost.alloc.2MiB cost.alloc.64MiB
 cost.alloc.async cost.alloc.live.10000 cost.alloc.added cost.query cost.start cost.init cost.init.added cost.context
 cost.cpu.idle cost.cpu.busy cost.cpu.added
 memory.given memory.card memory.driver memory.above memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
