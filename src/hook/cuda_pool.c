@@ -237,6 +237,13 @@ static inline CUresult synchronised(CUresult result)
     return result;
 }
 
+static CUresult stream_synchronised(CUresult result, CUstream stream, enum stream_zero zero)
+{
+    if (result == CUDA_SUCCESS)
+        pace_note_awaited(stream, zero);
+    return synchronised(result);
+}
+
 CUresult hook_cuCtxSynchronize(void)
 {
     pace_before_wait();
@@ -246,13 +253,14 @@ CUresult hook_cuCtxSynchronize(void)
 CUresult hook_cuStreamSynchronize(CUstream hStream)
 {
     pace_before_wait();
-    return synchronised(cuda.cuStreamSynchronize(hStream));
+    return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, STREAM_ZERO_LEGACY);
 }
 
 CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
 {
     pace_before_wait();
-    return synchronised(cuda.cuStreamSynchronize_ptsz(hStream));
+    return stream_synchronised(
+        cuda.cuStreamSynchronize_ptsz(hStream), hStream, STREAM_ZERO_PER_THREAD);
 }
 
 CUresult hook_cuEventSynchronize(CUevent hEvent)

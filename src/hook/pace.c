@@ -25,8 +25,14 @@
 
 #define FREE_LAUNCHES_MAX 32
 /* The first launch on a stream after so long is looked at: what it takes this time may be longer
- * than ever before, and nothing may follow that would show it. */
+ * than ever before, and nothing may follow that would show it. But where the thread waits for what
+ * it launches, and the waits have shown for a while that it takes what it was thought to: two marks
+ * would cost a request of 0.1 ms a quarter of its latency. */
 #define QUIET_NS 2000000ull
+/* A wait that shows something else makes the next so many be looked at. */
+#define DOUBTS 8
+/* What a launch onto an idle device and the end of a wait take, beside UNSEEN_PART. */
+#define WAKE_NS 100000
 /* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
  * nor as what a queue may hold. */
 #define AHEAD_MOST_NS 1000000000ull
@@ -158,22 +164,73 @@ static unsigned percent_of(const struct lane_record *record, uint64_t now_ns)
     return percent;
 }
 
-/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
+static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
+{
+    const uint64_t awaited_ns = here->round.awaited_ns, looked_ns = here->looked_ns;
+    return now_ns > (awaited_ns > looked_ns ? awaited_ns : looked_ns) + QUIET_NS;
+}
+
+/* Nobody else's work can be between the launches on the stream and the end of a wait for them. */
+static bool is_alone(const struct thread_stream *here)
+{
+    return here->waits && gate_active(here->device) <= 1 &&
+           rules_part((unsigned)here->device).permille >= 1000;
+}
+
+/* Whether what is launched after a quiet time may go by estimate. */
+static bool is_trusted(const struct thread_stream *here)
+{
+    if (thread_mine->doubts) {
+        thread_mine->doubts--;
+        return false;
+    }
+    return here->round.awaited_ns && is_alone(here) && !governor_sleeps_for_good();
+}
+
+/* The thread launches for the first time after a closer look, or after a wait. False where that is
+ * to be looked at. */
+static bool go_on(struct thread_stream *here)
+{
+    uint64_t now = clock_now_ns();
+    bool quiet = is_quiet(here, now);
+    if (quiet && !is_trusted(here))
+        return false;
+    if (!here->launches)
+        store_relaxed(&here->first_ns, now);
+    if (here->round.awaited_ns)
+        thread_round_begins(here, now, quiet);
+    return true;
+}
+
+/* Adds the launch to what the thread let go on the stream. False where one has to look closer. A
+ * governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
 static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
-        here->news != rules_news() || governor_sleeps())
+        here->news != rules_news())
         return false;
-    if (!here->launches) {
-        store_relaxed(&here->first_ns, clock_now_ns());
-        if (here->first_ns > here->looked_ns + QUIET_NS)
-            return false;
-    }
+    if ((!here->launches || here->round.awaited_ns) && !go_on(here))
+        return false;
+    bool rests = governor_sleeps();
+    if (rests && (!here->round.quiet || governor_sleeps_for_good()))
+        return false;
     store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
     store_release(&here->launches, here->launches + 1);
+    if (rests)
+        governor_stir();
     launch->by_estimate = here;
     launch->work_ns = work_ns;
     return true;
+}
+
+/* The launches on the stream took what they were thought to: by the time that passed, or by each
+ * wait since the last closer look. */
+static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / UNSEEN_PART;
+    if (here->round.awaited_ns && is_quiet(here, now_ns))
+        return !thread_mine->doubts;
+    return passed + off > here->work_ns && passed < here->work_ns + off;
 }
 
 /* Whether nothing but the budget has to be asked: the thread waits for its launches on the stream,
@@ -182,12 +239,11 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
 static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
     uint64_t work_ns, uint64_t now_ns)
 {
-    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / UNSEEN_PART;
     return here->waits && here->launches && here->work_ns + work_ns >= here->due_ns &&
-           passed + off > here->work_ns && passed < here->work_ns + off &&
-           work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
-           here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
-           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000;
+           took_as_thought(here, now_ns) && work_ns < BUDGET_QUANTUM_NS &&
+           duration_is_steady(key) && here->work_ns < BUDGET_UNSEEN_NS &&
+           thread_is_current(here, stream) && here->news == rules_news() &&
+           rules_part((unsigned)here->device).permille >= 1000;
 }
 
 /* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
@@ -299,6 +355,9 @@ static void begin_slow(
     launch->started_ns = found.busy ? 0 : found.marked_ns;
     launch->stream = named;
     launch->let_go_ns = clock_now_ns();
+    if (here->round.awaited_ns || !here->round.began_ns)
+        thread_round_begins(here, launch->let_go_ns, false);
+    here->round.before_ns -= (int64_t)launch->work_ns;
     show(launch, here);
 }
 
@@ -447,6 +506,38 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->lane, (struct lane_record *)NULL);
     lock_release(&marks_lock);
+}
+
+/* The wait shows that what went by estimate took longer: it is charged for as that. */
+static void add_unforeseen(struct thread_stream *here, uint64_t now_ns, int64_t thought_ns)
+{
+    lock_take(&marks_lock);
+    if (here->launches && thread_is_current(here, here->stream)) {
+        uint64_t took_ns = lane_open_between(&here->lane->lane, here->round.began_ns, now_ns);
+        int64_t more_ns = (int64_t)took_ns - thought_ns;
+        if (more_ns > 0 && more_ns < (int64_t)AHEAD_MOST_NS)
+            store_relaxed(&here->work_ns, here->work_ns + (uint32_t)more_ns);
+    }
+    lock_release(&marks_lock);
+}
+
+void pace_note_awaited_slow(CUstream stream, enum stream_zero zero)
+{
+    process_enter(container_reset);
+    CUstream named = stream_named(stream, zero);
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
+    if (!here || here->stream != named || !here->round.began_ns || here->round.awaited_ns)
+        return;
+    uint64_t now = clock_now_ns();
+    int64_t took_ns = (int64_t)(now - here->round.began_ns),
+            work_ns = (int64_t)here->work_ns - here->round.before_ns,
+            off_ns = work_ns / UNSEEN_PART + WAKE_NS;
+    here->round.awaited_ns = now;
+    if (took_ns <= work_ns + off_ns && took_ns >= work_ns - off_ns)
+        return;
+    thread_mine->doubts = DOUBTS;
+    if (here->round.quiet && took_ns > work_ns && is_alone(here))
+        add_unforeseen(here, now, work_ns);
 }
 
 void pace_note_context_waits(CUcontext context)

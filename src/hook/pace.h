@@ -85,6 +85,15 @@ static inline void pace_note_wait(void)
         pace_free_launches = 0;
 }
 
+/* The thread waited for all that is on the stream. One load without a limit. */
+void pace_note_awaited_slow(CUstream stream, enum stream_zero zero);
+
+static inline void pace_note_awaited(CUstream stream, enum stream_zero zero)
+{
+    if (__builtin_expect(load_relaxed(&pace_limited), 0))
+        pace_note_awaited_slow(stream, zero);
+}
+
 /* Before the driver's cuInit, which reads it too. */
 void pace_read_environment(void);
 

@@ -70,6 +70,7 @@ void thread_flush(struct thread_stream *here)
 {
     note_let_by(here);
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
+    here->round.before_ns -= here->work_ns;
     here->noted = (struct thread_noted){0};
     here->charged_ns = 0;
     store_relaxed(&here->launches, 0u);
@@ -147,8 +148,10 @@ struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
     struct lane_record *record = marks_lane(stream);
-    if (here->stream != stream)
+    if (here->stream != stream) {
         here->quantum_ns = 0;
+        here->round = (struct thread_round){0};
+    }
     forget(here);
     here->stream = stream;
     here->looked_ns = 0;

@@ -13,6 +13,14 @@
 
 #define THREAD_STREAMS 16
 
+/* What a thread launched on a stream between two of its waits for it. The owner's own. */
+struct thread_round {
+    uint64_t began_ns;   /* its first launch; 0: there was none */
+    uint64_t awaited_ns; /* when the wait at its end was over; 0: it goes on */
+    int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
+    bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
+};
+
 /* What a thread let go on a stream since its last closer look there. */
 struct thread_stream {
     CUstream stream;
@@ -36,6 +44,7 @@ struct thread_stream {
         bool works;
         uint64_t since_ns, charged_ns; /* where it works: since when, and charged up to */
     } seen;                            /* the governor's own */
+    struct thread_round round;
 };
 
 /* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
@@ -44,6 +53,7 @@ struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
+    unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
@@ -64,6 +74,13 @@ static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstr
 static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
 {
     return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
+}
+
+/* The thread launches on the stream for the first time after its last wait for it. */
+static inline void thread_round_begins(struct thread_stream *here, uint64_t now_ns, bool quiet)
+{
+    here->round = (struct thread_round){
+        .began_ns = now_ns, .before_ns = (int64_t)here->work_ns, .quiet = quiet};
 }
 
 /* Gives what was let go to the stream's lane, where there still is one, and to what is to be

@@ -30,9 +30,8 @@ static bool change(uint32_t from, uint32_t to)
     return swap_seq_cst(&governor.state, from, to);
 }
 
-static void fall_asleep(void)
+static void sleep_for_good(void)
 {
-    (void)change(RESTING, ASLEEP);
     while (load_acquire(&governor.state) == ASLEEP)
         word_wait(&governor.state, ASLEEP);
 }
@@ -55,14 +54,16 @@ static void *run(void *argument)
         if (pause != GOVERNOR_NOTHING)
             seen_ns = now;
         if (!(pause & GOVERNOR_IDLE)) {
-            (void)change(RESTING, AWAKE);
+            (void)(change(RESTING, AWAKE) || change(ASLEEP, AWAKE));
             governor.rest(pause, NULL, 0);
         } else if (change(AWAKE, RESTING)) {
             continue; /* what came before that woke nobody */
         } else if (now - seen_ns < LINGER_NS) {
             rest_idle(pause);
+        } else if (change(RESTING, ASLEEP)) {
+            continue; /* likewise */
         } else {
-            fall_asleep();
+            sleep_for_good();
             seen_ns = clock_now_ns();
         }
     }
@@ -114,6 +115,13 @@ void governor_rouse(void)
         word_wake(&governor.state);
 }
 
+void governor_stir(void)
+{
+    uint32_t state = add_seq_cst(&governor.state, 0u); /* as in governor_rouse */
+    if (state == ASLEEP && change(ASLEEP, AWAKE))
+        word_wake(&governor.state);
+}
+
 bool governor_works(void)
 {
     uint32_t state = load_acquire(&governor.state);
@@ -124,6 +132,11 @@ bool governor_sleeps(void)
 {
     uint32_t state = load_relaxed(&governor.state);
     return state == RESTING || state == ASLEEP;
+}
+
+bool governor_sleeps_for_good(void)
+{
+    return load_relaxed(&governor.state) == ASLEEP;
 }
 
 void governor_reset(void)

@@ -33,6 +33,13 @@ bool governor_works(void);
  */
 bool governor_sleeps(void);
 
+/* Whether it sleeps for good, and does not look again by itself. */
+bool governor_sleeps_for_good(void);
+
+/* The same as governor_rouse where it sleeps for good; where it only rests, it looks soon enough.
+ */
+void governor_stir(void);
+
 /* In a forked child: there is no thread. */
 void governor_reset(void);
 

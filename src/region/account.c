@@ -161,8 +161,10 @@ static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kin
     if (!usage && limits.bytes)
         return HOPELESS;
     add_locked(usage, device, bytes, kind, true);
-    if (!limits.bytes)
+    if (!limits.bytes) {
+        store_relaxed(&account.seen_free_bytes[device], UINT64_MAX);
         return FITS;
+    }
     struct account_sum sum = account_sum_locked(device);
     forget_lingering_locked(usage, device, &sum);
     if (!account_slot_is_ours())

@@ -228,6 +228,81 @@ BED_TEST("and where they are queued from then on, that is seen, too",
     }
 }
 
+/* ---- requests: a launch, a wait for it, and a while of nothing ---- */
+
+#define REQUEST_NS (600 * US)
+#define REQUESTS 100
+
+static void request(CUstream stream, uint64_t duration_ns, unsigned pause_us)
+{
+    CHECK_EQ(load_launch_of(known, stream, duration_ns), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    usleep(pause_us);
+}
+
+static CUstream requests_begin(void)
+{
+    load_begin(0);
+    known = load_kernel();
+    CUstream stream = load_stream();
+    for (int i = 0; i < 60; i++)
+        request(stream, REQUEST_NS, 3000);
+    return stream;
+}
+
+/* A loaded computer wakes a thread late, and the next requests are looked at for that. */
+BED_TEST("of requests that come rarely less than one in ten is measured",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+{
+    uint64_t least = UINT64_MAX;
+    CUstream stream = requests_begin();
+    for (int i = 0; i < ATTEMPTS && least > 2 * REQUESTS / 10; i++) {
+        uint64_t before = sim_calls("cuEventRecord");
+        for (int k = 0; k < REQUESTS; k++)
+            request(stream, REQUEST_NS, i % 2 ? 10000 : 3000);
+        uint64_t records = sim_calls("cuEventRecord") - before;
+        least = records < least ? records : least;
+    }
+    if (!CHECK(least <= 2 * REQUESTS / 10)) /* two marks each */
+        dprintf(
+            STDOUT_FILENO, "# %llu marks for %d requests\n", (unsigned long long)least, REQUESTS);
+}
+
+/* A wait that ends late counts as work: that is more where the computer is loaded. */
+static void check_charged(const struct load_state *from)
+{
+    load_settle();
+    struct load_state to = load_state(0);
+    uint64_t busy = to.busy_ns - from->busy_ns, measured = to.measured_ns - from->measured_ns;
+    dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
+        (unsigned long long)(measured / 1000));
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
+}
+
+BED_TEST("and all are charged, also where they take longer from then on, or less",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    static const uint64_t durations[] = {REQUEST_NS, 6 * REQUEST_NS, REQUEST_NS / 2};
+    CUstream stream = requests_begin();
+    for (int i = 0; i < 3; i++) {
+        struct load_state from = load_state(0);
+        for (int k = 0; k < REQUESTS; k++)
+            request(stream, durations[i], 3000);
+        check_charged(&from);
+    }
+}
+
+/* Each is within what the governor takes for a kernel that runs on. */
+BED_TEST("and where one of twelve takes much longer than the others, by which it was let by",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUstream stream = requests_begin();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 4 * REQUESTS; i++)
+        request(stream, i % 12 ? REQUEST_NS : 8 * REQUEST_NS, 3000);
+    check_charged(&from);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
