@@ -51,8 +51,7 @@ static const struct bench_definition definitions[] = {
         BENCH_LOWER, false, 0},
     {"cost.cpu.idle", "background CPU, idle",
         "CPU time of all threads but the program's own, the driver's among them, while a program "
-        "with a "
-        "context sleeps, in percent of a core.",
+        "with a context sleeps, from 0.2 s after it fell asleep, in percent of a core.",
         "% of a core", BENCH_LOWER, false, 0},
 };
 static const struct bench_definition start_definition = {"cost.start", "process start",
@@ -149,12 +148,16 @@ static bool limits_of(struct bench *bench, const struct variant *variant, char *
     return true;
 }
 
-/* Starts the workers of the variants from `first` on, `count` of them, beside each other; `id` is
- * the figure that they measure, NULL: many. */
+/* Starts the workers of the variants from `first` on, `count` of them, beside each other, in an
+ * order by chance: who is first gets the first of the GPU's memory. `id` is the figure that they
+ * measure, NULL: many. */
 static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t first, size_t count,
     const char *id, char *const *arguments)
 {
-    for (size_t i = 0; i < count && !bench_stopped(); i++) {
+    size_t order[BENCH_TURNS_MOST];
+    bench_shuffle(order, count);
+    for (size_t k = 0; k < count && !bench_stopped(); k++) {
+        size_t i = order[k];
         struct variant variant = variant_of(first + i);
         struct bench_limits limits;
         char place[PATH_MAX];
@@ -187,8 +190,8 @@ static void run_calls(struct bench *bench, const struct bench_item *item, size_t
     for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
         if (start_turns(bench, turns, first, together, NULL, arguments)) {
             for (int round = 0; round < (test ? 1 : CALL_ROUNDS); round++)
-                bench_turns_round(bench, turns, together, "turn");
-            bench_turns_together(bench, turns, together, test ? "idle 0.02" : "idle 0.5");
+                bench_turns_round_pinned(bench, turns, together, "turn");
+            bench_turns_together(bench, turns, together, test ? "idle 0.02 0.02" : "idle 0.2 0.5");
         }
         bench_turns_finish(bench, turns, together);
     }
@@ -234,7 +237,7 @@ static void run_live(struct bench *bench, const struct bench_item *item, size_t 
     for (size_t first = 0; first < variants(bench) && !bench_stopped(); first += together) {
         if (start_turns(bench, turns, first, together, definition->id, arguments)) {
             for (int round = 0; round < (test ? 1 : LIVE_ROUNDS); round++)
-                bench_turns_round(bench, turns, together, "turn");
+                bench_turns_round_pinned(bench, turns, together, "turn");
         }
         bench_turns_finish(bench, turns, together);
     }
@@ -349,7 +352,7 @@ void bench_cost(struct bench *bench)
 {
     const unsigned busy_most = bench->results.full ? 8 : 1;
     const struct bench_item items[] = {
-        {"calls", 1, 3, 0, run_calls, NULL},
+        {"calls", 1, 3.2, 0, run_calls, NULL},
         {"first contexts", variants(bench), INITS * 0.45, 0, run_init, NULL},
         {"process starts", 1, 0.2, 10, run_start, NULL},
         {"background CPU", bench->results.subject_count, 2.6, busy_most, run_busy, NULL},

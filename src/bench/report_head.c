@@ -114,9 +114,12 @@ static void write_counts(struct page *page, const char *group)
         struct report_counts counts =
             report_count(page->results, group, page->results->subjects[i].label);
         fprintf(out, "<td>%u of %u", counts.measured, counts.measured + counts.missing);
-        if (counts.met + counts.missed)
-            fprintf(out, "<small>targets met: %u of %u</small>", counts.met,
-                counts.met + counts.missed);
+        unsigned judged = counts.met + counts.missed + counts.unclear;
+        if (judged)
+            fprintf(out, "<small>targets met: %u of %u", counts.met, judged);
+        if (counts.unclear)
+            fprintf(out, ", not clear: %u", counts.unclear);
+        fputs(judged ? "</small>" : "", out);
         fputs("</td>", out);
     }
     fputs("</tr>\n", out);
@@ -174,7 +177,7 @@ static void write_miss(
     fputs("</li>\n", out);
 }
 
-static void write_misses(struct page *page)
+static void write_misses(struct page *page, enum report_verdict verdict, const char *title)
 {
     const struct bench_results *results = page->results;
     bool begun = false;
@@ -183,10 +186,10 @@ static void write_misses(struct page *page)
             const struct bench_figure *figure = &results->figures[i];
             const struct bench_result *result =
                 report_measured(figure, results->subjects[subject].label);
-            if (!result || report_stand_of(figure, result).verdict != REPORT_MISSED)
+            if (!result || report_stand_of(figure, result).verdict != verdict)
                 continue;
             if (!begun)
-                fputs("<h2>Targets that were missed</h2>\n<ul class=\"misses\">\n", page->out);
+                fprintf(page->out, "<h2>%s</h2>\n<ul class=\"misses\">\n", title);
             begun = true;
             write_miss(page, figure, result);
         }
@@ -212,7 +215,8 @@ void page_head(struct page *page)
     fputs("</header>\n<main>\n<section>\n", out);
     write_subjects(page);
     write_measured(page);
-    write_misses(page);
+    write_misses(page, REPORT_MISSED, "Targets that were missed");
+    write_misses(page, REPORT_UNCLEAR, "Not clear: the spread reaches the target");
     fputs("<h2>How to read it</h2>\n<p>A mark is the median, the line through it goes from the "
           "10th to the 90th percentile, and the fine strokes are the single samples; … or an "
           "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "

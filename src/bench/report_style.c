@@ -88,6 +88,7 @@ const char page_style[] =
     ".noise,.none{color:var(--quiet)}\n"
     ".none{font-size:13px}\n"
     ".missed{color:var(--bad);font-weight:600}\n"
+    ".unclear{color:var(--warn)}\n"
     ".met{color:var(--good)}\n"
     ".subjects code{white-space:pre-wrap;overflow-wrap:anywhere}\n"
     ".misses{padding-left:20px;margin:0}\n"

@@ -53,18 +53,28 @@ static unsigned note_of(struct table *table, const char *text)
     return table->note_count;
 }
 
+/* How a verdict looks. */
+static const struct {
+    const char *mark;
+    enum line_style style;
+} looks[] = {
+    [REPORT_NONE] = {"", LINE_PLAIN},
+    [REPORT_MET] = {"", LINE_GOOD},
+    [REPORT_MISSED] = {"!", LINE_BAD},
+    [REPORT_UNCLEAR] = {"~!", LINE_WARN},
+};
+
 static void write_beside(struct cell *cell, const struct report_stand *stand)
 {
     char number[REPORT_NUMBER] = "";
-    bool missed = stand->verdict == REPORT_MISSED;
     if (stand->has_ratio)
         report_ratio(number, stand->ratio);
     else if (stand->has_off)
         report_signed(number, stand->off);
     snprintf(cell->beside, sizeof(cell->beside), "%s%s%s%s",
         stand->has_ratio && stand->overlaps ? "~" : "", number, stand->has_ratio ? "x" : "",
-        missed ? "!" : "");
-    cell->style = missed ? LINE_BAD : stand->verdict == REPORT_MET ? LINE_GOOD : LINE_PLAIN;
+        looks[stand->verdict].mark);
+    cell->style = looks[stand->verdict].style;
 }
 
 static struct cell cell_of(struct table *table, const struct bench_figure *figure, size_t subject)
@@ -318,7 +328,8 @@ static void print_key(const struct table *table)
     putc('\n', table->lines.out);
     lines_paragraph(&table->lines, LINE_QUIET, "",
         "Medians. 1.020x: of native's; ~: the spreads (p10..p90) overlap, it may be noise; +0.2 or "
-        "-0.2: off the target; !: the target was missed; -: not measured, for the reason [n].");
+        "-0.2: off the target; !: the target was missed; ~!: not clear, the spread reaches the "
+        "target; -: not measured, for the reason [n].");
 }
 
 void bench_table_print(

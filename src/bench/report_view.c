@@ -109,14 +109,18 @@ const struct bench_result *report_measured(const struct bench_figure *figure, co
     return result && !result->missing ? result : NULL;
 }
 
+#define SPREAD_LEAST 5 /* samples; of fewer the median decides alone */
+
 static enum report_verdict judge(
     const struct bench_figure *figure, const struct bench_result *result)
 {
     if (!figure->has_target || figure->better == BENCH_TARGET)
         return REPORT_NONE;
-    bool met = figure->better == BENCH_LOWER ? result->value <= figure->target
-                                             : result->value >= figure->target;
-    return met ? REPORT_MET : REPORT_MISSED;
+    bool lower = figure->better == BENCH_LOWER;
+    if (lower ? result->value <= figure->target : result->value >= figure->target)
+        return REPORT_MET;
+    bool reaches = lower ? result->low <= figure->target : result->high >= figure->target;
+    return reaches && result->sample_count >= SPREAD_LEAST ? REPORT_UNCLEAR : REPORT_MISSED;
 }
 
 struct report_stand report_stand_of(
@@ -159,6 +163,7 @@ struct report_counts report_count(
         counts.missing += !result;
         counts.met += verdict == REPORT_MET;
         counts.missed += verdict == REPORT_MISSED;
+        counts.unclear += verdict == REPORT_UNCLEAR;
     }
     return counts;
 }

@@ -28,7 +28,8 @@ const char *report_group_question(const char *group);
 /* "Cost" for "cost". */
 const char *report_group_name(const char *group);
 
-enum report_verdict { REPORT_NONE, REPORT_MET, REPORT_MISSED };
+/* Unclear: the median misses the target, but the spread of some samples reaches it. */
+enum report_verdict { REPORT_NONE, REPORT_MET, REPORT_MISSED, REPORT_UNCLEAR };
 
 /* How a result stands. */
 struct report_stand {
@@ -69,7 +70,7 @@ const char *report_missing_reason(const struct bench_result *result);
 /* How many results of the figures of a group a subject has, how many are missing, and how many of
  * those with a verdict are what. */
 struct report_counts {
-    unsigned measured, missing, met, missed;
+    unsigned measured, missing, met, missed, unclear;
 };
 struct report_counts report_count(
     const struct bench_results *results, const char *group, const char *subject);

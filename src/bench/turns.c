@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,16 +18,22 @@ size_t bench_turns_beside(const struct bench *bench, size_t count, double mib)
     return fit ? count : 1;
 }
 
-void bench_shuffle(size_t *order, size_t count)
+/* The next number, the same ones in each run. */
+static uint64_t chance(void)
 {
     static uint64_t state = 0x9e3779b97f4a7c15u; /* xorshift64, Marsaglia 2003 */
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+void bench_shuffle(size_t *order, size_t count)
+{
     for (size_t i = 0; i < count; i++)
         order[i] = i;
     for (size_t i = count; i > 1; i--) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        size_t other = state % i, kept = order[i - 1];
+        size_t other = chance() % i, kept = order[i - 1];
         order[i - 1] = order[other];
         order[other] = kept;
     }
@@ -109,6 +116,29 @@ void bench_turns_round(
         tell(turn, word);
         (void)hear(bench, turn, "done");
     }
+}
+
+/* One of those that this process may run on; -1 where they are not known. */
+static int cpu_by_chance(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return -1;
+    uint64_t before = chance() % (uint64_t)CPU_COUNT(&allowed);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &allowed) || before--)
+        cpu++;
+    return cpu;
+}
+
+void bench_turns_round_pinned(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word)
+{
+    char line[64];
+    int cpu = cpu_by_chance();
+    if (cpu >= 0)
+        snprintf(line, sizeof(line), "%s cpu %d", word, cpu);
+    bench_turns_round(bench, turns, count, cpu >= 0 ? line : word);
 }
 
 void bench_turns_together(

@@ -34,6 +34,11 @@ size_t bench_turns_ready(struct bench *bench, struct bench_turn *turns, size_t c
 void bench_turns_round(
     struct bench *bench, struct bench_turn *turns, size_t count, const char *word);
 
+/* The same where each pins itself to one CPU for its turn (worker_pin): the same for all, chosen by
+ * chance for each round from those of this process, because some cores are slower than others. */
+void bench_turns_round_pinned(
+    struct bench *bench, struct bench_turn *turns, size_t count, const char *word);
+
 /* Tells all the word at once, and gathers what they write until "done". */
 void bench_turns_together(
     struct bench *bench, struct bench_turn *turns, size_t count, const char *word);

@@ -79,12 +79,16 @@ static void turn_line(const struct bench *bench, const char *word, char *line, s
     snprintf(line, size, "%s %.3f %.3f", word, full ? 0.5 : 0.25, full ? 2 : 0.35);
 }
 
-/* Workers of the variants from `first` on, `count` of them, beside each other. */
+/* Workers of the variants from `first` on, `count` of them, beside each other, started in an order
+ * by chance: who is first gets the first of the GPU's memory. */
 static void start_gemms(struct bench *bench, struct bench_turn *turns, size_t first, size_t count)
 {
     char place[PATH_MAX];
     struct bench_limits limits;
-    for (size_t i = 0; i < count; i++) {
+    size_t order[BENCH_TURNS_MOST];
+    bench_shuffle(order, count);
+    for (size_t k = 0; k < count; k++) {
+        size_t i = order[k];
         if (begin(bench, gemm_definition.id, first + i, &turns[i], &limits, place, sizeof(place)) &&
             bench_start_worker(bench, &turns[i].process, turns[i].subject, &limits, 60, "gemm",
                 gemm_definition.id, NULL) != 0)
@@ -110,13 +114,17 @@ static void run_gemm(struct bench *bench, const struct bench_item *item, size_t 
     }
 }
 
+/* Likewise. */
 static void start_pythons(
     struct bench *bench, struct bench_turn *turns, size_t first, size_t count, char *script)
 {
     char place[PATH_MAX];
     char *arguments[] = {(char *)bench->options->python, script, NULL};
     struct bench_limits limits;
-    for (size_t i = 0; i < count; i++) {
+    size_t order[BENCH_TURNS_MOST];
+    bench_shuffle(order, count);
+    for (size_t k = 0; k < count; k++) {
+        size_t i = order[k];
         if (begin(bench, NULL, first + i, &turns[i], &limits, place, sizeof(place)) &&
             bench_start(bench, &turns[i].process, turns[i].subject, &limits, arguments, 120) != 0)
             bench_missing_all(

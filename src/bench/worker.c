@@ -86,6 +86,25 @@ void worker_say(const char *word)
     fflush(stdout);
 }
 
+cpu_set_t worker_pin(const char *line)
+{
+    const char *number = strstr(line, "cpu ");
+    cpu_set_t former, one;
+    CPU_ZERO(&former);
+    CPU_ZERO(&one);
+    if (!number || sched_getaffinity(0, sizeof(former), &former) != 0)
+        return former;
+    CPU_SET(strtoul(number + strlen("cpu "), NULL, 10), &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+    return former;
+}
+
+void worker_unpin(const cpu_set_t *former)
+{
+    if (CPU_COUNT(former))
+        (void)sched_setaffinity(0, sizeof(*former), former);
+}
+
 void worker_spin(uint64_t ns)
 {
     uint64_t begin = worker_now_ns();

@@ -7,6 +7,7 @@
 
 #include "load/kernel.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,6 +73,12 @@ char worker_command(char *rest, size_t size);
 
 /* Says that it waits for a turn; or, at the end of one, that this is done. */
 void worker_say(const char *word);
+
+/* Pins the calling thread alone to the CPU that the line names ("turn cpu 7"); where it names none,
+ * or that fails, it runs on as it did. Returns the mask that the thread had, for worker_unpin: what
+ * is started later is not to inherit the pinned one. */
+cpu_set_t worker_pin(const char *line);
+void worker_unpin(const cpu_set_t *former);
 
 /* Keeps this thread busy for so long: caches and the core's clock are as in a program that works.
  */

@@ -102,11 +102,15 @@ static void synchronised(const struct load_device *device, const struct load_ker
     worker_write_median("cost.launch.sync", samples, calls, 1e3);
 }
 
-static void idle(double seconds)
+/* "idle SETTLE SECONDS": what winds down after work is none of the idle time's. */
+static void idle(const char *line)
 {
+    char *at = strchr(line, ' ');
+    double settle_s = at ? strtod(at, &at) : 0, measured_s = at ? strtod(at, NULL) : 0;
+    usleep((useconds_t)(settle_s * 1e6));
     double before = worker_other_threads_s();
     uint64_t begin = worker_now_ns();
-    usleep((useconds_t)(seconds * 1e6));
+    usleep((useconds_t)(measured_s * 1e6));
     double took = (double)(worker_now_ns() - begin) / 1e9;
     worker_write("cost.cpu.idle", (worker_other_threads_s() - before) / took * 100, 1);
 }
@@ -118,7 +122,7 @@ struct scene {
 };
 
 /* So many calls of each kind; of those that take long, fewer. */
-static void turn(struct scene *scene, unsigned calls)
+static void calls_of_each(struct scene *scene, unsigned calls)
 {
     unsigned batches = calls / 16 + 1, graphs = BATCH / LOAD_GRAPH_KERNELS;
     launches("cost.launch.async", &scene->device, &scene->kernel, BATCH, scene->stream, batches);
@@ -142,11 +146,19 @@ static void warm_up(struct scene *scene)
         rest();
     }
     worker_quiet = true;
-    turn(scene, WARM_CALLS);
+    calls_of_each(scene, WARM_CALLS);
     worker_quiet = false;
 }
 
-/* CALLS: turns of so many calls of each kind ("turn"), and idle times ("idle SECONDS"). */
+static void turn(struct scene *scene, unsigned calls, const char *line)
+{
+    cpu_set_t former = worker_pin(line);
+    worker_spin(SPIN_NS);
+    calls_of_each(scene, calls);
+    worker_unpin(&former);
+}
+
+/* CALLS: turns of so many calls of each kind ("turn cpu NUMBER"), and idle times. */
 int worker_cost(int argc, char **argv)
 {
     struct scene scene;
@@ -162,11 +174,10 @@ int worker_cost(int argc, char **argv)
     warm_up(&scene);
     worker_say("ready");
     for (char what; (what = worker_command(rest_of_line, sizeof(rest_of_line)));) {
-        worker_spin(SPIN_NS);
         if (what == 'i')
-            idle(strtod(strchr(rest_of_line, ' ') ? strchr(rest_of_line, ' ') : "0", NULL));
+            idle(rest_of_line);
         else
-            turn(&scene, calls);
+            turn(&scene, calls, rest_of_line);
         worker_say("done");
     }
     return 0;
@@ -188,11 +199,13 @@ int worker_init(int argc, char **argv)
     return 0;
 }
 
-/* KEY LIVE CALLS: turns of so many pairs of 2 MiB while so many allocations live */
+/* KEY LIVE CALLS: turns of so many pairs of 2 MiB ("turn cpu NUMBER") while so many allocations
+ * live */
 int worker_crowd(int argc, char **argv)
 {
     struct load_device device;
     CUdeviceptr pointer;
+    char rest_of_line[32];
     unsigned long live = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
     unsigned calls = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
     if (!calls || calls > CALLS_MOST)
@@ -205,9 +218,11 @@ int worker_crowd(int argc, char **argv)
     allocations(argv[0], BLOCK_BYTES, calls);
     worker_quiet = false;
     worker_say("ready");
-    while (worker_wait()) {
+    while (worker_command(rest_of_line, sizeof(rest_of_line))) {
+        cpu_set_t former = worker_pin(rest_of_line);
         worker_spin(SPIN_NS);
         allocations(argv[0], BLOCK_BYTES, calls);
+        worker_unpin(&former);
         worker_say("done");
     }
     return 0;

@@ -183,6 +183,35 @@ def test_added():
 
 
 @test
+def test_one_core():
+    """in a round of turns each worker's main thread pins itself to the same CPU, and has its mask back after its turn"""
+    masks, mine = os.path.join(DIRECTORY, "masks"), os.sched_getaffinity(0)
+    bench(os.path.join(DIRECTORY, "cores"), "--only", "cost", *[
+        word for label in ("one", "other") for word in ("--library", f"{BAD},BAD_MASKS={masks}", "--label", label)])
+    with open(masks, encoding="ascii") as file:
+        lines = [(word, *map(int, numbers)) for word, *numbers in map(str.split, file)]
+    for worker in ("cost", "crowd"):
+        calls = [numbers for word, *numbers in lines if word == worker]
+        pins, backs = calls[::2], calls[1::2]
+        true(pins and len(pins) % 4 == 0, f"pins of {worker}, each round of two libraries with two cases: {pins}")
+        for (pid, thread, *cpus), (of, by, *former) in zip(pins, backs, strict=True):
+            equal((thread, len(cpus)), (pid, 1), f"what is pinned in a turn of {worker}: the thread, to so many CPUs")
+            equal((of, by, set(former)), (pid, pid, mine), f"the mask after a turn of {worker}")
+        for begin in range(0, len(pins), 4):
+            pids, _, cpus = zip(*pins[begin:begin + 4])
+            true(len(set(pids)) == 4 and len(set(cpus)) == 1 and cpus[0] in mine, f"a round: {pids} at {cpus}")
+
+
+@test
+def test_targets():
+    """over 5 s a share may be a point off, and two where the load waits for the host"""
+    targets = {figure["case"]: figure["target"] for figure in results_in(WHOLE)["figures"]
+               if figure["id"] == "compute.error.5s"}
+    equal(targets, {"1 ms kernels, limit 20": 1, "kernel and host work in turn, limit 50": 2,
+                    "graphs of 20 × 100 µs, limit 50": 1}, "targets")
+
+
+@test
 def test_memory_holds():
     """under the library no kind of allocation passes the limit, and what a program is told is what the card has"""
     results = results_in(WHOLE)

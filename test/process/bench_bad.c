@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library that behaves badly, for bench.py: BAD says how, and BAD_IN in which of vgpu-bench's
- * processes (a word of its command line; all without it). */
+ * processes (a word of its command line; all without it). BAD_MASKS is a file to which it writes
+ * what threads are pinned to. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -68,6 +70,28 @@ FILE *open_late(const char *path, const char *mode)
     if (strstr(path, "/calibration") && is_to("late"))
         (void)syscall(SYS_nanosleep, &late, NULL);
     return real(path, mode);
+}
+
+/* "WORKER PID TID CPU...", of the calling thread. */
+__attribute__((visibility("default"))) int sched_setaffinity(
+    pid_t pid, size_t size, const cpu_set_t *mask)
+{
+    const char *path = getenv("BAD_MASKS");
+    char line[4096];
+    int length = snprintf(line, sizeof(line), "%s %d %ld", has_word("crowd") ? "crowd" : "cost",
+        getpid(), pid ? (long)pid : syscall(SYS_gettid));
+    for (int cpu = 0; cpu < CPU_SETSIZE && length < (int)sizeof(line) - 8; cpu++) {
+        if (CPU_ISSET_S(cpu, size, mask))
+            length += snprintf(line + length, sizeof(line) - (size_t)length, " %d", cpu);
+    }
+    line[length++] = '\n';
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    if (fd >= 0) {
+        if (write(fd, line, (size_t)length) < 0)
+            raise(SIGABRT);
+        close(fd);
+    }
+    return (int)syscall(SYS_sched_setaffinity, pid, size, mask);
 }
 
 __attribute__((constructor)) static void behave(void)

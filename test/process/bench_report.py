@@ -219,6 +219,33 @@ def head():
 
 
 @test
+def not_clear():
+    """where the median misses its target and the spread of five samples or more reaches it, that is not clear"""
+    met, missed, unclear = "target met", "target missed", "not clear: the spread reaches the target"
+    cases = {"p10 below": ("lower", [8, 9, 11, 12, 13], unclear), "p10 at it": ("lower", [10, 10, 11, 12, 13], unclear),
+             "p10 above": ("lower", [11, 12, 13, 14, 15], missed), "four samples": ("lower", [8, 11, 12, 13], missed),
+             "median at it": ("lower", [8, 9, 10, 12, 13], met),
+             "p90 above": ("higher", [12, 11, 9, 8, 7], unclear), "p90 below": ("higher", [9.5, 9, 8, 8, 7], missed)}
+    document = bench_example.make("two")
+    document["figures"] = [
+        {"id": f"cost.{name.replace(' ', '-')}", "group": "cost", "title": name, "definition": "Made by hand.",
+         "unit": "ns", "better": better, "target": 10, "case": "",
+         "results": [bench_example.result("native", [10]), bench_example.result("vgpu", samples)]}
+        for name, (better, samples, _) in cases.items()]
+    made = Made("two", document)
+    head = made.read.text.split("How to read it")[0]
+    true("targets met: 1 of 7, not clear: 3" in head, "how many were met")
+    _, misses, unclears = re.split("Targets that were missed|Not clear: the spread reaches the target", head)
+    for name, (_, _, verdict) in cases.items():
+        text = made.read.sections[f"cost.{name.replace(' ', '-')}"]
+        equal([words for words in (met, missed, unclear) if words in text], [verdict], f"verdict of {name}")
+        equal((f"{name}: vgpu" in misses, f"{name}: vgpu" in unclears), (verdict == missed, verdict == unclear),
+              f"whether the head lists {name}")
+        line = next(line for line in made.table.splitlines() if line.startswith(name))
+        equal(re.search("x(.*)$", line)[1], {met: "", missed: "!", unclear: "~!"}[verdict], f"mark of {line!r}")
+
+
+@test
 def simulated():
     """simulated figures are marked in the head, above every chart and below every table"""
     made = Made("simulated")
