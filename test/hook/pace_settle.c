@@ -293,13 +293,13 @@ BED_TEST("and all are charged, also where they take longer from then on, or less
 }
 
 /* Each is within what the governor takes for a kernel that runs on. */
-BED_TEST("and where one of twelve takes much longer than the others, by which it was let by",
+BED_TEST("and where one of twenty takes much longer than the others, by which it was let by",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     CUstream stream = requests_begin();
     struct load_state from = load_state(0);
-    for (int i = 0; i < 4 * REQUESTS; i++)
-        request(stream, i % 12 ? REQUEST_NS : 8 * REQUEST_NS, 3000);
+    for (int i = 1; i < 6 * REQUESTS; i++)
+        request(stream, i % 20 ? REQUEST_NS : 8 * REQUEST_NS, 3000);
     check_charged(&from);
 }
 
