@@ -40,7 +40,8 @@ static void write_stand(struct page *page, const struct report_stand *stand)
     if (stand->verdict == REPORT_MISSED)
         fputs(" <span class=\"missed\">target missed</span>", out);
     if (stand->verdict == REPORT_UNCLEAR)
-        fputs(" <span class=\"unclear\">not clear: the spread reaches the target</span>", out);
+        fputs(" <span class=\"unclear\">not clear: the target is within the median's noise</span>",
+            out);
     if (stand->verdict == REPORT_MET)
         fputs(" <span class=\"met\">target met</span>", out);
 }

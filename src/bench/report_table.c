@@ -328,8 +328,8 @@ static void print_key(const struct table *table)
     putc('\n', table->lines.out);
     lines_paragraph(&table->lines, LINE_QUIET, "",
         "Medians. 1.020x: of native's; ~: the spreads (p10..p90) overlap, it may be noise; +0.2 or "
-        "-0.2: off the target; !: the target was missed; ~!: not clear, the spread reaches the "
-        "target; -: not measured, for the reason [n].");
+        "-0.2: off the target; !: the target was missed; ~!: not clear, the target is within "
+        "the median's noise; -: not measured, for the reason [n].");
 }
 
 void bench_table_print(

@@ -109,7 +109,16 @@ const struct bench_result *report_measured(const struct bench_figure *figure, co
     return result && !result->missing ? result : NULL;
 }
 
-#define SPREAD_LEAST 5 /* samples; of fewer the median decides alone */
+#define NOISE_LEAST 5 /* samples; of fewer the median decides alone */
+
+/* Where the median of what the samples are drawn from lies, with a confidence of 95 %: that end of
+ * the interval which is nearer to a target that their own median misses. By the binomial
+ * distribution, as a normal one, of how many samples lie below it. */
+static double nearest_median(const struct bench_result *result, bool lower)
+{
+    double half = 0.98 / sqrt((double)result->sample_count);
+    return bench_quantile(result->samples, result->sample_count, lower ? 0.5 - half : 0.5 + half);
+}
 
 static enum report_verdict judge(
     const struct bench_figure *figure, const struct bench_result *result)
@@ -119,8 +128,11 @@ static enum report_verdict judge(
     bool lower = figure->better == BENCH_LOWER;
     if (lower ? result->value <= figure->target : result->value >= figure->target)
         return REPORT_MET;
-    bool reaches = lower ? result->low <= figure->target : result->high >= figure->target;
-    return reaches && result->sample_count >= SPREAD_LEAST ? REPORT_UNCLEAR : REPORT_MISSED;
+    if (result->sample_count < NOISE_LEAST)
+        return REPORT_MISSED;
+    double nearest = nearest_median(result, lower);
+    bool reaches = lower ? nearest <= figure->target : nearest >= figure->target;
+    return reaches ? REPORT_UNCLEAR : REPORT_MISSED;
 }
 
 struct report_stand report_stand_of(

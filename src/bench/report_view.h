@@ -28,7 +28,7 @@ const char *report_group_question(const char *group);
 /* "Cost" for "cost". */
 const char *report_group_name(const char *group);
 
-/* Unclear: the median misses the target, but the spread of some samples reaches it. */
+/* Unclear: the median misses the target, which lies within the median's noise. */
 enum report_verdict { REPORT_NONE, REPORT_MET, REPORT_MISSED, REPORT_UNCLEAR };
 
 /* How a result stands. */
