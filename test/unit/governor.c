@@ -267,6 +267,41 @@ TEST("work that is noted while it lies down to rest is seen")
     }
 }
 
+TEST("who stirs it leaves a rest alone, and ends a sleep for good")
+{
+    store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
+    governor_wake(look, rest);
+    REQUIRE(wait_for_rest());
+    REQUIRE(wait_for_sleep());
+    uint64_t before = load_relaxed(&looks);
+    CHECK(!governor_sleeps_for_good());
+    governor_stir();
+    pause_ms(50);
+    CHECK_EQ(load_relaxed(&looks), before);
+    store_relaxed(&answer, GOVERNOR_NOTHING);
+    governor_rouse();
+    for (int i = 0; i < WAIT_SECONDS * 200 && !governor_sleeps_for_good(); i++)
+        pause_ms(5);
+    REQUIRE(wait_for_sleep());
+    before = load_relaxed(&looks);
+    governor_stir();
+    CHECK(wait_for_looks(before + 1));
+}
+
+TEST("what is noted while it falls asleep for good is seen, though nobody rouses it from a rest")
+{
+    for (int round = 0; round < 25; round++) {
+        governor_wake(look, rest);
+        governor_rouse();
+        pause_ms(95 + round); /* about when it does */
+        store_relaxed(&answer, (uint64_t)1000000);
+        governor_stir();
+        uint64_t before = load_relaxed(&looks);
+        CHECK(wait_for_looks(before + 3));
+        store_relaxed(&answer, GOVERNOR_NOTHING);
+    }
+}
+
 TEST("a rest of its time is one look after the other, without work")
 {
     store_relaxed(&answer, GOVERNOR_IDLE | 2000000u);
