@@ -273,6 +273,25 @@ static void write_cut(struct page *page, const char *text, unsigned *left)
     *left -= columns < *left ? columns : *left;
 }
 
+/* Cases differ by their ends as well ("…, limit 20"): where one has to be cut, its last part stays.
+ */
+static void write_case(struct page *page, const char *text, unsigned left)
+{
+    unsigned columns;
+    const char *last = strrchr(text, ',');
+    bool fits = !text[lines_fitting(text, left, &columns)];
+    size_t end = last && !fits ? strlen(last) : 0;
+    if (!end || end + 1 >= left) {
+        write_cut(page, text, &left);
+        return;
+    }
+    char *first = bench_need(strndup(text, strlen(text) - end));
+    left -= (unsigned)end;
+    write_cut(page, first, &left);
+    page_text(page, last);
+    free(first);
+}
+
 static void draw_label(const struct rows *rows, const struct bench_figure *figure, unsigned top)
 {
     struct page *page = rows->page;
@@ -281,7 +300,7 @@ static void draw_label(const struct rows *rows, const struct bench_figure *figur
     write_cut(page, row_words(rows, figure), &left);
     if (rows->ratios && *figure->condition && left > 4) {
         fputs(", ", page->out);
-        write_cut(page, figure->condition, &left);
+        write_case(page, figure->condition, left);
     }
     if (rows->ratios && figure->better == BENCH_HIGHER)
         fputs(" (more is better)", page->out);

@@ -249,6 +249,23 @@ def not_clear():
 
 
 @test
+def long_names():
+    """of a row's name that is too long for the chart the end of its case stays, by which it differs from others"""
+    document = bench_example.make("two")
+    cases = [f"kernel and host work in turn, limit {limit}" for limit in (20, 50)] + ["something, " + "long " * 20]
+    document["figures"] = [
+        {"id": "compute.deviation.100ms", "group": "compute", "title": "deviation over 100 ms",
+         "definition": "Made by hand.", "unit": "points", "better": "lower", "target": None, "case": case,
+         "results": [bench_example.result(subject, [1]) for subject in ("native", "vgpu")]} for case in cases]
+    names = re.findall('<text class="row"[^>]*>([^<]*)</text>', Made("two", document).page)
+    for limit in (20, 50):
+        equal([name for name in names if name.endswith(f"…, limit {limit}")],
+              [f"deviation over 100 ms, kernel and host work in…, limit {limit}"], "the name in the chart beside native")
+    true(any(name.startswith("deviation over 100 ms, something, long") and name.endswith("…") for name in names),
+         "a name whose end is too long as well")
+
+
+@test
 def simulated():
     """simulated figures are marked in the head, above every chart and below every table"""
     made = Made("simulated")
