@@ -237,30 +237,31 @@ static inline CUresult synchronised(CUresult result)
     return result;
 }
 
-static CUresult stream_synchronised(CUresult result, CUstream stream, enum stream_zero zero)
-{
-    if (result == CUDA_SUCCESS)
-        pace_note_awaited(stream, zero);
-    return synchronised(result);
-}
-
 CUresult hook_cuCtxSynchronize(void)
 {
     pace_before_wait();
     return synchronised(cuda.cuCtxSynchronize());
 }
 
-CUresult hook_cuStreamSynchronize(CUstream hStream)
+static CUresult synchronise(
+    CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
     pace_before_wait();
-    return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, STREAM_ZERO_LEGACY);
+    uint64_t from_ns = pace_wait_begins();
+    CUresult result = driver(stream);
+    if (result == CUDA_SUCCESS)
+        pace_note_awaited(stream, zero, from_ns);
+    return synchronised(result);
+}
+
+CUresult hook_cuStreamSynchronize(CUstream hStream)
+{
+    return synchronise(cuda.cuStreamSynchronize, hStream, STREAM_ZERO_LEGACY);
 }
 
 CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
 {
-    pace_before_wait();
-    return stream_synchronised(
-        cuda.cuStreamSynchronize_ptsz(hStream), hStream, STREAM_ZERO_PER_THREAD);
+    return synchronise(cuda.cuStreamSynchronize_ptsz, hStream, STREAM_ZERO_PER_THREAD);
 }
 
 CUresult hook_cuEventSynchronize(CUevent hEvent)

@@ -29,10 +29,14 @@
  * it launches, and the waits have shown for a while that it takes what it was thought to: two marks
  * would cost a request of 0.1 ms a quarter of its latency. */
 #define QUIET_NS 2000000ull
-/* A wait that shows something else makes the next so many be looked at. */
+/* A wait that shows something else makes the next so many be looked at; one that shows nothing, as
+ * the thread did something else before it, twice as many as the last such one, up to so many. */
 #define DOUBTS 8
+#define DOUBTS_MOST 4096
 /* What a launch onto an idle device and the end of a wait take, beside UNSEEN_PART. */
 #define WAKE_NS 100000
+/* What ran longer than this is charged by the governor, who looks each 20 ms at least. */
+#define UNFORESEEN_NS 100000000ull
 /* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
  * nor as what a queue may hold. */
 #define AHEAD_MOST_NS 1000000000ull
@@ -177,14 +181,18 @@ static bool is_alone(const struct thread_stream *here)
            rules_part((unsigned)here->device).permille >= 1000;
 }
 
-/* Whether what is launched after a quiet time may go by estimate. */
+/* Whether what is launched after a quiet time may go by estimate: only where the governor sees it
+ * if it runs on, which cannot ask a thread's own stream, and where nobody has to be told of it at
+ * once.
+ */
 static bool is_trusted(const struct thread_stream *here)
 {
     if (thread_mine->doubts) {
         thread_mine->doubts--;
         return false;
     }
-    return here->round.awaited_ns && is_alone(here) && !governor_sleeps_for_good();
+    return here->round.awaited_ns && is_alone(here) && here->lane && !here->lane->thread &&
+           governor_works() && !governor_sleeps_for_good() && !rules_has_priority();
 }
 
 /* The thread launches for the first time after a closer look, or after a wait. False where that is
@@ -195,6 +203,8 @@ static bool go_on(struct thread_stream *here)
     bool quiet = is_quiet(here, now);
     if (quiet && !is_trusted(here))
         return false;
+    if (quiet)
+        govern_note_work((unsigned)here->device, now);
     if (!here->launches)
         store_relaxed(&here->first_ns, now);
     if (here->round.awaited_ns)
@@ -202,8 +212,14 @@ static bool go_on(struct thread_stream *here)
     return true;
 }
 
-/* Adds the launch to what the thread let go on the stream. False where one has to look closer. A
- * governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
+/* A governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
+static bool may_rest(const struct thread_stream *here)
+{
+    return here->round.quiet && !governor_sleeps_for_good() &&
+           clock_now_ns() < here->round.began_ns + QUIET_NS;
+}
+
+/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
 static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
@@ -212,7 +228,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
     if ((!here->launches || here->round.awaited_ns) && !go_on(here))
         return false;
     bool rests = governor_sleeps();
-    if (rests && (!here->round.quiet || governor_sleeps_for_good()))
+    if (rests && !may_rest(here))
         return false;
     store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
     store_release(&here->launches, here->launches + 1);
@@ -355,8 +371,9 @@ static void begin_slow(
     launch->started_ns = found.busy ? 0 : found.marked_ns;
     launch->stream = named;
     launch->let_go_ns = clock_now_ns();
-    if (here->round.awaited_ns || !here->round.began_ns)
+    if (here->round.awaited_ns || !here->round.began_ns || waited)
         thread_round_begins(here, launch->let_go_ns, false);
+    here->round.quiet = false;
     here->round.before_ns -= (int64_t)launch->work_ns;
     show(launch, here);
 }
@@ -508,20 +525,49 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     lock_release(&marks_lock);
 }
 
-/* The wait shows that what went by estimate took longer: it is charged for as that. */
-static void add_unforeseen(struct thread_stream *here, uint64_t now_ns, int64_t thought_ns)
+/* The stream was at work from the one to the other, and what went by estimate took longer: it is
+ * charged for as that. */
+static void add_unforeseen(
+    struct thread_stream *here, uint64_t from_ns, uint64_t to_ns, int64_t thought_ns)
 {
     lock_take(&marks_lock);
     if (here->launches && thread_is_current(here, here->stream)) {
-        uint64_t took_ns = lane_open_between(&here->lane->lane, here->round.began_ns, now_ns);
-        int64_t more_ns = (int64_t)took_ns - thought_ns;
-        if (more_ns > 0 && more_ns < (int64_t)AHEAD_MOST_NS)
-            store_relaxed(&here->work_ns, here->work_ns + (uint32_t)more_ns);
+        const struct lane *lane = &here->lane->lane;
+        uint64_t most_ns = lane->occupied_ns + UNFORESEEN_NS,
+                 took_ns = lane_open_between(lane, from_ns, to_ns);
+        uint64_t more_ns = took_ns > (uint64_t)thought_ns ? took_ns - (uint64_t)thought_ns : 0;
+        more_ns = more_ns < most_ns ? more_ns : most_ns;
+        more_ns = more_ns < AHEAD_MOST_NS ? more_ns : AHEAD_MOST_NS;
+        store_relaxed(&here->work_ns, here->work_ns + (uint32_t)more_ns);
+        store_release(&here->launches, here->launches + (more_ns > 0)); /* others look for more */
     }
     lock_release(&marks_lock);
 }
 
-void pace_note_awaited_slow(CUstream stream, enum stream_zero zero)
+/* What the waits show: whether what is launched after a quiet time may go by estimate. */
+static void judge_round(struct thread_stream *here, uint64_t from_ns, uint64_t now_ns)
+{
+    struct pace_thread *own = thread_mine;
+    int64_t took_ns = (int64_t)(now_ns - here->round.began_ns),
+            waited_ns = (int64_t)(now_ns - from_ns),
+            work_ns = (int64_t)here->work_ns - here->round.before_ns,
+            off_ns = work_ns / UNSEEN_PART + WAKE_NS;
+    bool quiet = here->round.quiet && is_alone(here);
+    if (took_ns <= work_ns + off_ns && took_ns >= work_ns - off_ns) {
+        own->unseen -= own->unseen && quiet;
+        return;
+    }
+    if (waited_ns <= work_ns + off_ns && took_ns > work_ns) {
+        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
+        if (own->unseen > DOUBTS_MOST)
+            own->unseen = DOUBTS_MOST;
+    }
+    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
+    if (quiet && waited_ns > work_ns + off_ns)
+        add_unforeseen(here, from_ns, now_ns, work_ns);
+}
+
+void pace_note_awaited_slow(CUstream stream, enum stream_zero zero, uint64_t from_ns)
 {
     process_enter(container_reset);
     CUstream named = stream_named(stream, zero);
@@ -529,15 +575,8 @@ void pace_note_awaited_slow(CUstream stream, enum stream_zero zero)
     if (!here || here->stream != named || !here->round.began_ns || here->round.awaited_ns)
         return;
     uint64_t now = clock_now_ns();
-    int64_t took_ns = (int64_t)(now - here->round.began_ns),
-            work_ns = (int64_t)here->work_ns - here->round.before_ns,
-            off_ns = work_ns / UNSEEN_PART + WAKE_NS;
+    judge_round(here, from_ns, now);
     here->round.awaited_ns = now;
-    if (took_ns <= work_ns + off_ns && took_ns >= work_ns - off_ns)
-        return;
-    thread_mine->doubts = DOUBTS;
-    if (here->round.quiet && took_ns > work_ns && is_alone(here))
-        add_unforeseen(here, now, work_ns);
 }
 
 void pace_note_context_waits(CUcontext context)

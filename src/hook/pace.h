@@ -9,6 +9,7 @@
 #ifndef VGPU_HOOK_PACE_H
 #define VGPU_HOOK_PACE_H
 
+#include "base/clock.h"
 #include "hook/capture.h"
 #include "hook/pace_channels.h"
 #include "limit/durations.h"
@@ -85,13 +86,19 @@ static inline void pace_note_wait(void)
         pace_free_launches = 0;
 }
 
-/* The thread waited for all that is on the stream. One load without a limit. */
-void pace_note_awaited_slow(CUstream stream, enum stream_zero zero);
-
-static inline void pace_note_awaited(CUstream stream, enum stream_zero zero)
+/* When the thread began to wait for all that is on a stream; 0 without a limit. One load then. */
+static inline uint64_t pace_wait_begins(void)
 {
-    if (__builtin_expect(load_relaxed(&pace_limited), 0))
-        pace_note_awaited_slow(stream, zero);
+    return __builtin_expect(load_relaxed(&pace_limited), 0) ? clock_now_ns() : 0;
+}
+
+/* It waited, and all that was on the stream is over. */
+void pace_note_awaited_slow(CUstream stream, enum stream_zero zero, uint64_t from_ns);
+
+static inline void pace_note_awaited(CUstream stream, enum stream_zero zero, uint64_t from_ns)
+{
+    if (__builtin_expect(from_ns != 0, 0))
+        pace_note_awaited_slow(stream, zero, from_ns);
 }
 
 /* Before the driver's cuInit, which reads it too. */

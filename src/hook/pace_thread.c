@@ -148,10 +148,10 @@ struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
     struct lane_record *record = marks_lane(stream);
-    if (here->stream != stream) {
+    if (here->stream != stream)
         here->quantum_ns = 0;
+    if (here->stream != stream || !record || record->id != here->lane_id)
         here->round = (struct thread_round){0};
-    }
     forget(here);
     here->stream = stream;
     here->looked_ns = 0;

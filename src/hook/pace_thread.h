@@ -54,6 +54,7 @@ struct pace_thread {
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
+    unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };

@@ -59,6 +59,7 @@ static void *run(void *argument)
         } else if (change(AWAKE, RESTING)) {
             continue; /* what came before that woke nobody */
         } else if (now - seen_ns < LINGER_NS) {
+            (void)change(ASLEEP, RESTING); /* the look before its sleep saw something */
             rest_idle(pause);
         } else if (change(RESTING, ASLEEP)) {
             continue; /* likewise */

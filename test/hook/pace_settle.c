@@ -303,6 +303,20 @@ BED_TEST("and where one of twenty takes much longer than the others, by which it
     check_charged(&from);
 }
 
+BED_TEST("what the thread does between a launch and its wait is not charged",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUstream stream = requests_begin();
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 3 * REQUESTS; i++) {
+        CHECK_EQ(load_launch_of(known, stream, REQUEST_NS), CUDA_SUCCESS);
+        usleep(5000);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+        usleep(3000);
+    }
+    check_charged(&from);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);

@@ -302,6 +302,23 @@ TEST("what is noted while it falls asleep for good is seen, though nobody rouses
     }
 }
 
+static uint64_t look_late(void)
+{
+    (void)look();
+    return governor_sleeps_for_good() ? GOVERNOR_IDLE | 1000000000000u : GOVERNOR_NOTHING;
+}
+
+TEST("where the look before it sleeps for good sees something it rests, and looks no more often")
+{
+    governor_wake(look_late, rest);
+    pause_ms(400);
+    uint64_t before = load_relaxed(&looks);
+    CHECK(before >= 3 && before < 100);
+    CHECK(governor_sleeps() && !governor_sleeps_for_good());
+    governor_rouse();
+    CHECK(wait_for_looks(before + 1));
+}
+
 TEST("a rest of its time is one look after the other, without work")
 {
     store_relaxed(&answer, GOVERNOR_IDLE | 2000000u);
