@@ -47,6 +47,7 @@ static void *run(void *argument)
 {
     (void)argument;
     (void)prctl(PR_SET_NAME, "vgpu-governor");
+    (void)change(STARTING, AWAKE); /* who made it may not get to run for long */
     uint64_t seen_ns = clock_now_ns();
     while (load_acquire(&governor.state) != STOPPED) {
         uint64_t pause = governor.look();
@@ -101,11 +102,11 @@ void governor_wake(uint64_t (*look)(void), governor_rest_function *rest)
         return;
     governor.look = look;
     governor.rest = rest;
-    bool started = start_thread();
-    if (!started)
-        log_warning("no thread can be made that watches over GPU time; it is measured at launches "
-                    "only");
-    (void)change(STARTING, started ? AWAKE : REFUSED);
+    if (start_thread())
+        return;
+    log_warning("no thread can be made that watches over GPU time; it is measured at launches "
+                "only");
+    (void)change(STARTING, REFUSED);
 }
 
 void governor_rouse(void)

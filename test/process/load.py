@@ -98,8 +98,9 @@ def windows():
     report = load("--kernel-us", "500", "--seconds", "0.5", "--window-ms", "10")
     between(len(report["windows"]), 50, 300, "windows of 10 ms")
     equal(report["window_ms"], 10, "their length")
-    between(sum(report["windows"]) * 0.01 - report["work_per_second"] * report["seconds"], -0.02, 0.001,
-            "what their sum is off")
+    # A host that stood still finds its whole queue, 64 ms, done in the window that is not whole.
+    between(sum(report["windows"]) * 0.01 - report["work_per_second"] * report["seconds"], -0.075,
+            0.001, "what their sum is off")
     report = best("--kernel-us", "500", "--seconds", "1.2", "--warmup", "0.1")
     between(report["seconds"], 1.2, 3, "seconds")
     equal(len(report["windows"]), int(report["seconds"] * 2), "windows")

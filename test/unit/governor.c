@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -138,6 +139,43 @@ TEST("it works from the first work to the end of the process")
     CHECK(governor_works());
     governor_stop();
     CHECK(!governor_works());
+}
+
+static bool burning = true;
+
+static void *burn(void *unused)
+{
+    while (load_relaxed(&burning))
+        ;
+    return unused;
+}
+
+TEST("it does not wait for who made it, where they share one core with others")
+{
+    cpu_set_t core;
+    int thread = 1;
+    pthread_t burners[3];
+    CPU_ZERO(&core);
+    CPU_SET(sched_getcpu(), &core);
+    REQUIRE(sched_setaffinity(0, sizeof(core), &core) == 0);
+    for (int i = 0; i < 3; i++)
+        REQUIRE(pthread_create(&burners[i], NULL, burn, NULL) == 0);
+    for (int round = 0; round < 30; round++) {
+        store_relaxed(&looks, (uint64_t)0);
+        governor_wake(look, rest);
+        uint64_t looked = load_relaxed(&looks); /* within a switch or two of its first */
+        if (!CHECK(looked < 20))
+            dprintf(STDOUT_FILENO, "# %llu looks\n", (unsigned long long)looked);
+        REQUIRE(wait_for_looks(1));
+        governor_stop();
+        for (int i = 0; i < WAIT_SECONDS * 200 && (thread = governor_thread()); i++)
+            pause_ms(5);
+        REQUIRE(thread == 0);
+        governor_reset();
+    }
+    store_relaxed(&burning, false);
+    for (int i = 0; i < 3; i++)
+        pthread_join(burners[i], NULL);
 }
 
 static bool refuse_threads(void)
