@@ -297,8 +297,11 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
             break;
         }
     }
-    if (*ret_waited)
-        account_note_hold(device, admission.since_ns, clock_now_ns());
+    if (*ret_waited) {
+        uint64_t now_ns = clock_now_ns();
+        govern_note_admitted(device, now_ns);
+        account_note_hold(device, admission.since_ns, now_ns);
+    }
     return admission.balance_ns;
 }
 

@@ -45,16 +45,19 @@
 #define STAND_BY_NS 1000000000ull
 /* Some devices have a limit, and only others are worked on. */
 #define UNMEASURED_LOOK_NS 50000000ull
-/* Who worked or was held back within this is at work. */
+/* Who worked within this is at work. */
 #define ACTIVE_NS 20000000ull
+/* A launch that waits for its limit says so more often than that. */
+#define WAITING_NS 50000000ull
 /* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
  * long what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
 #define LOCK_TRY_NS 1000000ull
 
 static struct device_work {
-    uint64_t worked_ns, waited_ns; /* when work was let go, and a launch held back, last */
-    struct marks_survey survey;    /* at the last look */
+    uint64_t worked_ns; /* when work was let go last */
+    uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
+    struct marks_survey survey; /* at the last look */
     bool in_windows;
 } devices[VGPU_REGION_DEVICES];
 
@@ -87,6 +90,12 @@ void govern_note_wait(unsigned device, uint64_t now_ns)
 {
     store_relaxed(&devices[device].waited_ns, now_ns);
     governor_rouse();
+}
+
+void govern_note_admitted(unsigned device, uint64_t now_ns)
+{
+    govern_note_work(device, now_ns);
+    store_relaxed(&devices[device].waited_ns, (uint64_t)0);
 }
 
 void govern_note_unmeasured(void)
@@ -271,25 +280,38 @@ static uint64_t decide(uint64_t *ret_open_ns)
 
 /* ---- looks ---- */
 
+static bool waits_for_limit(unsigned device, uint64_t now_ns)
+{
+    return load_relaxed(&devices[device].waited_ns) + WAITING_NS > now_ns;
+}
+
+/* How long the device is worked on still if nothing more comes; 0: it is not. Who waits for his
+ * limit works too: what others run meanwhile is to be measured as beside him, or they would pay for
+ * his turns when he goes on. */
+static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
+{
+    uint64_t until = load_relaxed(&devices[device].worked_ns) + ACTIVE_NS;
+    if (waits_for_limit(device, now_ns))
+        return ACTIVE_NS;
+    return until > now_ns ? until - now_ns : 0;
+}
+
 /* How long some device is worked on still if nothing more comes: the others hear of the end at
  * once. 0: none is, and none was a moment ago. */
 static uint64_t meet_all(uint64_t now_ns, bool stopped)
 {
     uint64_t longest = 0;
     for (unsigned d = 0; d < governor.bound; d++) {
-        uint64_t worked = load_relaxed(&devices[d].worked_ns);
-        uint64_t waited = load_relaxed(&devices[d].waited_ns);
+        uint64_t left = works_for_ns(d, now_ns);
         struct tenants_own own = {
-            .active = !stopped && (devices[d].survey.outstanding || worked + ACTIVE_NS > now_ns),
-            .wants = waited + ACTIVE_NS > now_ns,
+            .active = !stopped && (devices[d].survey.outstanding || left),
+            .wants = waits_for_limit(d, now_ns),
             .paused = rules_pause(),
             .windows = goes_in_windows(d) || channels_are_due(),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))
             devices[d].in_windows |= devices[d].survey.runs_long;
-        uint64_t last = worked > waited ? worked : waited;
-        uint64_t left = last + ACTIVE_NS > now_ns ? last + ACTIVE_NS - now_ns : 0;
         if (own.active && devices[d].survey.outstanding)
             left = WINDOW_LOOK_NS;
         longest = left > longest ? left : longest;
@@ -309,9 +331,7 @@ static bool is_idle(uint64_t now_ns)
     bool busy =
         load_relaxed(&governor.unmeasured) || load_relaxed(&governor.held_ns) + HELD_NS > now_ns;
     for (unsigned d = 0; d < governor.bound; d++) {
-        busy |= devices[d].survey.outstanding != 0;
-        busy |= load_relaxed(&devices[d].worked_ns) + ACTIVE_NS > now_ns;
-        busy |= load_relaxed(&devices[d].waited_ns) + ACTIVE_NS > now_ns;
+        busy |= devices[d].survey.outstanding || works_for_ns(d, now_ns);
     }
     return !busy;
 }

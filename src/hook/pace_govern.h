@@ -17,6 +17,9 @@ void govern_watch(void);
 /* A launch is held back by the limit: a governor that rests looks at once. */
 void govern_note_wait(unsigned device, uint64_t now_ns);
 
+/* One that was held back goes on. Others say again that they wait. */
+void govern_note_admitted(unsigned device, uint64_t now_ns);
+
 /* One waits until the container may work at all. */
 void govern_note_held(uint64_t now_ns);
 

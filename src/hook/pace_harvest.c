@@ -114,6 +114,15 @@ static void event_done(struct pace_context *context, CUevent event, uint64_t at_
     context->base_ns = at_ns;
 }
 
+/* Whether neighbours work is only known at the governor's looks: they may have come after the mark
+ * was recorded. */
+static void meet_others(struct lane_record *record)
+{
+    struct lane *lane = &record->lane;
+    struct turns_part part = rules_part_since((unsigned)record->device, lane_front_since_ns(lane));
+    lane_front_beside(lane, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
+}
+
 static void harvest_lane(struct harvest *harvest, struct lane_record *record, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
@@ -128,6 +137,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
             continue;
         }
         uint64_t at = reached_ns(record, mark, now_ns);
+        meet_others(record);
         couple_note(record->device, lane, at);
         CUevent event = lane_pass(lane, at, charge_slot(harvest));
         harvest->count++;

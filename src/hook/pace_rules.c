@@ -26,6 +26,12 @@
 bool pace_limited;
 uint32_t pace_news;
 
+/* The part that is others': 1,000 less ours, and what they likely leave of it. */
+struct rules_away {
+    uint16_t least, likely;
+    uint32_t others_us;
+};
+
 static struct {
     struct lock lock; /* for writing what was read; a leaf */
     uint64_t number;  /* of the reading that is in force */
@@ -33,9 +39,9 @@ static struct {
     uint32_t epoch;
     unsigned priority;
     unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
-    /* The part that is others': 1,000 less ours, and what they likely leave of it. */
-    uint16_t away[VGPU_REGION_DEVICES], likely_away[VGPU_REGION_DEVICES];
-    uint32_t others_us[VGPU_REGION_DEVICES];
+    struct rules_away now[VGPU_REGION_DEVICES];
+    struct rules_away beside[VGPU_REGION_DEVICES]; /* when others were seen at work last */
+    uint64_t beside_ns[VGPU_REGION_DEVICES];       /* and when that was; 0: never */
     bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
     bool watched; /* has a priority, and there may be others to give way to; or others need to know
                    */
@@ -199,11 +205,22 @@ bool rules_has_priority(void)
     return load_relaxed(&rules.has_priority);
 }
 
+static struct turns_part part_left(const struct rules_away *away)
+{
+    return (struct turns_part){.permille = 1000u - load_relaxed(&away->least),
+        .likely = 1000u - load_relaxed(&away->likely),
+        .others_us = load_relaxed(&away->others_us)};
+}
+
 struct turns_part rules_part(unsigned device)
 {
-    return (struct turns_part){.permille = 1000u - load_relaxed(&rules.away[device]),
-        .likely = 1000u - load_relaxed(&rules.likely_away[device]),
-        .others_us = load_relaxed(&rules.others_us[device])};
+    return part_left(&rules.now[device]);
+}
+
+struct turns_part rules_part_since(unsigned device, uint64_t since_ns)
+{
+    bool beside = load_relaxed(&rules.beside_ns[device]) > since_ns;
+    return part_left(beside ? &rules.beside[device] : &rules.now[device]);
 }
 
 void rules_wait(uint64_t timeout_ns)
@@ -213,13 +230,23 @@ void rules_wait(uint64_t timeout_ns)
 
 /* ---- the governor's and the process's part ---- */
 
-void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours)
+static void set_away(struct rules_away *away, const struct turns_part *part)
+{
+    store_relaxed(&away->least, (uint16_t)(1000u - part->permille));
+    store_relaxed(&away->likely, (uint16_t)(1000u - part->likely));
+    store_relaxed(&away->others_us, (uint32_t)part->others_us);
+}
+
+void rules_set_neighbours(
+    unsigned device, const struct rules_neighbours *neighbours, uint64_t now_ns)
 {
     bool preempted = false, former = load_relaxed(&rules.preempted);
     bool news = load_relaxed(&rules.soft_is_on[device]) != neighbours->soft_is_on;
-    store_relaxed(&rules.away[device], (uint16_t)(1000u - neighbours->part.permille));
-    store_relaxed(&rules.likely_away[device], (uint16_t)(1000u - neighbours->part.likely));
-    store_relaxed(&rules.others_us[device], (uint32_t)neighbours->part.others_us);
+    set_away(&rules.now[device], &neighbours->part);
+    if (neighbours->part.permille < 1000) {
+        set_away(&rules.beside[device], &neighbours->part);
+        store_relaxed(&rules.beside_ns[device], now_ns);
+    }
     store_relaxed(&rules.soft_is_on[device], neighbours->soft_is_on);
     store_relaxed(&rules.higher_work[device], neighbours->higher_work);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
@@ -249,7 +276,7 @@ void rules_forget_neighbours(void)
 {
     const struct rules_neighbours none = {.part = {.permille = 1000, .likely = 1000}};
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        rules_set_neighbours(d, &none);
+        rules_set_neighbours(d, &none, 0);
 }
 
 void rules_finish(void)

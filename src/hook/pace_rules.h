@@ -60,13 +60,17 @@ void rules_wait(uint64_t timeout_ns);
 /* What part of the device's time is ours while all work that are at work now (limit/turns.h). */
 struct turns_part rules_part(unsigned device);
 
+/* The same, or where they are not at work any more but have been since then, as it was. */
+struct turns_part rules_part_since(unsigned device, uint64_t since_ns);
+
 /* For the governor: what the neighbours on the device leave us. */
 struct rules_neighbours {
     struct turns_part part;
     bool soft_is_on;  /* nobody else has been for a while */
     bool higher_work; /* somebody of higher priority is */
 };
-void rules_set_neighbours(unsigned device, const struct rules_neighbours *neighbours);
+void rules_set_neighbours(
+    unsigned device, const struct rules_neighbours *neighbours, uint64_t now_ns);
 /* Somebody who has a compute limit works on a device of ours: from now on, for two seconds, our
  * work there is watched, limit or not. */
 void rules_note_limited_beside(uint64_t now_ns);

@@ -93,7 +93,7 @@ static bool take_in(unsigned device, const struct board_view *view, uint64_t now
         .higher_work = turns_give_way(turns, view, now_ns),
         .part = turns_part(turns, view, rules_hard_percent(device)),
     };
-    rules_set_neighbours(device, &neighbours);
+    rules_set_neighbours(device, &neighbours, now_ns);
     if (devices[device].epoch != view->epoch)
         board_changed_ns = now_ns;
     devices[device].epoch = view->epoch;

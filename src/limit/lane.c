@@ -83,6 +83,23 @@ static bool is_in_part(const struct lane_stretch *stretch)
     return stretch->part && stretch->part < 1000;
 }
 
+uint64_t lane_front_since_ns(const struct lane *lane)
+{
+    const struct lane_stretch *stretch = &lane->marks[lane->first].before;
+    bool behind = stretch->continuous || stretch->first_ns < lane->reached_ns;
+    return behind ? lane->reached_ns : stretch->first_ns;
+}
+
+void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns)
+{
+    struct lane_stretch *stretch = &lane->marks[lane->first].before;
+    if (is_in_part(stretch) || part >= 1000)
+        return;
+    stretch->part = part;
+    stretch->likely = likely > part ? likely : part;
+    stretch->others_ns = others_ns;
+}
+
 /* Others' work may have come before its own. */
 static bool may_have_waited(const struct lane_stretch *stretch)
 {

@@ -134,6 +134,13 @@ uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t t
 /* The first mark outstanding, NULL where there is none. */
 struct lane_mark *lane_front(struct lane *lane);
 
+/* From when on the front stretch may have run. Not without one. */
+uint64_t lane_front_since_ns(const struct lane *lane);
+
+/* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
+ * `part` and what follows as in struct lane_run. */
+void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns);
+
 /* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
  * duration of a launch that was alone. Returns the mark's event. */
 void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge);
