@@ -247,10 +247,10 @@ static CUresult synchronise(
     CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
     pace_before_wait();
-    uint64_t from_ns = pace_wait_begins();
+    bool noted = pace_stream_wait_begins(stream, zero);
     CUresult result = driver(stream);
-    if (result == CUDA_SUCCESS)
-        pace_note_awaited(stream, zero, from_ns);
+    if (result == CUDA_SUCCESS && noted)
+        pace_stream_awaited(stream, zero);
     return synchronised(result);
 }
 

@@ -26,17 +26,24 @@
 #define FREE_LAUNCHES_MAX 32
 /* The first launch on a stream after so long is looked at: what it takes this time may be longer
  * than ever before, and nothing may follow that would show it. But where the thread waits for what
- * it launches, and the waits have shown for a while that it takes what it was thought to: two marks
- * would cost a request of 0.1 ms a quarter of its latency. */
+ * it launches, a mark is put behind it as the wait begins, while it runs: two marks before that,
+ * and a governor that is woken, would cost a request of 0.1 ms a quarter of its latency. */
 #define QUIET_NS 2000000ull
-/* A wait that shows something else makes the next so many be looked at; one that shows nothing, as
- * the thread did something else before it, twice as many as the last such one, up to so many. */
+/* The same is done for so long, however soon one round comes after the other, where rounds took
+ * longer than was thought by more than that, and by one such part of the time: now and then the
+ * same kernel may have more to do. */
+#define MARKS_NS 10000000000ull
+#define MISSED_NS 10000000ull
+#define MISSED_PART 100
+/* Which also makes the next so many that begin quietly be looked at; one that the thread was not
+ * seen to wait for, as it did something else first, twice as many as the last such one, up to so
+ * many. */
 #define DOUBTS 8
 #define DOUBTS_MOST 4096
 /* What a launch onto an idle device and the end of a wait take, beside UNSEEN_PART. */
 #define WAKE_NS 100000
-/* What ran longer than this is charged by the governor, who looks each 20 ms at least. */
-#define UNFORESEEN_NS 100000000ull
+/* A governor who looks so often sees what runs on, though nobody rouses him. */
+#define GOVERNOR_LOOKS_NS 50000000ull
 /* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
  * nor as what a queue may hold. */
 #define AHEAD_MOST_NS 1000000000ull
@@ -53,6 +60,9 @@ static _Thread_local struct {
     uint64_t looked_ns;
     int free_step;
 } thread __attribute__((tls_model("initial-exec")));
+
+/* As the driver reads it in its first cuInit: launches wait for their kernels. */
+static bool launches_block, environment_is_read;
 
 static CUstream stream_named(CUstream stream, enum stream_zero zero)
 {
@@ -174,7 +184,8 @@ static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
     return now_ns > (awaited_ns > looked_ns ? awaited_ns : looked_ns) + QUIET_NS;
 }
 
-/* Nobody else's work can be between the launches on the stream and the end of a wait for them. */
+/* Nobody else's work was between the launches on the stream and the end of a wait for them, when
+ * that was looked at last. */
 static bool is_alone(const struct thread_stream *here)
 {
     return here->waits && gate_active(here->device) <= 1 &&
@@ -192,7 +203,8 @@ static bool is_trusted(const struct thread_stream *here)
         return false;
     }
     return here->round.awaited_ns && is_alone(here) && here->lane && !here->lane->thread &&
-           governor_works() && !governor_sleeps_for_good() && !rules_has_priority();
+           governor_looks_within(GOVERNOR_LOOKS_NS) && !load_relaxed(&launches_block) &&
+           !rules_has_priority();
 }
 
 /* The thread launches for the first time after a closer look, or after a wait. False where that is
@@ -215,7 +227,7 @@ static bool go_on(struct thread_stream *here)
 /* A governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
 static bool may_rest(const struct thread_stream *here)
 {
-    return here->round.quiet && !governor_sleeps_for_good() &&
+    return here->round.quiet && governor_looks_within(GOVERNOR_LOOKS_NS) &&
            clock_now_ns() < here->round.began_ns + QUIET_NS;
 }
 
@@ -244,7 +256,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
 static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
     uint64_t passed = now_ns - here->first_ns, off = here->work_ns / UNSEEN_PART;
-    if (here->round.awaited_ns && is_quiet(here, now_ns))
+    if (here->round.marked || (here->round.awaited_ns && is_quiet(here, now_ns)))
         return !thread_mine->doubts;
     return passed + off > here->work_ns && passed < here->work_ns + off;
 }
@@ -255,11 +267,11 @@ static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
     uint64_t work_ns, uint64_t now_ns)
 {
-    return here->waits && here->launches && here->work_ns + work_ns >= here->due_ns &&
-           took_as_thought(here, now_ns) && work_ns < BUDGET_QUANTUM_NS &&
-           duration_is_steady(key) && here->work_ns < BUDGET_UNSEEN_NS &&
-           thread_is_current(here, stream) && here->news == rules_news() &&
-           rules_part((unsigned)here->device).permille >= 1000;
+    return here->waits && (here->launches || here->round.marked) &&
+           here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
+           work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
+           here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
+           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000;
 }
 
 /* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
@@ -283,9 +295,6 @@ static bool goes_on_unseen(
     govern_note_work(device, now_ns);
     return let_by(launch, here, work_ns);
 }
-
-/* As the driver reads it in its first cuInit: launches wait for their kernels. */
-static bool launches_block, environment_is_read;
 
 void pace_read_environment(void)
 {
@@ -508,6 +517,31 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     errno = errno_kept;
 }
 
+/* Behind what the thread let by on the stream, so that it is measured whatever comes next. Where it
+ * waited for what was there before (`awaited`), the stream was idle until then. */
+static bool put_mark(struct thread_stream *here, CUstream stream, bool awaited)
+{
+    if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
+        return false;
+    struct lane_record *record = here->lane;
+    lock_take(&marks_lock);
+    thread_flush(here);
+    if (!awaited || record->lane.count > LANE_MARKS / 2)
+        (void)marks_harvest(record->device);
+    bool open = record->lane.open.launches > 0;
+    bool busy = !awaited && record->lane.count > 0;
+    lock_release(&marks_lock);
+    if (open)
+        marks_record(record, here->lane_id, (struct lane_run){.continuous = busy});
+    return open;
+}
+
+static void mark_own(CUstream stream)
+{
+    if (thread_mine && load_relaxed(&pace_limited))
+        (void)put_mark(thread_stream(thread_mine, stream), stream, false);
+}
+
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
     process_enter(container_reset);
@@ -516,6 +550,8 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
         return;
     CUstream named = stream_named(stream, zero);
     struct thread_stream *here = thread_stream(own, named);
+    if (here->launches)
+        (void)put_mark(here, named, false);
     lock_take(&marks_lock);
     struct lane_record *record = thread_lane(named, here);
     if (record)
@@ -525,57 +561,83 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     lock_release(&marks_lock);
 }
 
-/* The stream was at work from the one to the other, and what went by estimate took longer: it is
- * charged for as that. */
-static void add_unforeseen(
-    struct thread_stream *here, uint64_t from_ns, uint64_t to_ns, int64_t thought_ns)
+/* ---- waits ---- */
+
+/* A round in which the thread did something else before it waited may have taken anything. */
+static bool is_hidden(const struct thread_round *round, int64_t work_ns, int64_t off_ns)
 {
-    lock_take(&marks_lock);
-    if (here->launches && thread_is_current(here, here->stream)) {
-        const struct lane *lane = &here->lane->lane;
-        uint64_t most_ns = lane->occupied_ns + UNFORESEEN_NS,
-                 took_ns = lane_open_between(lane, from_ns, to_ns);
-        uint64_t more_ns = took_ns > (uint64_t)thought_ns ? took_ns - (uint64_t)thought_ns : 0;
-        more_ns = more_ns < most_ns ? more_ns : most_ns;
-        more_ns = more_ns < AHEAD_MOST_NS ? more_ns : AHEAD_MOST_NS;
-        store_relaxed(&here->work_ns, here->work_ns + (uint32_t)more_ns);
-        store_release(&here->launches, here->launches + (more_ns > 0)); /* others look for more */
-    }
-    lock_release(&marks_lock);
+    return (int64_t)(round->waiting_ns - round->began_ns) > work_ns + off_ns;
 }
 
-/* What the waits show: whether what is launched after a quiet time may go by estimate. */
-static void judge_round(struct thread_stream *here, uint64_t from_ns, uint64_t now_ns)
+static void doubt(struct pace_thread *own, bool hidden)
+{
+    if (hidden)
+        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
+    if (own->unseen > DOUBTS_MOST)
+        own->unseen = DOUBTS_MOST;
+    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
+}
+
+/* What a round took too long, which nobody charged for. */
+static void note_missed(struct pace_thread *own, uint64_t ns, uint64_t now_ns)
+{
+    uint64_t forgiven = (now_ns - own->missed_at_ns) / MISSED_PART;
+    own->missed_ns = (own->missed_ns > forgiven ? own->missed_ns - forgiven : 0) + ns;
+    own->missed_at_ns = now_ns;
+    if (own->missed_ns <= MISSED_NS)
+        return;
+    own->missed_ns = 0;
+    own->marks_to_ns = now_ns + MARKS_NS;
+}
+
+/* Whether what is launched from now on may go by estimate. */
+static void judge_round(const struct thread_stream *here, uint64_t now_ns)
 {
     struct pace_thread *own = thread_mine;
-    int64_t took_ns = (int64_t)(now_ns - here->round.began_ns),
-            waited_ns = (int64_t)(now_ns - from_ns),
-            work_ns = (int64_t)here->work_ns - here->round.before_ns,
+    const struct thread_round *round = &here->round;
+    int64_t took_ns = (int64_t)(now_ns - round->began_ns),
+            work_ns = (int64_t)here->work_ns - round->before_ns,
             off_ns = work_ns / UNSEEN_PART + WAKE_NS;
-    bool quiet = here->round.quiet && is_alone(here);
-    if (took_ns <= work_ns + off_ns && took_ns >= work_ns - off_ns) {
-        own->unseen -= own->unseen && quiet;
+    bool longer = took_ns > work_ns + off_ns;
+    if (!longer && took_ns >= work_ns - off_ns) {
+        own->unseen -= own->unseen && round->quiet;
         return;
     }
-    if (waited_ns <= work_ns + off_ns && took_ns > work_ns) {
-        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
-        if (own->unseen > DOUBTS_MOST)
-            own->unseen = DOUBTS_MOST;
-    }
-    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
-    if (quiet && waited_ns > work_ns + off_ns)
-        add_unforeseen(here, from_ns, now_ns, work_ns);
+    bool hidden = longer && is_hidden(round, work_ns, off_ns);
+    doubt(own, hidden);
+    if (longer && !hidden && !round->marked)
+        note_missed(own, (uint64_t)(took_ns - work_ns), now_ns);
 }
 
-void pace_note_awaited_slow(CUstream stream, enum stream_zero zero, uint64_t from_ns)
+/* The stream that the thread launched on, whose round is not over; NULL where there is none. */
+static struct thread_stream *round_of(CUstream stream)
+{
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
+    bool goes_on =
+        here && here->stream == stream && here->round.began_ns && !here->round.awaited_ns;
+    return goes_on ? here : NULL;
+}
+
+bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
 {
     process_enter(container_reset);
     CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
-    if (!here || here->stream != named || !here->round.began_ns || here->round.awaited_ns)
+    struct thread_stream *here = round_of(named);
+    if (!here)
+        return false;
+    here->round.waiting_ns = clock_now_ns();
+    if (here->launches && (here->round.quiet || here->round.waiting_ns < thread_mine->marks_to_ns))
+        here->round.marked = put_mark(here, named, true);
+    return true;
+}
+
+void pace_stream_awaited(CUstream stream, enum stream_zero zero)
+{
+    struct thread_stream *here = round_of(stream_named(stream, zero));
+    if (!here)
         return;
     uint64_t now = clock_now_ns();
-    judge_round(here, from_ns, now);
+    judge_round(here, now);
     here->round.awaited_ns = now;
 }
 
@@ -602,8 +664,11 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     if (!gate_is_used())
         return;
     process_enter(container_reset);
-    gather_on(stream_named(stream, zero));
-    marks_capture_begins(stream_named(stream, zero));
+    CUstream named = stream_named(stream, zero);
+    mark_own(named);
+    mark_own(CU_STREAM_LEGACY);
+    gather_on(named);
+    marks_capture_begins(named);
 }
 
 void pace_context_changed(void)
@@ -616,29 +681,13 @@ void pace_context_changed(void)
         thread_flush_all(thread_mine);
 }
 
-/* What the thread launched there last is measured, too. */
-static void close_stream(CUstream stream)
-{
-    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
-    if (!here || !thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
-        return;
-    lock_take(&marks_lock);
-    thread_flush(here);
-    bool open = here->lane->lane.open.launches > 0;
-    bool busy = here->lane->lane.count > 0;
-    lock_release(&marks_lock);
-    if (open)
-        marks_record(here->lane, here->lane_id, (struct lane_run){.continuous = busy});
-}
-
 void pace_stream_leaves(CUstream stream)
 {
     if (!gate_is_used())
         return;
     process_enter(container_reset);
     gather_on(stream);
-    if (load_relaxed(&pace_limited))
-        close_stream(stream);
+    mark_own(stream);
     marks_stream_leaves(stream);
 }
 

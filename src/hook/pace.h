@@ -9,7 +9,6 @@
 #ifndef VGPU_HOOK_PACE_H
 #define VGPU_HOOK_PACE_H
 
-#include "base/clock.h"
 #include "hook/capture.h"
 #include "hook/pace_channels.h"
 #include "limit/durations.h"
@@ -86,20 +85,18 @@ static inline void pace_note_wait(void)
         pace_free_launches = 0;
 }
 
-/* When the thread began to wait for all that is on a stream; 0 without a limit. One load then. */
-static inline uint64_t pace_wait_begins(void)
+/* The thread is about to wait for all that is on a stream. One load without a limit. True where the
+ * end of the wait is to be told, if it succeeds. */
+bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero);
+
+static inline bool pace_stream_wait_begins(CUstream stream, enum stream_zero zero)
 {
-    return __builtin_expect(load_relaxed(&pace_limited), 0) ? clock_now_ns() : 0;
+    return __builtin_expect(load_relaxed(&pace_limited), 0) &&
+           pace_stream_wait_begins_slow(stream, zero);
 }
 
 /* It waited, and all that was on the stream is over. */
-void pace_note_awaited_slow(CUstream stream, enum stream_zero zero, uint64_t from_ns);
-
-static inline void pace_note_awaited(CUstream stream, enum stream_zero zero, uint64_t from_ns)
-{
-    if (__builtin_expect(from_ns != 0, 0))
-        pace_note_awaited_slow(stream, zero, from_ns);
-}
+void pace_stream_awaited(CUstream stream, enum stream_zero zero);
 
 /* Before the driver's cuInit, which reads it too. */
 void pace_read_environment(void);

@@ -16,9 +16,11 @@
 /* What a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
     uint64_t began_ns;   /* its first launch; 0: there was none */
-    uint64_t awaited_ns; /* when the wait at its end was over; 0: it goes on */
+    uint64_t waiting_ns; /* when the wait at its end began */
+    uint64_t awaited_ns; /* and was over; 0: it goes on */
     int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
     bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
+    bool marked;         /* what of it went by estimate has a mark behind it */
 };
 
 /* What a thread let go on a stream since its last closer look there. */
@@ -55,6 +57,10 @@ struct pace_thread {
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
     unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
+    uint64_t
+        missed_ns; /* what rounds without a mark took longer than was thought, less what may be */
+    uint64_t missed_at_ns;
+    uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };

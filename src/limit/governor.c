@@ -21,6 +21,7 @@ enum governor_state { ABSENT, STARTING, AWAKE, RESTING, ASLEEP, STOPPED, REFUSED
 
 static struct {
     uint32_t state;
+    uint64_t rest_ns; /* the longest that it rests until its next look */
     uint64_t (*look)(void);
     governor_rest_function *rest;
 } governor;
@@ -36,11 +37,18 @@ static void sleep_for_good(void)
         word_wait(&governor.state, ASLEEP);
 }
 
-static void rest_idle(uint64_t ns)
+/* Says how long it rests if nothing works, before it does. */
+static uint64_t take_look(void)
 {
-    if (ns == GOVERNOR_NOTHING)
-        ns = LINGER_NS / 5;
-    governor.rest(ns & ~GOVERNOR_IDLE, &governor.state, RESTING);
+    uint64_t pause = governor.look();
+    uint64_t rest_ns = pause == GOVERNOR_NOTHING ? LINGER_NS / 5 : pause & ~GOVERNOR_IDLE;
+    store_relaxed(&governor.rest_ns, rest_ns);
+    return pause;
+}
+
+static void rest_idle(void)
+{
+    governor.rest(load_relaxed(&governor.rest_ns), &governor.state, RESTING);
 }
 
 static void *run(void *argument)
@@ -50,7 +58,7 @@ static void *run(void *argument)
     (void)change(STARTING, AWAKE); /* who made it may not get to run for long */
     uint64_t seen_ns = clock_now_ns();
     while (load_acquire(&governor.state) != STOPPED) {
-        uint64_t pause = governor.look();
+        uint64_t pause = take_look();
         uint64_t now = clock_now_ns();
         if (pause != GOVERNOR_NOTHING)
             seen_ns = now;
@@ -60,8 +68,9 @@ static void *run(void *argument)
         } else if (change(AWAKE, RESTING)) {
             continue; /* what came before that woke nobody */
         } else if (now - seen_ns < LINGER_NS) {
-            (void)change(ASLEEP, RESTING); /* the look before its sleep saw something */
-            rest_idle(pause);
+            if (change(ASLEEP, RESTING))
+                continue; /* the look before its sleep saw something; as above */
+            rest_idle();
         } else if (change(RESTING, ASLEEP)) {
             continue; /* likewise */
         } else {
@@ -136,9 +145,10 @@ bool governor_sleeps(void)
     return state == RESTING || state == ASLEEP;
 }
 
-bool governor_sleeps_for_good(void)
+bool governor_looks_within(uint64_t ns)
 {
-    return load_relaxed(&governor.state) == ASLEEP;
+    uint32_t state = load_relaxed(&governor.state);
+    return state == AWAKE || (state == RESTING && load_relaxed(&governor.rest_ns) <= ns);
 }
 
 void governor_reset(void)

@@ -33,8 +33,8 @@ bool governor_works(void);
  */
 bool governor_sleeps(void);
 
-/* Whether it sleeps for good, and does not look again by itself. */
-bool governor_sleeps_for_good(void);
+/* Whether it looks by itself within so long: it is awake, or rests for no longer. */
+bool governor_looks_within(uint64_t ns);
 
 /* The same as governor_rouse where it sleeps for good; where it only rests, it looks soon enough.
  */

@@ -6,6 +6,8 @@
 #include "sim/machine.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
@@ -191,7 +193,7 @@ BED_TEST("of launches that are waited for less than one in a hundred is measured
     load_settle();
     struct load_state to = load_state(0);
     uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
-    CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 8);
     if (!CHECK(least <= WAITED / 60)) /* two marks each */
         dprintf(STDOUT_FILENO, "# %llu marks for %d launches\n", (unsigned long long)least, WAITED);
 }
@@ -251,24 +253,23 @@ static CUstream requests_begin(void)
 }
 
 /* A loaded computer wakes a thread late, and the next requests are looked at for that. */
-BED_TEST("of requests that come rarely less than one in ten is measured",
+BED_TEST("of requests that come rarely less than one in ten has more than a mark behind it",
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
     uint64_t least = UINT64_MAX;
     CUstream stream = requests_begin();
-    for (int i = 0; i < ATTEMPTS && least > 2 * REQUESTS / 10; i++) {
+    for (int i = 0; i < ATTEMPTS && least > REQUESTS + REQUESTS / 10; i++) {
         uint64_t before = sim_calls("cuEventRecord");
         for (int k = 0; k < REQUESTS; k++)
             request(stream, REQUEST_NS, i % 2 ? 10000 : 3000);
         uint64_t records = sim_calls("cuEventRecord") - before;
         least = records < least ? records : least;
     }
-    if (!CHECK(least <= 2 * REQUESTS / 10)) /* two marks each */
+    if (!CHECK(least <= REQUESTS + REQUESTS / 10))
         dprintf(
             STDOUT_FILENO, "# %llu marks for %d requests\n", (unsigned long long)least, REQUESTS);
 }
 
-/* A wait that ends late counts as work: that is more where the computer is loaded. */
 static void check_charged(const struct load_state *from)
 {
     load_settle();
@@ -276,7 +277,7 @@ static void check_charged(const struct load_state *from)
     uint64_t busy = to.busy_ns - from->busy_ns, measured = to.measured_ns - from->measured_ns;
     dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
         (unsigned long long)(measured / 1000));
-    CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 8);
 }
 
 BED_TEST("and all are charged, also where they take longer from then on, or less",
@@ -315,6 +316,97 @@ BED_TEST("what the thread does between a launch and its wait is not charged",
         usleep(3000);
     }
     check_charged(&from);
+}
+
+/* One in so many of the launches of a kernel takes 200 times as long as the others, and all are
+ * waited for. */
+BED_TEST("and where one of twenty that follow each other at once takes much longer",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUstream stream = requests_begin();
+    struct load_state from = load_state(0);
+    for (int i = 1; i < 40 * REQUESTS; i++)
+        request(stream, i % 20 ? 20 * US : 4 * MS, 0);
+    check_charged(&from);
+}
+
+/* Each of them is let by, and nothing but a mark right behind it tells how long it took. */
+static void run_behind(void (*next)(CUstream stream))
+{
+    CUstream stream = requests_begin();
+    struct load_state from = load_state(0);
+    for (int i = 1; i < 3 * REQUESTS; i++) {
+        if (i % 10) {
+            request(stream, REQUEST_NS, 3000);
+            continue;
+        }
+        CHECK_EQ(load_launch_of(known, stream, 20 * REQUEST_NS), CUDA_SUCCESS);
+        next(stream);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+        usleep(3000);
+    }
+    check_charged(&from);
+}
+
+BED_TEST("and where a capture begins behind one that takes longer",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    run_behind(capture_nothing);
+}
+
+static void wait_for_nothing(CUstream stream)
+{
+    static CUevent event;
+    if (!event) {
+        REQUIRE(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+        CUstream other = load_stream();
+        CHECK_EQ(CU(cuEventRecord)(event, other), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(other), CUDA_SUCCESS);
+    }
+    CHECK_EQ(CU(cuStreamWaitEvent)(stream, event, 0), CUDA_SUCCESS);
+}
+
+BED_TEST("and where its stream is told to wait for something that is over",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    run_behind(wait_for_nothing);
+}
+
+static void nap(int number)
+{
+    (void)number;
+    usleep(60000);
+}
+
+/* As where the container's part of the processors is used up, or a debugger looks. */
+BED_TEST("the time for which a thread is stopped while it waits is not charged",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUstream stream = requests_begin();
+    struct load_state from = load_state(0);
+    REQUIRE(signal(SIGALRM, nap) != SIG_ERR);
+    for (int i = 1; i < 3 * REQUESTS; i++) {
+        if (i % 10 == 0)
+            CHECK_EQ(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 300}, NULL), 0);
+        request(stream, REQUEST_NS, 3000);
+    }
+    check_charged(&from);
+}
+
+BED_TEST("what began when nothing was limited yet does not hide what comes after",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=0"})
+{
+    load_begin(0);
+    CHECK_EQ(load_launch(NULL, MS), CUDA_SUCCESS);
+    load_set(-1, 50);
+    CUstream stream = requests_begin();
+    bed_sleep_ms(3500); /* its share is not shown any more, and nobody looks soon */
+    struct load_state from = load_state(0);
+    request(stream, REQUEST_NS, 3000);
+    CHECK_EQ(load_launch_of(known, stream, 900 * MS), CUDA_SUCCESS);
+    bed_sleep_ms(950);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    load_check_measured(&from);
 }
 
 int main(int argc, char **argv)

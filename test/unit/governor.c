@@ -311,6 +311,11 @@ TEST("work that is noted while it lies down to rest is seen")
     }
 }
 
+static bool sleeps_for_good(void)
+{
+    return governor_sleeps() && !governor_looks_within(UINT64_MAX);
+}
+
 TEST("who stirs it leaves a rest alone, and ends a sleep for good")
 {
     store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
@@ -318,13 +323,13 @@ TEST("who stirs it leaves a rest alone, and ends a sleep for good")
     REQUIRE(wait_for_rest());
     REQUIRE(wait_for_sleep());
     uint64_t before = load_relaxed(&looks);
-    CHECK(!governor_sleeps_for_good());
+    CHECK(!sleeps_for_good());
     governor_stir();
     pause_ms(50);
     CHECK_EQ(load_relaxed(&looks), before);
     store_relaxed(&answer, GOVERNOR_NOTHING);
     governor_rouse();
-    for (int i = 0; i < WAIT_SECONDS * 200 && !governor_sleeps_for_good(); i++)
+    for (int i = 0; i < WAIT_SECONDS * 200 && !sleeps_for_good(); i++)
         pause_ms(5);
     REQUIRE(wait_for_sleep());
     before = load_relaxed(&looks);
@@ -349,19 +354,19 @@ TEST("what is noted while it falls asleep for good is seen, though nobody rouses
 static uint64_t look_late(void)
 {
     (void)look();
-    return governor_sleeps_for_good() ? GOVERNOR_IDLE | 1000000000000u : GOVERNOR_NOTHING;
+    return sleeps_for_good() ? GOVERNOR_IDLE | 1000000000000u : GOVERNOR_NOTHING;
 }
 
 TEST("where the look before it sleeps for good sees something it rests, and looks no more often")
 {
     governor_wake(look_late, rest);
     REQUIRE(wait_for_looks(3));
-    for (int i = 0; i < 5 || (i < WAIT_SECONDS * 20 && governor_sleeps_for_good()); i++)
+    for (int i = 0; i < 5 || (i < WAIT_SECONDS * 20 && sleeps_for_good()); i++)
         pause_ms(50);
     uint64_t before = load_relaxed(&looks);
     if (!CHECK(before < 100))
         dprintf(STDOUT_FILENO, "# %llu looks\n", (unsigned long long)before);
-    CHECK(!governor_sleeps_for_good());
+    CHECK(!sleeps_for_good());
     governor_rouse();
     CHECK(wait_for_looks(before + 1));
 }
