@@ -14,6 +14,7 @@
 #include <time.h>
 
 #define THREADS_MAX 16
+#define STREAMS_MAX 64
 
 static bool graph;
 static unsigned streams, launches;
@@ -27,11 +28,22 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* As objects lie in a heap: anywhere, at a multiple of 16. */
+static CUstream handle_of(uintptr_t thread, unsigned number)
+{
+    uint64_t chance = (thread * STREAMS_MAX + number + 1) * 0xff51afd7ed558ccdull;
+    return (CUstream)(0x7f0000000000ull + (chance >> 40) * 16);
+}
+
 static void run(unsigned count, uintptr_t thread)
 {
     static char function, exec;
-    for (unsigned i = 0; i < count; i++) {
-        CUstream stream = (CUstream)(0x10000 * thread + 0x410 * (i % streams + 1));
+    CUstream handles[STREAMS_MAX];
+    for (unsigned i = 0; i < streams; i++)
+        handles[i] = handle_of(thread, i);
+    for (unsigned i = 0, next = 0; i < count; i++) {
+        CUstream stream = handles[next];
+        next = next + 1 < streams ? next + 1 : 0;
         CUresult result = graph ? cuGraphLaunch((CUgraphExec)&exec, stream)
                                 : cuLaunchKernel((CUfunction)&function, 1, 1, 1, 128, 1, 1, 0,
                                       stream, NULL, NULL);
@@ -70,7 +82,8 @@ int main(int argc, char **argv)
     streams = (unsigned)atoi(argv[2]);
     launches = (unsigned)atoi(argv[4]);
     /* The second call is the first that says which device the program is on. */
-    if (!streams || cuInit(0) != CUDA_SUCCESS || cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
+    if (!streams || streams > STREAMS_MAX || cuInit(0) != CUDA_SUCCESS ||
+        cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
         return 1;
     pthread_barrier_init(&barrier, NULL, count);
     for (uintptr_t i = 1; i < count; i++)

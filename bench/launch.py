@@ -17,6 +17,7 @@ CASES = {
     "kernel, one stream": ("kernel", 1, 1, 0, 0),
     "kernel, four streams in turn": ("kernel", 4, 1, 0, 0),
     "kernel, eight streams in turn": ("kernel", 8, 1, 0, 0),
+    "kernel, 32 streams in turn": ("kernel", 32, 1, 0, 0),
     "kernel, two threads": ("kernel", 1, 2, 0, 0),
     "graph, one stream": ("graph", 1, 1, 0, 0),
     "graph, four streams in turn": ("graph", 4, 1, 0, 0),

@@ -35,6 +35,9 @@
 #define MARKS_NS 10000000000ull
 #define MISSED_NS 10000000ull
 #define MISSED_PART 100
+/* A thread that is woken late sees the same: the marks tell. Where they say so, that much more is
+ * let pass the next time, up to MISSED_MOST_NS. */
+#define MISSED_MOST_NS 100000000ull
 /* Which also makes the next so many that begin quietly be looked at; one that the thread was not
  * seen to wait for, as it did something else first, twice as many as the last such one, up to so
  * many. */
@@ -579,15 +582,46 @@ static void doubt(struct pace_thread *own, bool hidden)
 }
 
 /* What a round took too long, which nobody charged for. */
-static void note_missed(struct pace_thread *own, uint64_t ns, uint64_t now_ns)
+static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_ns)
 {
-    uint64_t forgiven = (now_ns - own->missed_at_ns) / MISSED_PART;
-    own->missed_ns = (own->missed_ns > forgiven ? own->missed_ns - forgiven : 0) + ns;
-    own->missed_at_ns = now_ns;
-    if (own->missed_ns <= MISSED_NS)
+    uint64_t forgiven = (now_ns - missed->at_ns) / MISSED_PART;
+    missed->ns = (missed->ns > forgiven ? missed->ns - forgiven : 0) + ns;
+    missed->at_ns = now_ns;
+    if (missed->ns <= MISSED_NS + missed->most_ns)
         return;
-    own->missed_ns = 0;
-    own->marks_to_ns = now_ns + MARKS_NS;
+    missed->ns = missed->seen_ns = missed->lane_id = 0;
+    missed->marks_to_ns = now_ns + MARKS_NS;
+}
+
+/* It was not the GPU that took long. */
+static void let_pass_more(struct thread_missed *missed)
+{
+    missed->marks_to_ns = 0;
+    missed->most_ns = 2 * missed->most_ns + MISSED_NS;
+    if (missed->most_ns > MISSED_MOST_NS)
+        missed->most_ns = MISSED_MOST_NS;
+}
+
+/* The same of a round that has a mark. */
+static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
+{
+    bool known = missed->lane_id == here->lane_id;
+    missed->seen_ns += ns;
+    if (known && missed->seen_ns <= MISSED_NS)
+        return;
+    lock_take(&marks_lock);
+    bool same = thread_is_current(here, here->stream);
+    if (same)
+        (void)marks_harvest(here->device);
+    uint64_t longer_ns = same ? here->lane->lane.longer_ns : 0;
+    lock_release(&marks_lock);
+    if (same && known && longer_ns - missed->lane_ns < missed->seen_ns / 4)
+        let_pass_more(missed);
+    else if (same && known)
+        missed->most_ns = 0;
+    missed->lane_id = same ? here->lane_id : 0;
+    missed->lane_ns = longer_ns;
+    missed->seen_ns = 0;
 }
 
 /* Whether what is launched from now on may go by estimate. */
@@ -605,8 +639,12 @@ static void judge_round(const struct thread_stream *here, uint64_t now_ns)
     }
     bool hidden = longer && is_hidden(round, work_ns, off_ns);
     doubt(own, hidden);
-    if (longer && !hidden && !round->marked)
-        note_missed(own, (uint64_t)(took_ns - work_ns), now_ns);
+    if (!longer || hidden)
+        return;
+    if (!round->marked)
+        note_missed(&own->missed, (uint64_t)(took_ns - work_ns), now_ns);
+    else if (!round->quiet)
+        note_seen(here, &own->missed, (uint64_t)(took_ns - work_ns));
 }
 
 /* The stream that the thread launched on, whose round is not over; NULL where there is none. */
@@ -626,7 +664,8 @@ bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
     if (!here)
         return false;
     here->round.waiting_ns = clock_now_ns();
-    if (here->launches && (here->round.quiet || here->round.waiting_ns < thread_mine->marks_to_ns))
+    if (here->launches &&
+        (here->round.quiet || here->round.waiting_ns < thread_mine->missed.marks_to_ns))
         here->round.marked = put_mark(here, named, true);
     return true;
 }

@@ -29,6 +29,20 @@ static struct {
 
 /* ---- the owner's ---- */
 
+struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream stream)
+{
+    unsigned first = thread_stream_place(stream);
+    struct thread_stream *free = NULL;
+    for (unsigned i = 0; i < THREAD_GROUP; i++) {
+        struct thread_stream *here = &own->streams[first ^ i];
+        if (here->stream == stream)
+            return here;
+        if (!free && !here->stream)
+            free = here;
+    }
+    return free ? free : &own->streams[first];
+}
+
 static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(marks_lock)
 {
     if (charged_ns <= here->charged_ns)
@@ -100,19 +114,21 @@ void thread_gather(struct lane_record *record)
         return;
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
-        struct thread_stream *here = thread_stream(own, record->stream);
-        if (own != thread_mine && load_relaxed(&here->lane) == record)
-            note_let_by(here);
+        for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
+            if (load_relaxed(&own->streams[i].lane) == record)
+                note_let_by(&own->streams[i]);
+        }
     }
     lock_release(&threads.lock);
 }
 
 static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_lock)
 {
-    struct thread_stream *here = thread_stream(own, stream);
-    const struct lane_record *record = load_relaxed(&here->lane);
-    if (record && marks_is_on(record, stream))
-        note_let_by(here);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+        const struct lane_record *record = load_relaxed(&own->streams[i].lane);
+        if (record && (marks_is_on(record, stream) || marks_is_on(record, CU_STREAM_LEGACY)))
+            note_let_by(&own->streams[i]);
+    }
 }
 
 void thread_gather_on(CUstream stream)
@@ -120,7 +136,6 @@ void thread_gather_on(CUstream stream)
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         gather_own(own, stream);
-        gather_own(own, CU_STREAM_LEGACY);
     }
     lock_release(&threads.lock);
 }

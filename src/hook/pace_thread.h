@@ -11,7 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define THREAD_STREAMS 16
+/* Places for streams, each of which has one in a group of four. */
+#define THREAD_STREAMS 64
+#define THREAD_STREAM_BITS 6
+#define THREAD_GROUP 4
 
 /* What a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
@@ -49,6 +52,16 @@ struct thread_stream {
     struct thread_round round;
 };
 
+/* What rounds took longer than was thought, as the thread saw it, and what their marks say. */
+struct thread_missed {
+    uint64_t ns, at_ns;   /* without a mark, less what may be */
+    uint64_t most_ns;     /* so much more is let pass */
+    uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
+    uint64_t seen_ns;     /* with a mark, since a look at the lane; what that said then: */
+    uint64_t lane_ns;
+    uint32_t lane_id; /* 0: none was */
+};
+
 /* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
  * loaded late. */
 struct pace_thread {
@@ -57,10 +70,7 @@ struct pace_thread {
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
     unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
-    uint64_t
-        missed_ns; /* what rounds without a mark took longer than was thought, less what may be */
-    uint64_t missed_at_ns;
-    uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
+    struct thread_missed missed;
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
@@ -71,11 +81,21 @@ extern _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("i
 /* The same, made where there is none; NULL where there is no memory. */
 struct pace_thread *thread_own(void);
 
+/* Where its part for the stream is to be looked for first. */
+static inline unsigned thread_stream_place(CUstream stream)
+{
+    return (unsigned)((uintptr_t)stream * 0x9e3779b97f4a7c15ull >> (64 - THREAD_STREAM_BITS));
+}
+
+/* The one that is the stream's already, or is free, or the first of its group. */
+struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream stream);
+
 /* Its part for the stream, which may be in use for another. */
 static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
 {
-    uintptr_t handle = (uintptr_t)stream;
-    return &own->streams[(handle ^ handle >> 4 ^ handle >> 9) % THREAD_STREAMS];
+    struct thread_stream *first = &own->streams[thread_stream_place(stream)];
+    return __builtin_expect(first->stream == stream, 1) ? first
+                                                        : thread_stream_in_group(own, stream);
 }
 
 static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)

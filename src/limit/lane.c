@@ -291,6 +291,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     uint64_t busy = busy_of(lane, mark, from, at_ns);
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
+    lane->longer_ns += stretch->continuous ? 0 : above(busy, stretch->work_ns);
     if (lane->occupied_to_ns) {
         if (lane->occupied_to_ns > from)
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);

@@ -304,6 +304,29 @@ static CUresult step_short_lived(struct load *load, uint64_t number)
     return result;
 }
 
+#define MANY_STREAMS 32
+
+BED_TEST("launches on 32 streams in turn ask the driver hardly more than those on one",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    CUstream streams[MANY_STREAMS];
+    load_begin(0);
+    CUfunction kernel = load_kernel();
+    for (int i = 0; i < MANY_STREAMS; i++)
+        streams[i] = load_stream();
+    uint64_t asked = 0;
+    for (int i = 0; i < 100 * MANY_STREAMS; i++) {
+        if (i == 40 * MANY_STREAMS)
+            asked = sim_calls("cuStreamIsCapturing");
+        CHECK_EQ(load_launch_of(kernel, streams[i % MANY_STREAMS], 5 * US), CUDA_SUCCESS);
+        if (i % (4 * MANY_STREAMS) == 0)
+            CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    }
+    asked = sim_calls("cuStreamIsCapturing") - asked;
+    if (!CHECK(asked < 60 * MANY_STREAMS / 2))
+        dprintf(STDOUT_FILENO, "# asked %llu times\n", (unsigned long long)asked);
+}
+
 BED_TEST("a program whose streams live for a few launches keeps to the limit",
     .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
 {

