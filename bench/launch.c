@@ -38,7 +38,7 @@ static CUstream handle_of(uintptr_t thread, unsigned number)
 static void run(unsigned count, uintptr_t thread)
 {
     static char function, exec;
-    CUstream handles[STREAMS_MAX];
+    CUstream handles[STREAMS_MAX] = {0};
     for (unsigned i = 0; i < streams; i++)
         handles[i] = handle_of(thread, i);
     for (unsigned i = 0, next = 0; i < count; i++) {
