@@ -129,6 +129,8 @@ void bench_declare_target(struct bench *bench, const struct bench_definition *de
 
 /* Another target for what was declared, where it is known only once it was measured. */
 void bench_set_target(struct bench *bench, const char *id, const char *condition, double target);
+/* Its samples are of turns (bench_figure.turns). */
+void bench_set_turns(struct bench *bench, const char *id, const char *condition, unsigned turns);
 /* The median of the samples; false where there are none. */
 bool bench_median(const struct bench *bench, size_t subject, const char *id, const char *condition,
     double *ret_median);

@@ -13,9 +13,10 @@
 #define INITS 2
 #define CALL_ROUNDS 6 /* of turns in the life of a process */
 #define LIVE_ROUNDS 10
+#define CALLS_MIB 64 /* what a process of the calls holds at most */
 #define TOO_SMALL "the GPU's memory is too small"
 
-static const struct bench_definition definitions[] = {
+static const struct bench_definition call_definitions[] = {
     {"cost.launch.async", "asynchronous launch",
         "The calling thread's time in one cuLaunchKernel of an empty kernel: the median batch of "
         "200 "
@@ -46,6 +47,9 @@ static const struct bench_definition definitions[] = {
         "median.",
         "µs", BENCH_LOWER, false, 0},
     {"cost.query", "memory query", "One cuMemGetInfo, the median.", "µs", BENCH_LOWER, false, 0},
+};
+/* Once for a process. */
+static const struct bench_definition once_definitions[] = {
     {"cost.init", "cuInit", "The first cuInit of a process.", "ms", BENCH_LOWER, false, 0},
     {"cost.context", "first context", "The first cuDevicePrimaryCtxRetain of a process.", "ms",
         BENCH_LOWER, false, 0},
@@ -182,7 +186,7 @@ static size_t variants(const struct bench *bench)
 static void run_calls(struct bench *bench, const struct bench_item *item, size_t number)
 {
     struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
-    const size_t together = bench_turns_beside(bench, variants(bench), 64);
+    const size_t together = bench_turns_beside(bench, variants(bench), CALLS_MIB);
     const bool test = bench->options->scale < 1;
     char *arguments[] = {(char *)"cost", (char *)(test ? "20" : "200"), NULL, NULL};
     (void)item;
@@ -216,17 +220,23 @@ static void run_init(struct bench *bench, const struct bench_item *item, size_t 
     }
 }
 
+/* So many allocations of 256 KiB live as its id says. */
+static double live_mib(const struct bench_definition *definition)
+{
+    return atof(strrchr(definition->id, '.') + 1) / 4;
+}
+
 static void run_live(struct bench *bench, const struct bench_item *item, size_t number)
 {
     const struct bench_definition *definition = item->data;
     struct bench_turn turns[BENCH_TURNS_MOST] = {{0}};
     const char *live = strrchr(definition->id, '.') + 1;
-    const size_t together = bench_turns_beside(bench, variants(bench), atof(live) / 4);
+    const size_t together = bench_turns_beside(bench, variants(bench), live_mib(definition));
     const bool test = bench->options->scale < 1;
     char *arguments[] = {
         (char *)"crowd", (char *)definition->id, (char *)live, (char *)(test ? "21" : "201")};
     (void)number;
-    for (size_t i = 0; bench->memory_mib * 0.8 < atof(live) / 4 && i < variants(bench); i++) {
+    for (size_t i = 0; bench->memory_mib * 0.8 < live_mib(definition) && i < variants(bench); i++) {
         struct variant variant = variant_of(i);
         bench_missing(bench, variant.subject, definition->id, variant.condition, TOO_SMALL);
         if (!i)
@@ -321,10 +331,21 @@ static void run_busy(struct bench *bench, const struct bench_item *item, size_t 
     bench_process_finish(&process);
 }
 
-static void declare_both(struct bench *bench, const struct bench_definition *definition)
+/* So many samples that follow each other are of one process; of none where the processes do not all
+ * live beside each other, and their turns are not of the same time. */
+static unsigned turns_of(const struct bench *bench, double mib, unsigned rounds)
+{
+    bool beside = bench_turns_beside(bench, variants(bench), mib) == variants(bench);
+    return !beside ? 0 : bench->options->scale < 1 ? 1 : rounds;
+}
+
+static void declare_both(
+    struct bench *bench, const struct bench_definition *definition, unsigned turns)
 {
     bench_declare(bench, definition, FREE);
     bench_declare(bench, definition, HELD);
+    bench_set_turns(bench, definition->id, FREE, turns);
+    bench_set_turns(bench, definition->id, HELD, turns);
 }
 
 static void declare_added(struct bench *bench)
@@ -336,6 +357,22 @@ static void declare_added(struct bench *bench)
         bench_declare_target(bench, &addeds[i].definition, HELD, addeds[i].targets[1]);
     }
     bench_declare(bench, &cpu_definition, BUSY);
+}
+
+static void declare_all(struct bench *bench)
+{
+    const unsigned calls = turns_of(bench, CALLS_MIB, CALL_ROUNDS);
+    for (size_t i = 0; i < sizeof(call_definitions) / sizeof(call_definitions[0]); i++)
+        declare_both(bench, &call_definitions[i], calls);
+    for (size_t i = 0; i < sizeof(once_definitions) / sizeof(once_definitions[0]); i++)
+        declare_both(bench, &once_definitions[i], 1);
+    for (size_t i = 0; i < (bench->results.full ? 2 : 1); i++)
+        declare_both(bench, &live_definitions[i],
+            turns_of(bench, live_mib(&live_definitions[i]), LIVE_ROUNDS));
+    declare_both(bench, &start_definition, 1);
+    bench_declare(bench, &busy_definition, BUSY);
+    bench_set_turns(bench, busy_definition.id, BUSY, 1);
+    declare_added(bench);
 }
 
 static void gather_added(struct bench *bench)
@@ -360,14 +397,7 @@ void bench_cost(struct bench *bench)
             &live_definitions[0]},
         {"100,000 live allocations", 1, 15, 2, run_live, &live_definitions[1]},
     };
-    for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++)
-        declare_both(bench, &definitions[i]);
-    declare_both(bench, &live_definitions[0]);
-    if (bench->results.full)
-        declare_both(bench, &live_definitions[1]);
-    declare_both(bench, &start_definition);
-    bench_declare(bench, &busy_definition, BUSY);
-    declare_added(bench);
+    declare_all(bench);
     bench_run_items(bench, items, bench->results.full ? 6 : 5);
     gather_added(bench);
 }

@@ -54,26 +54,38 @@ void bench_declare_target(struct bench *bench, const struct bench_definition *de
     bench->measured[bench->measured_count - 1].texts.target = target;
 }
 
-void bench_set_target(struct bench *bench, const char *id, const char *condition, double target)
+static struct bench_measured *find_measured(
+    const struct bench *bench, const char *id, const char *condition)
 {
     for (size_t i = 0; i < bench->measured_count; i++) {
-        struct bench_figure *texts = &bench->measured[i].texts;
-        if (!strcmp(texts->id, id) && !strcmp(texts->condition, condition)) {
-            texts->has_target = true;
-            texts->target = target;
-        }
+        struct bench_measured *measured = &bench->measured[i];
+        if (!strcmp(measured->texts.id, id) && !strcmp(measured->texts.condition, condition))
+            return measured;
     }
+    return NULL;
+}
+
+void bench_set_target(struct bench *bench, const char *id, const char *condition, double target)
+{
+    struct bench_measured *measured = find_measured(bench, id, condition);
+    if (measured) {
+        measured->texts.has_target = true;
+        measured->texts.target = target;
+    }
+}
+
+void bench_set_turns(struct bench *bench, const char *id, const char *condition, unsigned turns)
+{
+    struct bench_measured *measured = find_measured(bench, id, condition);
+    if (measured)
+        measured->texts.turns = turns;
 }
 
 static struct bench_gathered *find(
     const struct bench *bench, size_t subject, const char *id, const char *condition)
 {
-    for (size_t i = 0; i < bench->measured_count; i++) {
-        struct bench_measured *measured = &bench->measured[i];
-        if (!strcmp(measured->texts.id, id) && !strcmp(measured->texts.condition, condition))
-            return &measured->of[subject];
-    }
-    return NULL;
+    struct bench_measured *measured = find_measured(bench, id, condition);
+    return measured ? &measured->of[subject] : NULL;
 }
 
 void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
@@ -124,6 +136,8 @@ void bench_gather_added(struct bench *bench, const char *id, const char *conditi
     const struct bench_gathered *alone = find(bench, 0, id, condition);
     double native = 0;
     bool known = bench_median(bench, 0, id, condition, &native) && (!percent || native > 0);
+    const struct bench_measured *of_what = find_measured(bench, id, condition);
+    bench_set_turns(bench, added, added_condition, of_what ? of_what->texts.turns : 0);
     bench_missing(bench, 0, added, added_condition, "native is what is compared with");
     for (size_t s = 1; s < bench->results.subject_count; s++) {
         const struct bench_gathered *gathered = find(bench, s, id, condition);

@@ -30,7 +30,7 @@ static void write_stand(struct page *page, const struct report_stand *stand)
     char ratio[REPORT_NUMBER];
     if (stand->has_ratio)
         fprintf(out, " <span class=\"beside%s\">%s%s× native</span>",
-            stand->overlaps ? " noise" : "", stand->overlaps ? "≈ " : "",
+            stand->may_be_none ? " noise" : "", stand->may_be_none ? "≈ " : "",
             report_ratio(ratio, stand->ratio));
     if (stand->has_off) {
         fputs(" <span class=\"beside\">", out);

@@ -222,8 +222,9 @@ void page_head(struct page *page)
           "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "
           "has 0 on it; where values span more than two decades the axis is logarithmic and says "
           "so. "
-          "<span class=\"beside\">1.020× native</span> is the median divided by native’s; with ≈ "
-          "the two spreads overlap, and the difference may be noise. Figures of different units "
+          "<span class=\"beside\">1.020× native</span> is the median of what both took in the same "
+          "turn, divided, or else the median divided by native’s; with ≈ the difference may be "
+          "noise. Figures of different units "
           "are never added up.</p>\n</section>\n",
         out);
 }

@@ -30,7 +30,7 @@ struct rows {
 /* What is drawn of a result: the value itself, or its ratio. */
 struct mark {
     bool shown;
-    double value, low, high, scale;
+    double value, low, high;
     const struct bench_result *result;
 };
 
@@ -41,19 +41,10 @@ static struct mark mark_of(
     const struct bench_result *result = report_measured(figure, label);
     if (!result)
         return (struct mark){0};
-    double scale = 1;
-    if (rows->ratios) {
-        struct report_stand stand = report_stand_of(figure, result);
-        if (!stand.has_ratio)
-            return (struct mark){0};
-        scale = 1 / stand.native;
-    }
-    return (struct mark){.shown = true,
-        .value = result->value * scale,
-        .low = result->low * scale,
-        .high = result->high * scale,
-        .scale = scale,
-        .result = result};
+    if (!rows->ratios)
+        return (struct mark){true, result->value, result->low, result->high, result};
+    struct report_stand stand = report_stand_of(figure, result);
+    return (struct mark){stand.has_ratio, stand.ratio, stand.ratio_low, stand.ratio_high, result};
 }
 
 /* A lane says so where there is no result. Who has none in the whole chart has no lane in it. */
@@ -195,7 +186,7 @@ static void draw_samples(const struct rows *rows, const struct mark *mark, unsig
         "preserveAspectRatio=\"none\" overflow=\"visible\"><path class=\"samples\" d=\"",
         middle - 5, STROKE_PLACES);
     for (size_t i = 0; i < mark->result->sample_count; i++) {
-        double value = mark->result->samples[i] * mark->scale;
+        double value = mark->result->samples[i];
         unsigned place = (unsigned)(axis_part(&rows->axis, value) * STROKE_PLACES + 0.5);
         if (axis_beyond(&rows->axis, value))
             beyond = true;
@@ -380,7 +371,8 @@ void page_chart_ratios(struct page *page, const char *group)
     }
     if (rows.count > 1) {
         fputs("<section class=\"figure\"><h3>Beside native</h3>\n<p>Each value divided by native’s "
-              "median of the same run; the line through 1 is native. Less is better, but where a "
+              "of the same run, of what is measured in turn by that of the same turn; the line "
+              "through 1 is native. Less is better, but where a "
               "row says more. Definitions and values are below.</p>\n<figure>\n",
             page->out);
         draw(&rows, report_group_name(group), ": medians as ratios to native", "ratio to native");

@@ -72,7 +72,7 @@ static void write_beside(struct cell *cell, const struct report_stand *stand)
     else if (stand->has_off)
         report_signed(number, stand->off);
     snprintf(cell->beside, sizeof(cell->beside), "%s%s%s%s",
-        stand->has_ratio && stand->overlaps ? "~" : "", number, stand->has_ratio ? "x" : "",
+        stand->has_ratio && stand->may_be_none ? "~" : "", number, stand->has_ratio ? "x" : "",
         looks[stand->verdict].mark);
     cell->style = looks[stand->verdict].style;
 }
@@ -327,9 +327,9 @@ static void print_key(const struct table *table)
 {
     putc('\n', table->lines.out);
     lines_paragraph(&table->lines, LINE_QUIET, "",
-        "Medians. 1.020x: of native's; ~: the spreads (p10..p90) overlap, it may be noise; +0.2 or "
-        "-0.2: off the target; !: the target was missed; ~!: not clear, the target is within "
-        "the median's noise; -: not measured, for the reason [n].");
+        "Medians. 1.020x: of native's, in the same turn where both have turns; ~: it may be noise; "
+        "+0.2 or -0.2: off the target; !: the target was missed; ~!: not clear, the target is "
+        "within the median's noise; -: not measured, for the reason [n].");
 }
 
 void bench_table_print(

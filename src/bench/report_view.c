@@ -3,6 +3,7 @@
 #include "bench/report_view.h"
 
 #include "bench/need.h"
+#include "bench/report_noise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,30 +110,49 @@ const struct bench_result *report_measured(const struct bench_figure *figure, co
     return result && !result->missing ? result : NULL;
 }
 
-#define NOISE_LEAST 5 /* samples; of fewer the median decides alone */
-
-/* Where the median of what the samples are drawn from lies, with a confidence of 95 %: that end of
- * the interval which is nearer to a target that their own median misses. By the binomial
- * distribution, as a normal one, of how many samples lie below it. */
-static double nearest_median(const struct bench_result *result, bool lower)
-{
-    double half = 0.98 / sqrt((double)result->sample_count);
-    return bench_quantile(result->samples, result->sample_count, lower ? 0.5 - half : 0.5 + half);
-}
-
 static enum report_verdict judge(
     const struct bench_figure *figure, const struct bench_result *result)
 {
     if (!figure->has_target || figure->better == BENCH_TARGET)
         return REPORT_NONE;
     bool lower = figure->better == BENCH_LOWER;
-    if (lower ? result->value <= figure->target : result->value >= figure->target)
+    struct noise noise = noise_of(result->samples, result->sample_count, figure->turns);
+    if (lower ? noise.high <= figure->target : noise.low >= figure->target)
         return REPORT_MET;
-    if (result->sample_count < NOISE_LEAST)
+    if (lower ? noise.low > figure->target : noise.high < figure->target)
         return REPORT_MISSED;
-    double nearest = nearest_median(result, lower);
-    bool reaches = lower ? nearest <= figure->target : nearest >= figure->target;
-    return reaches ? REPORT_UNCLEAR : REPORT_MISSED;
+    return REPORT_UNCLEAR;
+}
+
+static bool overlap(const struct bench_result *one, const struct bench_result *other)
+{
+    return one->sample_count > 1 && other->sample_count > 1 && one->low <= other->high &&
+           other->low <= one->high;
+}
+
+/* Of what was measured in turn the ratios are of the same round: machines and cores differ by more
+ * than libraries do. Else the medians are divided. */
+static void stand_beside(struct report_stand *stand, const struct bench_figure *figure,
+    const struct bench_result *native, const struct bench_result *result)
+{
+    size_t count = result->sample_count;
+    double *ratios = noise_ratios(figure, native, result);
+    stand->ratio = ratios ? bench_quantile(ratios, count, 0.5) : result->value / native->value;
+    stand->ratio_low = ratios ? bench_quantile(ratios, count, 0.1) : result->low / native->value;
+    stand->ratio_high = ratios ? bench_quantile(ratios, count, 0.9) : result->high / native->value;
+    stand->has_ratio = isfinite(stand->ratio);
+    stand->may_be_none = overlap(native, result);
+    if (ratios && count >= NOISE_LEAST) {
+        struct noise noise = noise_of(ratios, count, figure->turns);
+        stand->may_be_none = noise.low <= 1 && noise.high >= 1;
+    }
+    free(ratios);
+}
+
+/* Distances and deviations, in points, are small or large, and no multiples of each other. */
+static bool has_multiples(const struct bench_figure *figure)
+{
+    return figure->better != BENCH_TARGET && strcmp(figure->unit, "points") != 0;
 }
 
 struct report_stand report_stand_of(
@@ -145,13 +165,8 @@ struct report_stand report_stand_of(
     stand.has_off = figure->better == BENCH_TARGET && figure->has_target;
     stand.off = result->value - figure->target;
     const struct bench_result *native = report_measured(figure, BENCH_NATIVE);
-    if (!native || figure->better == BENCH_TARGET || native->value <= 0 || result->value < 0)
-        return stand;
-    stand.native = native->value;
-    stand.ratio = result->value / native->value;
-    stand.has_ratio = isfinite(stand.ratio);
-    stand.overlaps = native->sample_count > 1 && result->sample_count > 1 &&
-                     result->low <= native->high && native->low <= result->high;
+    if (native && has_multiples(figure) && native->value > 0 && result->value >= 0)
+        stand_beside(&stand, figure, native, result);
     return stand;
 }
 

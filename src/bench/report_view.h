@@ -28,22 +28,24 @@ const char *report_group_question(const char *group);
 /* "Cost" for "cost". */
 const char *report_group_name(const char *group);
 
-/* Unclear: the median misses the target, which lies within the median's noise. */
+/* Unclear: the target lies within the median's noise, on whichever side the median is. */
 enum report_verdict { REPORT_NONE, REPORT_MET, REPORT_MISSED, REPORT_UNCLEAR };
 
 /* How a result stands. */
 struct report_stand {
-    bool has_ratio; /* to native's value */
-    bool overlaps;  /* its spread and native's: the ratio may be noise */
-    bool has_off;   /* the figure is to meet its target */
-    double ratio, native;
-    double off; /* value - target */
+    bool has_ratio;                      /* to native's value */
+    bool may_be_none;                    /* the ratio may be 1, and what it differs by noise */
+    bool has_off;                        /* the figure is to meet its target */
+    double ratio, ratio_low, ratio_high; /* median, 10th and 90th percentile */
+    double off;                          /* value - target */
     enum report_verdict verdict;
 };
 
 /* Of a result that is measured. Native itself has no ratio, and targets are not its own: the limit
  * that others keep is not set for it. A figure that is to meet its target has no verdict, because
- * it has no tolerance. */
+ * it has no tolerance. Of what was measured in turn the ratio is the median of the rounds' ratios,
+ * which may be 1 where that lies within its noise; else it is that of the medians, and may be where
+ * the spreads overlap. What is in points has none. */
 struct report_stand report_stand_of(
     const struct bench_figure *figure, const struct bench_result *result);
 

@@ -165,6 +165,7 @@ struct bench_figure *bench_results_add_figure(
     figure->better = texts->better;
     figure->has_target = texts->has_target;
     figure->target = texts->target;
+    figure->turns = texts->turns;
     return figure;
 }
 

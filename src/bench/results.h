@@ -52,6 +52,9 @@ struct bench_figure {
     bool has_target;
     double target;   /* in the unit */
     char *condition; /* "case" in the file: "64 MiB", "limit 20"; "" where there is only one */
+    /* Above 0: measured in turn, the n-th sample of each subject in the same round, and so many
+     * samples that follow each other by one process. 0: not in turn. */
+    unsigned turns;
     struct bench_result *results; /* one for each subject, in their order */
     size_t result_count;
 };

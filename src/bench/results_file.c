@@ -16,6 +16,7 @@
 
 #define FILE_MOST (64l << 20)
 #define REPETITIONS_MOST 1000000000ll
+#define TURNS_MOST 1000
 
 struct reader {
     char *reason;
@@ -195,6 +196,31 @@ static void read_result(struct reader *reader, const json_t *object, const char 
     }
 }
 
+/* Files that do not say it are of versions that measured these in turn. */
+static unsigned former_turns(const char *id)
+{
+    static const struct {
+        const char *begin;
+        unsigned turns;
+    } known[] = {{"cost.launch.", 6}, {"cost.alloc.live.", 10}, {"cost.alloc.", 6},
+        {"cost.query", 6}, {"cost.", 1}, {"work.", 3}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (!strncmp(id, known[i].begin, strlen(known[i].begin)))
+            return known[i].turns;
+    }
+    return 0;
+}
+
+static unsigned turns_in(
+    struct reader *reader, const json_t *object, const char *where, const char *id)
+{
+    const json_t *value = json_object_get(object, "turns");
+    if (!value)
+        return former_turns(id);
+    return json_is_null(value) ? 0
+                               : (unsigned)whole_in(reader, object, where, "turns", 1, TURNS_MOST);
+}
+
 static void read_figure(
     struct reader *reader, const json_t *object, size_t place, struct bench_results *results)
 {
@@ -213,6 +239,7 @@ static void read_figure(
         .has_target = target && !json_is_null(target)};
     if (texts.has_target)
         texts.target = number_in(reader, object, where, "target");
+    texts.turns = turns_in(reader, object, where, texts.id);
     const json_t *list = array_in(reader, object, where, "results");
     (void)word_in(reader, object, where, "group", bench_groups);
     if (bench_results_find(results, texts.id, texts.condition))
@@ -325,11 +352,11 @@ static json_t *write_figure(const struct bench_figure *figure)
     json_t *results = json_array();
     for (size_t i = 0; i < figure->result_count; i++)
         json_array_append_new(results, write_result(&figure->results[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o}", "id", figure->id, "group",
-        figure->group, "title", figure->title, "definition", figure->definition, "unit",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "id", figure->id,
+        "group", figure->group, "title", figure->title, "definition", figure->definition, "unit",
         figure->unit, "better", bench_better_name(figure->better), "target",
         figure->has_target ? json_real(figure->target) : json_null(), "case", figure->condition,
-        "results", results);
+        "turns", figure->turns ? json_integer(figure->turns) : json_null(), "results", results);
 }
 
 static json_t *write_subject(const struct bench_subject *subject)

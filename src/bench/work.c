@@ -160,8 +160,11 @@ static void run_torch(struct bench *bench, const struct bench_item *item, size_t
 static void declare(
     struct bench *bench, const struct bench_definition *definition, const char * not )
 {
+    bool beside = bench_turns_beside(bench, variants(bench), WORK_MIB) == variants(bench);
     bench_declare(bench, definition, FREE);
     bench_declare(bench, definition, HELD);
+    bench_set_turns(bench, definition->id, FREE, beside ? ROUNDS : 0);
+    bench_set_turns(bench, definition->id, HELD, beside ? ROUNDS : 0);
     bench_missing(bench, 0, definition->id, HELD, BENCH_NO_LIMIT);
     for (size_t s = 0; bench->options->sim && s < bench->results.subject_count; s++) {
         if (bench->failed[s][0])

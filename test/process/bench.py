@@ -183,6 +183,16 @@ def test_added():
 
 
 @test
+def test_turns():
+    """what was measured in turn says so, with how many samples each process has"""
+    turns = {figure["id"]: figure["turns"] for figure in results_in(WHOLE)["figures"]}
+    equal({name for name, count in turns.items() if count}, {name for name in FIGURES if name.startswith(("cost.", "work."))},
+          "what is measured in turn")
+    equal([turns[name] for name in ("cost.launch.async", "cost.init", "cost.launch.added", "work.gemm", "tenants.sum")],
+          [1, 1, 1, 3, None], "turns of a process, of which there is one in a test's run")
+
+
+@test
 def test_one_core():
     """in a round of turns each worker's main thread pins itself to the same CPU, and has its mask back after its turn"""
     masks, mine = os.path.join(DIRECTORY, "masks"), os.sched_getaffinity(0)

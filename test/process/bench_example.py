@@ -45,7 +45,7 @@ class Example:
                 for _ in range(count)]
 
     def figure(self, group, name, title, definition, unit, values, case="", better="lower",
-               target=None, spread=0.01, count=41, repetitions=None, missing=None):
+               target=None, spread=0.01, count=41, repetitions=None, missing=None, turns=None):
         """values: of each subject; None for one that is missing."""
         results = []
         for subject, value in zip(self.subjects, values):
@@ -56,7 +56,7 @@ class Example:
                 results.append(result(subject["label"], self.samples(value, spread, count), repetitions))
         self.figures.append({"id": f"{group}.{name}", "group": group, "title": title,
                              "definition": definition, "unit": unit, "better": better, "target": target,
-                             "case": case, "results": results})
+                             "case": case, "turns": turns, "results": results})
 
     def cost(self):
         self.figure("cost", "launch.async", "Launch, asynchronous",

@@ -204,47 +204,58 @@ def head():
     true("16 cores" in text and "full" in text, "cores and mode")
     true("native, vgpu and hami-core on NVIDIA H200" in text, "what was compared")
     true("CUDA_REDIRECT=/usr/local/vgpu/libvgpu.so" in text, "the environment")
-    missed = re.findall(r"(.*): (\S+) ([\d.,]+), target at (most|least) ([\d.,]+)", text)
+    misses, unclear = [re.findall(r"(.*): (\S+) ([\d.,]+), target at (most|least) ([\d.,]+)", part)
+                       for part in text.split("Not clear: the target is within")]
     wanted = [(figure, result) for figure in made.figures() for result in figure["results"]
               if "missing" not in result and figure["target"] is not None and result["subject"] != "native"
               and ((figure["better"] == "lower" and result["value"] > figure["target"])
                    or (figure["better"] == "higher" and result["value"] < figure["target"]))]
-    equal(len(missed), len(wanted), "targets that were missed")
-    true(len(wanted) > 5, "the example misses some")
+    true(len(wanted) >= len(misses) > 5, "targets that were missed")
+    true(len(unclear) < 4, "of which some are not clear")
     for figure, result in wanted:
         name = figure["title"] + (f", {figure['case']}" if figure["case"] else "")
-        true((name, result["subject"], shown(result["value"])) in [row[:3] for row in missed], name)
+        true((name, result["subject"], shown(result["value"])) in [row[:3] for row in misses + unclear], name)
     equal(text.count("targets met"), made.page.count("targets met"))
     true("Not measured by this run: memory, compute, tenants, work" in Made("one").read.text, "what is left out")
 
 
 @test
 def not_clear():
-    """where the median misses its target and that may be noise, of five samples or more, it is not clear"""
+    """where the target lies within the median's noise it is not clear whether it was met, on whichever side the median
+    is; of fewer than five samples where they lie on both sides; of turns also where the processes' medians do"""
     met, missed, unclear = "target met", "target missed", "not clear: the target is within the median's noise"
     many = [10.5 + 0.1 * i for i in range(-20, 80)]  # the median is 13.45, give or take 1
+    slow = [9, 9, 9.5, 9, 9, 9.5] * 3 + [12, 12, 11, 12, 12, 11]  # the last process is
     cases = {"least below": ("lower", [8, 9, 11, 12, 13], unclear),
              "least at it": ("lower", [10, 10, 11, 12, 13], unclear),
-             "least above": ("lower", [11, 12, 13, 14, 15], missed), "four samples": ("lower", [8, 11, 12, 13], missed),
-             "median at it": ("lower", [8, 9, 10, 12, 13], met), "many": ("lower", many, missed),
+             "least above": ("lower", [11, 12, 13, 14, 15], missed), "most at it": ("lower", [7, 8, 9, 10, 10], met),
+             "median at it": ("lower", [8, 9, 10, 12, 13], unclear), "median below": ("lower", [7, 8, 9, 11, 12], unclear),
+             "one of four below": ("lower", [8, 11, 12, 13], unclear), "one of two above": ("lower", [9, 9.5, 11], unclear),
+             "both above": ("lower", [11, 12], missed), "one below": ("lower", [9], met), "many": ("lower", many, missed),
              "many near it": ("lower", [sample - 3 for sample in many], unclear),
-             "most above": ("higher", [12, 11, 9, 8, 7], unclear), "most below": ("higher", [9.5, 9, 8, 8, 7], missed)}
+             "many below": ("lower", [sample - 5 for sample in many], met),
+             "most above": ("higher", [12, 11, 9, 8, 7], unclear), "most below": ("higher", [9.5, 9, 8, 8, 7], missed),
+             "least below more": ("higher", [9, 11, 12, 12, 13], unclear), "all above": ("higher", [10, 11, 11, 12], met),
+             "slow process": ("lower", slow, unclear, 6), "slow samples": ("lower", slow, met),
+             "steady processes": ("lower", slow[:18], met, 6)}
+    cases = {name: (*case, None)[:4] for name, case in cases.items()}
+    count = {words: [case[2] for case in cases.values()].count(words) for words in (met, unclear)}
     document = bench_example.make("two")
     document["figures"] = [
         {"id": f"cost.{name.replace(' ', '-')}", "group": "cost", "title": name, "definition": "Made by hand.",
          "unit": "ns", "better": better, "target": 10, "case": "",
-         "results": [bench_example.result("native", [10]), bench_example.result("vgpu", samples)]}
-        for name, (better, samples, _) in cases.items()]
+         "turns": turns, "results": [bench_example.result("native", [10]), bench_example.result("vgpu", samples)]}
+        for name, (better, samples, _, turns) in cases.items()]
     made = Made("two", document)
     head = made.read.text.split("How to read it")[0]
-    true("targets met: 1 of 9, not clear: 4" in head, "how many were met")
+    true(f"targets met: {count[met]} of {len(cases)}, not clear: {count[unclear]}" in head, "how many were met")
     _, misses, unclears = re.split("Targets that were missed|Not clear: the target is within the median’s noise", head)
-    for name, (_, _, verdict) in cases.items():
+    for name, (_, _, verdict, _) in cases.items():
         text = made.read.sections[f"cost.{name.replace(' ', '-')}"]
         equal([words for words in (met, missed, unclear) if words in text], [verdict], f"verdict of {name}")
         equal((f"{name}: vgpu" in misses, f"{name}: vgpu" in unclears), (verdict == missed, verdict == unclear),
               f"whether the head lists {name}")
-        line = next(line for line in made.table.splitlines() if line.startswith(name))
+        line = next(line for line in made.table.splitlines() if line.startswith(name + "  "))
         equal(re.search("x(.*)$", line)[1], {met: "", missed: "!", unclear: "~!"}[verdict], f"mark of {line!r}")
 
 
@@ -254,8 +265,8 @@ def long_names():
     document = bench_example.make("two")
     cases = [f"kernel and host work in turn, limit {limit}" for limit in (20, 50)] + ["something, " + "long " * 20]
     document["figures"] = [
-        {"id": "compute.deviation.100ms", "group": "compute", "title": "deviation over 100 ms",
-         "definition": "Made by hand.", "unit": "points", "better": "lower", "target": None, "case": case,
+        {"id": "compute.work", "group": "compute", "title": "deviation over 100 ms",
+         "definition": "Made by hand.", "unit": "s", "turns": None, "better": "lower", "target": None, "case": case,
          "results": [bench_example.result(subject, [1]) for subject in ("native", "vgpu")]} for case in cases]
     names = re.findall('<text class="row"[^>]*>([^<]*)</text>', Made("two", document).page)
     for limit in (20, 50):
@@ -393,7 +404,7 @@ def rows_of_targets():
 
 @test
 def beside_native():
-    """ratios to native are drawn and told, and marked where the spreads overlap"""
+    """ratios to native are drawn and told, and marked where the spreads overlap; of what is in points there are none"""
     made = Made("three")
     told = 0
     for figure in made.figures():
@@ -413,6 +424,42 @@ def beside_native():
     svg = chart(made.page, "Cost: medians as ratios")
     true(any("ratio to native" in text.text for text in svg.iter("text") if text.text), "its axis")
     equal({series for series, _ in lanes(svg)}, {"s1", "s2"}, "native has no ratio to itself")
+
+
+@test
+def in_turn():
+    """what was measured in turn is compared turn by turn, and may be noise where 1 lies within the noise of that ratio;
+    files that do not say what was are known by the figures' names"""
+    native, ours = [100, 100, 100, 200, 200], [102, 102, 204, 204, 204]  # the third turns were on different cores
+    other = [98, 101, 99, 202, 204]
+    document = bench_example.make("three")
+
+    def figure(identifier, results, **more):
+        return {"id": identifier, "group": identifier.split(".", maxsplit=1)[0], "title": identifier + " of it",
+                "definition": "Made by hand.", "unit": "ns", "better": "lower", "target": None, "case": "",
+                "results": [bench_example.result(*each) for each in zip(("native", "vgpu", "hami-core"), results)], **more}
+    both = (native, ours, other)
+    document["figures"] = [
+        figure("cost.turns", both, turns=5), figure("cost.none", both, turns=None),
+        figure("cost.few", (native[1:], ours[1:], other[1:]), turns=4),
+        figure("cost.uneven", (native, ours[1:], other[1:]), turns=1), figure("cost.zero", ([0] * 2 + native, [1, 1] + ours), turns=1),
+        figure("cost.launch.async", both), figure("work.gemm", both), figure("compute.below", both),
+        figure("cost.processes", (native * 2, [102, 102, 102, 204, 204, 97, 97, 97, 194, 194]), turns=5)]
+    made = Made("three", document)
+    paired, apart = ["1.020× native", "≈ 1.010× native"], ["≈ 2.040× native", "≈ 1.010× native"]
+    for name, words in {"cost.turns": paired, "cost.none": apart, "cost.few": ["≈ 1.020× native", "≈ 1.010× native"],
+                        "cost.uneven": ["≈ 2.040× native", "≈ 1.515× native"], "cost.zero": ["≈ 1.020× native"],
+                        "cost.launch.async": paired, "work.gemm": paired, "compute.below": apart,
+                        "cost.processes": ["≈ 0.995× native"]}.items():
+        equal(re.findall("(?:≈ )?[0-9.]+× native", made.read.sections[name]), words, name)
+    svg = chart(made.page, "Cost: medians as ratios")
+    (_, (low, high, value)), (_, others) = list(lanes(svg))[:2]
+    for drawn, ratio in zip((low, value, *others), (1.02, 1.02, 0.984, 1.016, 1.01)):
+        wanted = place_of(svg, ratio, any("logarithmic" in (text.text or "") for text in svg.iter("text")))
+        true(abs(drawn - wanted) < 0.01, f"{ratio} at {drawn}, not {wanted}")
+    true(high > value, "the turn on different cores is in the spread")
+    document["figures"] = [dict(figure("compute.deviation.1s", both, turns=None), unit="points")]
+    true("× native" not in Made("three", document).read.sections["compute.deviation.1s"], "a ratio of deviations")
 
 
 @test

@@ -16,7 +16,8 @@ static const struct bench_figure launch = {.id = "cost.launch.async",
     .definition = "what a \"launch\" costs",
     .unit = "ns",
     .better = BENCH_LOWER,
-    .condition = "no limit"};
+    .condition = "no limit",
+    .turns = 3};
 static const struct bench_figure share = {.id = "compute.share",
     .group = "compute",
     .title = "share",
@@ -108,11 +109,13 @@ TEST("what was written is read as it was")
     REQUIRE(figure);
     CHECK_STR(bench_figure_result(figure, "ours")->missing, "it ended by signal 11");
     const struct bench_result *native = bench_figure_result(figure, "native");
+    CHECK_EQ(figure->turns, 3);
     CHECK_EQ(native->repetitions, 1000);
     CHECK_EQ(native->sample_count, 3);
     CHECK(native->value == 3000.5 && fabs(native->low - 2200.3) < 1e-3);
     CHECK(fabs(native->high - (3000.5 + 0.8 * (333333333 - 3000.5))) < 1);
     CHECK(bench_results_find(&again, "compute.share", NULL)->target == 0.2);
+    CHECK_EQ(bench_results_find(&again, "compute.share", NULL)->turns, 0);
     CHECK_EQ(written(second, &again), length);
     CHECK(!memcmp(text, second, length));
     bench_results_finish(&again);
@@ -141,7 +144,9 @@ TEST("a file in which something is of the wrong kind is refused in one line")
         {"\"label\": \"ours\"", "\"label\": []"}, {"\"a=b\"", "7"}, {"\"figures\"", "\"figure\""},
         {"\"cost\"", "\"costs\""}, {"\"better\": \"lower\"", "\"better\": \"best\""},
         {"\"title\": \"launch\"", "\"title\": \"la\\u0000unch\""},
-        {"\"target\": 0.2", "\"target\": \"0.2\""}, {"\"subject\": \"ours\"", "\"subject\": \"x\""},
+        {"\"target\": 0.2", "\"target\": \"0.2\""}, {"\"turns\": 3", "\"turns\": 0"},
+        {"\"turns\": 3", "\"turns\": \"3\""}, {"\"turns\": 3", "\"turns\": 0.5"},
+        {"\"subject\": \"ours\"", "\"subject\": \"x\""},
         {"\"subject\": \"ours\"", "\"subject\": \"native\""},
         {"\"repetitions\": 1000", "\"repetitions\": 2"},
         {"\"repetitions\": 1000", "\"repetitions\": 0"}, {"\"value\": 3000.5", "\"value\": 1e999"},
