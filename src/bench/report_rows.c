@@ -174,11 +174,18 @@ static void draw_target(
             top, bottom);
 }
 
+/* That samples lie before the axis or beyond it. */
+static void draw_beyond(const struct rows *rows, bool beyond, unsigned middle)
+{
+    fprintf(rows->page->out, "<text class=\"%s\" x=\"%s\" dx=\"%d\" y=\"%u\">…</text>",
+        beyond ? "beyond" : "before", beyond ? "100%" : "0", beyond ? 4 : -4, middle + 4);
+}
+
 static void draw_samples(const struct rows *rows, const struct mark *mark, unsigned middle)
 {
     bool drawn[STROKE_PLACES + 1] = {false};
     FILE *out = rows->page->out;
-    bool beyond = false;
+    bool outside[2] = {false}; /* before the axis, beyond it */
     if (mark->result->sample_count < 2)
         return;
     fprintf(out,
@@ -189,14 +196,16 @@ static void draw_samples(const struct rows *rows, const struct mark *mark, unsig
         double value = mark->result->samples[i];
         unsigned place = (unsigned)(axis_part(&rows->axis, value) * STROKE_PLACES + 0.5);
         if (axis_beyond(&rows->axis, value))
-            beyond = true;
+            outside[value > rows->axis.high] = true;
         else if (!drawn[place])
             fprintf(out, "M%u 0V10", place);
         drawn[place] |= !axis_beyond(&rows->axis, value);
     }
     fputs("\"/></svg>", out);
-    if (beyond)
-        fprintf(out, "<text class=\"beyond\" x=\"100%%\" dx=\"4\" y=\"%u\">…</text>", middle + 4);
+    for (int side = 0; side < 2; side++) {
+        if (outside[side])
+            draw_beyond(rows, side, middle);
+    }
 }
 
 /* What a pointer over the mark shows. */

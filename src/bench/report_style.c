@@ -55,7 +55,7 @@ const char page_style[] =
     "fill:var(--quiet);paint-order:stroke;stroke:var(--paper);stroke-width:3px}\n"
     "svg .row{fill:var(--ink);font-size:13px}\n"
     "svg .tick,svg .unit{text-anchor:middle}\n"
-    "svg .tick.up{text-anchor:end}\n"
+    "svg .tick.up,svg .before{text-anchor:end}\n"
     "svg .missing{font-style:italic}\n"
     ".grid{stroke:var(--line);stroke-width:1;shape-rendering:crispEdges}\n"
     ".target{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:5 3}\n"

@@ -354,6 +354,27 @@ def places():
 
 
 @test
+def edges():
+    """samples that the axis has no room for are told at the edge on whose side they lie"""
+    document = bench_example.make("two")
+    steady, wild = [10, 10, 10, 10, 10], [[10] * 50 + [1000], [10] * 50 + [-1000], [1000] + [10] * 50 + [-1000], [10]]
+    document["figures"] = [
+        {"id": "cost.calls", "group": "cost", "title": "calls", "definition": "Made by hand.", "unit": "ns", "better": "lower",
+         "target": None, "case": f"case {number}", "turns": None,
+         "results": [bench_example.result("native", steady), bench_example.result("vgpu", samples)]}
+        for number, samples in enumerate(wild)]
+    marks = [[(text.get("class"), text.get("x")) for text in lane.iter("text") if text.text == "…"]
+             for lane in chart(Made("two", document).page, "calls:").findall("g") if lane.get("class") == "s1"]
+    before, beyond = ("before", "0"), ("beyond", "100%")
+    equal(marks, [[beyond], [before], [before, beyond], []], "marks at the edges")
+    document["figures"] = [dict(document["figures"][0], results=[
+        bench_example.result("native", [1, 1, 1]), bench_example.result("vgpu", [0] + [500] * 20)])]
+    svg = chart(Made("two", document).page, "calls:")
+    true(any("logarithmic" in (text.text or "") for text in svg.iter("text")), "a logarithmic axis")
+    equal([text.get("class") for text in svg.iter("text") if text.text == "…"], ["before"], "where 0 lies")
+
+
+@test
 def target_lines():
     """a target is a dashed line at its value in every row"""
     made = Made("three")
