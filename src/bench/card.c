@@ -62,6 +62,12 @@ static bool ask_card(
     return true;
 }
 
+double bench_card_now_mib(void)
+{
+    double used, own;
+    return ask_card(NULL, 0, &used, &own) ? used : -1;
+}
+
 double bench_card_mib(const struct bench_process *processes, size_t count, double *ret_own)
 {
     double used = -1, before, own = -1;

@@ -12,6 +12,9 @@ void bench_card_finish(void);
 /* Why the figure is not known; NULL where nothing went wrong so far. */
 const char *bench_card_missing(void);
 
+/* The card's figure in MiB at this moment; negative where it is not known. */
+double bench_card_now_mib(void);
+
 /* The card's figure in MiB when it stands still, which is waited for, for half a second at most:
  * what ended a moment ago may still be on it. Negative where it is not known. ret_own, where it is
  * not NULL: what NVML lists for the processes together, negative where it lists not all of them. */

@@ -2,6 +2,7 @@
 /* Whether a memory limit holds, for whatever kind of memory, and what stays unseen. */
 #include "bench/memory.h"
 
+#include "base/clock.h"
 #include "bench/card.h"
 
 #include <math.h>
@@ -14,12 +15,14 @@
 #define UNLISTED "NVML lists no process: what the driver keeps for itself is not known"
 #define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
+#define LOOK_NS 2000000u  /* between looks at the card while processes race */
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
 
 static const struct bench_definition given_definition = {"memory.given", "given until refused",
     "What a program got of this kind of memory under the limit until it was refused, in pieces of "
     "1/64 of the limit and then smaller ones, and at most twice the limit. Target: the limit, "
-    "less the program's context, which counts beside it.",
+    "less what NVML lists natively for a process that has opened a context and nothing else, "
+    "because a context counts as well.",
     "MiB", BENCH_TARGET, false, 0};
 static const struct bench_definition card_definition = {"memory.card", "on the card at the refusal",
     "By how much NVML's figure for the whole card, asked from outside, was larger when the program "
@@ -34,7 +37,8 @@ static const struct bench_definition driver_definition = {"memory.driver",
 static const struct bench_definition above_definition = {"memory.above",
     "above the limit at the refusal",
     "By how much the card's figure, less what is in no process's name natively, was above the "
-    "limit, when the program was refused or, where nothing refused it, had twice the limit; for a "
+    "limit (negative: below it), when the program was refused or, where nothing refused it, had "
+    "twice the limit; for a "
     "kernel's local memory (64 KiB a thread) after its launch.",
     "MiB", BENCH_LOWER, true, PAGES_MIB};
 static const struct bench_definition unseen_definition = {"memory.unseen", "unseen",
@@ -47,7 +51,8 @@ static const struct bench_definition recovery_definition = {"memory.recovery", "
 static const struct bench_definition over_definition = {"memory.overshoot", "overshoot",
     "Processes of one container, each with a context, allocate at once until all are refused: by "
     "how much NVML's figure for the card, less what is in no process's name of as many native "
-    "processes, rose above the limit.",
+    "processes, rose above the limit (negative: stayed below it), as looked at each 2 ms "
+    "meanwhile and then.",
     "MiB", BENCH_LOWER, true, PAGES_MIB};
 static const struct kind {
     const char *name, *call;
@@ -62,7 +67,8 @@ static const struct kind {
 static double limit_mib;
 static char race_condition[64];
 static unsigned racers;
-static bool unlisted; /* NVML did not list a native process */
+static bool unlisted;      /* NVML did not list a native process */
+static double context_mib; /* what NVML lists natively for a context alone; negative: not known */
 
 /* What was seen of a kind (KINDS: of the race) is judged when all is measured, by what the native
  * processes of the kind showed. */
@@ -93,10 +99,11 @@ bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits
     return true;
 }
 
-/* Notes what the card shows of a subject's processes, for the judgement; of native ones what is in
- * no process's name. */
+/* Notes what the card shows of a subject's processes, for the judgement, or showed at most where
+ * that is more; of native ones what is in no process's name. */
 static void see(struct bench *bench, size_t subject, size_t kind, const char *condition,
-    const struct bench_process *processes, size_t count, double before_mib, double told_mib)
+    const struct bench_process *processes, size_t count, double before_mib, double most_mib,
+    double told_mib)
 {
     double own_mib = -1, now_mib = bench_card_mib(processes, count, &own_mib);
     bool known = before_mib >= 0 && now_mib >= 0;
@@ -110,7 +117,8 @@ static void see(struct bench *bench, size_t subject, size_t kind, const char *co
     struct seen *grown = known ? realloc(seen, (seen_count + 1) * sizeof(*seen)) : NULL;
     if (grown) {
         seen = grown;
-        seen[seen_count++] = (struct seen){subject, kind, now_mib - before_mib, told_mib};
+        seen[seen_count++] =
+            (struct seen){subject, kind, fmax(now_mib, most_mib) - before_mib, told_mib};
     }
 }
 
@@ -131,7 +139,7 @@ static void see_kind(struct bench *bench, size_t subject, size_t kind,
             bench_missing(bench, subject, ids[i], kinds[kind].call, missing);
         return;
     }
-    see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, told / BENCH_MIB);
+    see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, 0, told / BENCH_MIB);
 }
 
 /* What is in no process's name natively, of that kind; of cuMemAlloc where it was not measured, for
@@ -159,16 +167,17 @@ static void judge_one(struct bench *bench, const struct seen *one, double race_m
             bench_missing(bench, one->subject, ids[i], call,
                 unlisted ? UNLISTED : "native, which is subtracted, was not measured");
     } else if (one->kind == RACE) {
-        bench_sample(
-            bench, one->subject, over_definition.id, call, fmax(0, less_mib - race_mib), racers);
+        bench_sample(bench, one->subject, over_definition.id, call, less_mib - race_mib, racers);
     } else {
-        bench_sample(bench, one->subject, "memory.above", call, fmax(0, less_mib - limit_mib), 1);
+        bench_sample(bench, one->subject, "memory.above", call, less_mib - limit_mib, 1);
         bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
     }
 }
 
 static void judge(struct bench *bench, double race_mib)
 {
+    for (size_t i = 0; context_mib >= 0 && i < KINDS; i++)
+        bench_set_target(bench, given_definition.id, kinds[i].call, limit_mib - context_mib);
     for (size_t i = 0; i < seen_count; i++) {
         if (seen[i].subject)
             judge_one(bench, &seen[i], race_mib);
@@ -217,6 +226,9 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
             bench_sample(bench, subject, "memory.given", call, given / BENCH_MIB, 1);
         if (again >= 0 && given > 0)
             bench_sample(bench, subject, "memory.recovery", call, again / given * 100, 1);
+        else if (subject && given == 0)
+            bench_missing(
+                bench, subject, "memory.recovery", call, "it was given none the first time");
     }
     bench_process_wait(&process, 1);
     bench_note_end(bench, subject, &process);
@@ -225,18 +237,61 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
     bench_process_finish(&process);
 }
 
+/* Natively, of a process that has a context and nothing else. */
+static void see_context(struct bench *bench)
+{
+    struct bench_process process = {0};
+    struct bench_limits limits;
+    char place[PATH_MAX];
+    size_t offset = 0;
+    if (!begin_card(bench, 0, &limits, place, sizeof(place), 0) ||
+        bench_start_worker(bench, &process, 0, &limits, BENCH_MEMORY_DEADLINE_S, "refuse",
+            kinds[0].name, "0", "0", NULL) != 0)
+        return;
+    if (bench_process_word(&process, &offset, "told") >= 0)
+        (void)bench_card_mib(&process, 1, &context_mib);
+    bench_process_finish(&process);
+}
+
 static void run_kinds(struct bench *bench, const struct bench_item *item, size_t subject)
 {
     (void)item;
+    if (!subject && context_mib < 0)
+        see_context(bench);
     for (size_t i = 0; i < KINDS && !bench_stopped(); i++)
         refuse_kind(bench, subject, i);
 }
 
-/* Starts the racers and lets them go; how many took what they could get. */
-static size_t race(struct bench *bench, size_t subject, const struct bench_limits *limits,
-    double most_mib, struct bench_process *processes)
+/* Whether it has said what it was given. */
+static bool has_raced(const struct bench_process *process)
 {
-    size_t offsets[RACERS_MOST] = {0}, ready = 0, given = 0;
+    const char *said = process->text ? strstr(process->text, "given ") : NULL;
+    return said && strchr(said, '\n');
+}
+
+/* Looks at the card until each has taken what it could get, or ended; how many did take it. */
+static size_t watch(struct bench_process *processes, size_t count, double *ret_card_mib)
+{
+    size_t given, over;
+    *ret_card_mib = 0;
+    do {
+        bench_process_wait_until(processes, count, clock_now_ns() + LOOK_NS);
+        *ret_card_mib = fmax(*ret_card_mib, bench_card_now_mib());
+        given = over = 0;
+        for (size_t i = 0; i < count; i++) {
+            given += has_raced(&processes[i]);
+            over += has_raced(&processes[i]) || processes[i].ended;
+        }
+    } while (over < count && !bench_stopped());
+    return given;
+}
+
+/* Starts the racers and lets them go; how many took what they could get, and the most that the card
+ * showed meanwhile. */
+static size_t race(struct bench *bench, size_t subject, const struct bench_limits *limits,
+    double most_mib, struct bench_process *processes, double *ret_card_mib)
+{
+    size_t offsets[RACERS_MOST] = {0}, ready = 0;
     char most[32];
     bench_memory_bytes(most, sizeof(most), most_mib);
     for (size_t i = 0; i < racers; i++) {
@@ -248,9 +303,7 @@ static size_t race(struct bench *bench, size_t subject, const struct bench_limit
     }
     for (size_t i = 0; i < ready; i++)
         bench_process_tell(&processes[i], "\n");
-    for (size_t i = 0; i < ready; i++)
-        given += bench_process_word(&processes[i], &offsets[i], "given") >= 0;
-    return given;
+    return watch(processes, ready, ret_card_mib);
 }
 
 static void run_race(struct bench *bench, const struct bench_item *item, size_t subject)
@@ -259,12 +312,12 @@ static void run_race(struct bench *bench, const struct bench_item *item, size_t 
     struct bench_limits limits;
     char place[PATH_MAX], reason[256] = "";
     double race_mib = *(const double *)item->data, before_mib = bench_card_mib(NULL, 0, NULL);
-    double most_mib = subject ? race_mib : fmax(64, race_mib / racers - CONTEXT_MIB);
+    double shown_mib, most_mib = subject ? race_mib : fmax(64, race_mib / racers - CONTEXT_MIB);
     if (!begin_card(bench, subject, &limits, place, sizeof(place), race_mib))
         return;
-    bool all = race(bench, subject, &limits, most_mib, processes) == racers;
+    bool all = race(bench, subject, &limits, most_mib, processes, &shown_mib) == racers;
     if (all && !bench_card_missing())
-        see(bench, subject, RACE, race_condition, processes, racers, before_mib, 0);
+        see(bench, subject, RACE, race_condition, processes, racers, before_mib, shown_mib, 0);
     for (size_t i = 0; i < racers && !all && !reason[0]; i++) {
         bench_note_end(bench, subject, &processes[i]);
         if (processes[i].ended)
@@ -281,7 +334,7 @@ static void declare(struct bench *bench)
     for (size_t i = 0; i < KINDS; i++) {
         const char *call = kinds[i].call;
         if (!is_kind(i, "local")) {
-            bench_declare_target(bench, &given_definition, call, limit_mib);
+            bench_declare(bench, &given_definition, call);
             bench_declare(bench, &recovery_definition, call);
             bench_declare_target(bench, &card_definition, call, limit_mib);
         }
@@ -308,6 +361,7 @@ void bench_memory(struct bench *bench)
     limit_mib = fmin(LIMIT_MIB, floor(bench->memory_mib / 8));
     racers = bench->results.full ? RACERS_MOST : 4;
     unlisted = false;
+    context_mib = -1;
     double race_mib = fmin(limit_mib + racers * CONTEXT_MIB, bench->memory_mib / 2);
     const size_t subjects = bench->results.subject_count;
     struct bench_item items[2 + BENCH_MEMORY_TIMES] = {

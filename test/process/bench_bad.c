@@ -59,6 +59,34 @@ __attribute__((visibility("default"))) int nanosleep(
     return (int)syscall(SYS_nanosleep, is_to("drowse") ? &longer : wanted, left);
 }
 
+/* "surge": before it says what it was given it has 64 MiB more for a moment. */
+static void surge(void)
+{
+    static const struct timespec moment = {.tv_nsec = 200000000};
+    static unsigned calls; /* it says that it is ready first */
+    unsigned long long pointer;
+    int (*take)(unsigned long long *, size_t), (*give)(unsigned long long);
+    void *driver = calls++ == 1 ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
+    if (!driver)
+        return;
+    *(void **)&take = dlsym(driver, "cuMemAlloc_v2");
+    *(void **)&give = dlsym(driver, "cuMemFree_v2");
+    if (take(&pointer, 64u << 20) != 0)
+        raise(SIGABRT);
+    (void)syscall(SYS_nanosleep, &moment, NULL);
+    give(pointer);
+}
+
+__attribute__((visibility("default"))) int flush_late(FILE *file) __asm__("fflush");
+int flush_late(FILE *file)
+{
+    int (*real)(FILE *);
+    *(void **)&real = dlsym(RTLD_NEXT, "fflush");
+    if (is_to("surge"))
+        surge();
+    return real(file);
+}
+
 /* "late": it has a context, but is slow to read its calibration, and so begins late. */
 __attribute__((visibility("default"))) FILE *open_late(const char *path, const char *mode) __asm__(
     "fopen");
