@@ -14,6 +14,7 @@
 
 #define BENCH_SUBJECTS_MOST 8
 #define BENCH_ARGUMENTS_MOST 40
+#define BENCH_VARIANTS_MOST 64
 #define BENCH_MIB (1024.0 * 1024.0)
 #define BENCH_NO_LIMIT "native has no limit"
 
@@ -24,6 +25,8 @@ struct bench_options {
     const char *output;
     const char *python;
     bool report;  /* of what is there; nothing is measured */
+    bool quick;   /* asked for, not merely so */
+    bool measure; /* an option says what to measure, or how */
     double scale; /* of all durations: 1, less in tests */
 };
 
@@ -53,7 +56,8 @@ struct bench {
     struct bench_results results; /* its subjects are numbered as everywhere: 0 is native */
     char failed[BENCH_SUBJECTS_MOST][256]; /* why nothing of the subject can be measured; "" */
     unsigned hung[BENCH_SUBJECTS_MOST]; /* how often a process of it was killed at its deadline */
-    char scratch[PATH_MAX];             /* a directory of this run's */
+    char unstarted[BENCH_SUBJECTS_MOST][128]; /* in the group, why a process could not be; "" */
+    char scratch[PATH_MAX];                   /* a directory of this run's */
     char program[PATH_MAX], load[PATH_MAX], calibration[PATH_MAX], sim[PATH_MAX];
     double memory_mib; /* of the GPU */
     char bus[64];      /* its PCI bus id */
@@ -66,6 +70,7 @@ struct bench {
     struct bench_measured *measured;
     size_t measured_count;
     unsigned long gathered; /* samples in all, to see whether an item gives any */
+    bool left_out;          /* an item for which no time was left */
 };
 
 /* What a process is limited to; 0: not. */
@@ -107,11 +112,11 @@ int bench_start_worker(struct bench *bench, struct bench_process *process, size_
     __attribute__((warn_unused_result, sentinel));
 
 /* Runs the worker to its end and hands each line "KEY VALUE REPETITIONS" to the figure `KEY` of the
- * condition, each "KEY ! reason" as its reason for being missing. Where the worker fails, all of
- * the group's figures of the subject and condition that have nothing are missing with the reason.
- */
-void bench_gather_worker(
-    struct bench *bench, size_t subject, const char *condition, struct bench_process *process);
+ * condition, and of `also` where it is not NULL, each "KEY ! reason" as its reason for being
+ * missing. Where the worker fails, all of the group's figures of the subject and these conditions
+ * that have nothing are missing with the reason. */
+void bench_gather_worker(struct bench *bench, size_t subject, const char *condition,
+    const char *also, struct bench_process *process);
 
 /* One such line, which ends in a newline or where the text does; others are passed over. */
 void bench_gather_line(
@@ -150,7 +155,7 @@ void bench_missing(
 void bench_missing_all(
     struct bench *bench, size_t subject, const char *condition, const char *reason);
 
-/* What is measured again and again: once for each variant in a round, in another order each round.
+/* What is measured again and again: once for each variant in a round, in an order by chance.
  * The runner leaves out what does not fit into the group's time any more. */
 struct bench_item {
     const char *name;
@@ -170,7 +175,8 @@ void bench_compute(struct bench *bench);
 void bench_tenants(struct bench *bench);
 void bench_work(struct bench *bench);
 
-/* Declares, measures and takes over into the results; `seconds` from now on are the group's. */
+/* Declares, measures and takes over into the results; `seconds` from now on are the group's. What
+ * has neither a sample nor a reason says that no time was left for it, or what else happened. */
 void bench_run_group(
     struct bench *bench, const char *group, void (*measure)(struct bench *), double seconds);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a library costs a program that stays within its limits. */
+#include "bench/chance.h"
 #include "bench/turns.h"
 
 #include <stdio.h>
@@ -213,9 +214,8 @@ static void run_init(struct bench *bench, const struct bench_item *item, size_t 
         struct bench_process process = {0};
         if (bench_start_worker(bench, &process, variant.subject, &limits, 30, "init", NULL) != 0)
             return;
-        bench_gather_worker(bench, variant.subject, variant.condition, &process);
-        if (!variant.subject)
-            bench_gather_worker(bench, variant.subject, HELD, &process);
+        bench_gather_worker(
+            bench, variant.subject, variant.condition, variant.subject ? NULL : HELD, &process);
         bench_process_finish(&process);
     }
 }
@@ -327,7 +327,7 @@ static void run_busy(struct bench *bench, const struct bench_item *item, size_t 
     if (bench_start_worker(
             bench, &process, subject, &limits, 30, "busy", bench->calibration, seconds, NULL) != 0)
         return;
-    bench_gather_worker(bench, subject, BUSY, &process);
+    bench_gather_worker(bench, subject, BUSY, NULL, &process);
     bench_process_finish(&process);
 }
 

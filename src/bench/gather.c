@@ -2,6 +2,7 @@
 /* The figures of a group while it is measured, and what the items of a group are run by. */
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "bench/chance.h"
 #include "bench/need.h"
 
 #include <math.h>
@@ -177,12 +178,10 @@ void bench_gather_line(struct bench *bench, size_t subject, const char *conditio
         bench_missing(bench, subject, id, condition, reason);
 }
 
-void bench_gather_worker(
-    struct bench *bench, size_t subject, const char *condition, struct bench_process *process)
+static void gather_text(
+    struct bench *bench, size_t subject, const char *condition, const struct bench_process *process)
 {
     char reason[256];
-    bench_process_wait(process, 1);
-    bench_note_end(bench, subject, process);
     for (const char *line = process->text; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
         bench_gather_line(bench, subject, condition, line);
@@ -191,23 +190,33 @@ void bench_gather_worker(
         bench_missing_all(bench, subject, condition, reason);
 }
 
+void bench_gather_worker(struct bench *bench, size_t subject, const char *condition,
+    const char *also, struct bench_process *process)
+{
+    bench_process_wait(process, 1);
+    bench_note_end(bench, subject, process);
+    gather_text(bench, subject, condition, process);
+    if (also)
+        gather_text(bench, subject, also, process);
+}
+
 struct item_state {
     double took; /* a variant's seconds: the guess, then the longest seen */
     unsigned rounds;
     bool over;
 };
 
-/* All variants of an item; another one is first each time, and every other time the order is turned
- * around. */
+/* All variants of an item: who is first has the better of some things, and the worse of others. */
 static void run_round(struct bench *bench, const struct bench_item *item, struct item_state *state)
 {
     unsigned long before = bench->gathered;
+    size_t order[BENCH_VARIANTS_MOST];
+    bench_shuffle(order, item->variants);
     bench_say(bench, "%s: %s, round %u", bench->group, item->name, state->rounds + 1);
     for (size_t i = 0; i < item->variants && !bench_stopped(); i++) {
-        size_t turned = state->rounds % 2 ? item->variants - 1 - i : i;
         uint64_t began_ns = clock_now_ns();
         unsigned places = bench->places;
-        item->run(bench, item, (turned + state->rounds / 2) % item->variants);
+        item->run(bench, item, order[i]);
         bench_remove_places(bench, places);
         double took = (double)(clock_now_ns() - began_ns) / 1e9;
         if ((!state->rounds && !i) || took > state->took)
@@ -236,12 +245,21 @@ void bench_run_items(struct bench *bench, const struct bench_item *items, size_t
             states[i].over |=
                 !fits ||
                 states[i].rounds >= (items[i].rounds_most ? items[i].rounds_most : ROUNDS_MOST);
+            bench->left_out |= !fits && !states[i].rounds;
             if (states[i].over)
                 continue;
             run_round(bench, &items[i], &states[i]);
             any = true;
         }
     }
+}
+
+/* Why the subject has no sample where nothing else is known. */
+static const char *lack(const struct bench *bench, size_t subject)
+{
+    if (bench->unstarted[subject][0])
+        return bench->unstarted[subject];
+    return bench->left_out ? BENCH_TIME_USED_UP : "what measures it ran, and gave no value";
 }
 
 static void take_over(struct bench *bench)
@@ -257,7 +275,7 @@ static void take_over(struct bench *bench)
                     figure, label, gathered->samples, gathered->count, gathered->repetitions);
             else
                 bench_figure_missing(
-                    figure, label, gathered->missing[0] ? gathered->missing : BENCH_TIME_USED_UP);
+                    figure, label, gathered->missing[0] ? gathered->missing : lack(bench, s));
         }
     }
 }
@@ -278,6 +296,8 @@ void bench_run_group(
     struct bench *bench, const char *group, void (*measure)(struct bench *), double seconds)
 {
     bench->group = group;
+    bench->left_out = false;
+    memset(bench->unstarted, 0, sizeof(bench->unstarted));
     bench->until_ns = clock_now_ns() + (uint64_t)(seconds * 1e9);
     if (bench->options->scale == 1) /* a test's runs are made, however long they take */
         bench->cut_ns = bench->until_ns + (uint64_t)(CUT_S(bench) * 1e9);

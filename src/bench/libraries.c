@@ -114,7 +114,6 @@ bool bench_library_label(struct bench_results *asked, const char *label)
         return false;
     }
     struct bench_subject *subject = &asked->subjects[asked->subject_count - 1];
-    free(subject->label);
-    subject->label = strdup(label);
-    return subject->label != NULL;
+    bench_subject_set_label(subject, label);
+    return true;
 }

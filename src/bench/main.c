@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu-bench, which `vgpu bench` executes: the run from its arguments to its report. */
 #include "base/clock.h"
+#include "bench/derive.h"
 #include "bench/load_run.h"
 #include "bench/options.h"
 #include "bench/report.h"
@@ -196,6 +197,7 @@ static int save(const struct bench *bench, const struct bench_results *earlier, 
         .cores = machine->cores};
     bench_results_merge(ret_all, &bench->results);
     bench_results_merge(ret_all, earlier);
+    bench_results_derive(ret_all);
     int error = bench_results_write(ret_all, path);
     if (error)
         tool_error("\"%.256s\" cannot be written: %s", path, strerror(-error));

@@ -33,7 +33,7 @@ static void time_refusal(struct bench *bench, size_t subject, const struct bench
     if (bench_start_worker(bench, &process, subject, limits, BENCH_MEMORY_DEADLINE_S,
             "refusal-time", time_definition.id, bytes, NULL) != 0)
         return;
-    bench_gather_worker(bench, subject, condition, &process);
+    bench_gather_worker(bench, subject, condition, NULL, &process);
     bench_process_finish(&process);
 }
 

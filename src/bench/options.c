@@ -16,17 +16,17 @@
 static const char usage_text[] =
     "usage: vgpu bench [--library PATH[,NAME=VALUE...] [--label NAME]]... [--quick|--full]\n"
     "                  [--only GROUP[,GROUP...]] [--sim[=DESCRIPTION]] [--output DIR]\n"
-    "                  [--python PROGRAM] [--report]\n"
+    "                  [--python PROGRAM]\n"
+    "       vgpu bench --report [--output DIR]\n"
     "\n"
     "Measures on the first GPU what a library that shares it costs, and whether its limits hold,\n"
     "beside the same work without one; writes results.json and report.html, and prints a table.\n"
-    "  --library PATH   a library to be preloaded, and variables for it; \"vgpu\" is this one, "
-    "which is\n"
-    "                   measured where none is given. In a value {bytes}, {mib}, {percent} and "
-    "{region}\n"
-    "                   stand for the limits and for a file of its own; without them HAMi-core's\n"
-    "                   variables are set\n"
-    "  --label NAME     what the report calls the library before it\n"
+    "  --library PATH   a library to be preloaded, and variables for it, seven times at most;\n"
+    "                   \"vgpu\" is this one, which is measured where none is given. In a value\n"
+    "                   {bytes}, {mib}, {percent} and {region} stand for the limits and for a "
+    "file\n"
+    "                   of its own; without them HAMi-core's variables are set\n"
+    "  --label NAME     what the report calls the library before it (vgpu, or its file's name)\n"
     "  --quick          within 3 minutes (so without --full)\n"
     "  --full           within 20 minutes: more loads, more limits, more repetitions\n"
     "  --only GROUP     cost, memory, compute, tenants or work; the others' results in DIR are "
@@ -34,7 +34,8 @@ static const char usage_text[] =
     "  --sim[=DESC]     on the simulator; DESC as in docs/simulator.md\n"
     "  --output DIR     where the results are written (vgpu-bench)\n"
     "  --python PROGRAM the Python that has PyTorch (python3)\n"
-    "  --report         measure nothing; table and report of the results in DIR\n"
+    "  --report         measure nothing; table and report of the results in DIR (no option but\n"
+    "                   --output beside it)\n"
     "\n"
     "docs/bench.md says what each figure is. Exit status: 0 done, 1 it could not be measured or\n"
     "written, 2 the arguments are off.\n";
@@ -74,6 +75,7 @@ static int take(int option, void *context)
 {
     struct bench_options *options = context;
     bool good = true;
+    options->measure |= option != REPORT && option != OUTPUT;
     switch (option) {
     case LIBRARY:
         good = bench_library_add(&options->asked, optarg);
@@ -82,7 +84,7 @@ static int take(int option, void *context)
         good = bench_library_label(&options->asked, optarg);
         break;
     case QUICK:
-        options->asked.full = false;
+        options->quick = true;
         break;
     case FULL:
         options->asked.full = true;
@@ -127,8 +129,16 @@ static bool check_together(struct bench_options *options)
             options->output);
         return false;
     }
+    if (options->report && options->measure) {
+        tool_error("--report measures nothing; accepted beside it: --output");
+        return false;
+    }
     if (options->report)
         return true;
+    if (options->quick && asked->full) {
+        tool_error("--quick and --full are not accepted together; accepted: one of them");
+        return false;
+    }
     if (options->scale < 1 && !options->sim) {
         tool_error("--seconds-scale is for tests: it needs --sim");
         return false;

@@ -316,8 +316,10 @@ static void print_machine(const struct table *table)
         char begin[32];
         snprintf(begin, sizeof(begin), "(%zu) ", i + 1);
         lines_paragraph(&table->lines, LINE_PLAIN, begin, subject->label);
-        if (subject->library)
-            lines_paragraph(&table->lines, LINE_QUIET, "    ", subject->library);
+        char *library = subject->library ? lines_safe(subject->library) : NULL;
+        if (library)
+            lines_paragraph(&table->lines, LINE_QUIET, "    ", library);
+        free(library);
         if (subject->build)
             lines_paragraph(&table->lines, LINE_QUIET, "    build ", subject->build);
     }

@@ -25,6 +25,12 @@ static char *copy_text(const char *text)
     return copy;
 }
 
+/* What the loader and a library are given has to stay what it is. */
+static char *copy_raw(const char *text)
+{
+    return bench_need(strdup(text));
+}
+
 static void replace_text(char **place, const char *text)
 {
     char *copy = copy_text(text);
@@ -122,8 +128,13 @@ struct bench_subject *bench_results_add_subject(
     struct bench_subject *subject = &results->subjects[results->subject_count++];
     *subject = (struct bench_subject){.label = copy_text(label)};
     if (library)
-        subject->library = copy_text(library);
+        subject->library = copy_raw(library);
     return subject;
+}
+
+void bench_subject_set_label(struct bench_subject *subject, const char *label)
+{
+    replace_text(&subject->label, label);
 }
 
 void bench_subject_set_build(struct bench_subject *subject, const char *build)
@@ -136,7 +147,7 @@ void bench_subject_set(struct bench_subject *subject, const char *name, const ch
     subject->environment =
         grow(subject->environment, subject->setting_count + 1, sizeof(*subject->environment));
     subject->environment[subject->setting_count++] =
-        (struct bench_setting){copy_text(name), copy_text(value)};
+        (struct bench_setting){copy_raw(name), copy_raw(value)};
 }
 
 struct bench_figure *bench_results_add_figure(
@@ -210,15 +221,25 @@ static bool same_text(const char *one, const char *other)
     return !strcmp(one ? one : "", other ? other : "");
 }
 
+/* A file has them fit for JSON. */
+static bool same_raw(const char *one, const char *other)
+{
+    char *first = copy_text(one), *second = copy_text(other);
+    bool same = !strcmp(first, second);
+    free(first);
+    free(second);
+    return same;
+}
+
 static bool same_subject(const struct bench_subject *one, const struct bench_subject *other)
 {
     bool same =
-        same_text(one->library, other->library) && one->setting_count == other->setting_count;
+        same_raw(one->library, other->library) && one->setting_count == other->setting_count;
     if (one->build && other->build)
         same &= !strcmp(one->build, other->build);
     for (size_t i = 0; same && i < one->setting_count; i++)
-        same = same_text(one->environment[i].name, other->environment[i].name) &&
-               same_text(one->environment[i].value, other->environment[i].value);
+        same = same_raw(one->environment[i].name, other->environment[i].name) &&
+               same_raw(one->environment[i].value, other->environment[i].value);
     return same;
 }
 
@@ -297,8 +318,7 @@ static void order_results(const struct bench_results *results, struct bench_figu
     figure->result_count = results->subject_count;
 }
 
-/* Each group's figures stay in their order. */
-static void order_groups(struct bench_results *results)
+void bench_results_order(struct bench_results *results)
 {
     struct bench_figure *ordered = grow(NULL, results->figure_count + 1, sizeof(*ordered));
     size_t count = 0;
@@ -325,7 +345,7 @@ void bench_results_merge(struct bench_results *results, const struct bench_resul
     }
     for (size_t i = 0; i < results->figure_count; i++)
         order_results(results, &results->figures[i]);
-    order_groups(results);
+    bench_results_order(results);
 }
 
 static int ascending(const void *a, const void *b)

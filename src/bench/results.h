@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run of the bench found, in memory and as results.json (docs/bench.md has its format). All
- * texts are UTF-8 without control characters and belong to the structure that names them. One
- * thread at a time. Where memory runs out the program ends. */
+ * texts are UTF-8 without control characters, but for a library's path and its variables, which are
+ * what they were given as; they belong to the structure that names them. One thread at a time.
+ * Where memory runs out the program ends. */
 #ifndef VGPU_BENCH_RESULTS_H
 #define VGPU_BENCH_RESULTS_H
 
@@ -80,7 +81,7 @@ void bench_results_finish(struct bench_results *results);
 
 /* Reads the file into `results`, which is empty, and stays so on failure. Returns 0 or -errno,
  * -EINVAL where it is no results.json that we know; `reason` then has one line's worth: what is
- * wrong and what is accepted. */
+ * wrong and what is accepted. What follows from its figures is added (derive.h). */
 int bench_results_read(struct bench_results *results, const char *path, char *reason,
     size_t reason_size) __attribute__((warn_unused_result));
 
@@ -104,6 +105,7 @@ const struct bench_result *bench_figure_result(
  */
 struct bench_subject *bench_results_add_subject(
     struct bench_results *results, const char *label, const char *library);
+void bench_subject_set_label(struct bench_subject *subject, const char *label);
 void bench_subject_set_build(struct bench_subject *subject, const char *build);
 void bench_subject_set(struct bench_subject *subject, const char *name, const char *value);
 
@@ -127,6 +129,9 @@ const char *bench_results_mismatch(
  * `results` has none. Then each figure has a result for each subject, in their order: where there
  * is none it is missing, because the group was measured without it. */
 void bench_results_merge(struct bench_results *results, const struct bench_results *earlier);
+
+/* Puts the figures into the groups' order; those of a group stay in theirs. */
+void bench_results_order(struct bench_results *results);
 
 /* The value below which that part (0 to 1) of the values lies, in between two of them where it lies
  * there (Hyndman and Fan 1996, definition 7, as R and NumPy have it): a spread is as far from the

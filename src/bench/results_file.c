@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The results as results.json: what is read is somebody's file, and each word of it may be off. */
 #include "base/text.h"
+#include "bench/derive.h"
+#include "bench/need.h"
 #include "bench/results.h"
 
 #include <errno.h>
@@ -289,6 +291,8 @@ int bench_results_parse(struct bench_results *results, const char *text, size_t 
     json_decref(root);
     if (reader.failed)
         bench_results_finish(results);
+    else
+        bench_results_derive(results);
     return reader.failed ? -EINVAL : 0;
 }
 
@@ -359,14 +363,31 @@ static json_t *write_figure(const struct bench_figure *figure)
         "turns", figure->turns ? json_integer(figure->turns) : json_null(), "results", results);
 }
 
+/* Escaped, to be freed: JSON takes UTF-8 alone. NULL of NULL. */
+static char *fit_for_json(const char *raw)
+{
+    size_t length = raw ? strlen(raw) : 0, room = 4 * length + 1;
+    char *text = raw ? bench_need(malloc(room)) : NULL;
+    if (text)
+        text_escape(text, room, raw, length);
+    return text;
+}
+
 static json_t *write_subject(const struct bench_subject *subject)
 {
     json_t *environment = json_object();
-    for (size_t i = 0; i < subject->setting_count; i++)
-        json_object_set_new(
-            environment, subject->environment[i].name, json_string(subject->environment[i].value));
-    return json_pack("{s:s, s:s?, s:s?, s:o}", "label", subject->label, "library", subject->library,
-        "build", subject->build, "environment", environment);
+    for (size_t i = 0; i < subject->setting_count; i++) {
+        char *name = fit_for_json(subject->environment[i].name);
+        char *value = fit_for_json(subject->environment[i].value);
+        json_object_set_new(environment, name, json_string(value));
+        free(name);
+        free(value);
+    }
+    char *library = fit_for_json(subject->library);
+    json_t *object = json_pack("{s:s, s:s?, s:s?, s:o}", "label", subject->label, "library",
+        library, "build", subject->build, "environment", environment);
+    free(library);
+    return object;
 }
 
 static const char *known(const char *text)

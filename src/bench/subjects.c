@@ -250,6 +250,9 @@ int bench_start(struct bench *bench, struct bench_process *process, size_t subje
     int error = bench_process_start(process, arguments, environment);
     bench_allow(bench, process, seconds);
     bench_environment_free(environment);
+    if (error)
+        snprintf(bench->unstarted[subject], sizeof(bench->unstarted[subject]),
+            "a process could not be started: %s", strerror(-error));
     return error;
 }
 

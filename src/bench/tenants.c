@@ -265,7 +265,7 @@ static bool gather_storm(struct bench *bench, size_t subject, struct bench_proce
     bench_process_wait(process, 1);
     if (bench_process_failure(process, reason, sizeof(reason)))
         return false;
-    bench_gather_worker(bench, subject, besides[STORM], process);
+    bench_gather_worker(bench, subject, besides[STORM], NULL, process);
     return true;
 }
 

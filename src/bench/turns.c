@@ -3,6 +3,7 @@
 #include "bench/turns.h"
 
 #include "base/clock.h"
+#include "bench/chance.h"
 
 #include <math.h>
 #include <sched.h>
@@ -16,27 +17,6 @@ size_t bench_turns_beside(const struct bench *bench, size_t count, double mib)
 {
     bool fit = (CONTEXT_MIB + mib) * (double)count < bench->memory_mib * 0.8;
     return fit ? count : 1;
-}
-
-/* The next number, the same ones in each run. */
-static uint64_t chance(void)
-{
-    static uint64_t state = 0x9e3779b97f4a7c15u; /* xorshift64, Marsaglia 2003 */
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-void bench_shuffle(size_t *order, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        order[i] = i;
-    for (size_t i = count; i > 1; i--) {
-        size_t other = chance() % i, kept = order[i - 1];
-        order[i - 1] = order[other];
-        order[other] = kept;
-    }
 }
 
 static bool is_word(const char *line, const char *word)
@@ -124,7 +104,7 @@ static int cpu_by_chance(void)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
         return -1;
-    uint64_t before = chance() % (uint64_t)CPU_COUNT(&allowed);
+    uint64_t before = bench_chance() % (uint64_t)CPU_COUNT(&allowed);
     int cpu = 0;
     while (!CPU_ISSET(cpu, &allowed) || before--)
         cpu++;

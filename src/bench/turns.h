@@ -46,7 +46,4 @@ void bench_turns_together(
 /* Ends them: a worker ends by itself where its input does. */
 void bench_turns_finish(struct bench *bench, struct bench_turn *turns, size_t count);
 
-/* Fills the order with 0 to count - 1 by chance, the same in each run. */
-void bench_shuffle(size_t *order, size_t count);
-
 #endif

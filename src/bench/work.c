@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real work: matrix products by cuBLAS, training and inference by PyTorch, where they are found. */
+#include "bench/chance.h"
 #include "bench/turns.h"
 
 #include "tool/paths.h"

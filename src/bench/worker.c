@@ -6,6 +6,7 @@
 #include "bench/bench.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,19 +134,20 @@ static int worker_start(int argc, char **argv)
     return 0;
 }
 
+static int is_loaded(struct dl_phdr_info *object, size_t size, void *real)
+{
+    char path[PATH_MAX];
+    (void)size;
+    return realpath(object->dlpi_name, path) && !strcmp(path, real);
+}
+
 /* Whether the library is in this process: the loader only warns where it cannot load one. */
 static void check_loaded(const char *path)
 {
-    char line[PATH_MAX + 256], real[PATH_MAX];
-    bool found = false;
-    FILE *maps = fopen("/proc/self/maps", "re");
+    char real[PATH_MAX];
     if (!realpath(path, real))
         snprintf(real, sizeof(real), "%s", path);
-    while (maps && fgets(line, sizeof(line), maps))
-        found |= strstr(line, real) != NULL;
-    if (maps)
-        fclose(maps);
-    if (!found)
+    if (!dl_iterate_phdr(is_loaded, real))
         load_fail("the loader does not preload it");
 }
 

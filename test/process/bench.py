@@ -28,11 +28,11 @@ WHOLE = os.path.join(DIRECTORY, "whole")  # of the first test; others look at it
 FIGURES = set("""
 cost.launch.async cost.launch.sync cost.launch.graph cost.launch.added cost.alloc.live.added cost.alloc.1MiB cost.alloc.2MiB cost.alloc.64MiB
 cost.alloc.async cost.alloc.live.10000 cost.alloc.added cost.query cost.start cost.init cost.init.added cost.context
-cost.cpu.idle cost.cpu.busy cost.cpu.added
-memory.given memory.card memory.driver memory.above memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
+cost.cpu.idle cost.cpu.idle.added cost.cpu.busy cost.cpu.added
+memory.given memory.card memory.driver memory.above memory.unused memory.unseen memory.recovery memory.overshoot memory.refusal memory.kill
 compute.native compute.share compute.throughput compute.error.100ms compute.error.1s compute.error.5s
 compute.deviation.100ms compute.deviation.1s compute.change.limit compute.change.load compute.burst compute.below
-tenants.share tenants.sum tenants.latency.p50 tenants.latency.p99 tenants.greedy tenants.death.share
+tenants.share tenants.error tenants.sum tenants.latency.p50 tenants.latency.p99 tenants.greedy tenants.death.share
 tenants.death.gap tenants.storm.rate
 work.gemm work.training work.inference""".split())
 
@@ -213,6 +213,25 @@ def test_one_core():
 
 
 @test
+def test_derived():
+    """what follows from other figures is judged: each tenant's distance from its limit, what is added to idle time"""
+    results = results_in(WHOLE)
+    samples = {(figure["id"], figure["case"]): result.get("samples") for figure in results["figures"]
+               for result in figure["results"] if result["subject"] == "vgpu"}
+    equal({case: figure["target"] for figure in results["figures"] for case in [figure["case"]]
+           if figure["id"] == "tenants.error"}, {"30/60, first": 1, "30/60, second": 1}, "limits that can be promised")
+    for case, limit in (("30/60, first", 30), ("30/60, second", 60)):
+        share, error = samples["tenants.share", case], samples["tenants.error", case]
+        true(share is error is None or all(abs(abs(at - limit) - off) < 1e-6 for at, off in zip(share, error, strict=True)),
+             f"{case}: {share}, {error}")
+    native = [result["samples"] for name, case, result in results_for(results, "native", "cost.cpu.idle")
+              if (name, case) == ("cost.cpu.idle", "no limit")]
+    added = [more - less for more, less in zip(samples["cost.cpu.idle", "no limit"], native[0], strict=True)]
+    true(all(abs(one - other) < 1e-6 for one, other in zip(added, samples["cost.cpu.idle.added", "no limit"], strict=True)),
+         f"added to idle time: {added}")
+
+
+@test
 def test_targets():
     """over 5 s a share may be a point off, and two where the load waits for the host"""
     targets = {figure["case"]: figure["target"] for figure in results_in(WHOLE)["figures"]
@@ -229,6 +248,30 @@ def test_memory_holds():
         true("missing" in result or result["value"] <= 1, f"{name}, {case}: {result}")
     for name, case, result in results_for(results, "vgpu", "memory.recovery"):
         true(result["value"] >= 99, f"{name}, {case}: {result}")
+    above, unused = [{case: result.get("value") for _, case, result in results_for(results, "vgpu", name)}
+                     for name in ("memory.above", "memory.unused")]
+    equal((above["cuMemAlloc"], above["cuMemAllocAsync"]), (0, -24), "what is left below the limit has its sign")
+    equal({case: value and -value for case, value in above.items() if case != "local memory of a kernel"}, unused, "the same")
+
+
+@test
+def test_room():
+    """a library that refuses too early leaves more of the limit unused than it may, and one that gives nothing has nothing
+    to give back; what is on the card for a moment while processes race counts"""
+    results = bench(os.path.join(DIRECTORY, "room"), "--only", "memory", *[
+        word for label, library in (("half", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=2048m,X={mib}"),
+                                    ("nothing", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=522m,X={mib}"),
+                                    ("plain", f"{BAD},BAD=none"), ("surge", f"{BAD},BAD=surge,BAD_IN=race"))
+        for word in ("--library", library, "--label", label)])
+    unused = [(figure["target"], result["value"]) for figure in results["figures"] for result in figure["results"]
+              if (figure["id"], figure["case"], result["subject"]) == ("memory.unused", "cuMemAlloc", "half")]
+    equal(unused, [(64, 2048)], "target and what is unused")
+    for case in ("cuMemAllocAsync", "memory of a graph"):
+        equal([result.get("missing") for _, of, result in results_for(results, "nothing", "memory.recovery") if of == case],
+              ["it was given none the first time"], case)
+    plain, surge = [result["value"] for label in ("plain", "surge")
+                    for _, _, result in results_for(results, label, "memory.overshoot")]
+    true(surge >= plain + 64, f"overshoot: {plain}, for a moment {surge}")
 
 
 @test
@@ -300,7 +343,7 @@ def test_not_holding():
         true("missing" in result or result["value"] <= 1, f"more than is due adds nothing: {name}, {case}: {result}")
     limits = {figure["id"]: (figure["better"], figure["target"]) for figure in results["figures"]}
     equal([limits[name] for name in ("memory.given", "compute.burst", "tenants.greedy")],
-          [("target", 4096), ("target", 20), ("target", 70)], "what is to meet a limit")
+          [("target", 4096 - 520), ("target", 20), ("target", 70)], "what is to meet a limit: of memory less a context")
 
 
 @test
@@ -484,6 +527,28 @@ def test_limit_variables():
           {"no variable of its environment is said to be its memory limit"}, "reasons")
 
 
+@test
+def test_raw():
+    """a library and its variables are given as they are, whatever bytes they have; what is shown of them is escaped, and
+    the same ones are known again"""
+    output, odd = os.path.join(DIRECTORY, "raw"), "tab\tline\nbyte\udcff"
+    library, masks = os.path.join(DIRECTORY, odd + ".so"), os.path.join(DIRECTORY, odd + ".masks")
+    shutil.copy(BAD, library)
+    for only in ("cost", "work"):  # the second run adds to the first one's results
+        done = subprocess.run([os.fsencode(word) for word in command(
+            output, "--only", only, "--library", f"{library},BAD_MASKS={masks}", "--label", "la\tbel")], check=False,
+            capture_output=True, timeout=WHOLE_S, env=dict(MINE, TMPDIR=temporary("raw")))
+        equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+        true(b"\t" not in done.stdout and b"\xff" not in done.stdout, "the table's bytes")
+    results = results_in(output)
+    true(os.path.getsize(os.fsencode(masks)) > 0, "the variable's file")
+    for name, case, result in results_for(results, r"la\tbel", "cost.launch.async"):
+        true("value" in result, f"{name}, {case}: {result}")
+    shown = [(subject["library"], subject["environment"]["BAD_MASKS"]) for subject in results["subjects"][1:]]
+    escaped = os.path.join(DIRECTORY, r"tab\tline\nbyte\xff")
+    equal(shown, [(escaped + ".so", escaped + ".masks")], "what is shown")
+
+
 def interrupted(number, name):
     output, path = os.path.join(DIRECTORY, name), temporary(name)
     with subprocess.Popen(command(output), env=dict(MINE, TMPDIR=path), stdout=subprocess.PIPE,
@@ -531,7 +596,8 @@ def test_arguments():
                       ["--library", BAD, "--label", "native"], ["--library", BAD, "--library", BAD],
                       ["--only", "everything"], ["--only", "cost,speed"], ["--quick=1"], ["--fast"], ["more"],
                       ["--output", ""], ["--seconds-scale", "0.5"], ["--sim", "--seconds-scale", "2"],
-                      ["--sim", "--seconds-scale", "0"], ["--report", "--output", "/nowhere"]):
+                      ["--sim", "--seconds-scale", "0"], ["--report", "--output", "/nowhere"], ["--quick", "--full"],
+                      ["--full", "--sim", "--quick"]):
         done = subprocess.run([VGPU, "bench", *arguments], capture_output=True, text=True, timeout=60, env=MINE,
                               cwd=DIRECTORY, check=False)
         equal((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), f"answer to {arguments}")
@@ -540,8 +606,10 @@ def test_arguments():
     equal((done.returncode, done.stdout), (2, ""), "answer to a bad description")
     equal(os.listdir(DIRECTORY).count("vgpu-bench"), 0, "output directories that were made")
     refuse("--sim", "--output", "/dev/null/x", status=1, within="/dev/null/x")
-    for options in ([], ["--report"]):
-        refuse("--sim", "--output", VGPU, *options, within="a directory, or one to be made")
+    for options in (["--sim"], ["--report"]):
+        refuse("--output", VGPU, *options, within="a directory, or one to be made")
+    for options in (["--library", "vgpu"], ["--only", "cost"], ["--sim"], ["--full"], ["--quick"], ["--python", "python3"]):
+        refuse("--report", *options, "--output", WHOLE, within="--report measures nothing; accepted beside it: --output")
 
 
 @test

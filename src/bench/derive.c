@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/derive.h"
+
+#include "bench/need.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SUM_MOST 90 /* percent: so much can be promised to tenants together */
+#define PIECES 64   /* in which a program asks for all of its limit */
+
+struct rule {
+    const char *from;
+    struct bench_figure texts;                         /* the case is that of what it is from */
+    bool (*applies)(const struct bench_figure *from);  /* NULL: always */
+    double (*target)(const struct bench_figure *from); /* NULL: as the texts say */
+    const char *native;                                /* why native has none */
+    /* Fills one for each sample of the result, or returns why it cannot. */
+    const char *(*derive)(const struct bench_results *results, const struct bench_figure *from,
+        const struct bench_result *result, double *samples);
+};
+
+static const struct bench_result *native_of(const struct bench_figure *figure)
+{
+    const struct bench_result *native = figure ? bench_figure_result(figure, BENCH_NATIVE) : NULL;
+    return native && !native->missing ? native : NULL;
+}
+
+/* ---- tenants.error ---- */
+
+/* The case is "30/60, first". */
+static bool sum_is_promised(const struct bench_figure *share)
+{
+    unsigned long sum = 0;
+    const char *at = share->condition;
+    for (char *rest; *at && *at != ','; at = *rest == '/' ? rest + 1 : rest) {
+        sum += strtoul(at, &rest, 10);
+        if (rest == at)
+            return false;
+    }
+    return sum > 0 && sum <= SUM_MOST;
+}
+
+static const char *derive_error(const struct bench_results *results,
+    const struct bench_figure *share, const struct bench_result *result, double *samples)
+{
+    (void)results;
+    for (size_t i = 0; i < result->sample_count; i++)
+        samples[i] = fabs(result->samples[i] - share->target);
+    return NULL;
+}
+
+/* ---- cost.cpu.idle.added ---- */
+
+static bool has_no_limit(const struct bench_figure *idle)
+{
+    return !strcmp(idle->condition, "no limit");
+}
+
+static const char *derive_added(const struct bench_results *results,
+    const struct bench_figure *idle, const struct bench_result *result, double *samples)
+{
+    const struct bench_result *native = native_of(idle);
+    (void)results;
+    if (!native)
+        return "native was not measured";
+    bool paired = idle->turns && native->sample_count == result->sample_count;
+    for (size_t i = 0; i < result->sample_count; i++)
+        samples[i] = result->samples[i] - (paired ? native->samples[i] : native->value);
+    return NULL;
+}
+
+/* ---- memory.unused ---- */
+
+static double piece_of_limit(const struct bench_figure *card)
+{
+    return card->target / PIECES;
+}
+
+/* What is in no process's name natively, of that kind or else of cuMemAlloc. */
+static const char *derive_unused(const struct bench_results *results,
+    const struct bench_figure *card, const struct bench_result *result, double *samples)
+{
+    const char *id = "memory.driver";
+    const struct bench_result *native = native_of(bench_results_find(results, id, card->condition));
+    if (!native)
+        native = native_of(bench_results_find(results, id, "cuMemAlloc"));
+    if (!native)
+        return "native, which is subtracted, was not measured";
+    for (size_t i = 0; i < result->sample_count; i++)
+        samples[i] = card->target - (result->samples[i] - fmax(0, native->value));
+    return NULL;
+}
+
+static const struct rule rules[] = {
+    {"tenants.share",
+        {.id = (char *)"tenants.error",
+            .title = (char *)"distance of each tenant's share from its limit",
+            .definition = (char *)"How far the share of each tenant was from its limit, where the "
+                                  "limits of all add up to 90 or less.",
+            .unit = (char *)"points",
+            .better = BENCH_LOWER,
+            .has_target = true,
+            .target = 1},
+        sum_is_promised, NULL, "native has no limit", derive_error},
+    {"cost.cpu.idle",
+        {.id = (char *)"cost.cpu.idle.added",
+            .title = (char *)"added background CPU, idle",
+            .definition = (char *)"What the background threads of an idle program take more than "
+                                  "natively in the same round.",
+            .unit = (char *)"% of a core",
+            .better = BENCH_LOWER,
+            .has_target = true,
+            .target = 0},
+        has_no_limit, NULL, "native is what is compared with", derive_added},
+    {"memory.card",
+        {.id = (char *)"memory.unused",
+            .title = (char *)"left of the limit at the refusal",
+            .definition =
+                (char *)"How much of the limit was not on the card when the program was refused: "
+                        "the limit less the card's figure, of which what is in no process's name "
+                        "natively is none. Negative: above the limit. Target: 1/64 of it, the "
+                        "first piece that the program asks for; a pool of the driver's grows by "
+                        "less.",
+            .unit = (char *)"MiB",
+            .better = BENCH_LOWER,
+            .has_target = true},
+        NULL, piece_of_limit, "native has no limit", derive_unused},
+};
+
+static void derive_result(const struct bench_results *results, const struct rule *rule,
+    const struct bench_figure *from, const struct bench_result *result, struct bench_figure *to)
+{
+    const char *missing = strcmp(result->subject, BENCH_NATIVE) ? result->missing : rule->native;
+    double *samples = bench_need(calloc(result->sample_count + 1, sizeof(*samples)));
+    if (!missing)
+        missing = rule->derive(results, from, result, samples);
+    if (missing)
+        bench_figure_missing(to, result->subject, missing);
+    else
+        bench_figure_measured(
+            to, result->subject, samples, result->sample_count, result->repetitions);
+    free(samples);
+}
+
+/* Adding a figure moves the others. */
+static void derive_figure(struct bench_results *results, const struct rule *rule, size_t place)
+{
+    const struct bench_figure *from = &results->figures[place];
+    struct bench_figure texts = rule->texts;
+    if (bench_results_find(results, texts.id, from->condition) ||
+        (rule->applies && !rule->applies(from)))
+        return;
+    texts.group = from->group;
+    texts.condition = from->condition;
+    texts.turns = from->turns;
+    if (rule->target)
+        texts.target = rule->target(from);
+    struct bench_figure *to = bench_results_add_figure(results, &texts);
+    from = &results->figures[place];
+    for (size_t i = 0; i < from->result_count; i++)
+        derive_result(results, rule, from, &from->results[i], to);
+}
+
+void bench_results_derive(struct bench_results *results)
+{
+    const size_t count = results->figure_count;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++) {
+            if (!strcmp(results->figures[i].id, rules[r].from))
+                derive_figure(results, &rules[r], i);
+        }
+    }
+    bench_results_order(results);
+}

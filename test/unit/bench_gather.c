@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bench's figures while a group is measured: why there is none, in which order, and how often a
+ * process counts. */
+#include "bench/bench.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+static const struct bench_definition definition = {
+    "cost.call", "call", "what a call costs", "ns", BENCH_LOWER, false, 0};
+static const struct bench_options options = {.scale = 1};
+static size_t seen[64], seen_count;
+static double needs_s;
+
+static void see(struct bench *bench, const struct bench_item *item, size_t variant)
+{
+    (void)item;
+    seen[seen_count++] = variant;
+    bench->gathered++;
+}
+
+static void give_none(struct bench *bench, const struct bench_item *item, size_t variant)
+{
+    (void)bench;
+    (void)item;
+    (void)variant;
+}
+
+static void start_one(struct bench *bench, const struct bench_item *item, size_t subject)
+{
+    struct rlimit usual, none = {0, 0};
+    struct bench_process process;
+    struct bench_limits limits = {.place = "/nowhere"};
+    char *arguments[] = {(char *)"/bin/true", NULL};
+    (void)item;
+    getrlimit(RLIMIT_NOFILE, &usual);
+    none.rlim_max = usual.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &none);
+    CHECK_EQ(bench_start(bench, &process, subject, &limits, arguments, 1), -EMFILE);
+    setrlimit(RLIMIT_NOFILE, &usual);
+}
+
+static void begin(struct bench *bench)
+{
+    memset(bench, 0, sizeof(*bench));
+    bench->options = &options;
+    bench->group = "cost";
+    bench_results_add_subject(&bench->results, "native", NULL);
+    bench_results_add_subject(&bench->results, "ours", "/lib/libvgpu.so");
+}
+
+static void measure_with(struct bench *bench,
+    void (*run)(struct bench *bench, const struct bench_item *item, size_t variant))
+{
+    const struct bench_item item = {"calls", 2, needs_s, 1, run, NULL};
+    bench_declare(bench, &definition, "");
+    bench_run_items(bench, &item, 1);
+}
+
+static void measure_none(struct bench *bench)
+{
+    measure_with(bench, give_none);
+}
+
+static void measure_unstarted(struct bench *bench)
+{
+    measure_with(bench, start_one);
+}
+
+static const char *reason_of(struct bench *bench, void (*measure)(struct bench *), double seconds)
+{
+    needs_s = seconds;
+    bench_run_group(bench, "cost", measure, 10);
+    const struct bench_figure *figure = bench_results_find(&bench->results, "cost.call", NULL);
+    return bench_figure_result(figure, "ours")->missing;
+}
+
+TEST("a figure without a value says that no time was left only where none was")
+{
+    struct bench bench;
+    begin(&bench);
+    CHECK_STR(reason_of(&bench, measure_none, 60), BENCH_TIME_USED_UP);
+    CHECK_STR(reason_of(&bench, measure_none, 0.1), "what measures it ran, and gave no value");
+    CHECK_STR(reason_of(&bench, measure_unstarted, 0.1),
+        "a process could not be started: Too many open files");
+    CHECK_STR(reason_of(&bench, measure_none, 60), BENCH_TIME_USED_UP); /* another group's */
+    bench_results_finish(&bench.results);
+}
+
+TEST("in each round the variants are in an order by chance, each once")
+{
+    struct bench bench;
+    unsigned first[4] = {0};
+    begin(&bench);
+    bench.until_ns = UINT64_MAX;
+    const struct bench_item item = {"calls", 4, 0.001, 16, see, NULL};
+    seen_count = 0;
+    bench_run_items(&bench, &item, 1);
+    REQUIRE(CHECK_EQ(seen_count, 64));
+    for (size_t round = 0; round < 16; round++) {
+        unsigned all = 0;
+        for (size_t i = 0; i < 4; i++)
+            all |= 1u << seen[round * 4 + i];
+        CHECK_EQ(all, 15);
+        first[seen[round * 4]]++;
+    }
+    CHECK(first[0] && first[1] && first[2] && first[3]);
+    bench_results_finish(&bench.results);
+}
+
+TEST("a worker that stands for two conditions hangs once, and gives both its figures")
+{
+    struct bench bench;
+    begin(&bench);
+    struct bench_process process = {
+        .ended = true, .hung = true, .text = (char *)"cost.call 5 7\n", .length = 14};
+    bench.group = "cost";
+    bench_declare(&bench, &definition, "one");
+    bench_declare(&bench, &definition, "other");
+    bench_gather_worker(&bench, 0, "one", "other", &process);
+    CHECK_EQ(bench.hung[0], 1);
+    double one = 0, other = 0;
+    CHECK(bench_median(&bench, 0, "cost.call", "one", &one) && one == 5);
+    CHECK(bench_median(&bench, 0, "cost.call", "other", &other) && other == 5);
+    bench_results_finish(&bench.results);
+}
+
+TEST("what a library adds is compared within the round, and is of as many turns")
+{
+    static const struct bench_definition added = {
+        "cost.call.added", "added", "what it adds", "ns", BENCH_LOWER, true, 5};
+    struct bench bench;
+    const double native[] = {100, 200, 100, 200}, ours[] = {103, 202, 104, 205};
+    begin(&bench);
+    bench.group = "cost";
+    bench_declare(&bench, &definition, "");
+    bench_declare(&bench, &added, "");
+    bench_set_turns(&bench, "cost.call", "", 2);
+    for (size_t i = 0; i < 4; i++) {
+        bench_sample(&bench, 0, "cost.call", "", native[i], 1);
+        bench_sample(&bench, 1, "cost.call", "", ours[i], 1);
+    }
+    bench_gather_added(&bench, "cost.call", "", "cost.call.added", "", false);
+    double median = 0;
+    CHECK(bench_median(&bench, 1, "cost.call.added", "", &median) && median == 3.5);
+    CHECK_EQ(bench.measured[1].texts.turns, 2);
+    bench_results_finish(&bench.results);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
