@@ -670,7 +670,13 @@ def test_documented():
     """docs/bench.md names each figure, and no other"""
     with open(os.path.join(SOURCE, "docs/bench.md"), encoding="utf-8") as file:
         named = set(re.findall(r"`((?:cost|memory|compute|tenants|work)\.[A-Za-z0-9.]+)`", file.read()))
-    equal(named, FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added"}, "figures in the document")
+    full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added"}
+    equal(named, full, "figures in the document")
+    with open(os.path.join(SOURCE, "docs/benchmarks/README.md"), encoding="utf-8") as file:
+        rows = re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| [^|]{20,} \| [^|]+ \| [^|]+ \|$", file.read(), re.M)
+    equal(set(rows), full, "figures in the recorded run's table")
+    done = subprocess.run([os.path.join(SOURCE, "scripts/bench-figures"), "--check"], check=False)
+    equal(done.returncode, 0, "status of scripts/bench-figures --check")
 
 
 tap.main()
