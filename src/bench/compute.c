@@ -135,42 +135,12 @@ static void condition_of(const struct shape *shape, unsigned limit, char *text, 
     snprintf(text, size, "%s, limit %u", shape->name, limit);
 }
 
-/* The share that is due, of 1, and the share that one second of work per second is. */
-static void due_of(size_t place, unsigned limit, double native, double *ret_due, double *ret_scale)
-{
-    const struct shape *shape = &shapes[place];
-    *ret_scale = shape->paced || native <= 0 ? 1 : 1 / native;
-    *ret_due = shape->paced && native > 0 && native < limit / 100.0 ? native : limit / 100.0;
-}
-
-/* Mean distance from `due` and deviation, in points, of windows of so many of the load's; returns
- * how many there are. */
-static size_t judge(const struct bench_report *report, size_t factor, double scale, double due,
-    double *ret_error, double *ret_deviation)
-{
-    double distance = 0, sum = 0, squares = 0;
-    size_t count = report->window_count / factor;
-    for (size_t i = 0; i < count; i++) {
-        double share = 0;
-        for (size_t k = 0; k < factor; k++)
-            share += report->windows[i * factor + k] * scale / (double)factor;
-        distance += fabs(share - due);
-        sum += share;
-        squares += share * share;
-    }
-    double mean = count ? sum / (double)count : 0;
-    double variance = count ? squares / (double)count - mean * mean : 0;
-    *ret_error = count ? distance / (double)count * 100 : 0;
-    *ret_deviation = variance > 0 ? sqrt(variance) * 100 : 0;
-    return count;
-}
-
 static void gather_windows(struct bench *bench, size_t subject, const char *condition,
     const struct bench_report *report, double scale, double due)
 {
     for (size_t i = 0; i < FACTORS; i++) {
         double error, deviation;
-        size_t count = judge(report, factors[i], scale, due, &error, &deviation);
+        size_t count = bench_windows_judge(report, factors[i], scale, due, &error, &deviation);
         if (!subject)
             bench_missing(bench, 0, error_definitions[i].id, condition, BENCH_NO_LIMIT);
         else if (count)
@@ -193,7 +163,7 @@ static void gather(struct bench *bench, const struct run *run, unsigned limit)
     char condition[96];
     double due, scale;
     condition_of(&shapes[place], limit, condition, sizeof(condition));
-    due_of(place, limit, native_of(place, run->round), &due, &scale);
+    bench_windows_due(shapes[place].paced, limit, native_of(place, run->round), &due, &scale);
     gather_windows(bench, subject, condition, report, scale, due);
     if (!subject) {
         bench_missing(bench, 0, share_definition.id, condition, BENCH_NO_LIMIT);
@@ -297,7 +267,7 @@ static void correct_targets(struct bench *bench)
             double due, scale, native = 0;
             condition_of(&shapes[i], limit, condition, sizeof(condition));
             (void)bench_median(bench, 0, native_definition.id, shapes[i].name, &native);
-            due_of(i, limit, native, &due, &scale);
+            bench_windows_due(shapes[i].paced, limit, native, &due, &scale);
             bench_set_target(bench, share_definition.id, condition, due * 100);
         }
     }

@@ -5,15 +5,11 @@
 #include "base/clock.h"
 #include "tool/paths.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define STEP_S 1.5  /* between changes of the limit */
 #define BEGUN_S 0.3 /* so long has what changes been at work before */
-#define WITHIN 0.1  /* of the new share: it is reached */
-#define LOOK_S 0.05 /* over so long */
-#define FINE_MS 10  /* windows of what changes */
 
 static const struct bench_definition change_definition = {"compute.change.limit",
     "change of the limit",
@@ -46,27 +42,6 @@ unsigned bench_compute_window_ms(const struct bench *bench)
     return ms < 2 ? 2 : (unsigned)ms;
 }
 
-/* Milliseconds from a time until the share over the next 50 ms is as wanted; negative where it is
- * not within a second and a half. */
-static double reached_ms(
-    const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted)
-{
-    for (uint64_t step = 0; step <= 1500; step += 5) {
-        uint64_t begin_ns = from_ns + step * 1000000u;
-        uint64_t end_ns = begin_ns + (uint64_t)((LOOK_S + FINE_MS / 1e3) * 1e9);
-        double share = 0;
-        for (size_t i = 0; i < count; i++) {
-            double part = bench_report_between(&reports[i], begin_ns, end_ns);
-            if (end_ns > bench_report_end_ns(&reports[i]))
-                return -1;
-            share += part > 0 ? part : 0;
-        }
-        if (fabs(share - wanted) <= WITHIN * wanted)
-            return (double)step;
-    }
-    return -1;
-}
-
 /* Runs `vgpu set`; false with its words where it refuses. */
 static bool set_limit(struct bench *bench, const struct bench_limits *limits, unsigned cores,
     char *reason, size_t size)
@@ -93,8 +68,11 @@ static bool set_limit(struct bench *bench, const struct bench_limits *limits, un
 
 static struct bench_load fine_load(double seconds)
 {
-    return (struct bench_load){
-        .shape = "full", .kernel_us = 100, .window_ms = FINE_MS, .seconds = seconds, .warmup = 0};
+    return (struct bench_load){.shape = "full",
+        .kernel_us = 100,
+        .window_ms = WINDOWS_FINE_MS,
+        .seconds = seconds,
+        .warmup = 0};
 }
 
 static bool begin(struct bench *bench, size_t subject, const struct bench_definition *definition,
@@ -126,7 +104,7 @@ static void gather_limit(struct bench *bench, size_t subject, const struct bench
             snprintf(reason, size, "its load had not begun when the limit was changed");
             continue;
         }
-        double ms = reached_ms(report, 1, changed_ns[i], changes[i] / 100.0);
+        double ms = bench_windows_reached_ms(report, 1, changed_ns[i], changes[i] / 100.0);
         if (ms >= 0)
             bench_sample(bench, subject, change_definition.id, "", ms, 1);
         else
@@ -174,7 +152,7 @@ static void gather_load(struct bench *bench, size_t subject, const struct bench_
         snprintf(reason, size, "its first load had not begun when the second did");
         return;
     }
-    double ms = reached_ms(reports, 2, reports[1].begin_ns, 0.5);
+    double ms = bench_windows_reached_ms(reports, 2, reports[1].begin_ns, 0.5);
     if (ms >= 0)
         bench_sample(bench, subject, load_definition.id, "", ms, 1);
     else
@@ -214,7 +192,7 @@ static void run_burst(struct bench *bench, const struct bench_item *item, size_t
     static const double seconds[] = {0.1, 1};
     struct bench_limits limits = {.cores = 20};
     struct bench_load load = {
-        .shape = "full", .kernel_us = 1000, .window_ms = FINE_MS, .seconds = 0.3};
+        .shape = "full", .kernel_us = 1000, .window_ms = WINDOWS_FINE_MS, .seconds = 0.3};
     struct bench_process process = {0};
     struct bench_report report = {0};
     char place[PATH_MAX], reason[256] = BENCH_NO_LIMIT;

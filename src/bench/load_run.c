@@ -103,11 +103,6 @@ bool bench_load_run(struct bench *bench, size_t subject, struct bench_limits *li
     return good;
 }
 
-uint64_t bench_report_end_ns(const struct bench_report *report)
-{
-    return report->begin_ns + (uint64_t)((double)report->window_count * report->window_s * 1e9);
-}
-
 void bench_latency_sample(struct bench *bench, size_t subject, const char *id,
     const char *condition, const struct bench_report *report, double us, const char *what)
 {
@@ -118,20 +113,6 @@ void bench_latency_sample(struct bench *bench, size_t subject, const char *id,
     }
     snprintf(reason, sizeof(reason), "no %s ended in %.1f s", what, report->seconds);
     bench_missing(bench, subject, id, condition, reason);
-}
-
-double bench_report_between(const struct bench_report *report, uint64_t from_ns, uint64_t to_ns)
-{
-    double sum = 0;
-    size_t count = 0;
-    for (size_t i = 0; i < report->window_count; i++) {
-        double begin = (double)report->begin_ns + (double)i * report->window_s * 1e9;
-        if (begin >= (double)from_ns && begin + report->window_s * 1e9 <= (double)to_ns) {
-            sum += report->windows[i];
-            count++;
-        }
-    }
-    return count ? sum / (double)count : -1;
 }
 
 bool bench_calibrate(struct bench *bench, char *reason, size_t size)

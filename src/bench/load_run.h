@@ -4,23 +4,13 @@
 #define VGPU_BENCH_LOAD_RUN_H
 
 #include "bench/bench.h"
+#include "bench/windows.h"
 
 struct bench_load {
     const char *shape;
     unsigned kernel_us, window_ms;
     double seconds, warmup;
     const char *more[7]; /* further options, ended by NULL */
-};
-
-struct bench_report {
-    double work; /* kernels ended × their native duration, seconds per second */
-    double seconds;
-    double p50_us, p99_us;   /* latency; negative where none was measured */
-    unsigned long latencies; /* of how many */
-    uint64_t begin_ns;       /* of the first window, CLOCK_MONOTONIC */
-    double window_s;
-    double *windows; /* work per second in each */
-    size_t window_count;
 };
 
 /* Returns 0 or -errno; it is killed 20 s after it should have ended. */
@@ -37,13 +27,6 @@ void bench_report_finish(struct bench_report *report);
 /* Runs one load in a container of its own. */
 bool bench_load_run(struct bench *bench, size_t subject, struct bench_limits *limits,
     const struct bench_load *load, struct bench_report *ret_report, char *reason, size_t size);
-
-/* Work per second between two times: of the whole windows that begin and end between them; negative
- * where there is none. */
-double bench_report_between(const struct bench_report *report, uint64_t from_ns, uint64_t to_ns);
-
-/* When its last window ended. */
-uint64_t bench_report_end_ns(const struct bench_report *report);
 
 /* Adds a sample of that latency, whose repetitions are what the load measured. Where it measured
  * none the figure is missing: no `what` ended. */

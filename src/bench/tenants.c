@@ -124,28 +124,20 @@ static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix,
     bench_missing_all(bench, subject, mix->name, reason);
 }
 
-/* While all work. */
 static void judge_mix(
     struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
 {
-    uint64_t from_ns = 0, to_ns = UINT64_MAX;
-    double sum = 0;
-    for (size_t i = 0; i < mix->count; i++) {
-        uint64_t end_ns = bench_report_end_ns(&reports[i]);
-        from_ns = reports[i].begin_ns > from_ns ? reports[i].begin_ns : from_ns;
-        to_ns = end_ns < to_ns ? end_ns : to_ns;
+    double shares[TENANTS_MOST], sum = 0;
+    uint64_t after_ns = (uint64_t)(AFTER_NS * bench->options->scale);
+    if (!bench_windows_shares(reports, mix->count, after_ns, alone(), shares)) {
+        miss_mix(bench, subject, mix, "its tenants did not work at the same time");
+        return;
     }
-    from_ns += (uint64_t)(AFTER_NS * bench->options->scale);
     for (size_t i = 0; i < mix->count; i++) {
         char condition[64];
-        double share = bench_report_between(&reports[i], from_ns, to_ns) / alone();
         snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
-        if (share < 0) {
-            miss_mix(bench, subject, mix, "its tenants did not work at the same time");
-            return;
-        }
-        bench_sample(bench, subject, share_definition.id, condition, share * 100, 1);
-        sum += share;
+        bench_sample(bench, subject, share_definition.id, condition, shares[i] * 100, 1);
+        sum += shares[i];
     }
     bench_sample(bench, subject, sum_definition.id, mix->name, sum, 1);
 }
@@ -324,22 +316,15 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
 static void judge_death(
     struct bench *bench, size_t subject, const struct bench_report *report, uint64_t killed_ns)
 {
-    double longest = 0, now = 0;
     double share = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX) / alone();
     if (killed_ns < report->begin_ns + AFTER_NS) {
         bench_missing_all(bench, subject, "", "it had not begun when its neighbour was killed");
         return;
     }
-    for (size_t i = 0; i < report->window_count; i++) {
-        uint64_t begin_ns = report->begin_ns + (uint64_t)((double)i * report->window_s * 1e9);
-        if (begin_ns < killed_ns)
-            continue;
-        now = report->windows[i] > 0 ? 0 : now + report->window_s * 1e3;
-        longest = now > longest ? now : longest;
-    }
     if (share >= 0) {
         bench_sample(bench, subject, survivor_definition.id, "", share * 100, 1);
-        bench_sample(bench, subject, gap_definition.id, "", longest, 1);
+        bench_sample(
+            bench, subject, gap_definition.id, "", bench_windows_gap_ms(report, killed_ns), 1);
     } else {
         bench_missing_all(bench, subject, "", "it had ended before its neighbour was killed");
     }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/windows.h"
+
+#include <math.h>
+
+#define STEP_MS 5      /* in which a time of reaction is looked for */
+#define LOOKED_MS 1500 /* how long */
+#define LOOK_MS 50     /* over which a share is reached */
+#define WITHIN 0.1     /* of the wanted share: it is */
+
+uint64_t bench_report_end_ns(const struct bench_report *report)
+{
+    return report->begin_ns + (uint64_t)((double)report->window_count * report->window_s * 1e9);
+}
+
+double bench_report_between(const struct bench_report *report, uint64_t from_ns, uint64_t to_ns)
+{
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < report->window_count; i++) {
+        double begin = (double)report->begin_ns + (double)i * report->window_s * 1e9;
+        if (begin >= (double)from_ns && begin + report->window_s * 1e9 <= (double)to_ns) {
+            sum += report->windows[i];
+            count++;
+        }
+    }
+    return count ? sum / (double)count : -1;
+}
+
+double bench_windows_reached_ms(
+    const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted)
+{
+    for (uint64_t ms = 0; ms <= LOOKED_MS; ms += STEP_MS) {
+        uint64_t begin_ns = from_ns + ms * 1000000u;
+        uint64_t end_ns = begin_ns + (LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
+        double share = 0;
+        for (size_t i = 0; i < count; i++) {
+            double part = bench_report_between(&reports[i], begin_ns, end_ns);
+            if (end_ns > bench_report_end_ns(&reports[i]))
+                return -1;
+            share += part > 0 ? part : 0;
+        }
+        if (fabs(share - wanted) <= WITHIN * wanted)
+            return (double)ms;
+    }
+    return -1;
+}
+
+void bench_windows_due(
+    bool paced, unsigned limit, double native, double *ret_due, double *ret_scale)
+{
+    *ret_scale = paced || native <= 0 ? 1 : 1 / native;
+    *ret_due = paced && native > 0 && native < limit / 100.0 ? native : limit / 100.0;
+}
+
+size_t bench_windows_judge(const struct bench_report *report, size_t factor, double scale,
+    double due, double *ret_error, double *ret_deviation)
+{
+    double distance = 0, sum = 0, squares = 0;
+    size_t count = report->window_count / factor;
+    for (size_t i = 0; i < count; i++) {
+        double share = 0;
+        for (size_t k = 0; k < factor; k++)
+            share += report->windows[i * factor + k] * scale / (double)factor;
+        distance += fabs(share - due);
+        sum += share;
+        squares += share * share;
+    }
+    double mean = count ? sum / (double)count : 0;
+    double variance = count ? squares / (double)count - mean * mean : 0;
+    *ret_error = count ? distance / (double)count * 100 : 0;
+    *ret_deviation = variance > 0 ? sqrt(variance) * 100 : 0;
+    return count;
+}
+
+bool bench_windows_shares(const struct bench_report *reports, size_t count, uint64_t after_ns,
+    double alone, double *ret_shares)
+{
+    uint64_t from_ns = 0, to_ns = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t end_ns = bench_report_end_ns(&reports[i]);
+        from_ns = reports[i].begin_ns > from_ns ? reports[i].begin_ns : from_ns;
+        to_ns = end_ns < to_ns ? end_ns : to_ns;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (bench_report_between(&reports[i], from_ns + after_ns, to_ns) < 0)
+            return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        ret_shares[i] = bench_report_between(&reports[i], from_ns + after_ns, to_ns) / alone;
+    return true;
+}
+
+double bench_windows_gap_ms(const struct bench_report *report, uint64_t from_ns)
+{
+    double longest = 0, now = 0;
+    for (size_t i = 0; i < report->window_count; i++) {
+        uint64_t begin_ns = report->begin_ns + (uint64_t)((double)i * report->window_s * 1e9);
+        if (begin_ns < from_ns)
+            continue;
+        now = report->windows[i] > 0 ? 0 : now + report->window_s * 1e3;
+        longest = now > longest ? now : longest;
+    }
+    return longest;
+}
