@@ -32,7 +32,7 @@ double bench_windows_reached_ms(
 {
     for (uint64_t ms = 0; ms <= LOOKED_MS; ms += STEP_MS) {
         uint64_t begin_ns = from_ns + ms * 1000000u;
-        uint64_t end_ns = begin_ns + (LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
+        uint64_t end_ns = begin_ns + (uint64_t)(LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
         double share = 0;
         for (size_t i = 0; i < count; i++) {
             double part = bench_report_between(&reports[i], begin_ns, end_ns);
