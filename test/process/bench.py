@@ -274,8 +274,8 @@ def test_room():
     """a library that refuses too early leaves more of the limit unused than it may, and one that gives nothing has nothing
     to give back; what is on the card for a moment while processes race counts"""
     results = bench(os.path.join(DIRECTORY, "room"), "--only", "memory", *[
-        word for label, library in (("half", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=2048m,X={mib}"),
-                                    ("nothing", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=522m,X={mib}"),
+        word for label, library in (("half", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=2048m,X={mib},CUDA_DEVICE_MEMORY_SHARED_CACHE={region}"),
+                                    ("nothing", "vgpu,CUDA_DEVICE_MEMORY_LIMIT=522m,X={mib},CUDA_DEVICE_MEMORY_SHARED_CACHE={region}"),
                                     ("plain", f"{BAD},BAD=none"), ("surge", f"{BAD},BAD=surge,BAD_IN=race"))
         for word in ("--library", library, "--label", label)])
     unused = [(figure["target"], result["value"]) for figure in results["figures"] for result in figure["results"]
@@ -643,7 +643,7 @@ def test_python():
     os.chmod(python, 0o755)
     for program, found in ((python, True), ("/nowhere/python", False)):
         done = subprocess.run([VGPU, "bench", "--only", "work", "--output", output, "--python", program, "--library",
-                               "vgpu,TWICE={percent}-{percent}%{mib"],
+                               "vgpu,TWICE={percent}-{percent}%{mib,CUDA_DEVICE_MEMORY_SHARED_CACHE={region}"],
                               capture_output=True, text=True, timeout=WHOLE_S, check=False,
                               env=dict(MINE, TMPDIR=temporary("python"), LD_LIBRARY_PATH=f"{BUILD}/sim:{BUILD}/test/process"))
         equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
