@@ -2,6 +2,7 @@
 /* A board for each device, said and heard at each of the governor's looks. */
 #include "hook/pace_tenants.h"
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "hook/pace_rules.h"
 #include "limit/budget.h"
@@ -32,13 +33,14 @@ static unsigned looked_bound;     /* no device at or above it was looked at sinc
 /* Who looks as often as that sees who comes and goes soon enough for a fair share of the time. */
 #define OFTEN_NS 10000000ull
 
+/* A thread that ends the process may look for boards meanwhile. Without a directory there is none,
+ * and no harm in looking. */
 static void meet_first(unsigned device)
 {
-    char uuid[ACCOUNT_UUID_BYTES];
-    devices[device].met = true;
-    if (account_uuid(device, uuid))
-        (void)!board_attach(&devices[device].board, container_config()->board_directory, uuid,
-            account_tenant(device), NULL);
+    char uuid[ACCOUNT_UUID_BYTES] = "";
+    const char *directory = account_uuid(device, uuid) ? container_config()->board_directory : "";
+    (void)!board_attach(&devices[device].board, directory, uuid, account_tenant(device), NULL);
+    store_release(&devices[device].met, true);
 }
 
 /* The device's, with a board that is looked after. */
@@ -177,7 +179,7 @@ uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX]
 void tenants_leave(void)
 {
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        if (devices[d].met)
+        if (load_acquire(&devices[d].met))
             board_idle(&devices[d].board);
     }
 }
