@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
@@ -394,6 +395,32 @@ BED_TEST("only the board of the device that is worked on says so", .sim = "devic
     uint32_t flags;
     CHECK_EQ(active_boards(&flags), 1);
     leave();
+}
+
+#define LIVES 600
+
+/* The governor has just been made, and has attached the board or has not. */
+static void end_soon(int number)
+{
+    load_begin(0);
+    CHECK_EQ(load_launch(NULL, 10 * US), CUDA_SUCCESS);
+    usleep((unsigned)(number % 50) * 10);
+    exit(0);
+}
+
+BED_TEST("a program that ends as it meets its first board ends well",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+{
+    begin_with_boards();
+    for (int i = 0; i < LIVES; i++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0)
+            end_soon(i);
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        if (!CHECK_EQ(status, 0))
+            break;
+    }
 }
 
 /* It is looked at as seldom as one that goes in windows, from the first look on. */
