@@ -16,7 +16,6 @@
 #define BENCH_ARGUMENTS_MOST 40
 #define BENCH_VARIANTS_MOST 64
 #define BENCH_MIB (1024.0 * 1024.0)
-#define BENCH_NO_LIMIT "native has no limit"
 
 struct bench_options {
     struct bench_results asked; /* its subjects, its mode */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define SUM_MOST 90 /* percent: so much can be promised to tenants together */
-#define PIECES 64   /* in which a program asks for all of its limit */
 
 struct rule {
     const char *from;
@@ -64,7 +63,7 @@ static const char *derive_added(const struct bench_results *results,
     const struct bench_result *native = native_of(idle);
     (void)results;
     if (!native)
-        return "native was not measured";
+        return BENCH_NO_NATIVE;
     bool paired = idle->turns && native->sample_count == result->sample_count;
     for (size_t i = 0; i < result->sample_count; i++)
         samples[i] = result->samples[i] - (paired ? native->samples[i] : native->value);
@@ -75,7 +74,7 @@ static const char *derive_added(const struct bench_results *results,
 
 static double piece_of_limit(const struct bench_figure *card)
 {
-    return card->target / PIECES;
+    return card->target / BENCH_PIECES;
 }
 
 /* What is in no process's name natively, of that kind or else of cuMemAlloc. */
@@ -87,7 +86,7 @@ static const char *derive_unused(const struct bench_results *results,
     if (!native)
         native = native_of(bench_results_find(results, id, "cuMemAlloc"));
     if (!native)
-        return "native, which is subtracted, was not measured";
+        return BENCH_NOT_SUBTRACTED;
     for (size_t i = 0; i < result->sample_count; i++)
         samples[i] = card->target - (result->samples[i] - fmax(0, native->value));
     return NULL;
@@ -103,7 +102,7 @@ static const struct rule rules[] = {
             .better = BENCH_LOWER,
             .has_target = true,
             .target = 1},
-        sum_is_promised, NULL, "native has no limit", derive_error},
+        sum_is_promised, NULL, BENCH_NO_LIMIT, derive_error},
     {"cost.cpu.idle",
         {.id = (char *)"cost.cpu.idle.added",
             .title = (char *)"added background CPU, idle",
@@ -113,7 +112,7 @@ static const struct rule rules[] = {
             .better = BENCH_LOWER,
             .has_target = true,
             .target = 0},
-        has_no_limit, NULL, "native is what is compared with", derive_added},
+        has_no_limit, NULL, BENCH_COMPARED, derive_added},
     {"memory.card",
         {.id = (char *)"memory.unused",
             .title = (char *)"left of the limit at the refusal",
@@ -126,7 +125,7 @@ static const struct rule rules[] = {
             .unit = (char *)"MiB",
             .better = BENCH_LOWER,
             .has_target = true},
-        NULL, piece_of_limit, "native has no limit", derive_unused},
+        NULL, piece_of_limit, BENCH_NO_LIMIT, derive_unused},
 };
 
 static void derive_result(const struct bench_results *results, const struct rule *rule,

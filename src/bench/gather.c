@@ -139,7 +139,7 @@ void bench_gather_added(struct bench *bench, const char *id, const char *conditi
     bool known = bench_median(bench, 0, id, condition, &native) && (!percent || native > 0);
     const struct bench_measured *of_what = find_measured(bench, id, condition);
     bench_set_turns(bench, added, added_condition, of_what ? of_what->texts.turns : 0);
-    bench_missing(bench, 0, added, added_condition, "native is what is compared with");
+    bench_missing(bench, 0, added, added_condition, BENCH_COMPARED);
     for (size_t s = 1; s < bench->results.subject_count; s++) {
         const struct bench_gathered *gathered = find(bench, s, id, condition);
         bool paired = known && gathered && gathered->count == alone->count;
@@ -152,7 +152,7 @@ void bench_gather_added(struct bench *bench, const char *id, const char *conditi
         if (gathered && gathered->missing[0])
             bench_missing(bench, s, added, added_condition, gathered->missing);
         else if (!known)
-            bench_missing(bench, s, added, added_condition, "native was not measured");
+            bench_missing(bench, s, added, added_condition, BENCH_NO_NATIVE);
     }
 }
 

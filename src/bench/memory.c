@@ -164,8 +164,8 @@ static void judge_one(struct bench *bench, const struct seen *one, double race_m
     if (native < 0) {
         const char *ids[] = {"memory.above", "memory.unseen", over_definition.id};
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
-            bench_missing(bench, one->subject, ids[i], call,
-                unlisted ? UNLISTED : "native, which is subtracted, was not measured");
+            bench_missing(
+                bench, one->subject, ids[i], call, unlisted ? UNLISTED : BENCH_NOT_SUBTRACTED);
     } else if (one->kind == RACE) {
         bench_sample(bench, one->subject, over_definition.id, call, less_mib - race_mib, racers);
     } else {
@@ -210,7 +210,7 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
         return;
     if (!begin_card(bench, subject, &limits, place, sizeof(place), limit_mib))
         return;
-    bench_memory_bytes(chunk, sizeof(chunk), limit_mib / 64);
+    bench_memory_bytes(chunk, sizeof(chunk), limit_mib / BENCH_PIECES);
     bench_memory_bytes(most, sizeof(most), subject ? limit_mib * 2 : limit_mib * 7 / 8);
     double before_mib = bench_card_mib(NULL, 0, NULL);
     if (bench_start_worker(bench, &process, subject, &limits, BENCH_MEMORY_DEADLINE_S, "refuse",

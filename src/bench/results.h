@@ -13,6 +13,14 @@
 #define BENCH_RESULTS_FILE "results.json"
 #define BENCH_NATIVE "native" /* the label of the subject without a library */
 
+/* Why a figure is missing, where a run says it and what follows from its figures does too. */
+#define BENCH_NO_LIMIT "native has no limit"
+#define BENCH_COMPARED "native is what is compared with"
+#define BENCH_NO_NATIVE "native was not measured"
+#define BENCH_NOT_SUBTRACTED "native, which is subtracted, was not measured"
+
+#define BENCH_PIECES 64 /* in which a program asks for all of its memory limit */
+
 /* The groups in their order; NULL ends them. */
 extern const char *const bench_groups[];
 

@@ -38,6 +38,14 @@ static bool is_unknown(const struct lane_stretch *stretch)
     return stretch->launches && !stretch->work_ns;
 }
 
+static void set_part(
+    struct lane_stretch *stretch, uint16_t part, uint16_t likely, uint64_t others_ns)
+{
+    stretch->part = part;
+    stretch->likely = likely > part ? likely : part;
+    stretch->others_ns = others_ns;
+}
+
 void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run)
 {
     struct lane_mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
@@ -48,9 +56,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.shared = run->shared;
     mark->before.siblings = run->siblings;
-    mark->before.part = run->part;
-    mark->before.likely = run->likely > run->part ? run->likely : run->part;
-    mark->before.others_ns = run->others_ns;
+    set_part(&mark->before, run->part, run->likely, run->others_ns);
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
     lane->unknown += is_unknown(&mark->before);
@@ -93,11 +99,8 @@ uint64_t lane_front_since_ns(const struct lane *lane)
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
     struct lane_stretch *stretch = &lane->marks[lane->first].before;
-    if (is_in_part(stretch) || part >= 1000)
-        return;
-    stretch->part = part;
-    stretch->likely = likely > part ? likely : part;
-    stretch->others_ns = others_ns;
+    if (!is_in_part(stretch) && part < 1000)
+        set_part(stretch, part, likely, others_ns);
 }
 
 /* Others' work may have come before its own. */
