@@ -68,6 +68,9 @@ static void process_ends(void)
         }
         sleep_ns(END_PAUSE_NS);
     }
+    /* Who has them waits in the driver for what a signal's handler has interrupted there: what ends
+     * from here on ends without them. */
+    store_relaxed(&gate.used, false);
 }
 
 static void watch(void)

@@ -205,7 +205,7 @@ static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
 static void thread_ends(void *argument)
 {
     process_enter(container_reset);
-    if (!argument || argument != thread_mine)
+    if (!argument || argument != thread_mine || !gate_is_used())
         return;
     thread_mine = NULL;
     thread_flush_all(argument);
