@@ -10,6 +10,7 @@
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_rules.h"
+#include "hook/pace_tenants.h"
 #include "limit/budget.h"
 #include "region/account.h"
 
@@ -116,11 +117,15 @@ static void event_done(struct pace_context *context, CUevent event, uint64_t at_
 
 /* Whether neighbours work is only known at the governor's looks: they may have come after the mark
  * was recorded. */
-static void meet_others(struct lane_record *record)
+static void meet_others(struct lane_record *record, uint64_t at_ns)
 {
     struct lane *lane = &record->lane;
-    struct turns_part part = rules_part_since((unsigned)record->device, lane_front_since_ns(lane));
+    unsigned device = (unsigned)record->device;
+    struct turns_part part = rules_part_since(device, lane_front_since_ns(lane));
+    uint64_t turn_ns, whole_since = tenants_whole_since_ns(device, &turn_ns);
     lane_front_beside(lane, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
+    if (whole_since)
+        lane_front_whole(lane, whole_since, turn_ns, at_ns);
 }
 
 static void harvest_lane(struct harvest *harvest, struct lane_record *record, uint64_t now_ns)
@@ -137,10 +142,13 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
             continue;
         }
         uint64_t at = reached_ns(record, mark, now_ns);
-        meet_others(record);
+        meet_others(record, at);
         couple_note(record->device, lane, at);
-        CUevent event = lane_pass(lane, at, charge_slot(harvest));
+        struct lane_charge *charge = charge_slot(harvest);
+        CUevent event = lane_pass(lane, at, charge);
         harvest->count++;
+        if (charge->cut)
+            tenants_note_cut((unsigned)record->device, charge->known);
         store_relaxed(&marks_reached, marks_reached + 1);
         event_done(record->context, event, at);
         record->stuck = false;

@@ -18,8 +18,11 @@
 static struct tenants_device {
     struct board board;
     struct turns turns;
-    uint64_t turn_us; /* of our channel groups; 0: as the driver made them */
-    uint32_t epoch;   /* of the board when we looked last */
+    uint64_t turn_us;        /* of our channel groups; 0: as the driver made them */
+    uint32_t epoch;          /* of the board when we looked last */
+    uint64_t whole_since_ns; /* our turns are long since then, 0: they are not; for any thread */
+    uint32_t whole_turn_us;  /* and so long */
+    struct turns_cut cut;    /* any thread's */
     bool met;
     bool looked; /* since the governor slept last */
     bool soft_is_on;
@@ -53,14 +56,49 @@ static struct tenants_device *attend(unsigned device, uint64_t now_ns)
     return here;
 }
 
-static void take_turns(unsigned device, const struct board_view *view)
+/* As long as can be. */
+static void lengthen_turns(unsigned device)
+{
+    static const uint32_t lengths_us[] = {TURNS_WHOLE_US, TURNS_WHOLE_SURE_US};
+    for (unsigned i = 0; i < sizeof(lengths_us) / sizeof(lengths_us[0]); i++) {
+        if (rm_channels_set_timeslice(device, lengths_us[i]) <= 0)
+            continue;
+        store_relaxed(&devices[device].whole_turn_us, lengths_us[i]);
+        store_release(&devices[device].whole_since_ns, clock_now_ns());
+        break;
+    }
+}
+
+static void take_turns(unsigned device, const struct board_view *view, uint64_t now_ns)
 {
     struct tenants_device *here = &devices[device];
-    uint64_t turn = turns_slice_us(&here->turns, view, rules_hard_percent(device));
+    const struct turns_cut cut = {load_relaxed(&here->cut.blurred), load_relaxed(&here->cut.known)};
+    bool whole = turns_are_whole(&here->turns, view, &cut, now_ns);
+    uint64_t turn =
+        whole ? TURNS_WHOLE_US : turns_slice_us(&here->turns, view, rules_hard_percent(device));
     if (turn == here->turn_us)
         return;
-    (void)rm_channels_set_timeslice(device, turn);
+    store_release(&here->whole_since_ns, 0u);
     here->turn_us = turn;
+    if (whole)
+        lengthen_turns(device);
+    else
+        (void)rm_channels_set_timeslice(device, turn);
+}
+
+uint64_t tenants_whole_since_ns(unsigned device, uint64_t *ret_turn_ns)
+{
+    uint64_t since = load_acquire(&devices[device].whole_since_ns);
+    *ret_turn_ns = load_relaxed(&devices[device].whole_turn_us) * 1000ull;
+    return since;
+}
+
+void tenants_note_cut(unsigned device, bool known)
+{
+    struct turns_cut *cut = &devices[device].cut;
+    if (!known)
+        add_relaxed(&cut->blurred, 1u);
+    store_relaxed(&cut->known, known ? load_relaxed(&cut->known) + 1 : 0u);
 }
 
 static void forfeit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
@@ -130,7 +168,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     board_publish(&here->board, &said, now_ns);
     board_look(&here->board, now_ns, &view);
     turns_rate(&here->turns, busy, &view, now_ns);
-    take_turns(device, &view);
+    take_turns(device, &view, now_ns);
     if (is_beside_limited(&view))
         rules_note_limited_beside(now_ns);
     return take_in(device, &view, now_ns);

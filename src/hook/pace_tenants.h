@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The neighbours on each device, as the boards tell (region/board.h): we say that we are at work,
- * and see who else is. For the governor's thread alone. Without a board nobody is known, nobody
- * gives way, and soft limits stay shut. */
+ * and see who else is. For the governor's thread alone, but where said otherwise. Without a board
+ * nobody is known, nobody gives way, and soft limits stay shut. */
 #ifndef VGPU_HOOK_PACE_TENANTS_H
 #define VGPU_HOOK_PACE_TENANTS_H
 
@@ -28,6 +28,13 @@ bool tenants_limited_work(unsigned device, uint64_t now_ns);
 /* Adds the boards' words to those that the governor sleeps on before its next look in `ns`, where
  * it matters to us who comes and goes; returns how long it may sleep. */
 uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count);
+
+/* A kernel was cut in turns, and whether it is known what it takes alone. One thread at a time. */
+void tenants_note_cut(unsigned device, bool known);
+
+/* Our turns on the device are `*ret_turn_ns` long without a break since then; 0: they are as ever.
+ * Any thread. */
+uint64_t tenants_whole_since_ns(unsigned device, uint64_t *ret_turn_ns);
 
 /* The process ends. */
 void tenants_leave(void);

@@ -19,15 +19,22 @@
 
 /* So many times in a row a kernel takes longer than is known before that is believed. */
 #define EXCEEDED_TIMES 8
-#define EXCEEDED_ENTRIES 64
+
+/* What was not cut in turns began in one of the others' at most so many times in a row. */
+#define WHOLE_TIMES 4
 
 uint64_t durations_table[DURATIONS_ENTRIES];
 
-/* Kernels that took longer than is known, by key; another takes the place. */
-static struct {
+/* The least of what was measured of a kernel some times in a row; another takes its place. */
+struct row {
     uint64_t key, least_ns;
     unsigned times;
-} exceeded[EXCEEDED_ENTRIES];
+};
+#define ROWS 64
+
+static struct row exceeded[ROWS]; /* which took longer than is known */
+static struct row whole[ROWS];    /* which were not cut in turns */
+static struct row doubted[ROWS];  /* which were measured alone, and took longer beside others */
 
 static uint64_t *entry_for(uint64_t key)
 {
@@ -61,10 +68,22 @@ static void enter(uint64_t key, unsigned seen, uint64_t mean_ns, uint64_t alone)
                                       (uint64_t)seen << DURATION_MEAN_BITS | bounded(mean_ns));
 }
 
-static void forget_exceeded(uint64_t key)
+static void forget(struct row *rows, uint64_t key)
 {
-    if (exceeded[key % EXCEEDED_ENTRIES].key == key)
-        exceeded[key % EXCEEDED_ENTRIES].times = 0;
+    if (rows[key % ROWS].key == key)
+        rows[key % ROWS].times = 0;
+}
+
+/* The kernel's row, with one more in it. */
+static struct row *note(struct row *rows, uint64_t key, uint64_t took_ns)
+{
+    struct row *here = &rows[key % ROWS];
+    if (here->key != key || !here->times)
+        *here = (struct row){.key = key, .least_ns = took_ns};
+    if (took_ns < here->least_ns)
+        here->least_ns = took_ns;
+    here->times++;
+    return here;
 }
 
 /* How many measurements count once one more is there. */
@@ -87,7 +106,7 @@ static void learn(uint64_t key, uint64_t measured_ns, uint64_t alone)
     else
         mean = measured_ns;
     enter(key, count, mean, entry | alone);
-    forget_exceeded(key);
+    forget(exceeded, key);
 }
 
 void duration_learn(uint64_t key, uint64_t measured_ns)
@@ -119,18 +138,14 @@ void duration_shorten(uint64_t key, uint64_t most_ns)
     uint64_t entry = duration_entry(key);
     if ((entry & DURATION_MAX_NS) > most_ns)
         enter(key, counted_unsteady(entry), most_ns, entry);
-    forget_exceeded(key);
+    forget(exceeded, key);
 }
 
 void duration_exceeded(uint64_t key, uint64_t took_ns)
 {
-    __typeof__(exceeded[0]) *here = &exceeded[key % EXCEEDED_ENTRIES];
-    if (here->key != key || !here->times)
-        *here = (__typeof__(*here)){.key = key, .least_ns = took_ns};
-    if (took_ns < here->least_ns)
-        here->least_ns = took_ns;
+    struct row *here = note(exceeded, key, took_ns);
     uint64_t mean = duration_of(key);
-    if (++here->times >= EXCEEDED_TIMES) {
+    if (here->times >= EXCEEDED_TIMES) {
         here->times = 0;
         enter(key, UNSTEADY, here->least_ns, 0);
     } else if (here->least_ns / FAR_OFF > mean) {
@@ -138,8 +153,32 @@ void duration_exceeded(uint64_t key, uint64_t took_ns)
     }
 }
 
+void duration_doubt(uint64_t key, bool longer)
+{
+    uint64_t entry = duration_entry(key);
+    if (!longer) {
+        forget(doubted, key);
+    } else if (note(doubted, key, UINT64_MAX)->times >= EXCEEDED_TIMES) {
+        forget(doubted, key);
+        enter(key, seen_of(entry), entry & DURATION_MAX_NS, 0);
+    }
+}
+
+void duration_whole(uint64_t key, uint64_t took_ns)
+{
+    struct row *here = note(whole, key, took_ns);
+    duration_shorten(key, took_ns);
+    if (here->times < WHOLE_TIMES)
+        return;
+    here->times = 0;
+    enter(key, DURATION_SETTLED, here->least_ns, DURATION_ALONE);
+    forget(exceeded, key);
+}
+
 void durations_reset(void)
 {
     memset(durations_table, 0, sizeof(durations_table));
     memset(exceeded, 0, sizeof(exceeded));
+    memset(whole, 0, sizeof(whole));
+    memset(doubted, 0, sizeof(doubted));
 }

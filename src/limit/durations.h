@@ -83,6 +83,14 @@ void duration_shorten(uint64_t key, uint64_t most_ns);
  * time. */
 void duration_exceeded(uint64_t key, uint64_t took_ns);
 
+/* The kernel was measured beside others, in one turn of ours unless it had to wait for that: what
+ * is least of a few such is taken as if it had been alone. One thread at a time. */
+void duration_whole(uint64_t key, uint64_t took_ns);
+
+/* Whether a kernel that was measured alone takes longer beside others than it could. Where that is
+ * so several times in a row, it counts as one that was not. One thread at a time. */
+void duration_doubt(uint64_t key, bool longer);
+
 /* Forgets all: for a forked child. */
 void durations_reset(void);
 

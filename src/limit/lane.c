@@ -24,6 +24,8 @@
 
 /* What takes longer meets others' turns each time it runs. */
 #define EXCEEDED_MOST_NS 5000000ull
+/* What takes less is found between two changes often enough. */
+#define BLURRED_NS 1000000ull
 /* And those of the container's other processes, which the driver gives 2 ms. */
 #define EXCEEDED_SIBLINGS_NS 1500000ull
 
@@ -101,6 +103,13 @@ void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64
     struct lane_stretch *stretch = &lane->marks[lane->first].before;
     if (!is_in_part(stretch) && part < 1000)
         set_part(stretch, part, likely, others_ns);
+}
+
+void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns)
+{
+    uint64_t from = lane->reached_ns;
+    lane->marks[lane->first].before.whole =
+        lane->started && from >= since_ns && at_ns < from + turn_ns;
 }
 
 /* Others' work may have come before its own. */
@@ -198,6 +207,8 @@ static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, ui
     uint64_t least = above(most_ns, stretch->continuous ? 0 : stretch->gap_ns);
     bool doubtful = stretch->shared || stretch->late;
     uint64_t exceeded_most = is_in_part(stretch) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
+    if (!doubtful && duration_is_alone(stretch->key))
+        duration_doubt(stretch->key, least_of(stretch, most_ns) > known + known / 8);
     if (most_ns < known / 4 * 3)
         duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);
     else if (most_ns < known)
@@ -210,6 +221,13 @@ static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, ui
         duration_learn(stretch->key, least);
     else
         duration_exceeded(stretch->key, least);
+}
+
+/* One launch that others' turns cut whenever they are at work. */
+static bool is_cut(const struct lane_stretch *stretch)
+{
+    return stretch->measured && !stretch->other && stretch->launches == 1 && is_in_part(stretch) &&
+           !may_have_waited(stretch) && duration_of(stretch->key) >= BLURRED_NS;
 }
 
 /* From one launch alone, which took `wall_ns` from mark to mark. Where it may have waited for other
@@ -229,6 +247,8 @@ static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
     else if (beside && stretch->moved)
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
+    else if (beside && stretch->whole && !may_have_waited(stretch) && most >= BLURRED_NS)
+        duration_whole(stretch->key, most);
     else if (beside)
         learn_in_part(stretch, known, most);
     else if (took < known || !(stretch->shared || stretch->late))
@@ -279,6 +299,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     struct lane_mark *mark = &lane->marks[lane->first];
     const struct lane_stretch *stretch = &mark->before;
     uint64_t from = lane->started ? lane->reached_ns : at_ns;
+    bool cut = false;
     if (at_ns < from)
         at_ns = from;
     if (lane->started) {
@@ -289,10 +310,13 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
             learn(stretch, open);
         if (open == at_ns - from)
             compare(lane, stretch, open);
+        cut = is_cut(stretch);
         from = begin_of(lane, stretch, from, at_ns);
     }
     uint64_t busy = busy_of(lane, mark, from, at_ns);
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
+    ret_charge->cut = cut;
+    ret_charge->known = duration_is_alone(stretch->key);
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
     lane->longer_ns += stretch->continuous ? 0 : above(busy, stretch->work_ns);
     if (lane->occupied_to_ns) {

@@ -40,6 +40,7 @@ struct lane_stretch {
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     bool siblings;   /* or other processes of the container */
+    bool whole;      /* our turns are long: it took one, and at most one of the others' before */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
     uint16_t likely;    /* what they likely left of it; 0: as `part` */
     uint64_t others_ns; /* for which it may have waited for their turns */
@@ -75,6 +76,8 @@ struct lane_charge {
     uint64_t from_ns, to_ns;
     uint64_t busy_ns;
     uint64_t work_ns;
+    bool cut;   /* its launch is cut in turns whenever others are at work, */
+    bool known; /* and it is known what it takes alone */
 };
 
 /* What two events around one kernel add to its duration as it is in a row of kernels: on a stream
@@ -141,6 +144,10 @@ uint64_t lane_front_since_ns(const struct lane *lane);
 /* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
  * `part` and what follows as in struct lane_run. */
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns);
+
+/* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said
+ * of the front stretch once its end is known, and before it is passed. */
+void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
 
 /* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
  * duration of a launch that was alone. Returns the mark's event. */

@@ -68,6 +68,24 @@ uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view
     return turn < TURNS_MIN_US ? TURNS_MIN_US : turn > TURNS_MAX_US ? TURNS_MAX_US : turn;
 }
 
+bool turns_are_whole(struct turns *turns, const struct board_view *view,
+    const struct turns_cut *cut, uint64_t now_ns)
+{
+    uint32_t blurred = cut->blurred - turns->whole_blurred;
+    if (turns->whole_to_ns) {
+        if (view->active && now_ns < turns->whole_to_ns && cut->known < TURNS_WHOLE_KNOWN &&
+            blurred < TURNS_WHOLE_KERNELS)
+            return true;
+        turns->whole_to_ns = 0;
+        turns->whole_next_ns = now_ns + TURNS_WHOLE_PAUSE_NS;
+        turns->whole_blurred = cut->blurred;
+    } else if (view->active && blurred && now_ns >= turns->whole_next_ns) {
+        turns->whole_to_ns = now_ns + TURNS_WHOLE_NS;
+        turns->whole_blurred = cut->blurred;
+    }
+    return turns->whole_to_ns != 0;
+}
+
 /* Of each round of turns so much goes to the changes. */
 static unsigned lost_permille(const struct board_view *view)
 {

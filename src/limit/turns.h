@@ -33,6 +33,17 @@
 #define TURNS_GIVES_WAY_NS 4000000000ull
 #define TURNS_WORKS_NS 20000000ull
 
+/* What runs longer than a turn is cut by the others' each time, and what it takes alone is seen
+ * only where it is not: turns are made so long then, until it is known of some kernels in a row, at
+ * most for a second or so many of them, and not again soon. The shorter ones were tried (H200,
+ * driver 580.159.04), and serve where the others are refused. */
+#define TURNS_WHOLE_US 100000u
+#define TURNS_WHOLE_SURE_US 50000u
+#define TURNS_WHOLE_NS 1000000000ull
+#define TURNS_WHOLE_KERNELS 16u
+#define TURNS_WHOLE_KNOWN 3u
+#define TURNS_WHOLE_PAUSE_NS 3000000000ull
+
 /* The state of one device; zero at the beginning. */
 struct turns {
     bool heavy;               /* we keep the device busy for a good part of the time */
@@ -40,6 +51,9 @@ struct turns {
     uint64_t rated_ns, rated_busy_ns, rated_others_ns;
     uint64_t alone_since_ns; /* 0: others are at work */
     uint64_t alone_at_ns;    /* we may have our soft limit then, if nobody is heard of */
+    uint64_t whole_to_ns;    /* until then turns are long; 0: they are not */
+    uint64_t whole_next_ns;  /* not again before */
+    uint32_t whole_blurred;  /* kernels that were cut, up to the beginning of that, or its end */
     uint64_t way_since_ns;   /* we give way, or work for a little in between; 0: neither */
 };
 
@@ -58,6 +72,16 @@ void turns_rate(
 /* The time slice of our channel groups, 0: as the driver made them. Long ones only among those who
  * use them up: who works now and then would wait for them. `percent`: our limit, 0 none. */
 uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view, unsigned percent);
+
+/* Of our kernels that others' turns cut. */
+struct turns_cut {
+    uint32_t blurred; /* so far, of which it was not known what they take alone */
+    uint32_t known;   /* since the last such, of which it was */
+};
+
+/* Whether our turns are as long now as can be. */
+bool turns_are_whole(struct turns *turns, const struct board_view *view,
+    const struct turns_cut *cut, uint64_t now_ns);
 
 struct turns_part turns_part(
     const struct turns *turns, const struct board_view *view, unsigned percent);
