@@ -207,7 +207,7 @@ static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, ui
     uint64_t least = above(most_ns, stretch->continuous ? 0 : stretch->gap_ns);
     bool doubtful = stretch->shared || stretch->late;
     uint64_t exceeded_most = is_in_part(stretch) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
-    if (!doubtful && duration_is_alone(stretch->key))
+    if (!doubtful && is_in_part(stretch) && duration_is_alone(stretch->key))
         duration_doubt(stretch->key, least_of(stretch, most_ns) > known + known / 8);
     if (most_ns < known / 4 * 3)
         duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);

@@ -52,7 +52,8 @@ void turns_rate(
     bool known = turns->rated_ns != 0;
     unsigned others = known ? rate_of(view->busy_ns, turns->rated_others_ns, passed) : 0;
     unsigned own = known ? rate_of(busy_ns, turns->rated_busy_ns, passed) : 0;
-    turns->heavy = is_heavy(turns, view, own);
+    turns->light = is_heavy(turns, view, own) ? 0 : turns->light + 1;
+    turns->heavy = known && (!turns->light || (turns->heavy && turns->light < TURNS_LIGHT_RATES));
     turns->others_permille = (turns->others_permille * 3 + others) / 4;
     turns->rated_ns = now_ns;
     turns->rated_busy_ns = busy_ns;

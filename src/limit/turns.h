@@ -23,6 +23,7 @@
 #define TURNS_HEAVY_PERMILLE 250
 #define TURNS_USED_UP_PERMILLE 700
 #define TURNS_RATE_NS 100000000ull
+#define TURNS_LIGHT_RATES 4u /* so often in a row it was not: work may come in long pieces */
 #define TURNS_ROUND_US 20000u /* a turn of each */
 #define TURNS_MIN_US 2048u
 #define TURNS_MAX_US 16384u
@@ -47,6 +48,7 @@
 /* The state of one device; zero at the beginning. */
 struct turns {
     bool heavy;               /* we keep the device busy for a good part of the time */
+    unsigned light;           /* how often in a row we did not */
     unsigned others_permille; /* so much of the time others say that they did */
     uint64_t rated_ns, rated_busy_ns, rated_others_ns;
     uint64_t alone_since_ns; /* 0: others are at work */

@@ -75,6 +75,23 @@ TEST("two busy tenants with kernels of other lengths have what their limits say"
         2, (double[]){0.4, 0.5});
 }
 
+/* Nobody sees what they take alone: the other one is always there. */
+TEST("two busy tenants have what their limits say by kernels of which each lasts many turns")
+{
+    static const struct {
+        const char *load;
+        const char *cores[2];
+        double wanted[2];
+    } cases[] = {{"--kernel-us 20000", {"30", "60"}, {0.3, 0.6}},
+        {"--kernel-us 5000", {"5", "85"}, {0.05, 0.85}}};
+    for (unsigned i = 0; i < 2; i++) {
+        world_begin("1xh200");
+        check_near((struct tenant_how[]){{.cores = cases[i].cores[0], .load = cases[i].load},
+                       {.cores = cases[i].cores[1], .load = cases[i].load}},
+            2, cases[i].wanted);
+    }
+}
+
 TEST("four busy tenants whose limits fit have what their limits say")
 {
     world_begin("1xh200");

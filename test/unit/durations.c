@@ -169,6 +169,37 @@ TEST("a thousand kernels of a program, in some shapes each, are nearly all known
     CHECK(known > 950);
 }
 
+TEST("of what was not cut in turns the least of a few is taken as if measured alone")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099);
+    static const uint64_t took_us[] = {33000, 20100, 87000, 20000};
+    duration_learn(key, 39000000);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(!duration_is_alone(key));
+        duration_whole(key, took_us[i] * 1000);
+        CHECK(duration_of(key) <= took_us[i] * 1000);
+    }
+    CHECK_EQ(duration_of(key), 20000000);
+    CHECK(duration_is_alone(key));
+    CHECK_EQ(duration_settled(key), duration_of(key));
+}
+
+TEST("what was measured alone and takes longer beside others each time was not, and no less")
+{
+    uint64_t key = duration_key(0x7f0012345678, 4099);
+    duration_learn_alone(key, 20000000);
+    for (unsigned i = 0; i < 40; i++) {
+        duration_doubt(key, i % 8 != 7);
+        CHECK(duration_is_alone(key));
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        CHECK(duration_is_alone(key));
+        duration_doubt(key, true);
+    }
+    CHECK(!duration_is_alone(key));
+    CHECK_EQ(duration_of(key), 20000000);
+}
+
 TEST("after a reset nothing is known")
 {
     duration_learn(key_at(3, 3), 5);

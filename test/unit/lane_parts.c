@@ -349,6 +349,60 @@ TEST("but what always has one of theirs in it says nothing of a duration that is
     CHECK(duration_is_alone(KEY));
 }
 
+/* Each kernel of 20 ms waits for one turn of theirs at most, of 13 ms, and meets others of 7 ms in
+ * turns that are not long. */
+static struct lane_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
+{
+    struct lane_charge charge;
+    uint64_t from = *at;
+    mark(1, duration_of(KEY), from,
+        (struct lane_run){.continuous = true,
+            .measured = true,
+            .part = 330,
+            .likely = 400,
+            .others_ns = 14 * MS});
+    *at = from + 20 * MS + LANE_PAIR_BACKLOG_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
+    if (long_turns)
+        lane_front_whole(&lane, START, 50 * MS, START + *at);
+    (void)lane_pass(&lane, START + *at, &charge);
+    return charge;
+}
+
+TEST("what others' turns always cut is known once turns were long enough for it")
+{
+    uint64_t at = 0;
+    begin();
+    for (unsigned i = 0; i < 8; i++) {
+        struct lane_charge charge = pass_cut(i, &at, false);
+        CHECK(charge.cut && !charge.known);
+    }
+    CHECK(duration_of(KEY) > 30 * MS);
+    for (unsigned i = 0; i < 4; i++)
+        (void)pass_cut(i + 1, &at, true);
+    CHECK_EQ(duration_of(KEY), 20 * MS);
+    for (unsigned i = 0; i < 20; i++) {
+        struct lane_charge charge = pass_cut(i, &at, false);
+        CHECK(charge.cut && charge.known);
+        CHECK_EQ(charge.busy_ns, 20 * MS);
+    }
+}
+
+TEST("not by what began before they were, or took longer than one of them")
+{
+    uint64_t at = 0;
+    begin();
+    (void)pass_cut(0, &at, false);
+    for (unsigned i = 0; i < 20; i++) {
+        struct lane_charge charge;
+        uint64_t from = at;
+        mark(1, 0, from, (struct lane_run){.continuous = true, .measured = true, .part = 330});
+        at += i % 2 ? 20 * MS : 60 * MS;
+        lane_front_whole(&lane, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
+        (void)lane_pass(&lane, START + at, &charge);
+        CHECK(charge.cut && !charge.known);
+    }
+}
+
 TEST("what takes many turns beside other containers costs little more than our part")
 {
     begin();

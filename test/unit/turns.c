@@ -129,6 +129,51 @@ TEST("whatever the board says, parts and turns are within bounds")
     }
 }
 
+static bool are_whole(uint32_t blurred, uint32_t known, uint64_t at_ms)
+{
+    const struct turns_cut cut = {blurred, known};
+    return turns_are_whole(&turns, &view, &cut, START + at_ms * MS);
+}
+
+TEST("turns are long for a moment where kernels are cut of which nobody knows what they take alone")
+{
+    others(1, 0, 50);
+    CHECK(!are_whole(0, 0, 0));
+    CHECK(are_whole(1, 0, 10));
+    CHECK(are_whole(1, 0, 500)); /* the next one takes its time */
+    CHECK(are_whole(5, 2, 900));
+    CHECK(!are_whole(5, 2, 1010));
+    CHECK(!are_whole(9, 0, 4000));
+    CHECK(are_whole(10, 0, 4020));
+    CHECK(!are_whole(10, 3, 4100)); /* all are known */
+    CHECK(!are_whole(10, 9, 9000));
+}
+
+TEST("and for so many of them at most, and not when nobody else works")
+{
+    others(1, 0, 50);
+    CHECK(are_whole(1, 0, 0));
+    CHECK(are_whole(16, 0, 100));
+    CHECK(!are_whole(17, 0, 110));
+    others(0, 0, 50);
+    CHECK(!are_whole(40, 0, 5000));
+    others(1, 0, 50);
+    CHECK(are_whole(40, 0, 5010));
+    others(0, 0, 50);
+    CHECK(!are_whole(41, 0, 5020));
+}
+
+TEST("who works in long pieces keeps long turns in the pauses between them")
+{
+    others(1, 1, 50);
+    rate(900, 100);
+    CHECK(turns.heavy);
+    for (unsigned i = 2; i < 10; i++) {
+        turns_rate(&turns, MS + 90 * MS, &view, START + i * 100 * MS);
+        CHECK_EQ(turns.heavy, i < 1 + TURNS_LIGHT_RATES);
+    }
+}
+
 TEST("a soft limit opens when nobody else has been at work for a while, and shuts at once")
 {
     others(1, 0, 50);
