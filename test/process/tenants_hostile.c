@@ -8,8 +8,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#define SETTLE_MS 700
 #define WATCH_MS 2000
+
+static unsigned settle_ms = 700;
 
 static struct vgpu_board *open_board(void)
 {
@@ -95,7 +96,7 @@ static void check_limits(const struct tenant_how *hows, const double *limits, un
         tenants[i] = tenant_start(&hows[i]);
     for (unsigned i = 0; i < count; i++)
         tenant_until_busy(&tenants[i]);
-    (void)world_watch(tenants, count, SETTLE_MS);
+    (void)world_watch(tenants, count, settle_ms);
     struct trace trace = world_watch(tenants, count, watch_ms);
     for (unsigned i = 0; i < count; i++) {
         double share = trace_share_all(&trace, i);
@@ -142,6 +143,15 @@ TEST("118 tenants that do not exist let nobody pass his limit")
 TEST("nor do 118 that claim to use the GPU all the time")
 {
     check_limits(plain, limits, 2, ALL_HEAVY, WATCH_MS, 0.5);
+}
+
+TEST("nor do they lift the limit of kernels that last many turns")
+{
+    const struct tenant_how how = {
+        .cores = "30", .priority = "0", .load = "--kernel-us 50000"};
+    const double limit = 0.3;
+    settle_ms = 4000; /* four of them, in turns that are long */
+    check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
 }
 
 TEST("tenants that claim to work in the future let nobody pass his limit")
