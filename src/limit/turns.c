@@ -80,8 +80,9 @@ bool turns_are_whole(struct turns *turns, const struct board_view *view,
         turns->whole_to_ns = 0;
         turns->whole_next_ns = now_ns + TURNS_WHOLE_PAUSE_NS;
         turns->whole_blurred = cut->blurred;
-    } else if (view->active && blurred && now_ns >= turns->whole_next_ns) {
-        turns->whole_to_ns = now_ns + TURNS_WHOLE_NS;
+    } else if (now_ns >= turns->whole_next_ns) {
+        /* What was cut before everybody left is not cut now. */
+        turns->whole_to_ns = view->active && blurred ? now_ns + TURNS_WHOLE_NS : 0;
         turns->whole_blurred = cut->blurred;
     }
     return turns->whole_to_ns != 0;

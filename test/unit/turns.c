@@ -158,9 +158,10 @@ TEST("and for so many of them at most, and not when nobody else works")
     others(0, 0, 50);
     CHECK(!are_whole(40, 0, 5000));
     others(1, 0, 50);
-    CHECK(are_whole(40, 0, 5010));
+    CHECK(!are_whole(40, 0, 5010)); /* that was before the other came */
+    CHECK(are_whole(41, 0, 5020));
     others(0, 0, 50);
-    CHECK(!are_whole(41, 0, 5020));
+    CHECK(!are_whole(42, 0, 5030));
 }
 
 TEST("who works in long pieces keeps long turns in the pauses between them")
