@@ -23,7 +23,7 @@
 #define TURNS_HEAVY_PERMILLE 250
 #define TURNS_USED_UP_PERMILLE 700
 #define TURNS_RATE_NS 100000000ull
-#define TURNS_LIGHT_RATES 4u /* so often in a row it was not: work may come in long pieces */
+#define TURNS_LIGHT_RATES 4u  /* so often in a row it was not: work may come in long pieces */
 #define TURNS_ROUND_US 20000u /* a turn of each */
 #define TURNS_MIN_US 2048u
 #define TURNS_MAX_US 16384u

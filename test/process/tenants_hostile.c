@@ -147,8 +147,7 @@ TEST("nor do 118 that claim to use the GPU all the time")
 
 TEST("nor do they lift the limit of kernels that last many turns")
 {
-    const struct tenant_how how = {
-        .cores = "30", .priority = "0", .load = "--kernel-us 50000"};
+    const struct tenant_how how = {.cores = "30", .priority = "0", .load = "--kernel-us 50000"};
     const double limit = 0.3;
     settle_ms = 4000; /* four of them, in turns that are long */
     check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
