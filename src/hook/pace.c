@@ -29,22 +29,6 @@
  * it launches, a mark is put behind it as the wait begins, while it runs: two marks before that,
  * and a governor that is woken, would cost a request of 0.1 ms a quarter of its latency. */
 #define QUIET_NS 2000000ull
-/* The same is done for so long, however soon one round comes after the other, where rounds took
- * longer than was thought by more than that, and by one such part of the time: now and then the
- * same kernel may have more to do. */
-#define MARKS_NS 10000000000ull
-#define MISSED_NS 10000000ull
-#define MISSED_PART 100
-/* A thread that is woken late sees the same: the marks tell. Where they say so, that much more is
- * let pass the next time, up to MISSED_MOST_NS. */
-#define MISSED_MOST_NS 100000000ull
-/* Which also makes the next so many that begin quietly be looked at; one that the thread was not
- * seen to wait for, as it did something else first, twice as many as the last such one, up to so
- * many. */
-#define DOUBTS 8
-#define DOUBTS_MOST 4096
-/* What a launch onto an idle device and the end of a wait take, beside UNSEEN_PART. */
-#define WAKE_NS 100000
 /* A governor who looks so often sees what runs on, though nobody rouses him. */
 #define GOVERNOR_LOOKS_NS 50000000ull
 /* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
@@ -53,10 +37,6 @@
 /* One launch of so many is measured by itself, whatever its estimate. Where its thread waits for
  * each, so that the device does nothing for 20 us, one of twice as many. */
 #define SAMPLE_LAUNCHES 192
-/* What was let by may have taken longer than was thought by one such part of that, the processor's
- * time between the launches included, or shorter: who queues what he launches does not wait. */
-#define UNSEEN_PART 4
-
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
 static _Thread_local struct {
@@ -66,13 +46,6 @@ static _Thread_local struct {
 
 /* As the driver reads it in its first cuInit: launches wait for their kernels. */
 static bool launches_block, environment_is_read;
-
-static CUstream stream_named(CUstream stream, enum stream_zero zero)
-{
-    if (stream)
-        return stream;
-    return zero == STREAM_ZERO_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-}
 
 /* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
 static void let_go(uint64_t now_ns)
@@ -258,7 +231,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
  * wait since the last closer look. */
 static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
-    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / UNSEEN_PART;
+    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_UNSEEN_PART;
     if (here->round.marked || (here->round.awaited_ns && is_quiet(here, now_ns)))
         return !thread_mine->doubts;
     return passed + off > here->work_ns && passed < here->work_ns + off;
@@ -329,7 +302,7 @@ static void hide(struct pace_launch *launch)
 static void begin_slow(
     struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
-    CUstream named = stream_named(stream, zero);
+    CUstream named = thread_named(stream, zero);
     struct pace_thread *own = thread_own();
     uint32_t news = rules_news();
     if (!own || capture_records(stream, zero))
@@ -413,7 +386,7 @@ static bool passes_by_estimate(
 {
     if (!work_ns || work_ns >= BUDGET_QUANTUM_NS || !thread_mine)
         return false;
-    CUstream named = stream_named(stream, zero);
+    CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_stream(thread_mine, named);
     if (thread_is_current(here, named))
         return let_by(launch, here, work_ns);
@@ -520,29 +493,10 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     errno = errno_kept;
 }
 
-/* Behind what the thread let by on the stream, so that it is measured whatever comes next. Where it
- * waited for what was there before (`awaited`), the stream was idle until then. */
-static bool put_mark(struct thread_stream *here, CUstream stream, bool awaited)
-{
-    if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
-        return false;
-    struct lane_record *record = here->lane;
-    lock_take(&marks_lock);
-    thread_flush(here);
-    if (!awaited || record->lane.count > LANE_MARKS / 2)
-        (void)marks_harvest(record->device);
-    bool open = record->lane.open.launches > 0;
-    bool busy = !awaited && record->lane.count > 0;
-    lock_release(&marks_lock);
-    if (open)
-        marks_record(record, here->lane_id, (struct lane_run){.continuous = busy});
-    return open;
-}
-
 static void mark_own(CUstream stream)
 {
     if (thread_mine && load_relaxed(&pace_limited))
-        (void)put_mark(thread_stream(thread_mine, stream), stream, false);
+        (void)thread_put_mark(thread_stream(thread_mine, stream), stream, false);
 }
 
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
@@ -551,10 +505,10 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     struct pace_thread *own = thread_own();
     if (!own || !load_relaxed(&pace_limited) || capture_records(stream, zero))
         return;
-    CUstream named = stream_named(stream, zero);
+    CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_stream(own, named);
     if (here->launches)
-        (void)put_mark(here, named, false);
+        (void)thread_put_mark(here, named, false);
     lock_take(&marks_lock);
     struct lane_record *record = thread_lane(named, here);
     if (record)
@@ -564,121 +518,7 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     lock_release(&marks_lock);
 }
 
-/* ---- waits ---- */
-
-/* A round in which the thread did something else before it waited may have taken anything. */
-static bool is_hidden(const struct thread_round *round, int64_t work_ns, int64_t off_ns)
-{
-    return (int64_t)(round->waiting_ns - round->began_ns) > work_ns + off_ns;
-}
-
-static void doubt(struct pace_thread *own, bool hidden)
-{
-    if (hidden)
-        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
-    if (own->unseen > DOUBTS_MOST)
-        own->unseen = DOUBTS_MOST;
-    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
-}
-
-/* What a round took too long, which nobody charged for. */
-static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_ns)
-{
-    uint64_t forgiven = (now_ns - missed->at_ns) / MISSED_PART;
-    missed->ns = (missed->ns > forgiven ? missed->ns - forgiven : 0) + ns;
-    missed->at_ns = now_ns;
-    if (missed->ns <= MISSED_NS + missed->most_ns)
-        return;
-    missed->ns = missed->seen_ns = missed->lane_id = 0;
-    missed->marks_to_ns = now_ns + MARKS_NS;
-}
-
-/* It was not the GPU that took long. */
-static void let_pass_more(struct thread_missed *missed)
-{
-    missed->marks_to_ns = 0;
-    missed->most_ns = 2 * missed->most_ns + MISSED_NS;
-    if (missed->most_ns > MISSED_MOST_NS)
-        missed->most_ns = MISSED_MOST_NS;
-}
-
-/* The same of a round that has a mark. */
-static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
-{
-    bool known = missed->lane_id == here->lane_id;
-    missed->seen_ns += ns;
-    if (known && missed->seen_ns <= MISSED_NS)
-        return;
-    lock_take(&marks_lock);
-    bool same = thread_is_current(here, here->stream);
-    if (same)
-        (void)marks_harvest(here->device);
-    uint64_t longer_ns = same ? here->lane->lane.longer_ns : 0;
-    lock_release(&marks_lock);
-    if (same && known && longer_ns - missed->lane_ns < missed->seen_ns / 4)
-        let_pass_more(missed);
-    else if (same && known)
-        missed->most_ns = 0;
-    missed->lane_id = same ? here->lane_id : 0;
-    missed->lane_ns = longer_ns;
-    missed->seen_ns = 0;
-}
-
-/* Whether what is launched from now on may go by estimate. */
-static void judge_round(const struct thread_stream *here, uint64_t now_ns)
-{
-    struct pace_thread *own = thread_mine;
-    const struct thread_round *round = &here->round;
-    int64_t took_ns = (int64_t)(now_ns - round->began_ns),
-            work_ns = (int64_t)here->work_ns - round->before_ns,
-            off_ns = work_ns / UNSEEN_PART + WAKE_NS;
-    bool longer = took_ns > work_ns + off_ns;
-    if (!longer && took_ns >= work_ns - off_ns) {
-        own->unseen -= own->unseen && round->quiet;
-        return;
-    }
-    bool hidden = longer && is_hidden(round, work_ns, off_ns);
-    doubt(own, hidden);
-    if (!longer || hidden)
-        return;
-    if (!round->marked)
-        note_missed(&own->missed, (uint64_t)(took_ns - work_ns), now_ns);
-    else if (!round->quiet)
-        note_seen(here, &own->missed, (uint64_t)(took_ns - work_ns));
-}
-
-/* The stream that the thread launched on, whose round is not over; NULL where there is none. */
-static struct thread_stream *round_of(CUstream stream)
-{
-    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
-    bool goes_on =
-        here && here->stream == stream && here->round.began_ns && !here->round.awaited_ns;
-    return goes_on ? here : NULL;
-}
-
-bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
-{
-    process_enter(container_reset);
-    CUstream named = stream_named(stream, zero);
-    struct thread_stream *here = round_of(named);
-    if (!here)
-        return false;
-    here->round.waiting_ns = clock_now_ns();
-    if (here->launches &&
-        (here->round.quiet || here->round.waiting_ns < thread_mine->missed.marks_to_ns))
-        here->round.marked = put_mark(here, named, true);
-    return true;
-}
-
-void pace_stream_awaited(CUstream stream, enum stream_zero zero)
-{
-    struct thread_stream *here = round_of(stream_named(stream, zero));
-    if (!here)
-        return;
-    uint64_t now = clock_now_ns();
-    judge_round(here, now);
-    here->round.awaited_ns = now;
-}
+/* ---- what else happens to streams ---- */
 
 void pace_note_context_waits(CUcontext context)
 {
@@ -703,7 +543,7 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     if (!gate_is_used())
         return;
     process_enter(container_reset);
-    CUstream named = stream_named(stream, zero);
+    CUstream named = thread_named(stream, zero);
     mark_own(named);
     mark_own(CU_STREAM_LEGACY);
     gather_on(named);

@@ -98,6 +98,32 @@ static inline bool pace_stream_wait_begins(CUstream stream, enum stream_zero zer
 /* It waited, and all that was on the stream is over. */
 void pace_stream_awaited(CUstream stream, enum stream_zero zero);
 
+/* The same of a thread that only asks for it, and may do so again and again. True where the answer
+ * is to be told: pace_stream_awaited, or that the stream works. */
+bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero);
+
+static inline bool pace_stream_asked(CUstream stream, enum stream_zero zero)
+{
+    return __builtin_expect(load_relaxed(&pace_limited), 0) &&
+           pace_stream_asked_slow(stream, zero);
+}
+
+void pace_stream_works(CUstream stream, enum stream_zero zero);
+
+/* The thread is about to wait for a context or an event, or `asks` for an event: for some or all of
+ * what it launched. True where the end is to be told. */
+bool pace_wait_begins_slow(bool asks);
+
+static inline bool pace_wait_begins(bool asks)
+{
+    return __builtin_expect(load_relaxed(&pace_limited), 0) && pace_wait_begins_slow(asks);
+}
+
+/* All is over that it launched in the current context; the event was reached; it was not yet. */
+void pace_context_awaited(void);
+void pace_event_awaited(void);
+void pace_works(void);
+
 /* Before the driver's cuInit, which reads it too. */
 void pace_read_environment(void);
 

@@ -178,6 +178,23 @@ struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
     return record;
 }
 
+bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry)
+{
+    if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
+        return false;
+    struct lane_record *record = here->lane;
+    lock_take(&marks_lock);
+    thread_flush(here);
+    if (!dry || record->lane.count > LANE_MARKS / 2)
+        (void)marks_harvest(record->device);
+    bool open = record->lane.open.launches > 0;
+    bool busy = !dry && record->lane.count > 0;
+    lock_release(&marks_lock);
+    if (open)
+        marks_record(record, here->lane_id, (struct lane_run){.continuous = busy});
+    return open;
+}
+
 uint32_t thread_random(struct pace_thread *own)
 {
     own->random = own->random * 1664525u + 1013904223u;

@@ -6,6 +6,7 @@
 #ifndef VGPU_HOOK_PACE_THREAD_H
 #define VGPU_HOOK_PACE_THREAD_H
 
+#include "hook/capture.h"
 #include "hook/pace_marks.h"
 
 #include <stdbool.h>
@@ -16,6 +17,10 @@
 #define THREAD_STREAM_BITS 6
 #define THREAD_GROUP 4
 
+/* What was let by may have taken longer than was thought by one such part of that, the processor's
+ * time between the launches included, or shorter: who queues what he launches does not wait. */
+#define THREAD_UNSEEN_PART 4
+
 /* What a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
     uint64_t began_ns;   /* its first launch; 0: there was none */
@@ -24,6 +29,8 @@ struct thread_round {
     int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
     bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
     bool marked;         /* what of it went by estimate has a mark behind it */
+    bool dry;            /* nothing of the thread's was on the stream when it began */
+    bool over;           /* nothing of it is there any more: the wait was for all of it */
 };
 
 /* What a thread let go on a stream since its last closer look there. */
@@ -66,6 +73,7 @@ struct thread_missed {
  * loaded late. */
 struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
+    uint64_t rounds; /* a bit for each of them that may have one that goes on */
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
@@ -74,6 +82,14 @@ struct pace_thread {
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
+
+/* The stream that a handle means to an entry point. */
+static inline CUstream thread_named(CUstream stream, enum stream_zero zero)
+{
+    if (stream)
+        return stream;
+    return zero == STREAM_ZERO_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
 
 /* The calling thread's, NULL before its first launch under a limit. */
 extern _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
@@ -106,8 +122,16 @@ static inline bool thread_is_current(const struct thread_stream *here, CUstream 
 /* The thread launches on the stream for the first time after its last wait for it. */
 static inline void thread_round_begins(struct thread_stream *here, uint64_t now_ns, bool quiet)
 {
-    here->round = (struct thread_round){
-        .began_ns = now_ns, .before_ns = (int64_t)here->work_ns, .quiet = quiet};
+    here->round = (struct thread_round){.began_ns = now_ns,
+        .before_ns = (int64_t)here->work_ns,
+        .quiet = quiet,
+        .dry = here->round.over};
+    thread_mine->rounds |= 1ull << (here - thread_mine->streams);
+}
+
+static inline bool thread_round_goes_on(const struct thread_stream *here)
+{
+    return here->round.began_ns && !here->round.awaited_ns;
 }
 
 /* Gives what was let go to the stream's lane, where there still is one, and to what is to be
@@ -117,6 +141,10 @@ void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
 /* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
  * give to the lane. */
 void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* Records a mark behind what the thread let by on the stream, so that it is measured whatever comes
+ * next. `dry`: the stream was idle before that. False where there was nothing, or none can be. */
+bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry);
 
 /* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
  * for it: where it runs longer the governor sees it as if it had been let by. */
