@@ -75,6 +75,7 @@ LONG = [
 ]
 PEERS = [
     shape("requests", "paced", 0, "sync", 100, "--period-ms", "10"),
+    shape("full-20ms", "saturating", 0, "full", 20000),
     shape("half-busy", "paced", 0, "burst", 1000, "--burst-ms", "300", "--period-ms", "1000"),
 ]
 BY_NAME = {load.name: load for load in LOADS + LONG + PEERS}

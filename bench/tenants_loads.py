@@ -69,6 +69,11 @@ def share_scenarios():
         for place, limits in enumerate(((20, 20, 20, 20), (10, 20, 30, 30))):
             found.append(shares(mix, loads, limits, 1 + (loads[0] != "full-1ms"),
                                 native=1 if place == 0 and not rank else 9))
+    # Kernels that others' turns always cut: counted over so many windows.
+    for load, limits, windows in (("full-5ms", (30, 60), 1), ("full-5ms", (5, 85), 1), ("full-20ms", (30, 60), 2),
+                                  ("full-50ms", (30, 60), 3)):
+        found.append(shares(load, [load] * 2, limits, 2, native=9, **{"no-board": 9}))
+        found[-1].windows = windows
     return found
 
 

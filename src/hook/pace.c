@@ -14,6 +14,7 @@
 #include "hook/pace_govern.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
+#include "hook/pace_spot_check.h"
 #include "hook/pace_tenants.h"
 #include "hook/pace_thread.h"
 #include "limit/budget.h"
@@ -65,9 +66,12 @@ static void let_go(uint64_t now_ns)
 /* ---- launches ---- */
 
 /* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
- * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES. */
-static int next_sample(struct pace_thread *own)
+ * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES; each, where what was
+ * let by is doubted. */
+static int next_sample(struct pace_thread *own, unsigned device)
 {
+    if (spot_check_doubts(device))
+        return 0;
     return (int)(SAMPLE_LAUNCHES / 2 + thread_random(own) % SAMPLE_LAUNCHES);
 }
 
@@ -247,7 +251,8 @@ static bool is_seen_enough(const struct thread_stream *here, CUstream stream, ui
            here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
            work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
            here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
-           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000;
+           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000 &&
+           !spot_check_doubts((unsigned)here->device);
 }
 
 /* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
@@ -339,9 +344,10 @@ static void begin_slow(
     if (waited)
         found.busy = gate_harvest(found.record, &on_device) > 0;
     here->waits = found.alone && !found.busy;
+    launch->device = (unsigned)found.record->device;
     /* This is a sample as good as another. */
-    if (midst)
-        own->until_sample = 2 * next_sample(own);
+    if (midst || spot_check_doubts(launch->device))
+        own->until_sample = 2 * next_sample(own, launch->device);
     here->quantum_ns = budget_quantum_ns(
         balance, percent, gate_active(found.record->device), here->waits, here->quantum_ns);
     here->due_ns = next_due_ns(own, here->quantum_ns);
@@ -352,7 +358,6 @@ static void begin_slow(
     }
     launch->lane = found.record;
     launch->lane_id = found.lane_id;
-    launch->device = (unsigned)found.record->device;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
     launch->stream = named;
     launch->let_go_ns = clock_now_ns();
@@ -489,7 +494,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     govern_rouse();
     /* Whatever else was looked at: the first launch of a round is not to be the only one. */
     if (thread_mine && thread_mine->until_sample <= 0)
-        thread_mine->until_sample = next_sample(thread_mine);
+        thread_mine->until_sample = next_sample(thread_mine, launch->device);
     errno = errno_kept;
 }
 

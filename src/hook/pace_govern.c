@@ -11,6 +11,7 @@
 #include "hook/pace_gate.h"
 #include "hook/pace_marks.h"
 #include "hook/pace_rules.h"
+#include "hook/pace_spot_check.h"
 #include "hook/pace_tenants.h"
 #include "hook/pace_thread.h"
 #include "limit/budget.h"
@@ -158,7 +159,7 @@ static bool is_harvest_due(uint64_t now_ns)
 {
     bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
     for (unsigned d = 0; d < governor.bound; d++)
-        due |= devices[d].survey.runs_long;
+        due |= devices[d].survey.runs_long || spot_check_is_due(d, now_ns);
     return due;
 }
 
@@ -183,8 +184,10 @@ static bool see_what_runs(uint64_t now_ns)
     governor.blind_since_ns = 0;
     if (due && !rules_are_finished())
         (void)marks_harvest_all();
-    for (unsigned d = 0; d < governor.bound; d++)
+    for (unsigned d = 0; d < governor.bound; d++) {
+        spot_check_take(d, now_ns);
         devices[d].survey = survey((int)d, now_ns);
+    }
     lock_release(&marks_lock);
     if (due)
         govern_harvested(clock_now_ns());
@@ -402,6 +405,16 @@ static bool may_run_unmeasured(void)
     return any;
 }
 
+/* In windows what is at work may not run. */
+static uint64_t plan_checks(uint64_t pause_ns)
+{
+    uint64_t now = clock_now_ns(), least = pause_ns;
+    for (unsigned d = 0; d < governor.bound; d++)
+        least = at_most(
+            spot_check_plan(d, now, pause_ns, goes_in_windows(d) || !rules_percent(d)), least);
+    return least;
+}
+
 static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
 {
     channels_open_all();
@@ -422,7 +435,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     }
     bool shown = account_show_work(now_ns);
     if (work_ns)
-        return at_most(open_ns, work_ns);
+        return plan_checks(at_most(open_ns, work_ns));
     if (shown || has_unmeasured())
         return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
     return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
@@ -507,4 +520,5 @@ void govern_reset(void)
     memset(&governor, 0, sizeof(governor));
     channels_reset();
     governor_reset();
+    spot_check_reset();
 }

@@ -10,6 +10,7 @@
 #include "hook/pace_couple.h"
 #include "hook/pace_gate.h"
 #include "hook/pace_rules.h"
+#include "hook/pace_spot_check.h"
 #include "hook/pace_tenants.h"
 #include "limit/budget.h"
 #include "region/account.h"
@@ -38,6 +39,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
             closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
+        spot_check_charged((unsigned)harvest->device, charge);
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
         gate_settle(harvest->device, words, &done);
     }

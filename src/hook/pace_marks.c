@@ -355,6 +355,22 @@ bool marks_lane_works(const struct lane_record *record, bool *ret_works)
     return told;
 }
 
+bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
+{
+    bool works = false;
+    *ret_running_ns = 0;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        for (const struct lane_record *record = context->lanes; record; record = record->next) {
+            bool here = lane_front_works(&record->lane);
+            works |= here;
+            *ret_running_ns += here ? lane_front_running_ns(&record->lane, now_ns) : 0;
+        }
+    }
+    return works;
+}
+
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
     struct marks_survey survey = {.long_in_ns = UINT64_MAX};

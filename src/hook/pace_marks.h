@@ -97,6 +97,11 @@ bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to
 unsigned marks_harvest(int device) REQUIRES(marks_lock);
 unsigned marks_harvest_all(void) REQUIRES(marks_lock);
 
+/* Whether a mark of the device is outstanding, as last harvested, and launches before it: they run,
+ * or are about to. What else may be there before it does not count. *ret_running_ns: for how long
+ * they have, and are not charged for yet; of several streams the sum. */
+bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns) REQUIRES(marks_lock);
+
 /* What is on its way on the device: on how many streams, as they were last harvested, whether some
  * of it has run for at least so long, or when it may have (lane_long_in_ns), and how much of what
  * it was charged with has not run yet. */

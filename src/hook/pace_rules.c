@@ -106,7 +106,7 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
     store_relaxed(&rules.by_monitor, orders->held && !orders->paused);
     store_relaxed(&pace_limited, limited && !load_relaxed(&rules.finished));
     if (news)
-        add_relaxed(&pace_news, 1u);
+        rules_note_news();
 }
 
 /* A thread that was kept from running since it read leaves what was read later as it is. */
@@ -253,7 +253,7 @@ void rules_set_neighbours(
         preempted |= load_relaxed(&rules.higher_work[d]);
     store_relaxed(&rules.preempted, preempted);
     if (news || preempted != former)
-        add_relaxed(&pace_news, 1u);
+        rules_note_news();
 }
 
 bool rules_are_coupled(void)

@@ -36,6 +36,11 @@ static inline uint32_t rules_news(void)
     return load_relaxed(&pace_news);
 }
 
+static inline void rules_note_news(void)
+{
+    add_relaxed(&pace_news, 1u);
+}
+
 /* The limit of a device in percent, as it was last seen: 0 none, RULES_WATCHED. */
 unsigned rules_percent(unsigned device);
 

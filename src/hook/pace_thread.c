@@ -369,6 +369,26 @@ struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     return survey;
 }
 
+static bool works(const struct thread_stream *here, int device) REQUIRES(marks_lock)
+{
+    struct let_by let;
+    bool works;
+    return read_let_by(here, device, &let) && !let.lane->lane.count && !let.lane->lane.open.other &&
+           marks_lane_works(let.lane, &works) && works;
+}
+
+bool thread_let_by_works(int device)
+{
+    bool any = false;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS && !any; i++)
+            any = works(&own->streams[i], device);
+    }
+    lock_release(&threads.lock);
+    return any;
+}
+
 void thread_reset(void)
 {
     thread_mine = NULL;

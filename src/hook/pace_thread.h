@@ -174,6 +174,10 @@ uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
 
+/* For the governor: whether the device has work on its way that was let by, and nothing else before
+ * a mark that tells. Asks the driver. */
+bool thread_let_by_works(int device) REQUIRES(marks_lock);
+
 /* In a forked child. */
 void thread_reset(void);
 

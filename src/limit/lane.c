@@ -98,6 +98,17 @@ uint64_t lane_front_since_ns(const struct lane *lane)
     return behind ? lane->reached_ns : stretch->first_ns;
 }
 
+bool lane_front_works(const struct lane *lane)
+{
+    const struct lane_stretch *front = &lane->marks[lane->first].before;
+    return lane->count && front->launches && !front->other;
+}
+
+uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns)
+{
+    return above(lane_open_between(lane, lane_front_since_ns(lane), now_ns), lane->occupied_ns);
+}
+
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
     struct lane_stretch *stretch = &lane->marks[lane->first].before;
@@ -315,6 +326,8 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     }
     uint64_t busy = busy_of(lane, mark, from, at_ns);
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
+    ret_charge->launches = stretch->launches;
+    ret_charge->measured = stretch->measured;
     ret_charge->cut = cut;
     ret_charge->known = duration_is_alone(stretch->key);
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;

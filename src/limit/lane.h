@@ -76,6 +76,8 @@ struct lane_charge {
     uint64_t from_ns, to_ns;
     uint64_t busy_ns;
     uint64_t work_ns;
+    uint32_t launches; /* that ended with it, */
+    bool measured;     /* and was by itself */
     bool cut;   /* its launch is cut in turns whenever others are at work, */
     bool known; /* and it is known what it takes alone */
 };
@@ -140,6 +142,11 @@ struct lane_mark *lane_front(struct lane *lane);
 
 /* From when on the front stretch may have run. Not without one. */
 uint64_t lane_front_since_ns(const struct lane *lane);
+
+/* Whether there is a front stretch, of launches and nothing else; for how long it may have run, and
+ * is not charged for yet. */
+bool lane_front_works(const struct lane *lane);
+uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns);
 
 /* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
  * `part` and what follows as in struct lane_run. */

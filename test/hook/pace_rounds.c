@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels whose duration is not what it was when they were measured, in rounds of launches and a
+ * wait: all are charged, whatever the program waits by. */
+#include "pace_load.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT .environment = {"CUDA_DEVICE_SM_LIMIT=20"}
+#define KNOWN_NS (20 * US)
+#define RARE 12 /* one launch in so many takes as long as a hundred of the others */
+#define RARE_NS (100 * KNOWN_NS)
+
+static CUfunction kernel;
+static CUstream stream, beside;
+static CUevent event;
+
+typedef void wait_function(uint64_t launched_ns);
+
+static void wait_for_context(uint64_t launched_ns)
+{
+    (void)launched_ns;
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+}
+
+static void wait_for_event(uint64_t launched_ns)
+{
+    (void)launched_ns;
+    CHECK_EQ(CU(cuEventRecord)(event, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuEventSynchronize)(event), CUDA_SUCCESS);
+}
+
+static void ask_stream(uint64_t launched_ns)
+{
+    (void)launched_ns;
+    while (CU(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY) {
+    }
+    CHECK_EQ(CU(cuStreamQuery)(stream), CUDA_SUCCESS);
+}
+
+static void ask_event(uint64_t launched_ns)
+{
+    (void)launched_ns;
+    CHECK_EQ(CU(cuEventRecord)(event, stream), CUDA_SUCCESS);
+    while (CU(cuEventQuery)(event) == CUDA_ERROR_NOT_READY) {
+    }
+}
+
+/* As where a kernel writes a word that the program reads. */
+static void pass_time(uint64_t launched_ns)
+{
+    uint64_t until = load_now_ns() + launched_ns + 10 * US;
+    while (load_now_ns() < until) {
+    }
+}
+
+static uint64_t round_of(unsigned number, unsigned launches)
+{
+    uint64_t launched = 0;
+    for (unsigned i = 0; i < launches; i++) {
+        uint64_t duration = (number * launches + i) % RARE ? KNOWN_NS : RARE_NS;
+        CHECK_EQ(load_launch_of(kernel, stream, duration), CUDA_SUCCESS);
+        launched += duration;
+    }
+    return launched;
+}
+
+static void begin(void)
+{
+    load_begin(0);
+    kernel = load_kernel();
+    stream = load_stream();
+    REQUIRE(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(load_launch_of(kernel, stream, KNOWN_NS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    }
+}
+
+/* From `settle_ns` on. */
+static void check_held(wait_function *wait, unsigned launches, uint64_t settle_ns, uint64_t for_ns)
+{
+    begin();
+    unsigned number = 0;
+    for (uint64_t end = load_now_ns() + settle_ns; load_now_ns() < end; number++)
+        wait(round_of(number, launches));
+    struct load_state from = load_state(0);
+    while (load_now_ns() < from.now_ns + for_ns)
+        wait(round_of(number++, launches));
+    struct load_state to = load_state(0);
+    int share = load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns);
+    dprintf(STDOUT_FILENO, "# %d of 1000 at a limit of 200\n", share);
+    CHECK(share <= 230);
+}
+
+#define CHECK_HELD(wait, launches) check_held(wait, launches, 500 * MS, 3 * SECOND)
+
+BED_TEST("where one launch of twelve takes much longer the limit holds, by waits for the context",
+    LIMIT)
+{
+    CHECK_HELD(wait_for_context, 1);
+}
+
+BED_TEST("by waits for an event", LIMIT)
+{
+    CHECK_HELD(wait_for_event, 1);
+}
+
+BED_TEST("by asking for the stream again and again", LIMIT)
+{
+    CHECK_HELD(ask_stream, 1);
+}
+
+BED_TEST("by asking for an event again and again", LIMIT)
+{
+    CHECK_HELD(ask_event, 1);
+}
+
+BED_TEST("so it does in rounds of several launches, by waits for the context", LIMIT)
+{
+    CHECK_HELD(wait_for_context, 5);
+}
+
+BED_TEST("and by asking for the stream", LIMIT)
+{
+    CHECK_HELD(ask_stream, 5);
+}
+
+/* Nothing of the library's is called then: the governor asks. */
+BED_TEST("and where the program waits by nothing that the driver has", LIMIT)
+{
+    check_held(pass_time, 1, 3 * SECOND, 5 * SECOND);
+}
+
+BED_TEST("that in rounds of several launches, too", LIMIT)
+{
+    check_held(pass_time, 5, 3 * SECOND, 5 * SECOND);
+}
+
+/* A mark behind what is over would be work again. */
+BED_TEST("a stream that is idle is said to be when it is asked for the first time", LIMIT)
+{
+    begin();
+    for (int i = 0; i < 40; i++) {
+        CHECK_EQ(load_launch_of(kernel, stream, i % 4 ? KNOWN_NS : 500 * US), CUDA_SUCCESS);
+        usleep(4000);
+        CHECK_EQ(CU(cuStreamQuery)(stream), CUDA_SUCCESS);
+    }
+}
+
+BED_TEST("so is an event that was reached", LIMIT)
+{
+    begin();
+    for (int i = 0; i < 40; i++) {
+        CHECK_EQ(load_launch_of(kernel, stream, i % 4 ? KNOWN_NS : 500 * US), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuEventRecord)(event, stream), CUDA_SUCCESS);
+        usleep(4000);
+        CHECK_EQ(CU(cuEventQuery)(event), CUDA_SUCCESS);
+    }
+}
+
+/* What is launched behind the event runs still when it is reached. */
+BED_TEST("a program that always waits for the launch before the last has what its limit gives",
+    LIMIT)
+{
+    CUevent events[2];
+    begin();
+    for (int i = 0; i < 2; i++)
+        REQUIRE(CU(cuEventCreate)(&events[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+    bed_sleep_ms(300);
+    struct load_state from = load_state(0);
+    for (unsigned i = 0; load_now_ns() < from.now_ns + 2 * SECOND; i++) {
+        CHECK_EQ(load_launch_of(kernel, stream, i % RARE ? KNOWN_NS : RARE_NS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuEventRecord)(events[i % 2], stream), CUDA_SUCCESS);
+        if (i)
+            CHECK_EQ(CU(cuEventSynchronize)(events[(i + 1) % 2]), CUDA_SUCCESS);
+    }
+    struct load_state to = load_state(0);
+    load_check_at_most(&from, &to, 20);
+    CHECK(load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns) >= 170);
+}
+
+static CUfunction other;
+
+/* Each runs on a stream of its own, and the wait is for both. */
+static void launch_beside_and_wait(uint64_t launched_ns)
+{
+    CHECK_EQ(load_launch_of(other, beside, launched_ns), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+}
+
+BED_TEST("rounds on two streams are held as well", LIMIT)
+{
+    load_begin(0);
+    beside = load_stream();
+    other = load_kernel();
+    CHECK_HELD(launch_beside_and_wait, 1);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
