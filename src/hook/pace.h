@@ -104,8 +104,7 @@ bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero);
 
 static inline bool pace_stream_asked(CUstream stream, enum stream_zero zero)
 {
-    return __builtin_expect(load_relaxed(&pace_limited), 0) &&
-           pace_stream_asked_slow(stream, zero);
+    return __builtin_expect(load_relaxed(&pace_limited), 0) && pace_stream_asked_slow(stream, zero);
 }
 
 void pace_stream_works(CUstream stream, enum stream_zero zero);

@@ -408,11 +408,22 @@ static bool may_run_unmeasured(void)
 /* In windows what is at work may not run. */
 static uint64_t plan_checks(uint64_t pause_ns)
 {
-    uint64_t now = clock_now_ns(), least = pause_ns;
+    uint64_t now = clock_now_ns(), soonest = UINT64_MAX;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        uint64_t until = pause_ns;
+        if (goes_in_windows(d) || !rules_percent(d))
+            spot_check_pause(d, false);
+        else
+            until = spot_check_plan(d, now, pause_ns, is_calm(d));
+        soonest = at_most(soonest, until);
+    }
+    return soonest;
+}
+
+static void rest_from_checks(void)
+{
     for (unsigned d = 0; d < governor.bound; d++)
-        least = at_most(
-            spot_check_plan(d, now, pause_ns, goes_in_windows(d) || !rules_percent(d)), least);
-    return least;
+        spot_check_pause(d, true);
 }
 
 static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
@@ -436,6 +447,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     bool shown = account_show_work(now_ns);
     if (work_ns)
         return plan_checks(at_most(open_ns, work_ns));
+    rest_from_checks();
     if (shown || has_unmeasured())
         return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
     return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;

@@ -39,7 +39,6 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
             closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
-        spot_check_charged((unsigned)harvest->device, charge);
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
         gate_settle(harvest->device, words, &done);
     }
@@ -48,14 +47,16 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         add_relaxed(&own->gpu_time_ns, busy);
 }
 
-static void settle(struct harvest *harvest)
+static void settle(struct harvest *harvest) REQUIRES(marks_lock)
 {
+    for (unsigned i = 0; i < harvest->count; i++)
+        spot_check_charged((unsigned)harvest->device, &harvest->charges[i]);
     if (harvest->count)
         (void)account_visit_compute((unsigned)harvest->device, charge_all, harvest);
     harvest->count = 0;
 }
 
-static struct lane_charge *charge_slot(struct harvest *harvest)
+static struct lane_charge *charge_slot(struct harvest *harvest) REQUIRES(marks_lock)
 {
     if (harvest->count == CHARGES)
         settle(harvest);
@@ -192,7 +193,7 @@ static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
     return outstanding;
 }
 
-static void charge_one(int device, const struct lane_charge *charge)
+static void charge_one(int device, const struct lane_charge *charge) REQUIRES(marks_lock)
 {
     struct harvest harvest = {.device = device, .count = 1, .charges = {*charge}};
     settle(&harvest);

@@ -11,12 +11,17 @@
 
 #include <string.h>
 
-/* It asks so often, a fifth more or less: a rhythm would meet the program's. */
-#define ASK_NS 50000000ull
+/* It asks so often, a fifth more or less. */
+#define ASK_NS 100000000ull
 /* And so long after something was let by. */
 #define ESTIMATED_NS 1000000000ull
 /* A governor that was kept from running asks at a moment that others have a part in. */
 #define LATE_NS 4000000u
+/* After a longer rest one begins anew. */
+#define REST_NS 2000000000ull
+/* A pause of so much may be longer by one such part, so that one wake serves both. */
+#define PAUSE_NS 15000000ull
+#define PAUSE_PART 4
 
 struct charged {
     uint64_t busy_ns, launches;
@@ -28,11 +33,13 @@ static struct {
     bool estimated; /* something was let by since then */
 } devices[VGPU_REGION_DEVICES] GUARDED_BY(marks_lock);
 
-/* The governor's own. */
+/* The governor's own. Moments are chosen by chance, one after the other, whatever the program does
+ * meanwhile: a rhythm would meet the program's. */
 static struct {
-    uint64_t estimated_ns; /* when something was let by last */
-    uint64_t asked_ns, ask_ns;
-    bool sleeps_until; /* nothing else ends its sleep sooner, as far as is known */
+    uint64_t estimated_ns;                            /* when something was let by last */
+    uint64_t asked_ns;                                /* the former moment, */
+    uint64_t ask_ns;                                  /* and the next; 0: there is none */
+    enum { ELSEWHERE, SLEEPS_UNTIL, RESTS } governor; /* until then, as far as is known */
 } looks[VGPU_REGION_DEVICES];
 
 bool pace_doubted[VGPU_REGION_DEVICES];
@@ -83,44 +90,61 @@ bool spot_check_is_due(unsigned device, uint64_t now_ns)
 }
 
 /* What is charged in between is told, also where nobody was asked. */
-void spot_check_take(unsigned device, uint64_t now_ns)
+static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIRES(marks_lock)
 {
-    __typeof__(*looks) *look = &looks[device];
+    const __typeof__(*looks) *look = &looks[device];
     struct charged *charged = &devices[device].charged, *former = &devices[device].at_last_look;
     uint64_t running_ns;
-    if (devices[device].estimated)
-        look->estimated_ns = now_ns;
-    if (look->ask_ns && now_ns < look->ask_ns)
-        return;
-    bool asks = look->ask_ns && look->sleeps_until && now_ns < look->ask_ns + LATE_NS;
     bool works = marks_work((int)device, now_ns, &running_ns);
     uint64_t told_ns = charged->busy_ns + running_ns;
     const struct spot_check check = {.now_ns = now_ns,
-        .passed_ns = asks ? now_ns - look->asked_ns : 0,
-        .works = asks && (works || thread_let_by_works((int)device)),
+        .passed_ns = asks ? look->ask_ns - look->asked_ns : 0,
+        .works = asks && !rests && (works || thread_let_by_works((int)device)),
         .permille = own_permille(device),
         .told_ns = told_ns > former->busy_ns ? told_ns - former->busy_ns : 0,
         .launches = charged->launches - former->launches};
     change(device, spot_check_note(&devices[device].checks, &check));
     *former = (struct charged){told_ns, charged->launches};
-    devices[device].estimated = false;
-    look->asked_ns = now_ns;
-    look->ask_ns = 0;
 }
 
-uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool closed)
+/* While the governor rests, nothing works. */
+void spot_check_take(unsigned device, uint64_t now_ns)
 {
     __typeof__(*looks) *look = &looks[device];
-    bool wanted = spot_check_doubts(device) || now_ns < look->estimated_ns + ESTIMATED_NS;
-    look->sleeps_until = false;
-    if (!wanted || closed)
+    bool rests = look->governor == RESTS, sleeps = look->governor == SLEEPS_UNTIL;
+    if (devices[device].estimated)
+        look->estimated_ns = now_ns;
+    devices[device].estimated = false;
+    if (!look->ask_ns || now_ns > look->ask_ns + REST_NS) {
+        look->ask_ns = 0;
+        note(device, now_ns, false, false);
+    }
+    for (; look->ask_ns && now_ns >= look->ask_ns; look->ask_ns += about_ns(ASK_NS)) {
+        note(device, now_ns, rests || (sleeps && now_ns < look->ask_ns + LATE_NS), rests);
+        look->asked_ns = look->ask_ns;
+    }
+}
+
+uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool calm)
+{
+    __typeof__(*looks) *look = &looks[device];
+    uint64_t most_ns = calm && pause_ns >= PAUSE_NS ? pause_ns + pause_ns / PAUSE_PART : pause_ns;
+    look->governor = ELSEWHERE;
+    if (!spot_check_doubts(device) && now_ns > look->estimated_ns + ESTIMATED_NS)
         look->ask_ns = 0;
     else if (!look->ask_ns)
-        look->ask_ns = now_ns + about_ns(ASK_NS);
-    if (!look->ask_ns || now_ns + pause_ns < look->ask_ns)
+        look->ask_ns = (look->asked_ns = now_ns) + about_ns(ASK_NS) - about_ns(ASK_NS / 2);
+    if (!look->ask_ns || now_ns + most_ns < look->ask_ns)
         return pause_ns;
-    look->sleeps_until = true;
+    look->governor = SLEEPS_UNTIL;
     return look->ask_ns > now_ns ? look->ask_ns - now_ns : 1;
+}
+
+void spot_check_pause(unsigned device, bool rests)
+{
+    looks[device].governor = rests ? RESTS : ELSEWHERE;
+    if (!rests)
+        looks[device].ask_ns = 0;
 }
 
 void spot_check_reset(void)

@@ -26,9 +26,12 @@ bool spot_check_is_due(unsigned device, uint64_t now_ns);
 void spot_check_take(unsigned device, uint64_t now_ns) REQUIRES(marks_lock);
 
 /* It will look again after `pause_ns`, unless something comes up: returns after how long it is to,
- * so that it asks when nothing of the program's has a part in it. `closed`: all is, for some of the
- * time. */
-uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool closed);
+ * so that it asks at a moment that nothing of the program's has a part in. `calm`: that may be a
+ * little later. */
+uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool calm);
+
+/* It rests because nothing works; or all is closed for some of the time, and nothing is asked. */
+void spot_check_pause(unsigned device, bool rests);
 
 /* In a forked child. */
 void spot_check_reset(void);

@@ -78,8 +78,8 @@ struct lane_charge {
     uint64_t work_ns;
     uint32_t launches; /* that ended with it, */
     bool measured;     /* and was by itself */
-    bool cut;   /* its launch is cut in turns whenever others are at work, */
-    bool known; /* and it is known what it takes alone */
+    bool cut;          /* its launch is cut in turns whenever others are at work, */
+    bool known;        /* and it is known what it takes alone */
 };
 
 /* What two events around one kernel add to its duration as it is in a row of kernels: on a stream

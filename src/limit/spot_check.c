@@ -61,16 +61,16 @@ static double variance(const struct spot_checks *checks)
 
 static bool is_doubtful(const struct spot_checks *checks)
 {
-    double more = checks->seen_ns - checks->told_ns - LATE_NS -
-                  (double)checks->passed_ns / DOUBTED_PART;
+    double more =
+        checks->seen_ns - checks->told_ns - LATE_NS - (double)checks->passed_ns / DOUBTED_PART;
     return more > 0 && more * more > DEVIATIONS * DEVIATIONS * variance(checks);
 }
 
 static void begin(struct spot_checks *checks, uint64_t now_ns)
 {
     bool soon = now_ns < checks->doubts_to_ns + SPOT_CHECK_SOON_NS;
-    checks->doubt_ns = twice(
-        soon ? checks->doubt_ns : 0, SPOT_CHECK_DOUBT_NS, SPOT_CHECK_DOUBT_MOST_NS);
+    checks->doubt_ns =
+        twice(soon ? checks->doubt_ns : 0, SPOT_CHECK_DOUBT_NS, SPOT_CHECK_DOUBT_MOST_NS);
     checks->doubts_to_ns = now_ns + checks->doubt_ns;
     checks->doubts = true;
     forget(checks);
@@ -86,8 +86,7 @@ static void end(struct spot_checks *checks)
 static void fall_silent(struct spot_checks *checks, uint64_t now_ns)
 {
     end(checks);
-    checks->silent_ns =
-        twice(checks->silent_ns, SPOT_CHECK_WRONG_NS, SPOT_CHECK_WRONG_MOST_NS);
+    checks->silent_ns = twice(checks->silent_ns, SPOT_CHECK_WRONG_NS, SPOT_CHECK_WRONG_MOST_NS);
     checks->silent_to_ns = now_ns + checks->silent_ns;
 }
 

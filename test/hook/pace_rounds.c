@@ -95,8 +95,8 @@ static void check_held(wait_function *wait, unsigned launches, uint64_t settle_n
 
 #define CHECK_HELD(wait, launches) check_held(wait, launches, 500 * MS, 3 * SECOND)
 
-BED_TEST("where one launch of twelve takes much longer the limit holds, by waits for the context",
-    LIMIT)
+BED_TEST(
+    "where one launch of twelve takes much longer the limit holds, by waits for the context", LIMIT)
 {
     CHECK_HELD(wait_for_context, 1);
 }
@@ -160,8 +160,8 @@ BED_TEST("so is an event that was reached", LIMIT)
 }
 
 /* What is launched behind the event runs still when it is reached. */
-BED_TEST("a program that always waits for the launch before the last has what its limit gives",
-    LIMIT)
+BED_TEST(
+    "a program that always waits for the launch before the last has what its limit gives", LIMIT)
 {
     CUevent events[2];
     begin();
