@@ -64,6 +64,7 @@ struct thread_missed {
     uint64_t ns, at_ns;   /* without a mark, less what may be */
     uint64_t most_ns;     /* so much more is let pass */
     uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
+    uint64_t longer_ns;   /* when a round took longer last */
     uint64_t seen_ns;     /* with a mark, since a look at the lane; what that said then: */
     uint64_t lane_ns;
     uint32_t lane_id; /* 0: none was */

@@ -16,6 +16,8 @@
 /* A mark is put behind each round for so long where rounds took longer than was thought by more
  * than that, and by one such part of the time: now and then the same kernel may have more to do. */
 #define MARKS_NS 10000000000ull
+/* But not for longer than this after the last such round. */
+#define MARKS_AGREE_NS 1000000000ull
 #define MISSED_NS 10000000ull
 #define MISSED_PART 100
 /* A thread that is woken late sees the same: the marks tell. Where they say so, that much more is
@@ -89,6 +91,13 @@ static void note_seen(const struct thread_stream *here, struct thread_missed *mi
     missed->seen_ns = 0;
 }
 
+/* A round took as long as was thought, or less. */
+static void note_agreed(struct thread_missed *missed, uint64_t now_ns)
+{
+    if (now_ns > missed->longer_ns + MARKS_AGREE_NS)
+        missed->marks_to_ns = 0;
+}
+
 static int64_t work_of(const struct thread_stream *here)
 {
     return (int64_t)here->work_ns - here->round.before_ns;
@@ -107,6 +116,10 @@ static void judge_round(const struct thread_stream *here, uint64_t now_ns)
     int64_t took_ns = (int64_t)(now_ns - round->began_ns), work_ns = work_of(here),
             off_ns = off_by(work_ns);
     bool longer = took_ns > work_ns + off_ns;
+    if (longer)
+        own->missed.longer_ns = now_ns;
+    else if (round->marked && !round->quiet)
+        note_agreed(&own->missed, now_ns);
     if (!longer && took_ns >= work_ns - off_ns) {
         own->unseen -= own->unseen && round->quiet;
         return;

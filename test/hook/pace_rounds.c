@@ -3,6 +3,8 @@
  * wait: all are charged, whatever the program waits by. */
 #include "pace_load.h"
 
+#include "sim/machine.h"
+
 #include <time.h>
 #include <unistd.h>
 
@@ -195,6 +197,30 @@ BED_TEST("rounds on two streams are held as well", LIMIT)
     beside = load_stream();
     other = load_kernel();
     CHECK_HELD(launch_beside_and_wait, 1);
+}
+
+static void wait_for_stream(uint64_t launched_ns)
+{
+    (void)launched_ns;
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+}
+
+BED_TEST("marks at waits end a while after the last round that took longer than was thought",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    begin();
+    for (unsigned i = 0; i < 100 * RARE; i++)
+        wait_for_stream(round_of(i, 1));
+    uint64_t marks = sim_calls("cuEventRecord");
+    for (unsigned i = 0; i < 200; i++)
+        wait_for_stream(round_of(1, 1));
+    CHECK(sim_calls("cuEventRecord") - marks > 150);
+    for (uint64_t end = load_now_ns() + 3 * SECOND; load_now_ns() < end;)
+        wait_for_stream(round_of(1, 1));
+    marks = sim_calls("cuEventRecord");
+    for (unsigned i = 0; i < 2000; i++)
+        wait_for_stream(round_of(1, 1));
+    CHECK(sim_calls("cuEventRecord") - marks < 1000);
 }
 
 int main(int argc, char **argv)
