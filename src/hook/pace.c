@@ -382,7 +382,11 @@ static bool let_by_again(
     uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
     here->due_ns = open < due ? due - (uint32_t)open : 0;
     here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
+    bool other = record && record->lane.open.other;
     lock_release(&marks_lock);
+    /* No mark behind it would tell its time from that of what it may wait for. */
+    if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
+        return false;
     return let_by(launch, here, work_ns);
 }
 
@@ -518,6 +522,7 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     struct lane_record *record = thread_lane(named, here);
     if (record)
         record->lane.open.other = true;
+    here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->lane, (struct lane_record *)NULL);
     lock_release(&marks_lock);

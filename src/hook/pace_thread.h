@@ -30,6 +30,7 @@ struct thread_round {
     bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
     bool marked;         /* what of it went by estimate has a mark behind it */
     bool dry;            /* nothing of the thread's was on the stream when it began */
+    bool other;          /* something else went onto the stream in it: a wait, a host function */
     bool over;           /* nothing of it is there any more: the wait was for all of it */
 };
 

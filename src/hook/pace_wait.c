@@ -249,14 +249,23 @@ void pace_works(void)
         mark_round(here);
 }
 
+/* Of streams that wait for each other the time says little: their next launches are looked at as if
+ * nobody had waited. */
 void pace_context_awaited(void)
 {
     uint64_t now = clock_now_ns();
     struct thread_stream *here = only_round();
+    bool other = false;
     if (here)
         judge_round(here, now);
     for (here = next_round(0); here; here = next_round(behind(here)))
-        end_round(here, now, true);
+        other |= here->round.other;
+    for (here = next_round(0); here; here = next_round(behind(here))) {
+        if (other)
+            here->round = (struct thread_round){0};
+        else
+            end_round(here, now, true);
+    }
 }
 
 /* What was launched last may come behind it: where it took so long as all of the round, it may have

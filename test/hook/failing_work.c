@@ -175,16 +175,20 @@ static void async(void)
     DO(cuMemFreeAsync, one, NULL);
     DO(cuEventRecord, event, NULL);
     DO(cuEventSynchronize, event);
+    DO(cuEventQuery, event);
     DO(cuMemFree_v2, two);
     DO(cuStreamSynchronize, NULL);
+    DO(cuStreamQuery, NULL);
     DO(cuMemAllocAsync_ptsz, &one, SIZE, NULL);
     DO(cuMemAllocFromPoolAsync_ptsz, &two, SIZE, pool, NULL);
     DO(cuMemFreeAsync_ptsz, two, NULL);
     DO(cuMemFreeAsync_ptsz, one, NULL);
     DO(cuStreamSynchronize_ptsz, NULL);
+    DO(cuStreamQuery_ptsz, NULL);
     DO(cuMemAlloc_v2, &one, SIZE);
     DO(cuMemFreeAsync, one, NULL);
     DO(cuCtxSynchronize, );
+    DO(cuCtxSynchronize_v2, NULL);
     DO(cuEventDestroy_v2, event);
     DO(cuMemPoolTrimTo, pool, 0);
 }

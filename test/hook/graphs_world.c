@@ -152,6 +152,12 @@ static void world_callback(CUstream stream, CUresult status, void *data)
     (void)data;
 }
 
+/* Whether the device is ready yet is chance. */
+static CUresult asked(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
 #define STEP(function, expression)                                                                 \
     static CUresult step_##function(struct world *w)                                               \
     {                                                                                              \

@@ -196,7 +196,7 @@ BED_TEST("rounds on two streams are held as well", LIMIT)
     load_begin(0);
     beside = load_stream();
     other = load_kernel();
-    CHECK_HELD(launch_beside_and_wait, 1);
+    check_held(launch_beside_and_wait, 1, 3 * SECOND, 5 * SECOND);
 }
 
 static void wait_for_stream(uint64_t launched_ns)
