@@ -305,6 +305,15 @@ static uint64_t rest_in_part(const struct lane *lane, const struct lane_mark *ma
     return dry && rest < thought_ns ? thought_ns : rest;
 }
 
+/* Of the stretch, `rest_ns` is to be charged still, which does not fit behind what was charged as
+ * it went: another thread let it by on the same stream, beside that. */
+static bool was_let_by_beside(
+    const struct lane *lane, uint64_t rest_ns, uint64_t from_ns, uint64_t at_ns)
+{
+    return !lane->occupied_in_part && rest_ns > above(at_ns, lane->occupied_to_ns) &&
+           lane->occupied_ns < above(lane->occupied_to_ns, from_ns) / 2;
+}
+
 void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge)
 {
     struct lane_mark *mark = &lane->marks[lane->first];
@@ -333,9 +342,10 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
     lane->longer_ns += stretch->continuous ? 0 : above(busy, stretch->work_ns);
     if (lane->occupied_to_ns) {
-        if (lane->occupied_to_ns > from)
+        uint64_t rest = above(busy, lane->occupied_ns);
+        if (lane->occupied_to_ns > from && !was_let_by_beside(lane, rest, from, at_ns))
             ret_charge->from_ns = at_most(lane->occupied_to_ns, at_ns);
-        ret_charge->busy_ns = above(busy, lane->occupied_ns);
+        ret_charge->busy_ns = rest;
         if (lane->occupied_in_part && !stretch->other)
             ret_charge->busy_ns =
                 rest_in_part(lane, mark, ret_charge->from_ns, at_ns, ret_charge->busy_ns);

@@ -294,6 +294,17 @@ TEST("what is over is charged by estimate before its mark is there, once")
     CHECK_EQ(charge.work_ns, 4 * MS);
 }
 
+TEST("what another thread let by beside it is charged over all of the stretch, where it has room")
+{
+    struct lane_charge charge;
+    begin();
+    lane_note(&lane, 8, 4 * MS, 0, START + MS);
+    CHECK(lane_done(&lane, START + MS, START + 20 * MS, 4 * MS, &charge));
+    lane_note(&lane, 8, 5 * MS, 0, START + MS);
+    lane_mark(&lane, &event[1], START + 22 * MS, &dry);
+    check_charge(pass(START + 22 * MS), MS, 22 * MS, 5 * MS);
+}
+
 TEST("it takes no longer than the device was open to it, and what ran on pays for it")
 {
     struct lane_charge charge;
