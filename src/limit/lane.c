@@ -58,6 +58,7 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
     mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + LANE_LATE_NS;
     mark->before.shared = run->shared;
     mark->before.siblings = run->siblings;
+    mark->before.apart = run->apart && !mark->before.launches && !mark->before.other;
     set_part(&mark->before, run->part, run->likely, run->others_ns);
     mark->before.gap_ns = run->gap_ns;
     lane->count++;
@@ -84,6 +85,30 @@ uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t t
 {
     uint64_t wall = above(to_ns, from_ns);
     return above(wall, closed_between(lane->closed, from_ns, to_ns));
+}
+
+/* What a pair of events adds to a launch between them, on a stream with a backlog. */
+static uint64_t pair_ns(const struct lane *lane)
+{
+    return lane->event_ns ? lane->event_ns : LANE_EVENT_NS;
+}
+
+/* How long a launch took that was put onto an idle stream, from the end of the mark before it. */
+static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t gap_ns)
+{
+    uint64_t more = lane->event_ns > LANE_EVENT_LEAST_NS ? lane->event_ns - LANE_EVENT_LEAST_NS : 0;
+    return above(wall_ns + LANE_BEGIN_NS, gap_ns + more / 2);
+}
+
+/* Two events right behind each other. Where the processor took as long to record the second, the
+ * device may have waited for that. */
+static void learn_event(struct lane *lane, uint64_t wall_ns, uint64_t gap_ns)
+{
+    bool waited = wall_ns <= gap_ns + gap_ns / 8;
+    uint64_t took = waited || wall_ns < LANE_EVENT_LEAST_NS ? LANE_EVENT_LEAST_NS : wall_ns;
+    int64_t known = lane->event_ns;
+    if (took <= LANE_EVENT_MOST_NS)
+        lane->event_ns = (uint32_t)(known ? known + ((int64_t)took - known) / 8 : (int64_t)took);
 }
 
 static bool is_in_part(const struct lane_stretch *stretch)
@@ -200,7 +225,7 @@ static uint64_t busy_of(
         return at_most(work, wall);
     bool measured = stretch->measured && !stretch->late;
     if (measured && !stretch->continuous)
-        wall = above(wall, stretch->gap_ns + LANE_PAIR_IDLE_NS);
+        wall = alone_ns(lane, wall, stretch->gap_ns);
     if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work)) : wall;
     /* After the last launch it ran through. */
@@ -243,13 +268,14 @@ static bool is_cut(const struct lane_stretch *stretch)
 
 /* From one launch alone, which took `wall_ns` from mark to mark. Where it may have waited for other
  * streams' work, or its mark came late, that says only that it takes no longer. */
-static void learn(const struct lane_stretch *stretch, uint64_t wall_ns)
+static void learn(const struct lane *lane, const struct lane_stretch *stretch, uint64_t wall_ns)
 {
     if (!stretch->measured || stretch->other || stretch->launches != 1)
         return;
     bool beside = is_in_part(stretch) || stretch->siblings;
     uint64_t known = duration_of(stretch->key);
-    uint64_t most = above(wall_ns, stretch->continuous ? LANE_PAIR_BACKLOG_NS : LANE_PAIR_IDLE_NS);
+    uint64_t most =
+        stretch->continuous ? above(wall_ns, pair_ns(lane)) : alone_ns(lane, wall_ns, 0);
     uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
     if (!known && beside)
         duration_learn(stretch->key, took);
@@ -327,9 +353,11 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
         /* Where a closure begins and ends is known to some 0.1 ms, and later than that where the
          * governor was kept from running. */
         if (open == at_ns - from || open >= CLOSURE_LEARN_NS)
-            learn(stretch, open);
+            learn(lane, stretch, open);
         if (open == at_ns - from)
             compare(lane, stretch, open);
+        if (stretch->apart)
+            learn_event(lane, open, mark->recorded_ns - lane->former_ns);
         cut = is_cut(stretch);
         from = begin_of(lane, stretch, from, at_ns);
     }

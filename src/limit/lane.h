@@ -40,6 +40,7 @@ struct lane_stretch {
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     bool siblings;   /* or other processes of the container */
+    bool apart;      /* nothing is in it: an event right behind another */
     bool whole;      /* our turns are long: it took one, and at most one of the others' before */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
     uint16_t likely;    /* what they likely left of it; 0: as `part` */
@@ -68,6 +69,7 @@ struct lane {
     uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
     uint64_t longer_ns; /* what stretches that may have run dry took longer than that, in all */
+    uint32_t event_ns;  /* what an event takes on this device; 0: not known yet */
 };
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
@@ -82,14 +84,20 @@ struct lane_charge {
     bool known;        /* and it is known what it takes alone */
 };
 
-/* What two events around one kernel add to its duration as it is in a row of kernels: on a stream
- * with a backlog (H200, driver 580.159.04, kernels of 2 us to 1 ms: 2.0 to 2.3 us), and on an idle
- * one beside the processor's own gap, less what NVML's utilisation counts of that, 0.35 us: on one
- * machine 0.05, on another one with the same card 1.1 us, since a launch reaches an idle device by
- * reads over the bus that an event does without. Between the two, as what is charged too little is
- * a limit that does not hold (docs/benchmarks, "The meter"). */
-#define LANE_PAIR_BACKLOG_NS 2100u
-#define LANE_PAIR_IDLE_NS 250u
+/* What an event takes on the device, which is what a pair of them adds to one kernel on a stream
+ * with a backlog: 0.9 to 1.3 us on two H100s, 3.0 on a third, 2.0 to 2.3 on H200s (driver
+ * 580.159.04; kernels of 5 to 20 us): a matter of the machine, so that it is learnt from events
+ * that follow each other at once. Until then, the second; no less than the last is told from what
+ * the processor takes to record one. */
+#define LANE_EVENT_NS 2100u
+#define LANE_EVENT_LEAST_NS 1250u
+#define LANE_EVENT_MOST_NS 10000u
+/* On an idle stream the time between two warm events (hook/pace.c) less the processor's own gap is
+ * 0.1 to 0.7 us more than the kernel takes in a row of them, whatever the caches hold, and NVML's
+ * utilisation counts 0.6 to 0.8 us more (three H100s, kernels of 5 to 20 us): the difference. Of an
+ * event that takes longer than the least, half is in it. What is charged too little is a limit that
+ * does not hold, what is charged too much is lost (docs/benchmarks, "The meter"). */
+#define LANE_BEGIN_NS 200u
 
 /* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
 static inline void lane_note(
@@ -119,6 +127,7 @@ struct lane_run {
     uint64_t gap_ns;
     bool continuous; /* the mark before it was still outstanding then */
     bool measured;
+    bool apart; /* the mark before it was recorded a moment ago, and nothing since */
     bool shared, siblings;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
     uint16_t likely;      /* in 1,000; 0 as part */

@@ -185,7 +185,7 @@ BED_TEST("of launches that are waited for less than one in a hundred is measured
     known = load_kernel();
     wait_for_each(WAITED_NS, 400);
     struct load_state from = load_state(0);
-    for (int i = 0; i < ATTEMPTS && least > WAITED / 60; i++) {
+    for (int i = 0; i < ATTEMPTS && least > WAITED / 30; i++) {
         uint64_t before = sim_calls("cuEventRecord");
         wait_for_each(WAITED_NS, WAITED);
         uint64_t records = sim_calls("cuEventRecord") - before;
@@ -195,7 +195,7 @@ BED_TEST("of launches that are waited for less than one in a hundred is measured
     struct load_state to = load_state(0);
     uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
     CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
-    if (!CHECK(least <= WAITED / 60)) /* two marks each */
+    if (!CHECK(least <= WAITED / 30)) /* four marks each */
         dprintf(STDOUT_FILENO, "# %llu marks for %d launches\n", (unsigned long long)least, WAITED);
 }
 

@@ -58,9 +58,9 @@ TEST("one launch on an idle stream costs end to end less the processor's gap and
     lane_mark(
         &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .gap_ns = 4 * US});
     struct lane_charge charge = pass(START + 104 * US);
-    check_charge(charge, 0, 104 * US, 100 * US - LANE_PAIR_IDLE_NS);
+    check_charge(charge, 0, 104 * US, 100 * US + LANE_BEGIN_NS);
     CHECK_EQ(charge.work_ns, 80 * US);
-    CHECK_EQ(duration_of(KEY), 100 * US - LANE_PAIR_IDLE_NS);
+    CHECK_EQ(duration_of(KEY), 100 * US + LANE_BEGIN_NS);
 }
 
 TEST("a gap that is longer than what was measured costs nothing, and is learnt as next to nothing")
@@ -80,7 +80,7 @@ TEST("a mark that came late says only that its launch took no longer, and that t
     struct lane_run run = {.measured = true, .gap_ns = 4 * US, .launched_ns = START + 5 * US};
     lane_mark(&lane, &event[1], START + 3 * MS, &run);
     CHECK_EQ(pass(START + 3 * MS + 10 * US).busy_ns, 50 * US);
-    CHECK_EQ(duration_of(KEY), 3006 * US - LANE_PAIR_IDLE_NS);
+    CHECK_EQ(duration_of(KEY), 3006 * US + LANE_BEGIN_NS);
     duration_learn(KEY, MS);
     uint64_t known = duration_of(KEY);
     lane_note(&lane, 1, known, KEY, START + 4 * MS);
@@ -97,7 +97,44 @@ TEST("one launch behind a backlog costs end to end, and is learnt without the ma
     lane_mark(
         &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .continuous = true});
     CHECK_EQ(pass(START + 100 * US).busy_ns, 100 * US);
-    CHECK_EQ(duration_of(KEY), 100 * US - LANE_PAIR_BACKLOG_NS);
+    CHECK_EQ(duration_of(KEY), 100 * US - LANE_EVENT_NS);
+}
+
+/* Marks right behind each other: the device was so long with the second. */
+static void pass_apart(uint64_t *at, uint64_t event_ns, uint64_t recorded_apart_ns)
+{
+    for (int i = 0; i < 2; i++) {
+        lane_mark(&lane, &event[1], *at + (uint64_t)i * recorded_apart_ns,
+            &(struct lane_run){.apart = i});
+        (void)pass(*at + US + (uint64_t)i * event_ns);
+    }
+    *at += 20 * US;
+}
+
+TEST("what an event takes is learnt from two right behind each other, and taken off")
+{
+    uint64_t at = START + MS;
+    begin();
+    pass_apart(&at, 3250, 1500);
+    CHECK_EQ(lane.event_ns, 3250);
+    lane_note(&lane, 1, 80 * US, KEY, at);
+    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .gap_ns = 4 * US});
+    (void)pass(lane.reached_ns + 104 * US);
+    CHECK_EQ(duration_of(KEY), 100 * US + LANE_BEGIN_NS - (3250 - LANE_EVENT_LEAST_NS) / 2);
+    lane_note(&lane, 1, 80 * US, KEY ^ 1ull << 45, at);
+    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .continuous = true});
+    (void)pass(lane.reached_ns + 100 * US);
+    CHECK_EQ(duration_of(KEY ^ 1ull << 45), 100 * US - 3250);
+}
+
+TEST("where the processor was slower the device may have waited for it")
+{
+    uint64_t at = START + MS;
+    begin();
+    pass_apart(&at, 5000, 4800);
+    CHECK_EQ(lane.event_ns, LANE_EVENT_LEAST_NS);
+    pass_apart(&at, 500000, 1500);
+    CHECK_EQ(lane.event_ns, LANE_EVENT_LEAST_NS);
 }
 
 TEST("launches on a stream that ran dry cost the sum of what is known of them")
@@ -202,7 +239,7 @@ static void measure(uint64_t from, uint64_t busy, bool shared)
 {
     lane_note(&lane, 1, 0, KEY, from);
     lane_mark(&lane, &event[1], from, &(struct lane_run){.measured = true, .shared = shared});
-    (void)pass(from + busy + LANE_PAIR_IDLE_NS);
+    (void)pass(from + busy - LANE_BEGIN_NS);
 }
 
 TEST("beside other streams' work a duration is only learnt where it is new or shorter")
@@ -256,8 +293,8 @@ TEST("what is charged before the end of a stretch and at its end is the whole")
             CHECK_EQ(charged_in_all(work, 700 * US, step, continuous), 700 * US);
         }
         struct lane_run alone = {.measured = true, .gap_ns = 7 * US};
-        CHECK_EQ(charged_in_all(work, 3000 * MS, 10 * MS, alone),
-            3000 * MS - 7 * US - LANE_PAIR_IDLE_NS);
+        CHECK_EQ(
+            charged_in_all(work, 3000 * MS, 10 * MS, alone), 3000 * MS - 7 * US + LANE_BEGIN_NS);
     }
 }
 
@@ -542,7 +579,7 @@ TEST("where others are at work a launch is charged from when it stood at the dev
     lane_mark(&lane, &event[2], START + 15 * US,
         &(struct lane_run){.measured = true, .shared = true, .gap_ns = 4 * US});
     struct lane_charge charge = pass(START + 1110 * US);
-    check_charge(charge, 10 * US, 1110 * US, 1096 * US - LANE_PAIR_IDLE_NS);
+    check_charge(charge, 10 * US, 1110 * US, 1096 * US + LANE_BEGIN_NS);
 }
 
 TEST("what is to be looked for is what may have run for long, and when it may have")

@@ -64,7 +64,7 @@ TEST("a duration is learnt without the time in which the gate was closed")
     mark(1, 0, 0, alone_measured);
     close_from(20 * MS, 60 * MS);
     (void)pass(100 * MS);
-    CHECK_EQ(duration_of(KEY), 60 * MS - LANE_PAIR_BACKLOG_NS);
+    CHECK_EQ(duration_of(KEY), 60 * MS - LANE_EVENT_NS);
 }
 
 TEST("what runs on is charged for the time in which the gate was open")
@@ -236,7 +236,7 @@ TEST("beside other containers the shortest time that a launch took is learnt, in
         mark(1, duration_of(KEY), 0, run);
         (void)pass(took[i] + lane.reached_ns - START);
     }
-    CHECK(duration_of(KEY) >= MS - LANE_PAIR_BACKLOG_NS && duration_of(KEY) <= MS);
+    CHECK(duration_of(KEY) >= MS - LANE_EVENT_NS && duration_of(KEY) <= MS);
 }
 
 TEST("beside other containers a duration that is far too short is not kept")
@@ -330,7 +330,7 @@ TEST("beside other processes of the container a duration is learnt from what non
     for (unsigned i = 0; i < 30; i++) {
         mark(1, 0, at, run);
         at +=
-            (i % 3 ? MS : 3 * MS) + LANE_PAIR_IDLE_NS; /* the mark before it waited for our turn */
+            (i % 3 ? MS : 3 * MS) - LANE_BEGIN_NS; /* the mark before it waited for our turn */
         (void)pass(at);
     }
     CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
@@ -361,7 +361,7 @@ static struct lane_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
             .part = 330,
             .likely = 400,
             .others_ns = 14 * MS});
-    *at = from + 20 * MS + LANE_PAIR_BACKLOG_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
+    *at = from + 20 * MS + LANE_EVENT_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
     if (long_turns)
         lane_front_whole(&lane, START, 50 * MS, START + *at);
     (void)lane_pass(&lane, START + *at, &charge);

@@ -155,7 +155,7 @@ static void mark(struct machine *machine, struct process *process, struct lane_r
     if (lane_is_full(&process->lane))
         return;
     bool idle = !has_work(machine, process) || (run.measured && !run.continuous);
-    uint64_t cost = idle ? LANE_PAIR_IDLE_NS : LANE_PAIR_BACKLOG_NS;
+    uint64_t cost = idle ? 0 : LANE_EVENT_NS;
     run.shared = count_active(machine) > 1;
     struct queued *entry = enqueue(process, (struct queued){.mark = true, .left_ns = cost});
     lane_mark(&process->lane, entry, machine_clock(machine), &run);
