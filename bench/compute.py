@@ -229,7 +229,7 @@ class Bench:
         while process.poll() is None:
             if time.monotonic() - began > limit_s:
                 os.killpg(process.pid, signal.SIGKILL)
-            watch.look(marked=bool(load.script) and os.fstat(out.fileno()).st_size > 0)
+            watch.look(os.fstat(out.fileno()).st_size > 0 if load.script else None)
             words = watch.region.words() if changing else None
             if words and was not in (None, words[0]) and watch.began:
                 changes.append((time.monotonic(), words[0]))

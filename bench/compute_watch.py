@@ -109,13 +109,13 @@ class Watch:
         self.samples, self.began, self.threads = [], None, []
         self.closures, self.closed_ns = [], 0
 
-    def look(self, marked=False):
-        """Once; `marked`: the load has said that its window begins."""
+    def look(self, marked=None):
+        """Once; `marked`: whether the load has said that its window begins, None where it does not say."""
         now = time.monotonic()
         words = self.region.words()
         if not words:
             return
-        if self.began is None and (marked or words[2] > 0):
+        if self.began is None and (words[2] > 0 if marked is None else marked):
             self.began = now
         if self.began is None:
             return

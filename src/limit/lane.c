@@ -474,10 +474,12 @@ bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t wor
     struct lane_charge *ret_charge)
 {
     uint64_t most = at_most(work_ns, lane_open_between(lane, from_ns, to_ns));
-    uint64_t busy = above(most, lane->occupied_ns);
+    uint64_t from = unoccupied_from(lane, from_ns);
+    /* Where another thread's was charged up to now already, this one's has no room here. */
+    uint64_t busy = at_most(above(most, lane->occupied_ns), lane_open_between(lane, from, to_ns));
     if (lane->count || !busy)
         return false;
-    occupy_for(lane, unoccupied_from(lane, from_ns), to_ns, busy, ret_charge);
+    occupy_for(lane, from, to_ns, busy, ret_charge);
     return true;
 }
 

@@ -93,11 +93,11 @@ struct lane_charge {
 #define LANE_EVENT_LEAST_NS 1250u
 #define LANE_EVENT_MOST_NS 10000u
 /* On an idle stream the time between two warm events (hook/pace.c) less the processor's own gap is
- * 0.1 to 0.7 us more than the kernel takes in a row of them, whatever the caches hold, and NVML's
- * utilisation counts 0.6 to 0.8 us more (three H100s, kernels of 5 to 20 us): the difference. Of an
+ * from 0.6 us less to 0.7 us more than the kernel takes in a row of them, and NVML's utilisation
+ * counts 0.6 to 0.8 us more (four H100s, kernels of 5 to 20 us): the mean difference. Of an
  * event that takes longer than the least, half is in it. What is charged too little is a limit that
  * does not hold, what is charged too much is lost (docs/benchmarks, "The meter"). */
-#define LANE_BEGIN_NS 200u
+#define LANE_BEGIN_NS 500u
 
 /* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
 static inline void lane_note(

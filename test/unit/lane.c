@@ -337,6 +337,7 @@ TEST("what another thread let by beside it is charged over all of the stretch, w
     begin();
     lane_note(&lane, 8, 4 * MS, 0, START + MS);
     CHECK(lane_done(&lane, START + MS, START + 20 * MS, 4 * MS, &charge));
+    CHECK(!lane_done(&lane, START + MS, START + 20 * MS, 5 * MS, &charge));
     lane_note(&lane, 8, 5 * MS, 0, START + MS);
     lane_mark(&lane, &event[1], START + 22 * MS, &dry);
     check_charge(pass(START + 22 * MS), MS, 22 * MS, 5 * MS);
