@@ -17,6 +17,7 @@
 #include "hook/pace_spot_check.h"
 #include "hook/pace_tenants.h"
 #include "hook/pace_thread.h"
+#include "hook/pace_unmeasured.h"
 #include "limit/budget.h"
 #include "limit/governor.h"
 
@@ -49,7 +50,7 @@ static _Thread_local struct {
 static bool launches_block, environment_is_read;
 
 /* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
-static void let_go(uint64_t now_ns)
+static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
     uint64_t passed = now_ns - thread.looked_ns;
     if (passed < RULES_LOOK_NS / 2)
@@ -61,6 +62,7 @@ static void let_go(uint64_t now_ns)
     thread.looked_ns = now_ns;
     pace_free_launches = thread.free_step;
     govern_note_unmeasured();
+    unmeasured_note(stream, zero);
 }
 
 /* ---- launches ---- */
@@ -333,7 +335,7 @@ static void begin_slow(
     if (!percent) {
         gate_stand_by();
         gate_wait_while_held();
-        let_go(now_ns);
+        let_go(stream, zero, now_ns);
         return;
     }
     gate_watch();
@@ -427,7 +429,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
         begin_slow(launch, stream, zero, now);
     } else {
         gate_stand_by();
-        let_go(now);
+        let_go(stream, zero, now);
     }
     errno = errno_kept;
 }

@@ -14,6 +14,7 @@
 #include "hook/pace_spot_check.h"
 #include "hook/pace_tenants.h"
 #include "hook/pace_thread.h"
+#include "hook/pace_unmeasured.h"
 #include "limit/budget.h"
 #include "limit/container.h"
 #include "limit/governor.h"
@@ -172,6 +173,7 @@ static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lo
     marked.outstanding += let_by.outstanding;
     marked.runs_long |= let_by.runs_long;
     marked.long_in_ns = at_most(marked.long_in_ns, let_by.long_in_ns);
+    unmeasured_survey(device, now_ns, WINDOW_LONG_NS, &marked);
     return marked;
 }
 
@@ -458,6 +460,7 @@ static uint64_t stand_by(uint64_t now_ns)
 {
     bool beside = false;
     channels_open_all();
+    unmeasured_stand_by(now_ns);
     if (!rules_may_have_neighbours(now_ns))
         return STAND_BY_NS;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)

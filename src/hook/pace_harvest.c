@@ -207,6 +207,14 @@ void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_
         charge_one(record->device, &charge);
 }
 
+void marks_charge_unmeasured(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+{
+    unsigned part = rules_part((unsigned)record->device).likely;
+    uint64_t open = lane_open_between(&record->lane, from_ns, to_ns);
+    struct lane_charge charge = {.from_ns = from_ns, .to_ns = to_ns, .busy_ns = open / 1000 * part};
+    charge_one(record->device, &charge);
+}
+
 bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
     uint64_t work_ns, uint64_t charged_ns)
 {

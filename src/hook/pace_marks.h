@@ -27,6 +27,8 @@ struct lane_record {
     unsigned recording; /* threads that record a mark on it now */
     bool orphan;        /* its stream is gone */
     bool stuck;         /* nothing was reached while one waited to know durations */
+    bool unmeasured;    /* what was let go there without a limit may run still */
+    uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 
 /* Guards lanes and contexts. Of the driver's calls only those are made under it that ask for or
@@ -84,6 +86,10 @@ bool marks_lane_works(const struct lane_record *record, bool *ret_works) REQUIRE
 
 /* Charges for what runs on the stream without a pause between the two, of which no mark tells. */
 void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+    REQUIRES(marks_lock);
+
+/* The same for what no lane knows of, whatever else is on its way on the stream. */
+void marks_charge_unmeasured(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
     REQUIRES(marks_lock);
 
 /* Charges for what is over on the stream and no mark tells of yet: launches since `from_ns` that

@@ -64,6 +64,50 @@ BED_TEST("the container's last limit is removed by a tool while closed", LIMIT_2
     CHECK(load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns) > 900);
 }
 
+static void check_held_from_now_on(unsigned percent)
+{
+    order_limit(percent);
+    bed_sleep_ms(500);
+    struct load_state from = load_state(0);
+    bed_sleep_ms(3000);
+    struct load_state to = load_state(0);
+    load_check_at_most(&from, &to, percent);
+    CHECK(load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns) > 8 * (int)percent);
+}
+
+BED_TEST("a limit that comes later holds what runs already", MEMORY)
+{
+    hold_begin(FOREVER);
+    bed_sleep_ms(300);
+    check_held_from_now_on(20);
+    order_limit(0);
+    CHECK(hold_runs(getpid()));
+    bed_sleep_ms(300);
+    check_held_from_now_on(50);
+}
+
+BED_TEST("also on the legacy stream, with more behind it", MEMORY)
+{
+    load_begin(0);
+    for (int i = 0; i < 40; i++)
+        CHECK_EQ(load_launch(NULL, i ? 200 * MS : FOREVER), CUDA_SUCCESS);
+    bed_sleep_ms(300);
+    check_held_from_now_on(20);
+}
+
+/* What was there before is over when a launch behind it is. */
+BED_TEST("and what is launched behind it once it is over, as what it is", MEMORY)
+{
+    CUstream stream = hold_begin(300 * MS);
+    order_limit(50);
+    CHECK_EQ(load_launch(stream, 20 * MS), CUDA_SUCCESS);
+    load_settle();
+    struct load_state from = load_state(0);
+    bed_sleep_ms(500);
+    load_learn(stream, 5 * MS, 20);
+    load_check_measured(&from);
+}
+
 BED_TEST("a limit that changes a thousand times is in force at the end", LIMIT_5)
 {
     hold_begin(FOREVER);

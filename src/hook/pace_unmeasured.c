@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams with work of which nobody tells. */
+#include "hook/pace_unmeasured.h"
+
+#include "base/atomic.h"
+#include "hook/pace_context.h"
+#include "hook/pace_rules.h"
+#include "hook/pace_thread.h"
+
+static uint64_t stood_by_ns; /* the governor's */
+
+void unmeasured_note(CUstream stream, enum stream_zero zero)
+{
+    if (!rules_are_given() || capture_records(stream, zero))
+        return;
+    lock_take(&marks_lock);
+    struct lane_record *record = marks_lane(thread_named(stream, zero));
+    if (record && !record->unmeasured) {
+        record->unmeasured = true;
+        record->unmeasured_ns = 0;
+    }
+    lock_release(&marks_lock);
+}
+
+void unmeasured_stand_by(uint64_t now_ns)
+{
+    stood_by_ns = now_ns;
+}
+
+/* False once it is over: the stream has nothing to do, or came to a mark behind it. */
+static bool goes_on(struct lane_record *record, uint64_t now_ns) REQUIRES(marks_lock)
+{
+    bool works;
+    if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
+        record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
+    if (record->orphan || record->lane.former_ns > record->unmeasured_ns)
+        return false;
+    return !marks_lane_works(record, &works) || works;
+}
+
+static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    record->unmeasured = goes_on(record, now_ns);
+    if (!record->unmeasured)
+        return;
+    marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
+    record->unmeasured_to_ns = now_ns;
+    uint64_t run = now_ns - record->unmeasured_ns, left = run < long_ns ? long_ns - run : 0;
+    survey->outstanding++;
+    survey->runs_long |= !left;
+    if (left && left < survey->long_in_ns)
+        survey->long_in_ns = left;
+}
+
+void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
+{
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->device != device || !record->unmeasured)
+                continue;
+            if (rules_percent((unsigned)device))
+                survey_lane(record, now_ns, long_ns, survey);
+            else
+                record->unmeasured_ns = 0;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program let go while nothing was limited, and no mark tells of: a limit that comes later
+ * is to hold it as well. The governor asks its streams whether they work; a mark behind it would be
+ * a barrier on a legacy stream, which the program did not ask for. */
+#ifndef VGPU_HOOK_PACE_UNMEASURED_H
+#define VGPU_HOOK_PACE_UNMEASURED_H
+
+#include "hook/capture.h"
+#include "hook/pace_marks.h"
+
+/* The calling thread launches on the stream without a limit, one of several launches: not all are
+ * noted. */
+void unmeasured_note(CUstream stream, enum stream_zero zero);
+
+/* For the governor: adds what runs still on the device to the survey, and charges for it from the
+ * first look under a limit on. */
+void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
+    REQUIRES(marks_lock);
+
+/* Nothing is limited: what passes from now on until something is, is not charged. */
+void unmeasured_stand_by(uint64_t now_ns);
+
+#endif
