@@ -43,6 +43,9 @@
 /* In windows, closed or open: the others are to hear of us before they take us for silent
  * (BOARD_SILENT_WINDOWS_NS), and their coming wakes us. */
 #define WINDOW_LOOK_NS 28000000ull
+/* Who was in windows within this keeps to his span, also where one kernel ends and the next is not
+ * known to be long yet. */
+#define SPANS_LAST_NS 300000000ull
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
 /* Some devices have a limit, and only others are worked on. */
@@ -61,6 +64,7 @@ static struct device_work {
     uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
     struct marks_survey survey; /* at the last look */
     bool in_windows;
+    uint64_t windows_ns; /* when it was last in windows, or closed; 0 never */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
@@ -235,11 +239,14 @@ static struct window_view view_of(unsigned device)
     struct look look = {
         .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
         .device = device};
-    bool runs = here->survey.runs_long || (only_gate && here->survey.outstanding);
+    look.view.span = tenants_span(device);
+    look.view.now_ns = clock_now_ns();
+    bool all = only_gate || look.view.span.period_ns;
+    bool runs = here->survey.runs_long || (all && here->survey.outstanding);
     if (runs && container_config()->gate != GATE_LAUNCH)
         channels_tell(device);
     look.view.runs_on = runs && may_close(device);
-    look.view.in_windows = goes_in_windows(device);
+    look.view.in_windows = goes_in_windows(device) || look.view.span.period_ns;
     if (look.view.runs_on)
         (void)account_visit_compute(device, read_balance, &look);
     else
@@ -301,6 +308,19 @@ static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
     return until > now_ns ? until - now_ns : 0;
 }
 
+/* Of several devices each has spans of its own, and all are closed together. Where the channel gate
+ * is all there is, also who is below his limit works in windows. */
+static bool keeps_to_span(unsigned device, uint64_t now_ns)
+{
+    bool alone = true;
+    if (goes_in_windows(device) || channels_are_due())
+        devices[device].windows_ns = now_ns;
+    for (unsigned d = 0; d < governor.bound; d++)
+        alone &= d == device || (!devices[d].survey.outstanding && !works_for_ns(d, now_ns));
+    return alone && !rules_only_channels() && devices[device].windows_ns &&
+           now_ns - devices[device].windows_ns < SPANS_LAST_NS;
+}
+
 /* How long some device is worked on still if nothing more comes: the others hear of the end at
  * once. 0: none is, and none was a moment ago. */
 static uint64_t meet_all(uint64_t now_ns, bool stopped)
@@ -313,6 +333,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .wants = waits_for_limit(d, now_ns),
             .paused = rules_pause(),
             .windows = goes_in_windows(d) || channels_are_due(),
+            .spans = keeps_to_span(d, now_ns),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))

@@ -18,6 +18,7 @@
 static struct tenants_device {
     struct board board;
     struct turns turns;
+    struct window_span span; /* that our windows keep to */
     uint64_t turn_us;        /* of our channel groups; 0: as the driver made them */
     uint32_t epoch;          /* of the board when we looked last */
     uint64_t whole_since_ns; /* our turns are long since then, 0: they are not; for any thread */
@@ -149,6 +150,23 @@ static bool is_beside_limited(const struct board_view *view)
     return view->active && view->active_limit_sum < 100 * view->active;
 }
 
+/* Who has no slot is in no order. */
+static void take_span(
+    struct tenants_device *here, const struct board_view *view, const struct board_own *said)
+{
+    const struct board_spans *others = &view->spans;
+    here->span = (struct window_span){0};
+    if (said->spans && board_is_attached(&here->board))
+        here->span = window_span(
+            said->core_limit, others->before_limit_sum, others->limit_sum, others->least_limit);
+    here->turns.spans = here->span.period_ns != 0;
+}
+
+struct window_span tenants_span(unsigned device)
+{
+    return devices[device].span;
+}
+
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
     struct tenants_device *here = attend(device, now_ns);
@@ -160,6 +178,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .paused = own->paused,
         .heavy = here->turns.heavy,
         .windows = own->windows,
+        .spans = own->spans,
         .core_limit = rules_hard_percent(device),
         .core_soft_limit = rules_soft_percent(device),
         .priority = rules_priority(),
@@ -167,6 +186,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     };
     board_publish(&here->board, &said, now_ns);
     board_look(&here->board, now_ns, &view);
+    take_span(here, &view, &said);
     turns_rate(&here->turns, busy, &view, now_ns);
     take_turns(device, &view, now_ns);
     if (is_beside_limited(&view))

@@ -18,6 +18,20 @@ static unsigned rate_of(uint64_t busy_ns, uint64_t former_ns, uint64_t passed_ns
     return busy < 2 * passed_ns ? (unsigned)(busy * 1000 / passed_ns) : 0;
 }
 
+/* The others that work while we do: not those whose windows are in other spans. */
+static struct board_view beside_us(const struct turns *turns, const struct board_view *view)
+{
+    struct board_view beside = *view;
+    if (!turns->spans)
+        return beside;
+    beside.active -= view->spans.count;
+    beside.active_limit_sum -= view->spans.limit_sum;
+    beside.heavy -= view->spans.heavy;
+    beside.heavy_limit_sum -= view->spans.heavy_limit_sum;
+    beside.busy_ns -= view->spans.busy_ns;
+    return beside;
+}
+
 /* A turn of each of the others. Among themselves they take long ones without us, too. */
 static uint64_t others_us(const struct turns *turns, const struct board_view *view, unsigned own)
 {
@@ -46,18 +60,19 @@ static bool is_heavy(const struct turns *turns, const struct board_view *view, u
 void turns_rate(
     struct turns *turns, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns)
 {
+    uint64_t others_ns = beside_us(turns, view).busy_ns;
     uint64_t passed = now_ns - turns->rated_ns;
     if (passed < TURNS_RATE_NS)
         return;
     bool known = turns->rated_ns != 0;
-    unsigned others = known ? rate_of(view->busy_ns, turns->rated_others_ns, passed) : 0;
+    unsigned others = known ? rate_of(others_ns, turns->rated_others_ns, passed) : 0;
     unsigned own = known ? rate_of(busy_ns, turns->rated_busy_ns, passed) : 0;
     turns->light = is_heavy(turns, view, own) ? 0 : turns->light + 1;
     turns->heavy = known && (!turns->light || (turns->heavy && turns->light < TURNS_LIGHT_RATES));
     turns->others_permille = (turns->others_permille * 3 + others) / 4;
     turns->rated_ns = now_ns;
     turns->rated_busy_ns = busy_ns;
-    turns->rated_others_ns = view->busy_ns;
+    turns->rated_others_ns = others_ns;
 }
 
 uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view, unsigned percent)
@@ -98,15 +113,16 @@ static unsigned lost_permille(const struct board_view *view)
 struct turns_part turns_part(
     const struct turns *turns, const struct board_view *view, unsigned percent)
 {
+    const struct board_view beside = beside_us(turns, view);
     unsigned own = weight_of(percent), lost = 0;
-    if (!view->active)
+    if (!beside.active)
         return (struct turns_part){.permille = 1000, .likely = 1000};
-    struct turns_part part = {.others_us = others_us(turns, view, own)};
-    uint64_t plain_us = TURNS_MIN_US + CHANGE_US + (uint64_t)view->active * PLAIN_TURN_US;
+    struct turns_part part = {.others_us = others_us(turns, &beside, own)};
+    uint64_t plain_us = TURNS_MIN_US + CHANGE_US + (uint64_t)beside.active * PLAIN_TURN_US;
     part.permille = (unsigned)(1000ull * TURNS_MIN_US / plain_us);
-    if (turns_slice_us(turns, view, percent) && view->heavy == view->active) {
-        lost = lost_permille(view);
-        part.permille = (1000 - lost) * own / (own + view->heavy_limit_sum);
+    if (turns_slice_us(turns, &beside, percent) && beside.heavy == beside.active) {
+        lost = lost_permille(&beside);
+        part.permille = (1000 - lost) * own / (own + beside.heavy_limit_sum);
     }
     unsigned taken = turns->others_permille + lost;
     unsigned left = taken < 1000 ? 1000 - taken : 0;

@@ -48,6 +48,7 @@
 /* The state of one device; zero at the beginning. */
 struct turns {
     bool heavy;               /* we keep the device busy for a good part of the time */
+    bool spans;               /* and do so in a span in which others who have one do nothing */
     unsigned light;           /* how often in a row we did not */
     unsigned others_permille; /* so much of the time others say that they did */
     uint64_t rated_ns, rated_busy_ns, rated_others_ns;

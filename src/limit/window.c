@@ -7,6 +7,9 @@
 /* A look costs some 20 us of a core. */
 #define LOOK_MIN_NS 500000
 
+/* What is to be there when a span begins in which one opens. */
+#define SPAN_OPEN_NS 1000000
+
 /* What is to be there when a window opens: enough for its length, and not more than can be saved.
  */
 static int64_t opening_balance(unsigned percent)
@@ -19,6 +22,44 @@ static int64_t opening_balance(unsigned percent)
     return open < saved ? open : saved;
 }
 
+struct window_span window_span(
+    unsigned percent, unsigned before_percent, unsigned others_percent, unsigned least_percent)
+{
+    const unsigned all = percent + others_percent;
+    unsigned least = least_percent < percent ? least_percent : percent;
+    if (!budget_is_limited(percent) || !others_percent || all > 100 || !least)
+        return (struct window_span){0};
+    uint64_t period = WINDOW_OPEN_MIN_NS * 100ull / least;
+    if (period < WINDOW_SPANS_MIN_NS)
+        period = WINDOW_SPANS_MIN_NS;
+    if (period > WINDOW_SPANS_MAX_NS)
+        period = WINDOW_SPANS_MAX_NS;
+    return (struct window_span){.period_ns = period,
+        .from_ns = period * before_percent / all,
+        .to_ns = period * (before_percent + percent) / all};
+}
+
+static bool is_within(const struct window_view *view)
+{
+    uint64_t at = view->now_ns % view->span.period_ns;
+    return at >= view->span.from_ns && at < view->span.to_ns;
+}
+
+/* Until a span of ours begins, and there is something of the budget to work with. */
+static uint64_t span_close_ns(const struct window_view *view)
+{
+    const struct window_span *span = &view->span;
+    if (is_within(view) && view->balance_ns > 0)
+        return 0;
+    int64_t missing = SPAN_OPEN_NS - view->balance_ns;
+    uint64_t fill = missing > 0 ? budget_fill_ns(0, missing, view->percent) : 0;
+    uint64_t at = view->now_ns % span->period_ns;
+    uint64_t next = (span->from_ns > at ? 0 : span->period_ns) + span->from_ns - at;
+    while (next < fill && next < WINDOW_CLOSED_MAX_NS)
+        next += span->period_ns;
+    return next < WINDOW_CLOSED_MAX_NS ? next : WINDOW_CLOSED_MAX_NS;
+}
+
 static int64_t closing_balance(const struct window_view *view)
 {
     return view->in_windows ? 0 : -WINDOW_OVERDRAWN_NS;
@@ -26,8 +67,11 @@ static int64_t closing_balance(const struct window_view *view)
 
 uint64_t window_close_ns(const struct window_view *view)
 {
-    if (!budget_is_limited(view->percent) || !view->runs_on ||
-        view->balance_ns > closing_balance(view))
+    if (!budget_is_limited(view->percent) || !view->runs_on)
+        return 0;
+    if (view->span.period_ns)
+        return span_close_ns(view);
+    if (view->balance_ns > closing_balance(view))
         return 0;
     const uint64_t most = (uint64_t)(WINDOW_CLOSED_MAX_NS / 100) * view->percent;
     uint64_t missing = (uint64_t)opening_balance(view->percent) - (uint64_t)view->balance_ns;
@@ -40,5 +84,9 @@ uint64_t window_open_ns(const struct window_view *view)
         return UINT64_MAX;
     int64_t left = view->balance_ns - closing_balance(view);
     uint64_t open = left > 0 ? (uint64_t)left * 100 / (100 - view->percent) : 0;
+    if (view->span.period_ns && is_within(view)) {
+        uint64_t rest = view->span.to_ns - view->now_ns % view->span.period_ns;
+        open = rest < open ? rest : open;
+    }
     return open > LOOK_MIN_NS ? open : LOOK_MIN_NS;
 }

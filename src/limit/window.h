@@ -3,6 +3,11 @@
  * that a launch gate cannot hold, one kernel (or graph) that goes on while its container has long
  * had its time. From then on the container runs in windows until that kernel is over.
  *
+ * Containers that do so beside each other keep to spans: one period that all share, by
+ * CLOCK_MONOTONIC, is divided among them by their limits, and each works in its own span alone. So
+ * all that passes there is its own, which nobody could tell of two kernels that never end and take
+ * turns, and nothing is lost to turns.
+ *
  * Pure functions of the balance, the limit and what runs. Times are nanoseconds. */
 #ifndef VGPU_LIMIT_WINDOW_H
 #define VGPU_LIMIT_WINDOW_H
@@ -26,11 +31,30 @@
 /* No closure is longer: limits change meanwhile. */
 #define WINDOW_CLOSED_MAX_NS 1000000000
 
+/* A period of spans: less loses more to switches, and in more than this a container of a low limit
+ * cannot save up what it needs for its span (budget_burst_ns). */
+#define WINDOW_SPANS_MIN_NS WINDOW_PERIOD_MIN_NS
+#define WINDOW_SPANS_MAX_NS 100000000
+
+/* From when to when in each period; period 0: no span is kept to. */
+struct window_span {
+    uint64_t period_ns, from_ns, to_ns;
+};
+
+/* Of a container of that limit, beside others whose limits add up to `others_percent`, of which
+ * those before it in order have `before_percent`, and the least `least_percent`. All of them come
+ * to the same period. None where there are no others, or their limits and ours do not fit: nobody
+ * has less room than his limit gives him, whatever others say. */
+struct window_span window_span(
+    unsigned percent, unsigned before_percent, unsigned others_percent, unsigned least_percent);
+
 struct window_view {
     int64_t balance_ns; /* of the container on the device: charged for what has run up to now */
     unsigned percent;   /* its limit: 1 to 99 */
     bool runs_on;       /* something has run for WINDOW_LONG_NS or more, and does still */
     bool in_windows;    /* it was stopped already */
+    struct window_span span;
+    uint64_t now_ns; /* where there is a span */
 };
 
 /* How long the container is to be stopped from now on; 0: it is not. */

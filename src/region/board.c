@@ -85,9 +85,12 @@ static bool say_word(uint32_t *word, uint32_t value)
 static bool say(
     struct board *board, struct vgpu_board_slot *slot, const struct board_own *own, uint64_t now_ns)
 {
-    /* How often a container is heard of is said by those of its processes that are at work. */
-    uint32_t windows = own->active ? (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u)
-                                   : load_relaxed(&slot->flags) & VGPU_BOARD_WINDOWS;
+    /* Of windows those of a container's processes speak that are at work. */
+    const uint32_t of_windows = VGPU_BOARD_WINDOWS | VGPU_BOARD_SPANS;
+    uint32_t windows = (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u) |
+                       (own->spans ? (uint32_t)VGPU_BOARD_SPANS : 0u);
+    if (!own->active)
+        windows = load_relaxed(&slot->flags) & of_windows;
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
                      (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED) |
                      (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u) | windows;
@@ -133,36 +136,68 @@ void board_idle(struct board *board)
     guard_leave();
 }
 
-static void count(
-    struct board_view *view, const struct vgpu_board_slot *slot, uint32_t priority, uint64_t now_ns)
+/* A slot's words, each read once: they may change at any moment. */
+struct said {
+    unsigned limit;
+    uint32_t flags, priority;
+    uint64_t active_ns, since_ns, wants_ns, busy_ns;
+    bool before; /* its slot is before ours */
+};
+
+static void count_spans(struct board_spans *spans, const struct said *said)
 {
-    uint64_t active_ns = load_acquire(&slot->active_ns);
-    if (!was_lately(active_ns, now_ns) || is_paused(slot))
+    bool heavy = said->flags & VGPU_BOARD_HEAVY;
+    spans->count++;
+    spans->limit_sum += said->limit;
+    spans->before_limit_sum += said->before ? said->limit : 0;
+    spans->heavy += heavy;
+    spans->heavy_limit_sum += heavy ? said->limit : 0;
+    if (!spans->least_limit || said->limit < spans->least_limit)
+        spans->least_limit = said->limit;
+    spans->busy_ns += said->busy_ns;
+}
+
+static void count(
+    struct board_view *view, const struct said *said, uint32_t priority, uint64_t now_ns)
+{
+    if (!was_lately(said->active_ns, now_ns) || said->flags & VGPU_BOARD_PAUSED)
         return;
-    unsigned limit = limit_of(slot);
-    uint32_t theirs = load_relaxed(&slot->priority);
-    uint64_t since_ns = load_relaxed(&slot->since_ns);
     view->active++;
-    view->active_limit_sum += limit;
-    if (theirs < priority) {
+    view->active_limit_sum += said->limit;
+    if (said->priority < priority) {
         view->higher++;
-        view->higher_limit_sum += limit;
-    } else if (theirs == priority) {
+        view->higher_limit_sum += said->limit;
+    } else if (said->priority == priority) {
         view->equal++;
-        view->equal_limit_sum += limit;
+        view->equal_limit_sum += said->limit;
     }
-    if (load_relaxed(&slot->flags) & VGPU_BOARD_HEAVY) {
+    if (said->flags & VGPU_BOARD_HEAVY) {
         view->heavy++;
-        view->heavy_limit_sum += limit;
+        view->heavy_limit_sum += said->limit;
     }
-    view->wanting += was_lately(load_relaxed(&slot->wants_ns), now_ns);
-    if (since_ns > now_ns)
-        since_ns = now_ns;
+    if (said->flags & VGPU_BOARD_SPANS)
+        count_spans(&view->spans, said);
+    view->wanting += was_lately(said->wants_ns, now_ns);
+    uint64_t since_ns = said->since_ns > now_ns ? now_ns : said->since_ns;
     if (view->since_ns < since_ns)
         view->since_ns = since_ns;
-    uint64_t idle_ns = (active_ns < now_ns ? active_ns : now_ns) + VGPU_BOARD_ACTIVE_NS;
+    uint64_t idle_ns = (said->active_ns < now_ns ? said->active_ns : now_ns) + VGPU_BOARD_ACTIVE_NS;
     if (view->idle_ns > idle_ns)
         view->idle_ns = idle_ns;
+}
+
+static void count_slot(struct board_view *view, const struct vgpu_board_slot *slot, bool before,
+    uint32_t priority, uint64_t now_ns)
+{
+    const struct said said = {.active_ns = load_acquire(&slot->active_ns),
+        .limit = limit_of(slot),
+        .flags = load_relaxed(&slot->flags),
+        .priority = load_relaxed(&slot->priority),
+        .since_ns = load_relaxed(&slot->since_ns),
+        .wants_ns = load_relaxed(&slot->wants_ns),
+        .busy_ns = load_relaxed(&slot->busy_ns),
+        .before = before};
+    count(view, &said, priority, now_ns);
 }
 
 /* Also of one who died: he was at work until then. */
@@ -208,6 +243,7 @@ void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_vie
     uint64_t ours = load_relaxed(&board->tenant);
     uint32_t priority = load_relaxed(&board->priority);
     unsigned high = load_relaxed(&shared->slot_high);
+    int own = load_relaxed(&board->slot);
     for (unsigned i = 0; i < high && i < VGPU_BOARD_SLOTS; i++) {
         uint64_t tenant = load_relaxed(&shared->slots[i].tenant);
         if (!tenant || tenant == ours)
@@ -215,7 +251,7 @@ void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_vie
         ret_view->busy_ns += load_relaxed(&shared->slots[i].busy_ns);
         hear(ret_view, &shared->slots[i], now_ns);
         if (!is_gone(board, i, now_ns))
-            count(ret_view, &shared->slots[i], priority, now_ns);
+            count_slot(ret_view, &shared->slots[i], (int)i < own, priority, now_ns);
     }
     guard_leave();
 }

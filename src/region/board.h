@@ -44,10 +44,21 @@ struct board_own {
     bool paused;
     bool heavy;               /* it keeps the GPU busy for a good part of the time */
     bool windows;             /* it works in windows: the next word may take 28 ms */
+    bool spans;               /* which keep to its span while there are others who do so */
     uint32_t core_limit;      /* percent; 0 none */
     uint32_t core_soft_limit; /* percent; 0 none */
     uint32_t priority;        /* 0 high */
     uint64_t busy_ns;         /* GPU time measured so far (vgpu_compute.busy_ns) */
+};
+
+/* Those of the other tenants at work whose windows keep to spans. They are counted in the view as
+ * well; their limits are 1 to 100 each. */
+struct board_spans {
+    unsigned count, heavy;
+    unsigned limit_sum, heavy_limit_sum; /* percent */
+    unsigned before_limit_sum;           /* of those whose slots are before ours */
+    unsigned least_limit;                /* 0 where there is none */
+    uint64_t busy_ns;                    /* as board_view.busy_ns */
 };
 
 /* What the other tenants say, each value bounded. Those at work are those who said so within the
@@ -63,6 +74,7 @@ struct board_view {
     unsigned heavy;            /* of them: who keep the GPU busy for a good part of the time */
     unsigned heavy_limit_sum;  /* percent */
     unsigned wanting;          /* of them: held back by their limits within the same time */
+    struct board_spans spans;
     uint64_t busy_ns;   /* GPU time that all others say they had so far, at work or not; wraps
                            around, and jumps where one comes or goes */
     uint64_t since_ns;  /* when the last of them turned active, at most now; 0 where none */

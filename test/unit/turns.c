@@ -110,6 +110,22 @@ TEST("of what the others leave to long turns, what goes to the changes is nobody
     CHECK_EQ(turns_part(&turns, &view, 20).likely, 1000 - 500 - 37);
 }
 
+TEST("whose windows are in other spans does not share ours")
+{
+    others(2, 2, 30);
+    view.spans = (struct board_spans){
+        .count = 1, .heavy = 1, .limit_sum = 30, .heavy_limit_sum = 30, .least_limit = 30};
+    rate(300, 300);
+    CHECK_EQ(turns_part(&turns, &view, 30).permille, (1000 - 27) * 30 / 90);
+    turns.spans = true;
+    CHECK_EQ(turns_part(&turns, &view, 30).permille, (1000 - 18) * 30 / 60);
+    others(1, 1, 60);
+    view.spans = (struct board_spans){
+        .count = 1, .heavy = 1, .limit_sum = 60, .heavy_limit_sum = 60, .least_limit = 60};
+    CHECK_EQ(turns_part(&turns, &view, 30).permille, 1000);
+    CHECK_EQ(turns_part(&turns, &view, 30).likely, 1000);
+}
+
 TEST("whatever the board says, parts and turns are within bounds")
 {
     unsigned seed = 1;

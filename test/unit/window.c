@@ -108,6 +108,68 @@ TEST("a kernel that never ends has its share over time, in windows of a useful l
     }
 }
 
+/* ---- spans ---- */
+
+#define TENANTS 4
+
+TEST("spans of one period are each as long as its limit says, at least, and none meets another")
+{
+    const unsigned limits[][TENANTS] = {{30, 60, 0, 0}, {50, 50, 0, 0}, {10, 20, 25, 35},
+        {5, 85, 0, 0}, {1, 1, 1, 97}, {25, 25, 25, 25}};
+    for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        uint64_t end = 0, period = 0;
+        unsigned before = 0, sum = 0, least = 100;
+        for (unsigned t = 0; t < TENANTS; t++) {
+            sum += limits[i][t];
+            least = limits[i][t] && limits[i][t] < least ? limits[i][t] : least;
+        }
+        for (unsigned t = 0; t < TENANTS && limits[i][t]; t++) {
+            unsigned own = limits[i][t];
+            struct window_span span = window_span(own, before, sum - own, least);
+            period = period ? period : span.period_ns;
+            CHECK_EQ(span.period_ns, period);
+            CHECK_EQ(span.from_ns, end);
+            CHECK(span.to_ns - span.from_ns >= period / 100 * own);
+            end = span.to_ns;
+            before += own;
+        }
+        CHECK_EQ(end, period);
+        CHECK(period >= WINDOW_SPANS_MIN_NS && period <= WINDOW_SPANS_MAX_NS);
+    }
+}
+
+TEST("nobody keeps to a span alone, without a limit, or where what others say does not fit")
+{
+    CHECK_EQ(window_span(30, 0, 0, 0).period_ns, 0);
+    CHECK_EQ(window_span(30, 0, 71, 71).period_ns, 0);
+    CHECK(window_span(30, 0, 70, 70).period_ns > 0);
+    CHECK_EQ(window_span(0, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(window_span(100, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(window_span(30, 12600, 12600, 100).period_ns, 0);
+}
+
+TEST("outside of its span one is closed until it begins, also one who has time left")
+{
+    struct window_view view = view_of(30, 5 * MS);
+    view.in_windows = true;
+    view.span = window_span(30, 60, 60, 60); /* the last third of 80 ms */
+    view.now_ns = 8000 * MS + 10 * MS;
+    CHECK_EQ(window_close_ns(&view), view.span.from_ns - 10 * MS);
+    view.now_ns = 8000 * MS + view.span.from_ns;
+    CHECK_EQ(window_close_ns(&view), 0);
+    view.balance_ns = 100 * MS;
+    CHECK_EQ(window_open_ns(&view), view.span.to_ns - view.span.from_ns);
+    view.balance_ns = 0; /* used up in its midst: until the next one */
+    view.now_ns += 10 * MS;
+    CHECK_EQ(window_close_ns(&view), 70 * MS);
+    view.balance_ns = -(int64_t)(30 * MS); /* 31 ms take 103 to come */
+    CHECK_EQ(window_close_ns(&view), 150 * MS);
+    view.balance_ns = -(int64_t)BUDGET_DEBT_NS;
+    CHECK_EQ(window_close_ns(&view), WINDOW_CLOSED_MAX_NS);
+    view.runs_on = false;
+    CHECK_EQ(window_close_ns(&view), 0);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
