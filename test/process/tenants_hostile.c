@@ -37,6 +37,9 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* By which a board is known as one: who finds another there leaves it as it is, and has none. */
+#define HEAD_BYTES offsetof(struct vgpu_board, slot_high)
+
 enum lie { RANDOM_BYTES, ALL_ACTIVE, IN_THE_FUTURE, ALL_HEAVY };
 
 /* One slot that is nobody's. */
@@ -56,7 +59,7 @@ static void lie_once(struct vgpu_board *board, enum lie lie, unsigned *seed)
 {
     if (lie == RANDOM_BYTES) {
         for (unsigned i = 0; i < 64; i++) {
-            unsigned at = (unsigned)rand_r(seed) % sizeof(*board);
+            unsigned at = HEAD_BYTES + (unsigned)rand_r(seed) % (sizeof(*board) - HEAD_BYTES);
             ((volatile unsigned char *)board)[at] = (unsigned char)rand_r(seed);
         }
         return;
