@@ -13,6 +13,7 @@ DEVICE_COUNT = OFFSET + 32
 SLOT_HIGH = OFFSET + 36
 PRIORITY = OFFSET + 72
 WINDOW_CLOSED = OFFSET + 80
+WINDOW_UNTIL = OFFSET + 88
 CORE_LIMIT = OFFSET + 256 + 72
 COMPUTE = OFFSET + 8528128
 COMPUTE_BYTES = 8320
@@ -49,6 +50,10 @@ class Region:
     def closed_ns(self):
         """When the container's GPU was last closed; 0 never."""
         return struct.unpack_from("Q", self.map, WINDOW_CLOSED)[0] if self.map else 0
+
+    def closed_until_ns(self):
+        """Until when it is closed, by CLOCK_MONOTONIC; 0 it is open."""
+        return struct.unpack_from("Q", self.map, WINDOW_UNTIL)[0] if self.map else 0
 
     def priority(self):
         return struct.unpack_from("I", self.map, PRIORITY)[0] if self.map else None
