@@ -368,8 +368,7 @@ class Bench:
             file.write(compact.getvalue() + "\n")
             compute_report.write_full(table, file)
         print(compact.getvalue())
-        return not table["errors"] and not any(row["broken"] for row in table["rows"] if row["who"] == "vgpu") \
-            and not any(step["late"] for step in table["reactions"] if step["source"] == "measured")
+        return compute_report.is_kept(table)
 
 
 def stop(*_):

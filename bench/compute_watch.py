@@ -154,6 +154,7 @@ class Watch:
                     "closures": sum(inside[0][0] <= when <= inside[-1][0] for when in self.closures) / took}
         timed = [each for each in inside if each[3] is not None]
         if len(timed) > 1 and timed[-1][0] > timed[0][0]:
+            measured["governors"] = len(self.threads)
             measured["governor_cpu"] = (timed[-1][3] - timed[0][3]) / (timed[-1][0] - timed[0][0])
         return measured
 

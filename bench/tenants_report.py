@@ -225,7 +225,7 @@ def write_windows(table, out):
         governor = number(row["governor_cpu"] and 1000 * row["governor_cpu"])
         work = "one end | -" if row["few_ends"] else f"{row['of_native']:.3f} | {row['of_limit']:.3f}"
         print(f"| {row['load']} | {row['limit']} | {row['who']} | {compute_report.nvml_text(row)} | {work} | "
-              f"{governor} | {number(row['closures'])} | {'; '.join(row['broken']) or 'kept'} |", file=out)
+              f"{governor} | {number(row['closures'])} | {'; '.join(compute_report.missed(row)) or 'kept'} |", file=out)
 
 
 def write(table, windows, out):
@@ -240,5 +240,5 @@ def write(table, windows, out):
 
 
 def is_kept(table, windows):
-    return not (table["errors"] or windows["errors"] or any(row["broken"] for row in windows["rows"])
+    return not (table["errors"] or windows["errors"] or any(compute_report.missed(row) for row in windows["rows"])
                 or any(row["broken"] for row in table["shares"]) or any(row["late"] for row in table["events"]))

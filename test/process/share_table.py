@@ -136,6 +136,22 @@ def parts():
 
 
 @test
+def governors():
+    """a governor that takes too much of a core is told of, each process's by itself, and what the load got apart"""
+    for load, who, processes, took_ms, wanted in (
+            ("full-1ms", "vgpu", 1, 4.9, 0), ("full-1ms", "vgpu", 1, 5.1, 1), ("full-1ms", "vgpu-channel", 1, 19, 0),
+            ("full-50ms", "vgpu", 1, 19, 0), ("full-50ms", "vgpu", 1, 21, 1), ("persistent", "vgpu", 1, 19, 0),
+            ("processes-4", "vgpu", 4, 16, 0), ("processes-4", "vgpu", 4, 21, 1), ("processes-4", "vgpu", 3, 16, 1)):
+        limited = dict(raw(load, 20, who, 0.2, 20), watch={"busy": .2, "charged": .2, "closures": 0,
+                                                           "governors": processes, "governor_cpu": took_ms / 1000})
+        table = compute_report.build([raw(load, 0, "native", 1, 100), limited])
+        row, = table["rows"]
+        equal((len(row["broken"]), len(row["governor_broken"])), (0, wanted), f"{load} by {who}, {took_ms} ms/s")
+        equal(compute_report.cell(row).endswith("^"), bool(wanted), "its mark")
+        equal(compute_report.is_kept(table), not wanted or who != "vgpu", "verdict")
+
+
+@test
 def reactions():
     """a reaction is the time until the share over 50 ms is the new limit's"""
     times = [tick / 1000 for tick in range(3001)]
