@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """share_table SOURCE BUILD: the accuracy table of compute limits, bench/compute.py, on the simulator and on
 made-up rows."""
+import io
 import json
 import os
 import subprocess
@@ -133,6 +134,20 @@ def parts():
         rows = [raw("processes-2", 0, "native", 1, 100), raw("processes-2", 20, "vgpu", 0.2, 20, processes=processes)]
         row, = compute_report.build(rows)["rows"]
         equal(len(row["broken"]), wanted, f"broken by {works}")
+
+
+@test
+def one_kernel():
+    """a load of one process may lack one kernel of the window, and is named then"""
+    for load, part, wanted in (("full-1ms", 0.971, (0, False)), ("full-1ms", 0.9685, (0, True)),
+                               ("full-1ms", 0.967, (1, False)), ("full-5ms", 0.961, (0, True)),
+                               ("full-5ms", 0.959, (1, False)), ("processes-2", 0.9695, (1, False))):
+        table = compute_report.build([raw(load, 0, "native", 1, 100), raw(load, 10, "vgpu", 0.1 * part, 10)])
+        row, = table["rows"]
+        equal((len(row["broken"]), row["by_one_kernel"]), wanted, f"{load}, {part} of limit x native")
+        out = io.StringIO()
+        compute_report.write_compact(table, out)
+        equal("less than one kernel" in out.getvalue(), row["by_one_kernel"], "the table says so")
 
 
 @test
