@@ -57,6 +57,7 @@ LOADS = [
     shape("burst", "paced", 1, "burst", 1000),
     shape("host-function", "paced", 2, "host-function", 1000, limits=(10, 20)),
     shape("wait-value", "paced", 2, "wait", 1000, limits=(10, 20)),
+    shape("copy-1gib", "paced", 2, "copy", 100, "--period-ms", "100", limits=(10, 20), by_work=True, start_s=0.9),
     Load("torch-mlp", "torch", 1, "training_mlp.py", drifts=True, start_s=7),
     Load("torch-conv", "torch", 1, "training_conv.py", start_s=7),
     Load("torch-gemm", "torch", 1, "gemm.py", drifts=True, start_s=4),

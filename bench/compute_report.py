@@ -17,7 +17,9 @@ LONGEST_COUNTED_US = 100000  # longer kernels are counted from end to end
 OF_A_CORE = 0.005        # a process's governor
 OF_A_CORE_WINDOWS = 0.02 # the same where the channel gate holds the load
 WINDOWS_US = 10000       # kernels and graphs so long may be held by it
-CHARGED_S = 0.005        # for a host function or a wait, at most
+CHARGED_S = 0.005        # for a host function, a wait or a copy, at most
+# The kernels of each.
+CHARGED_BESIDE = {"host-function": 2, "wait-value": 2, "copy-1gib": 3}
 
 
 def work_between_ends(result):
@@ -77,9 +79,11 @@ def native_of(rows):
 
 def used_natively(load, native):
     """Percent of the device that the load uses by itself; what limits are compared with."""
-    if load.kind in ("saturating", "shared", "long") or native["nvml"] is None:
+    if load.kind in ("saturating", "shared", "long"):
         return 100.0
-    return native["nvml"]
+    if load.by_work:
+        return 100 * native["work"]
+    return 100.0 if native["nvml"] is None else native["nvml"]
 
 
 def broken_of_utilisation(load, row, limit):
@@ -163,16 +167,16 @@ def broken_of_below(load, row, native):
         if ratio > 1 + max(SAME, native["latency_drift"][key]):
             broken.append(f"{key} {ratio:.3f} of native (drift {native['latency_drift'][key]:.3f})")
     if row.get("charged_each") is not None and row["charged_each"] > CHARGED_S:
-        broken.append(f"a pause is charged {1000 * row['charged_each']:.1f} ms")
+        broken.append(f"each is charged {1000 * row['charged_each']:.1f} ms beside its kernels")
     return broken
 
 
 def charged_each(load, measured, watched):
-    """Seconds charged for each host function or wait beside its two kernels; None elsewhere."""
-    pauses_per_second = (measured["latency"] or {}).get("count", 0) / measured["seconds"]
-    if load.name not in ("host-function", "wait-value") or not watched or not pauses_per_second:
+    """Seconds charged for each host function, wait or copy beside its kernels; None elsewhere."""
+    per_second = (measured["latency"] or {}).get("count", 0) / measured["seconds"]
+    if load.name not in CHARGED_BESIDE or not watched or not per_second:
         return None
-    return watched["charged"] / pauses_per_second - 2 * load.kernel_us / 1e6
+    return watched["charged"] / per_second - CHARGED_BESIDE[load.name] * load.kernel_us / 1e6
 
 
 def limited_row(raw, native):

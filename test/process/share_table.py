@@ -151,6 +151,19 @@ def one_kernel():
 
 
 @test
+def charges():
+    """a pause or a copy that is charged too much beside its kernels is told of"""
+    for load, kernels_ms in (("host-function", 2), ("wait-value", 2), ("copy-1gib", 0.3)):
+        native = raw(load, 0, "native", 0.003, 100, 50000)
+        for charged_ms, wanted in ((4, 0), (6, 1)):
+            limited = raw(load, 20, "vgpu", 0.003, 100, 50000)  # five in five seconds
+            limited["watch"] = {"busy": 0, "charged": (charged_ms + kernels_ms) / 1000}
+            native["result"]["nvml_utilization"] = 100 if load == "copy-1gib" else 0.3
+            row, = compute_report.build([native, limited, native])["rows"]
+            equal((row["case"], len(row["broken"])), ("below", wanted), f"{load}, {charged_ms} ms")
+
+
+@test
 def governors():
     """a governor that takes too much of a core is told of, each process's by itself, and what the load got apart"""
     for load, who, processes, took_ms, wanted in (
