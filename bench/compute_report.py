@@ -210,8 +210,15 @@ def reaction_rows(raw):
     for source in ("measured", "region"):
         for step in raw["result"].get(source) or []:
             late = step["reaction_s"] is None or step["reaction_s"] > REACTION_S
-            rows.append(dict(step, source=source, late=late))
+            rows.append(dict(step, load=raw["load"], begin=raw["limit"], source=source, late=late))
     return rows
+
+
+def late_loads(table):
+    """Loads of which a change came into force too late; by their own count, where they have one."""
+    counted = {step["load"] for step in table["reactions"] if step["source"] == "measured"}
+    return {step["load"] for step in table["reactions"]
+            if step["late"] and (step["source"] == "measured" or step["load"] not in counted)}
 
 
 def natives_beside(natives, raw):
@@ -227,7 +234,8 @@ def build(rows):
     """{"rows", "natives", "reactions", "errors"} of the raw rows; of several of one kind the last."""
     natives, latest, errors = {}, {}, {}
     for raw in rows:
-        key = (raw["load"], raw["limit"], raw["who"])
+        # The limit of a reaction is the one that it begins with: other runs may have begun with another.
+        key = (raw["load"], 0 if BY_NAME[raw["load"]].kind == "reaction" else raw["limit"], raw["who"])
         if raw.get("error"):
             errors[key] = raw
         elif raw["who"] == "native":
@@ -254,16 +262,14 @@ def kept_of(rows):
     """(load, limit) of the library's own rows that keep their promise."""
     table = build(rows)
     kept = {(row["load"], row["limit"]) for row in table["rows"] if row["who"] == "vgpu" and not missed(row)}
-    late = any(step["late"] for step in table["reactions"] if step["source"] == "measured")
-    if table["reactions"] and not late:
-        kept |= {(load.name, load.limits[0]) for load in BY_NAME.values() if load.kind == "reaction"}
-    return kept
+    late = late_loads(table)
+    return kept | {(step["load"], step["begin"]) for step in table["reactions"] if step["load"] not in late}
 
 
 def is_kept(table):
     """Whether everything was measured and the library's rows keep all that is promised."""
     return not (table["errors"] or any(missed(row) for row in table["rows"] if row["who"] == "vgpu")
-                or any(step["late"] for step in table["reactions"] if step["source"] == "measured"))
+                or late_loads(table))
 
 
 def number(value, form="{:.1f}"):
@@ -353,16 +359,29 @@ def write_compact(table, out):
         print(f"not measured: {raw['load']} at {raw['limit'] or 'no limit'}, {raw['who']}: {raw['error']}", file=out)
 
 
+def reaction_line(name, limit, source, steps):
+    """Of all changes of a load to that limit."""
+    found = [1000 * step["reaction_s"] for step in steps if step["reaction_s"] is not None]
+    never = f" ({len(steps) - len(found)} never)" if len(found) < len(steps) else ""
+    shares = " | ".join(f"{statistics.median(step[key] for step in steps):.3f}"
+                        for key in ("share_0_50ms", "share_50_150ms", "share_150_1150ms"))
+    late = "!" if any(step["late"] for step in steps) else ""
+    return (f"| {name} | {limit} | {'the load' if source == 'measured' else 'the meter'} | {len(steps)}{never} | "
+            f"{number(statistics.median(found) if found else None, '{:.0f}')} | "
+            f"{number(max(found, default=None), '{:.0f}')}{late} | {shares} |")
+
+
 def write_reactions(table, out):
-    if not table["reactions"]:
-        return
-    print("\nA limit changed while the load runs: time until the share over the next 50 ms is within 10 % of it\n",
-          file=out)
-    print("| new limit | seen by | reaction, ms | share of 0-50 ms | 50-150 ms | 150-1150 ms |", file=out)
-    print("| --- | --- | --- | --- | --- | --- |", file=out)
+    groups = {}
     for step in table["reactions"]:
-        delay = step["reaction_s"]
-        source = {"measured": "the load", "region": "the meter"}[step["source"]]
-        print(f"| {step['limit']} | {source} | {'none' if delay is None else round(1000 * delay)}"
-              f"{'!' if step['late'] else ''} | {step['share_0_50ms']:.3f} | {step['share_50_150ms']:.3f} | "
-              f"{step['share_150_1150ms']:.3f} |", file=out)
+        groups.setdefault((step["load"], step["source"], step["limit"]), []).append(step)
+    if not groups:
+        return
+    spans = ", ".join(f"{name} {BY_NAME[name].share_ms} ms" for name in dict.fromkeys(name for name, _, _ in groups))
+    print(f"\nA limit changed while the load runs: ms until the share over the time that follows ({spans}) is within "
+          f"10 % of it, {1000 * REACTION_S:.0f} are promised; shares: the medians\n", file=out)
+    print("| load | new limit | seen by | times | median | most | share of 0-50 ms | 50-150 ms | 150-1150 ms |",
+          file=out)
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", file=out)
+    for (name, source, limit), steps in groups.items():
+        print(reaction_line(name, limit, source, steps), file=out)

@@ -19,7 +19,6 @@ COMPUTE = OFFSET + 8528128
 COMPUTE_BYTES = 8320
 DEVICES_SEEN = 8
 CLOSURE_LOOK_S = 0.01  # the library's windows come at most each 50 ms
-REACTION_WINDOW_S = 0.050
 REACTION_TOLERANCE = 0.10
 
 
@@ -184,11 +183,11 @@ def delay_until(times, amounts, changed, seconds, accepted):
     return None
 
 
-def reaction(times, amounts, changed, limit):
-    """How a growing amount of work follows a limit changed at that time: seconds until the share over
-    the 50 ms that follow is within 10 % of it (None: not within a second), and shares after it."""
+def reaction(times, amounts, changed, limit, seconds):
+    """How a growing amount of work follows a limit changed at that time: how long until the share over
+    the seconds that follow is within 10 % of it (None: not within a second), and shares after it."""
     wanted = limit / 100
-    delay = delay_until(times, amounts, changed, REACTION_WINDOW_S,
+    delay = delay_until(times, amounts, changed, seconds,
                         lambda now: abs(now - wanted) <= REACTION_TOLERANCE * wanted)
     return {"limit": limit, "reaction_s": delay, "share_0_50ms": share(times, amounts, changed, 0.05),
             "share_50_150ms": share(times, amounts, changed + 0.05, 0.1),

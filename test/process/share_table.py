@@ -185,10 +185,37 @@ def reactions():
     times = [tick / 1000 for tick in range(3001)]
     for late_ms in (0, 30, 200):
         amounts = [0.8 * min(time, 1 + late_ms / 1000) + 0.2 * max(0, time - 1 - late_ms / 1000) for time in times]
-        found = compute_watch.reaction(times, amounts, 1.0, 20)
+        found = compute_watch.reaction(times, amounts, 1.0, 20, 0.05)
         true(late_ms - 5 <= 1000 * found["reaction_s"] <= late_ms, f"{found} of one after {late_ms} ms")
         equal(round(found["share_0_50ms"], 2), {0: 0.2, 30: 0.56, 200: 0.8}[late_ms], "the first 50 ms")
-    equal(compute_watch.reaction(times, times, 1.0, 20)["reaction_s"], None, "the reaction of one that never comes")
+    never = compute_watch.reaction(times, times, 1.0, 20, 0.05)
+    equal(never["reaction_s"], None, "the reaction of one that never comes")
+
+
+def reaction_table(load, measured, region):
+    """Of changes that took so long, None never, to 20 and 70 by turns; begun at the table's limit."""
+    def steps(delays):
+        return [{"limit": 20 if place % 2 == 0 else 70, "reaction_s": delay, "share_0_50ms": .2, "share_50_150ms": .2,
+                 "share_150_1150ms": .2} for place, delay in enumerate(delays)]
+    begin = compute_loads.BY_NAME[load].limits[0]
+    row = raw(load, begin, "vgpu", 0.4, 50, measured=steps(measured), region=steps(region))
+    return row, compute_report.build([row])
+
+
+@test
+def several_changes():
+    """of several changes the median and the most are told, and one that is late is one too many"""
+    row, table = reaction_table("reaction-5ms", [.01, 0, .02, 0, .04, 0], [.2] * 6)
+    out = io.StringIO()
+    compute_report.write_reactions(table, out)
+    true("| reaction-5ms | 20 | the load | 3 | 20 | 40 | 0.200 |" in out.getvalue(), out.getvalue())
+    true("| reaction-5ms | 70 | the meter | 3 | 200 | 200! |" in out.getvalue(), out.getvalue())
+    equal((compute_report.is_kept(table), compute_report.kept_of([row])), (True, {("reaction-5ms", 70)}), "verdict")
+    for delays in ([.01, .06], [None, .01]):
+        equal(compute_report.is_kept(reaction_table("reaction-5ms", delays, [0, 0])[1]), False, f"after {delays}")
+    # By the meter where the load counts nothing, as persistent ones on the simulator.
+    equal([compute_report.is_kept(reaction_table("reaction-persistent", [], [delay])[1]) for delay in (.01, .06)],
+          [True, False], "by the meter")
 
 
 @test
