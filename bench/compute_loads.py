@@ -10,6 +10,7 @@ REACTION_STEP_S = 1.5
 # Of rows that are as much needed, those of the first rank come first: a load's rank and the limit's add up.
 LIMIT_RANKS = {20: 0, 50: 1, 80: 1}
 OTHER_LIMITS_RANK = 2
+LONGEST_COUNTED_US = 100000  # longer kernels are counted from end to end
 
 
 class Load:
@@ -82,6 +83,7 @@ LONG = [
 PEERS = [
     shape("requests", "paced", 0, "sync", 100, "--period-ms", "10"),
     shape("full-20ms", "saturating", 0, "full", 20000),
+    shape("full-150ms", "saturating", 0, "full", 150000),
     shape("half-busy", "paced", 0, "burst", 1000, "--burst-ms", "300", "--period-ms", "1000"),
 ]
 BY_NAME = {load.name: load for load in LOADS + LONG + PEERS}

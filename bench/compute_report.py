@@ -2,7 +2,7 @@
 """The accuracy table from its raw rows: what each limit gave, and whether it is what is promised."""
 import statistics
 
-from compute_loads import BY_NAME, ORDER
+from compute_loads import BY_NAME, LONGEST_COUNTED_US, ORDER
 
 THROUGHPUT_LEAST = 0.97  # of limit x native, where the load alone would use more than the limit
 SAME = 0.01              # of native, where it would not
@@ -13,7 +13,6 @@ BORDER = 1.0             # a load that natively uses this near to the limit may 
 FAIR = 0.1               # each process's part, of an equal one
 REACTION_S = 0.050
 LEAST_ENTITLED = 20      # of a limit below, kernels that a launch gate cannot hold may lose more
-LONGEST_COUNTED_US = 100000  # longer kernels are counted from end to end
 OF_A_CORE = 0.005        # a process's governor
 OF_A_CORE_WINDOWS = 0.02 # the same where the channel gate holds the load
 WINDOWS_US = 10000       # kernels and graphs so long may be held by it
