@@ -212,7 +212,7 @@ class Bench:
             last = said.splitlines()[-1][:200] if said else "nothing said"
             row["error"] = f"exit status {process.returncode}: {last}"
         if not row["error"] and load.kind == "reaction":
-            self.judge_reaction(row, watch, changes)
+            self.judge_reaction(load, row, watch, changes)
         elif not row["error"] and who in OWN:
             row["watch"] = watch.over(0 if load.script else self.options.warmup, row["seconds"])
         shutil.rmtree(place, ignore_errors=True)
@@ -243,7 +243,7 @@ class Bench:
             each.wait()
         return changes
 
-    def judge_reaction(self, row, watch, changes):
+    def judge_reaction(self, load, row, watch, changes):
         """The share after each change, by the kernels that ended and by the container's own meter."""
         result = row["result"]
         step = result["window_ms"] / 1000
@@ -255,8 +255,10 @@ class Bench:
         if len(changes) != len(compute_loads.REACTION_STEPS) - 1 or len(seen) < 2:
             row["error"] = f"{len(changes)} changes of the limit were seen"
             return
-        result["measured"] = [compute_watch.reaction(times, work, *change) for change in changes]
-        result["region"] = [compute_watch.reaction(*map(list, zip(*seen)), *change) for change in changes]
+        seconds = load.share_ms / 1000
+        # A persistent kernel counts nothing on the simulator.
+        result["measured"] = [compute_watch.reaction(times, work, *change, seconds) for change in changes if any(work)]
+        result["region"] = [compute_watch.reaction(*map(list, zip(*seen)), *change, seconds) for change in changes]
         result["series"] = {"begin": times[0], "step": step, "changes": changes,
                             "work": [round(later - before, 6) for before, later in zip(work, work[1:])]}
 
@@ -368,8 +370,7 @@ class Bench:
             file.write(compact.getvalue() + "\n")
             compute_report.write_full(table, file)
         print(compact.getvalue())
-        return not table["errors"] and not any(row["broken"] for row in table["rows"] if row["who"] == "vgpu") \
-            and not any(step["late"] for step in table["reactions"] if step["source"] == "measured")
+        return compute_report.is_kept(table)
 
 
 def stop(*_):

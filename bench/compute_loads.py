@@ -4,11 +4,13 @@ import fnmatch
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-REACTION_STEPS = (80, 20, 70)
-REACTION_STEP_S = 2.0
+# Four changes in each direction, after each of which the share of a second is looked at.
+REACTION_STEPS = (70, 20, 70, 20, 70, 20, 70, 20, 70)
+REACTION_STEP_S = 1.5
 # Of rows that are as much needed, those of the first rank come first: a load's rank and the limit's add up.
 LIMIT_RANKS = {20: 0, 50: 1, 80: 1}
 OTHER_LIMITS_RANK = 2
+LONGEST_COUNTED_US = 100000  # longer kernels are counted from end to end
 
 
 class Load:
@@ -16,15 +18,16 @@ class Load:
     launch gate cannot hold within a point).
     by_work: NVML counts what is no kernel as utilisation. changes: natively some of its time goes to changes of
     context, of which a limit leaves fewer, so that more work than limit x native is no wrong. windows: it needs so many times the table's.
+    share_ms: of a reaction, the time over which its share is taken: several kernels, or periods of windows.
     drifts: its native runs differ by more than 1 %, or its latency counts: measured natively twice.
     start_s: a program's time beside what it measures, as seen on a machine with an H200."""
 
     def __init__(self, name, kind, rank, *arguments, kernel_us=0.0, limits=None, processes=1, by_work=False,
-                 windows=1, drifts=False, changes=False, start_s=0.45):
+                 windows=1, drifts=False, changes=False, share_ms=50, start_s=0.45):
         self.name, self.kind, self.rank, self.arguments = name, kind, rank, list(arguments)
         self.kernel_us, self.limits, self.processes = kernel_us, limits, processes
         self.by_work, self.windows, self.start_s = by_work, windows, start_s
-        self.changes = changes
+        self.changes, self.share_ms = changes, share_ms
         self.natives = 0 if kind == "reaction" else 2 if drifts or kind == "paced" else 1
         self.script = os.path.join(HERE, "compute_work", arguments[0]) if kind == "torch" else None
 
@@ -36,6 +39,9 @@ def shape(name, kind, rank, of, kernel_us, *more, **options):
 
 LOADS = [
     shape("reaction", "reaction", 0, "full", 100, "--window-ms", "10", limits=(REACTION_STEPS[0],)),
+    shape("reaction-5ms", "reaction", 1, "full", 5000, "--window-ms", "10", limits=(REACTION_STEPS[0],), share_ms=100),
+    shape("reaction-persistent", "reaction", 1, "persistent", 1000, "--window-ms", "10", limits=(REACTION_STEPS[0],),
+          share_ms=160),
     shape("full-10us", "saturating", 0, "full", 10),
     shape("full-100us", "saturating", 2, "full", 100),
     shape("full-1ms", "saturating", 0, "full", 1000),
@@ -57,6 +63,7 @@ LOADS = [
     shape("burst", "paced", 1, "burst", 1000),
     shape("host-function", "paced", 2, "host-function", 1000, limits=(10, 20)),
     shape("wait-value", "paced", 2, "wait", 1000, limits=(10, 20)),
+    shape("copy-1gib", "paced", 2, "copy", 100, "--period-ms", "100", limits=(10, 20), by_work=True, start_s=0.9),
     Load("torch-mlp", "torch", 1, "training_mlp.py", drifts=True, start_s=7),
     Load("torch-conv", "torch", 1, "training_conv.py", start_s=7),
     Load("torch-gemm", "torch", 1, "gemm.py", drifts=True, start_s=4),
@@ -76,6 +83,7 @@ LONG = [
 PEERS = [
     shape("requests", "paced", 0, "sync", 100, "--period-ms", "10"),
     shape("full-20ms", "saturating", 0, "full", 20000),
+    shape("full-150ms", "saturating", 0, "full", 150000),
     shape("half-busy", "paced", 0, "burst", 1000, "--burst-ms", "300", "--period-ms", "1000"),
 ]
 BY_NAME = {load.name: load for load in LOADS + LONG + PEERS}

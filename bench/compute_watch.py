@@ -13,12 +13,12 @@ DEVICE_COUNT = OFFSET + 32
 SLOT_HIGH = OFFSET + 36
 PRIORITY = OFFSET + 72
 WINDOW_CLOSED = OFFSET + 80
+WINDOW_UNTIL = OFFSET + 88
 CORE_LIMIT = OFFSET + 256 + 72
 COMPUTE = OFFSET + 8528128
 COMPUTE_BYTES = 8320
 DEVICES_SEEN = 8
 CLOSURE_LOOK_S = 0.01  # the library's windows come at most each 50 ms
-REACTION_WINDOW_S = 0.050
 REACTION_TOLERANCE = 0.10
 
 
@@ -49,6 +49,10 @@ class Region:
     def closed_ns(self):
         """When the container's GPU was last closed; 0 never."""
         return struct.unpack_from("Q", self.map, WINDOW_CLOSED)[0] if self.map else 0
+
+    def closed_until_ns(self):
+        """Until when it is closed, by CLOCK_MONOTONIC; 0 it is open."""
+        return struct.unpack_from("Q", self.map, WINDOW_UNTIL)[0] if self.map else 0
 
     def priority(self):
         return struct.unpack_from("I", self.map, PRIORITY)[0] if self.map else None
@@ -149,6 +153,7 @@ class Watch:
                     "closures": sum(inside[0][0] <= when <= inside[-1][0] for when in self.closures) / took}
         timed = [each for each in inside if each[3] is not None]
         if len(timed) > 1 and timed[-1][0] > timed[0][0]:
+            measured["governors"] = len(self.threads)
             measured["governor_cpu"] = (timed[-1][3] - timed[0][3]) / (timed[-1][0] - timed[0][0])
         return measured
 
@@ -178,11 +183,11 @@ def delay_until(times, amounts, changed, seconds, accepted):
     return None
 
 
-def reaction(times, amounts, changed, limit):
-    """How a growing amount of work follows a limit changed at that time: seconds until the share over
-    the 50 ms that follow is within 10 % of it (None: not within a second), and shares after it."""
+def reaction(times, amounts, changed, limit, seconds):
+    """How a growing amount of work follows a limit changed at that time: how long until the share over
+    the seconds that follow is within 10 % of it (None: not within a second), and shares after it."""
     wanted = limit / 100
-    delay = delay_until(times, amounts, changed, REACTION_WINDOW_S,
+    delay = delay_until(times, amounts, changed, seconds,
                         lambda now: abs(now - wanted) <= REACTION_TOLERANCE * wanted)
     return {"limit": limit, "reaction_s": delay, "share_0_50ms": share(times, amounts, changed, 0.05),
             "share_50_150ms": share(times, amounts, changed + 0.05, 0.1),

@@ -37,7 +37,8 @@ def parse(arguments):
     parser.add_argument("--plan", action="store_true", help="only say what would be measured, and how long it takes")
     parser.add_argument("--tables", type=table_list, default=list(tenants_loads.TABLES), metavar="LIST",
                         help="of " + ",".join(tenants_loads.TABLES))
-    parser.add_argument("--only", metavar="WORD", default="", help="loads and scenarios whose name contains it")
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS",
+                        help="loads and scenarios whose name contains them; again for others")
     parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in so long")
     parser.add_argument("--seconds", type=float, default=3, help="measured window (3)")
     parser.add_argument("--warmup", type=float, default=1, help="seconds of the same load before it (1)")
@@ -77,7 +78,7 @@ class Tables:
         if not has_torch:
             print("PyTorch's loads are left out")
         return [item for item in found if (item.key[0] in options.tables or item.key[0] == "alone")
-                and (options.only in item.key[1] or item.rank >= 9)
+                and (not options.only or any(word in item.key[1] for word in options.only) or item.rank >= 9)
                 and (has_torch or not any(load.script for load in tenants_loads.loads_of(item.key)))]
 
     def planned(self):

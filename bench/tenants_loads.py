@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench/tenants.py measures: containers beside each other on one GPU, and which first where time is short."""
 import compute_loads
-from compute_loads import BY_NAME
+from compute_loads import BY_NAME, LONGEST_COUNTED_US
 
 TABLES = ("windows", "shares", "events", "latency")
 SLACK_S = 1.2            # a measurement's time beside its loads': their ends, and their regions
@@ -9,6 +9,7 @@ EVENT_S = 8.0            # of an event that comes back each second
 DEATH_S = 2.0            # a tenant dies so long after all began
 GATE_LIMIT = 50
 GATE_LOADS = ("full-1ms", "graph-20x100us", "hostbound", "torch-mlp")
+END_WINDOW_MS = 10       # where kernels are counted from end to end
 WINDOW_RANKS = {20: 0, 50: 0, 80: 0, 10: 1, 95: 1}
 
 
@@ -47,6 +48,12 @@ class Scenario:
         return self.seconds(seconds) + warmup + SLACK_S + max(tenant.load.start_s for tenant in self.tenants)
 
 
+def alone_of(load):
+    """What a load does by itself and natively."""
+    more = {"windows": 2, "window_ms": END_WINDOW_MS} if load.kernel_us >= LONGEST_COUNTED_US else {}
+    return Scenario("alone", load.name, {"native": 9}, [Tenant(load.name)], **more)
+
+
 def shares(mix, loads, limits, rank, **more):
     """Tenants of these loads at these limits, each who at a rank beside the given one."""
     whos = {"board": rank, "native": rank, "no-board": rank + 2}
@@ -56,24 +63,27 @@ def shares(mix, loads, limits, rank, **more):
 
 
 def share_scenarios():
-    mixes = {"full-1ms": (["full-1ms"] * 4, 0), "persistent beside full-1ms": (["persistent"] + ["full-1ms"] * 3, 0),
-             "torch-conv beside full-1ms": (["torch-conv"] + ["full-1ms"] * 3, 1),
-             "full-100us": (["full-100us"] * 4, 2)}
+    pairs = ((30, 60), (50, 50), (20, 70))
+    mixes = {"full-1ms": (["full-1ms"] * 4, 0, pairs),
+             "persistent beside full-1ms": (["persistent"] + ["full-1ms"] * 3, 0, pairs),
+             "torch-conv beside full-1ms": (["torch-conv"] + ["full-1ms"] * 3, 1, pairs),
+             "full-100us": (["full-100us"] * 2, 1, pairs), "persistent": (["persistent"] * 2, 1, pairs[:2])}
     found = []
-    for mix, (loads, rank) in mixes.items():
-        for place, limits in enumerate(((30, 60), (50, 50), (20, 70))):
+    for mix, (loads, rank, limits_of_mix) in mixes.items():
+        for place, limits in enumerate(limits_of_mix):
             # The driver's own slicing knows no limits: once for each mix.
             found.append(shares(mix, loads, limits, rank + place // 2, native=rank if place == 0 else 9))
     for mix in ("full-1ms", "persistent beside full-1ms"):
-        loads, rank = mixes[mix]
+        loads, rank, _ = mixes[mix]
         for place, limits in enumerate(((20, 20, 20, 20), (10, 20, 30, 30))):
-            found.append(shares(mix, loads, limits, 1 + (loads[0] != "full-1ms"),
+            found.append(shares(mix, loads, limits, 1 + (loads[0] != "full-1ms" and place),
                                 native=1 if place == 0 and not rank else 9))
     # Kernels that others' turns always cut: counted over so many windows.
     for load, limits, windows in (("full-5ms", (30, 60), 1), ("full-5ms", (5, 85), 1), ("full-20ms", (30, 60), 2),
-                                  ("full-50ms", (30, 60), 3)):
+                                  ("full-50ms", (30, 60), 3), ("full-150ms", (30, 60), 5)):
         found.append(shares(load, [load] * 2, limits, 2, native=9, **{"no-board": 9}))
         found[-1].windows = windows
+    found[-1].window_ms = END_WINDOW_MS
     return found
 
 
@@ -141,8 +151,8 @@ def scenario_items(seconds, warmup):
     alone = {}
     for scenario in SCENARIOS:
         for tenant in scenario.tenants if scenario.table == "shares" else []:
-            one = Scenario("alone", tenant.load.name, {"native": 9}, [Tenant(tenant.load.name)])
-            alone[tenant.load.name] = Item(("alone", tenant.load.name, "native"), 9, one.cost_s(seconds, warmup))
+            cost = alone_of(tenant.load).cost_s(seconds, warmup)
+            alone[tenant.load.name] = Item(("alone", tenant.load.name, "native"), 9, cost)
         needs = [alone[tenant.load.name].key for tenant in scenario.tenants] if scenario.table == "shares" else []
         found += [Item((scenario.table, scenario.name, who), rank, scenario.cost_s(seconds, warmup), needs)
                   for who, rank in scenario.whos.items() if rank < 9]
@@ -151,7 +161,7 @@ def scenario_items(seconds, warmup):
 
 def scenario_of(table, name, who):
     if table == "alone":
-        return Scenario("alone", name, {"native": 9}, [Tenant(name)])
+        return alone_of(BY_NAME[name])
     return next(each for each in SCENARIOS if (each.table, each.name) == (table, name) and who in each.whos)
 
 

@@ -4,6 +4,7 @@ import statistics
 
 import compute_report
 import compute_watch
+from compute_loads import BY_NAME, LONGEST_COUNTED_US
 from compute_report import number
 
 POINT = 0.01             # each within so much of its own limit, where the limits add up to LIMITS_SUM or less
@@ -36,13 +37,31 @@ def counted(result):
     return times, amounts
 
 
-def works_together(results):
+def share_between_ends(times, amounts, begin, end):
+    """Of kernels so long that the time holds few: from the end of the first in it to that of the last. None where
+    fewer than two ended."""
+    ends = [(when, amount) for when, before, amount in zip(times[1:], amounts, amounts[1:])
+            if amount > before and begin <= when <= end]
+    if len(ends) < 2:
+        return None
+    return (ends[-1][1] - ends[0][1]) / (ends[-1][0] - ends[0][0])
+
+
+def share_of(tenant, begin, end):
+    times, amounts = counted(tenant["result"])
+    if BY_NAME[tenant["load"]].kernel_us >= LONGEST_COUNTED_US:
+        return share_between_ends(times, amounts, begin, end)
+    return compute_watch.share(times, amounts, begin, end - begin)
+
+
+def works_together(tenants):
     """([work per second of each], seconds) over the time in which all were measured."""
-    everything = [counted(result) for result in results]
+    everything = [counted(tenant["result"]) for tenant in tenants]
     begin, end = max(times[0] for times, _ in everything), min(times[-1] for times, _ in everything)
     if end - begin < 0.5:
         return None, end - begin
-    return [compute_watch.share(times, amounts, begin, end - begin) for times, amounts in everything], end - begin
+    works = [share_of(tenant, begin, end) for tenant in tenants]
+    return (None if None in works else works), end - begin
 
 
 # ---- shares ----
@@ -64,10 +83,10 @@ def broken_of_shares(row, who):
 
 
 def share_row(raw, alone):
-    """None where a load's figure by itself is not there yet."""
+    """None where a load's figure by itself is not there yet, or too little was measured of one."""
     results = [tenant["result"] for tenant in raw["tenants"]]
     names = [tenant["load"] for tenant in raw["tenants"]]
-    works, seconds = works_together(results)
+    works, seconds = works_together(raw["tenants"])
     if not works or not all(alone.get(name) for name in names):
         return None
     row = {"scenario": raw["scenario"], "who": raw["who"], "loads": names, "seconds": seconds,
@@ -153,13 +172,15 @@ def latest_of(rows):
 def build(rows):
     """{"shares", "events", "latency", "errors"} of the raw rows."""
     latest, errors = latest_of(rows)
-    alone = {name: statistics.mean(works_together([raw["tenants"][0]["result"]])[0])
+    alone = {name: statistics.mean(works_together(raw["tenants"])[0] or [0])
              for (table, name, _), raw in latest.items() if table == "alone"}
     table = {"shares": [], "events": [], "latency": [], "errors": errors, "alone": alone}
     for (kind, _, _), raw in latest.items():
         if kind == "shares":
             row = share_row(raw, alone)
             table["shares"] += [row] if row else []
+            if not row:
+                errors.append(dict(raw, error="a load has no figure by itself, or too little was measured of one"))
         elif kind == "events":
             table["events"] += event_table(raw)
         elif kind == "latency":
@@ -225,7 +246,7 @@ def write_windows(table, out):
         governor = number(row["governor_cpu"] and 1000 * row["governor_cpu"])
         work = "one end | -" if row["few_ends"] else f"{row['of_native']:.3f} | {row['of_limit']:.3f}"
         print(f"| {row['load']} | {row['limit']} | {row['who']} | {compute_report.nvml_text(row)} | {work} | "
-              f"{governor} | {number(row['closures'])} | {'; '.join(row['broken']) or 'kept'} |", file=out)
+              f"{governor} | {number(row['closures'])} | {'; '.join(compute_report.missed(row)) or 'kept'} |", file=out)
 
 
 def write(table, windows, out):
@@ -240,5 +261,5 @@ def write(table, windows, out):
 
 
 def is_kept(table, windows):
-    return not (table["errors"] or windows["errors"] or any(row["broken"] for row in windows["rows"])
+    return not (table["errors"] or windows["errors"] or any(compute_report.missed(row) for row in windows["rows"])
                 or any(row["broken"] for row in table["shares"]) or any(row["late"] for row in table["events"]))

@@ -15,7 +15,7 @@
 
 static const char *const shape_names[SHAPES] = {"full", "one-block", "graph", "cooperative",
     "per-thread-stream", "persistent", "streams", "copies", "hostbound", "sync", "burst",
-    "host-function", "wait"};
+    "host-function", "wait", "copy"};
 
 static const char usage_text[] =
     "usage: vgpu-load [OPTION]...\n"
@@ -37,6 +37,8 @@ static const char usage_text[] =
     "      burst              --burst-ms of kernels each --period-ms\n"
     "      host-function      a kernel, a host function of --pause-ms, a kernel, and so on\n"
     "      wait               the same with a wait for a value (or an event) instead\n"
+    "      copy               the same with a copy to the device instead, and a kernel beside it,\n"
+    "                         and so on, or each --period-ms\n"
     "  --kernel-us N   a kernel's native duration, 1 to 1000000 (1000; hostbound: 20)\n"
     "  --streams N     1 to 32 (streams: 4)\n"
     "  --contexts N    full kernels in so many contexts of the process, 1 to 16 (default 1)\n"

@@ -24,6 +24,7 @@ enum load_shape {
     SHAPE_BURST,
     SHAPE_HOST_FUNCTION,
     SHAPE_WAIT,
+    SHAPE_COPY,
     SHAPES
 };
 
@@ -32,9 +33,9 @@ struct load_options {
     uint64_t kernel_us, streams, contexts, device, processes;
     uint64_t host_us;         /* hostbound */
     uint64_t burst_ms;        /* burst */
-    uint64_t period_ms;       /* burst, sync: 0 without a pause */
+    uint64_t period_ms;       /* burst, sync, copy: 0 without a pause */
     uint64_t pause_ms;        /* host-function, wait */
-    uint64_t copy_bytes;      /* copies */
+    uint64_t copy_bytes;      /* copies, copy */
     double seconds, warmup_s; /* 0 seconds: until stopped */
     uint64_t report_ms;       /* a line of text each so long */
     uint64_t window_ms;       /* the report's windows */

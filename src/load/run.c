@@ -95,7 +95,7 @@ void load_run_print(struct load_run *run)
     if (meter->latency_count)
         printf(", latency p50 %.1f us, p99 %.1f us", load_meter_latency_us(meter, 0.5),
             load_meter_latency_us(meter, 0.99));
-    if (run->options->shape == SHAPE_COPIES)
+    if (run->options->shape == SHAPE_COPIES || run->options->shape == SHAPE_COPY)
         printf(", %llu copies of %.1f MiB", (unsigned long long)meter->copies,
             (double)run->options->copy_bytes / (1 << 20));
     puts("");

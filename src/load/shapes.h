@@ -14,7 +14,7 @@ load_shape_loop load_shape_steady, load_shape_per_thread_stream, load_shape_copi
     load_shape_persistent;
 /* Work that waits for the host (shapes_paced.c). */
 load_shape_loop load_shape_hostbound, load_shape_sync, load_shape_burst, load_shape_host_function,
-    load_shape_wait;
+    load_shape_wait, load_shape_copy;
 
 CUstream load_shape_stream(void);
 void load_shape_rest_us(unsigned us);

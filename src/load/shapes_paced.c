@@ -9,6 +9,9 @@
 
 #define REST_US 1000
 #define LONG_REST_US 10000
+/* A copy of 1 GiB takes 20 ms (H200): it is looked at so often, and is under way after so long. */
+#define COPY_REST_US 100
+#define COPYING_NS 5000000
 #define BURST_LAUNCHES_MAX 1024
 
 static void wait_for_room(struct load_run *run, struct load_queue *queue)
@@ -171,6 +174,14 @@ static bool is_idle(CUstream stream)
     return result == CUDA_SUCCESS;
 }
 
+static void await_idle(struct load_run *run, CUstream first, CUstream second, unsigned rest_us)
+{
+    while (!is_idle(first) || !is_idle(second)) {
+        load_meter_goes_on(&run->meter);
+        load_shape_rest_us(rest_us);
+    }
+}
+
 /* A kernel, a pause, a kernel; its latency is the pause's length and theirs. */
 static void paused(struct load_run *run)
 {
@@ -186,10 +197,7 @@ static void paused(struct load_run *run)
         if (pause.by_value)
             rest_until(run, begin_ns + run->options->pause_ms * 1000000);
         run->device.words->value = pause.value;
-        while (!is_idle(pause.stream) || !is_idle(pause.other)) {
-            load_meter_goes_on(&run->meter);
-            load_shape_rest_us(REST_US / 2);
-        }
+        await_idle(run, pause.stream, pause.other, REST_US / 2);
         load_meter_latency(&run->meter, clock_now_ns() - begin_ns);
         load_meter_count(&run->meter, 2);
     }
@@ -203,4 +211,32 @@ void load_shape_host_function(struct load_run *run)
 void load_shape_wait(struct load_run *run)
 {
     paused(run);
+}
+
+/* A kernel, a copy and a kernel on one stream, and a kernel beside the copy on another. */
+void load_shape_copy(struct load_run *run)
+{
+    CUstream stream = load_shape_stream(), other = load_shape_stream();
+    size_t bytes = run->options->copy_bytes;
+    CUdeviceptr target;
+    void *source;
+    LOAD_CALL(cuMemHostAlloc, &source, bytes, 0);
+    LOAD_CALL(cuMemAlloc_v2, &target, bytes);
+    load_meter_begin(&run->meter);
+    uint64_t period_ns = clock_now_ns();
+    while (load_meter_goes_on(&run->meter)) {
+        uint64_t begin_ns = clock_now_ns();
+        load_kernel_launch(&run->device, &run->kernel, stream);
+        LOAD_CALL(cuMemcpyHtoDAsync_v2, target, source, bytes, stream);
+        load_kernel_launch(&run->device, &run->kernel, stream);
+        rest_until(run, begin_ns + COPYING_NS);
+        load_kernel_launch(&run->device, &run->kernel, other);
+        load_meter_launch(&run->meter, 3);
+        await_idle(run, stream, other, COPY_REST_US);
+        load_meter_latency(&run->meter, clock_now_ns() - begin_ns);
+        load_meter_count(&run->meter, 3);
+        load_meter_copy(&run->meter);
+        if (run->options->period_ms)
+            rest_of_period(run, &period_ns);
+    }
 }

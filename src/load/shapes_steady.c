@@ -29,6 +29,7 @@ load_shape_loop *load_shape_function(enum load_shape shape)
         [SHAPE_BURST] = load_shape_burst,
         [SHAPE_HOST_FUNCTION] = load_shape_host_function,
         [SHAPE_WAIT] = load_shape_wait,
+        [SHAPE_COPY] = load_shape_copy,
     };
     return loops[shape];
 }

@@ -222,6 +222,39 @@ def tenants_shares():
 
 
 @test
+def tenants_long_kernels():
+    """Kernels of 150 ms beside each other are counted from end to end, and one that ended once is not judged"""
+    def tenant(limit, every):
+        windows = [15.0 if place and place % every == 0 else 0 for place in range(1500)]
+        return {"load": "full-150ms", "limit": limit, "soft": 0, "priority": None, "result": {
+            "begin_ns": 0, "window_ms": 10, "windows": windows, "seconds": 15, "cpu_seconds": 0, "work_per_second": 1}}
+    def table(*tenants):
+        alone = {"table": "alone", "scenario": "full-150ms", "who": "native", "error": None, "tenants": [tenant(0, 15)]}
+        return tenants_report.build([
+            alone, {"table": "shares", "scenario": "", "who": "board", "error": None, "tenants": list(tenants)}])
+    row, = table(tenant(30, 50), tenant(60, 25))["shares"]
+    equal(([round(part, 4) for part in row["parts"]], row["broken"]), ([.3, .6], []), "held")
+    row, = table(tenant(30, 46), tenant(60, 27))["shares"]
+    equal(len(row["broken"]), 2, f"what is broken by {row['parts']}")
+    made = table(tenant(30, 1400), tenant(60, 25))
+    equal((made["shares"], len(made["errors"])), ([], 1), "one that ended once")
+
+
+@test
+def tenants_only():
+    """What is named is planned, with what it is compared with, and nothing else"""
+    named = ["full-100us, 30/60", "persistent, 30/60", "persistent, 50/50", "full-150ms, 30/60",
+             "persistent beside full-1ms, 20/20/20/20"]
+    words = [part for name in named for part in ("--only", name)]
+    done = subprocess.run([sys.executable, f"{HERE}/../../bench/tenants.py", BUILD, "--sim", "--plan", *words],
+                          capture_output=True, text=True, check=False, timeout=60)
+    planned = [line.partition(" s  shares ")[2] for line in done.stdout.splitlines()]
+    boards = {line.removesuffix(" board") for line in planned if line.endswith(" board")}
+    equal(boards, set(named), "tenants")
+    equal(done.stdout.count(" s  alone "), 4, "loads by themselves")
+
+
+@test
 def tenants_events():
     """How long a neighbour takes is from the other's beginning or end to the share that is promised"""
     step = .005

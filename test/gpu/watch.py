@@ -33,14 +33,14 @@ def failures():
     return failed
 
 
-def until(condition, seconds):
-    """Waits for the condition; its last answer."""
+def until(condition, seconds, look_s=0.05):
+    """Waits for the condition, looking each so long; its last answer."""
     end = time.monotonic() + seconds
     while True:
         answer = condition()
         if answer or time.monotonic() > end:
             return answer
-        time.sleep(0.05)
+        time.sleep(look_s)
 
 
 def median(values):
@@ -63,6 +63,10 @@ class _Memory(ctypes.Structure):
 class _Process(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("bytes", ctypes.c_ulonglong), ("gpu_instance", ctypes.c_uint),
                 ("compute_instance", ctypes.c_uint)]
+
+
+class _Sample(ctypes.Structure):
+    _fields_ = [("end_us", ctypes.c_ulonglong), ("percent", ctypes.c_uint), ("rest", ctypes.c_uint)]
 
 
 class Card:
@@ -88,6 +92,20 @@ class Card:
         if self.library.nvmlDeviceGetMemoryInfo(self.handle, ctypes.byref(memory)):
             raise RuntimeError("NVML does not give the card's memory")
         return memory.used
+
+    def _samples(self, since_s):
+        """[(when it ended, percent)] of the card's utilisation, by time.time()."""
+        count, kind, samples = ctypes.c_uint(256), ctypes.c_int(), (_Sample * 256)()
+        since = ctypes.c_ulonglong(int(since_s * 1e6))
+        if self.library.nvmlDeviceGetSamples(self.handle, 1, since, ctypes.byref(kind), ctypes.byref(count), samples):
+            return []
+        return [(sample.end_us / 1e6, sample.percent) for sample in samples[:count.value]]
+
+    def utilisation(self, begin_s, end_s):
+        """NVML's samples, in percent, that lie whole in that time of time.time(); waits for the last of them."""
+        until(lambda: [end for end, _ in self._samples(begin_s) if end > end_s], 2)
+        ends = self._samples(begin_s)
+        return [percent for (before, _), (end, percent) in zip(ends, ends[1:]) if begin_s <= before and end <= end_s]
 
     def tag_of(self, pid):
         try:

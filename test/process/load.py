@@ -171,6 +171,16 @@ def pauses():
 
 
 @test
+def copy():
+    """a copy between kernels, and a kernel beside it, each period"""
+    report = load("--shape", "copy", "--copy-size", "256m", "--kernel-us", "100", "--period-ms", "50", "--seconds", "0.6")
+    # 25 GB/s, and what the processor takes to move the contents.
+    between(report["latency_us"]["p50"], 10000, 600000, "latency")
+    between(report["copies"], 1, 13, "copies")
+    equal(report["kernels"], 3 * report["copies"], "kernels")
+
+
+@test
 def processes():
     """several processes begin together and share the device"""
     report = best("--processes", "3", "--kernel-us", "500", "--seconds", "0.8")
@@ -225,7 +235,7 @@ def lines():
 @test
 def stopped():
     """SIGTERM ends each shape early with its report"""
-    for shape in ("full", "persistent", "sync", "host-function", "wait"):
+    for shape in ("full", "persistent", "sync", "host-function", "wait", "copy"):
         process = start("--seconds", "0", "--shape", shape, "--calibration", CALIBRATION)
         equal(process.stdout.readline()[:2], "  ", "begin of the first line")
         process.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """share_table SOURCE BUILD: the accuracy table of compute limits, bench/compute.py, on the simulator and on
 made-up rows."""
+import io
 import json
 import os
 import subprocess
@@ -136,15 +137,85 @@ def parts():
 
 
 @test
+def one_kernel():
+    """a load of one process may lack one kernel of the window, and is named then"""
+    for load, part, wanted in (("full-1ms", 0.971, (0, False)), ("full-1ms", 0.9685, (0, True)),
+                               ("full-1ms", 0.967, (1, False)), ("full-5ms", 0.961, (0, True)),
+                               ("full-5ms", 0.959, (1, False)), ("processes-2", 0.9695, (1, False))):
+        table = compute_report.build([raw(load, 0, "native", 1, 100), raw(load, 10, "vgpu", 0.1 * part, 10)])
+        row, = table["rows"]
+        equal((len(row["broken"]), row["by_one_kernel"]), wanted, f"{load}, {part} of limit x native")
+        out = io.StringIO()
+        compute_report.write_compact(table, out)
+        equal("less than one kernel" in out.getvalue(), row["by_one_kernel"], "the table says so")
+
+
+@test
+def charges():
+    """a pause or a copy that is charged too much beside its kernels is told of"""
+    for load, kernels_ms in (("host-function", 2), ("wait-value", 2), ("copy-1gib", 0.3)):
+        native = raw(load, 0, "native", 0.003, 100, 50000)
+        for charged_ms, wanted in ((4, 0), (6, 1)):
+            limited = raw(load, 20, "vgpu", 0.003, 100, 50000)  # five in five seconds
+            limited["watch"] = {"busy": 0, "charged": (charged_ms + kernels_ms) / 1000}
+            native["result"]["nvml_utilization"] = 100 if load == "copy-1gib" else 0.3
+            row, = compute_report.build([native, limited, native])["rows"]
+            equal((row["case"], len(row["broken"])), ("below", wanted), f"{load}, {charged_ms} ms")
+
+
+@test
+def governors():
+    """a governor that takes too much of a core is told of, each process's by itself, and what the load got apart"""
+    for load, who, processes, took_ms, wanted in (
+            ("full-1ms", "vgpu", 1, 4.9, 0), ("full-1ms", "vgpu", 1, 5.1, 1), ("full-1ms", "vgpu-channel", 1, 19, 0),
+            ("full-50ms", "vgpu", 1, 19, 0), ("full-50ms", "vgpu", 1, 21, 1), ("persistent", "vgpu", 1, 19, 0),
+            ("processes-4", "vgpu", 4, 16, 0), ("processes-4", "vgpu", 4, 21, 1), ("processes-4", "vgpu", 3, 16, 1)):
+        limited = dict(raw(load, 20, who, 0.2, 20), watch={"busy": .2, "charged": .2, "closures": 0,
+                                                           "governors": processes, "governor_cpu": took_ms / 1000})
+        table = compute_report.build([raw(load, 0, "native", 1, 100), limited])
+        row, = table["rows"]
+        equal((len(row["broken"]), len(row["governor_broken"])), (0, wanted), f"{load} by {who}, {took_ms} ms/s")
+        equal(compute_report.cell(row).endswith("^"), bool(wanted), "its mark")
+        equal(compute_report.is_kept(table), not wanted or who != "vgpu", "verdict")
+
+
+@test
 def reactions():
     """a reaction is the time until the share over 50 ms is the new limit's"""
     times = [tick / 1000 for tick in range(3001)]
     for late_ms in (0, 30, 200):
         amounts = [0.8 * min(time, 1 + late_ms / 1000) + 0.2 * max(0, time - 1 - late_ms / 1000) for time in times]
-        found = compute_watch.reaction(times, amounts, 1.0, 20)
+        found = compute_watch.reaction(times, amounts, 1.0, 20, 0.05)
         true(late_ms - 5 <= 1000 * found["reaction_s"] <= late_ms, f"{found} of one after {late_ms} ms")
         equal(round(found["share_0_50ms"], 2), {0: 0.2, 30: 0.56, 200: 0.8}[late_ms], "the first 50 ms")
-    equal(compute_watch.reaction(times, times, 1.0, 20)["reaction_s"], None, "the reaction of one that never comes")
+    never = compute_watch.reaction(times, times, 1.0, 20, 0.05)
+    equal(never["reaction_s"], None, "the reaction of one that never comes")
+
+
+def reaction_table(load, measured, region):
+    """Of changes that took so long, None never, to 20 and 70 by turns; begun at the table's limit."""
+    def steps(delays):
+        return [{"limit": 20 if place % 2 == 0 else 70, "reaction_s": delay, "share_0_50ms": .2, "share_50_150ms": .2,
+                 "share_150_1150ms": .2} for place, delay in enumerate(delays)]
+    begin = compute_loads.BY_NAME[load].limits[0]
+    row = raw(load, begin, "vgpu", 0.4, 50, measured=steps(measured), region=steps(region))
+    return row, compute_report.build([row])
+
+
+@test
+def several_changes():
+    """of several changes the median and the most are told, and one that is late is one too many"""
+    row, table = reaction_table("reaction-5ms", [.01, 0, .02, 0, .04, 0], [.2] * 6)
+    out = io.StringIO()
+    compute_report.write_reactions(table, out)
+    true("| reaction-5ms | 20 | the load | 3 | 20 | 40 | 0.200 |" in out.getvalue(), out.getvalue())
+    true("| reaction-5ms | 70 | the meter | 3 | 200 | 200! |" in out.getvalue(), out.getvalue())
+    equal((compute_report.is_kept(table), compute_report.kept_of([row])), (True, {("reaction-5ms", 70)}), "verdict")
+    for delays in ([.01, .06], [None, .01]):
+        equal(compute_report.is_kept(reaction_table("reaction-5ms", delays, [0, 0])[1]), False, f"after {delays}")
+    # By the meter where the load counts nothing, as persistent ones on the simulator.
+    equal([compute_report.is_kept(reaction_table("reaction-persistent", [], [delay])[1]) for delay in (.01, .06)],
+          [True, False], "by the meter")
 
 
 @test
