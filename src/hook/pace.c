@@ -38,7 +38,7 @@
 #define AHEAD_MOST_NS 1000000000ull
 /* One launch of so many is measured by itself, whatever its estimate. Where its thread waits for
  * each, so that the device does nothing for 20 us, one of twice as many. */
-#define SAMPLE_LAUNCHES 192
+#define SAMPLE_LAUNCHES 384
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
 static _Thread_local struct {

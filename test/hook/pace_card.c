@@ -209,7 +209,7 @@ static uint64_t marks(void)
 #define CHECK_MEASURED(function, ...)                                                              \
     do {                                                                                           \
         uint64_t before = marks();                                                                 \
-        for (int i = 0; i < 400; i++)                                                              \
+        for (int i = 0; i < 1000; i++)                                                             \
             CHECK_EQ(CU(function)(__VA_ARGS__), CUDA_SUCCESS);                                     \
         CHECK(marks() > before);                                                                   \
     } while (0)

@@ -11,7 +11,7 @@
 #define LAUNCH_NS 3000u /* of the processor, a launch */
 #define POLL_NS 20000u  /* who waits for the GPU looks so often */
 /* As in src/hook/pace.c. */
-#define SAMPLE_LAUNCHES 192u
+#define SAMPLE_LAUNCHES 384u
 #define WAIT_MAX_NS 20000000u
 #define WAIT_BUSY_NS 5000000u
 #define GOVERNOR_LOOK_NS 20000000u
@@ -214,8 +214,11 @@ static uint64_t estimate_of(const struct process *process, uint64_t kernel_ns, u
                                       : duration_of(key);
 }
 
-static void launch(struct process *process, uint64_t kernel_ns)
+/* What comes to an idle device keeps it busy before it runs. */
+static void launch(struct machine *machine, struct process *process, uint64_t kernel_ns)
 {
+    if (!has_work(machine, process))
+        machine->busy_ns += LANE_BEGIN_NS;
     (void)enqueue(process, (struct queued){.left_ns = kernel_ns});
     process->kernels++;
     process->sent++;
@@ -279,7 +282,7 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
         process->marked_ns = machine_clock(machine);
         (void)harvest(machine, process);
     }
-    launch(process, kernel);
+    launch(machine, process, kernel);
     uint64_t now = machine_clock(machine);
     lane_note(&process->lane, 1, work, process->load.estimate > 0 ? 0 : key, now);
     mark(machine, process,
@@ -329,7 +332,7 @@ static void step(struct machine *machine, struct process *process)
     process->wakes_ns = machine->now_ns + LAUNCH_NS;
     if (!budget_is_limited(machine->percent) ||
         let_by(machine, process, estimate_of(process, kernel, key))) {
-        launch(process, kernel);
+        launch(machine, process, kernel);
         return;
     }
     come_to_gate(machine, process);
