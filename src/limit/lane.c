@@ -331,6 +331,14 @@ static uint64_t rest_in_part(const struct lane *lane, const struct lane_mark *ma
     return dry && rest < thought_ns ? thought_ns : rest;
 }
 
+/* What a stretch took beyond what was thought; between two that never ran dry lie marks and pauses.
+ */
+static uint64_t longer_by(const struct lane_stretch *stretch, uint64_t busy_ns)
+{
+    uint64_t longer = above(busy_ns, stretch->work_ns);
+    return stretch->continuous && longer < stretch->work_ns / 2 ? 0 : longer;
+}
+
 /* Of the stretch, `rest_ns` is to be charged still, which does not fit behind what was charged as
  * it went: another thread let it by on the same stream, beside that. */
 static bool was_let_by_beside(
@@ -368,7 +376,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     ret_charge->cut = cut;
     ret_charge->known = duration_is_alone(stretch->key);
     ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
-    lane->longer_ns += stretch->continuous ? 0 : above(busy, stretch->work_ns);
+    lane->longer_ns += longer_by(stretch, busy);
     if (lane->occupied_to_ns) {
         uint64_t rest = above(busy, lane->occupied_ns);
         if (lane->occupied_to_ns > from && !was_let_by_beside(lane, rest, from, at_ns))

@@ -68,8 +68,8 @@ struct lane {
     struct closed_times *closed; /* when nothing of ours ran; NULL: never */
     uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
-    uint64_t longer_ns; /* what stretches that may have run dry took longer than that, in all */
-    uint32_t event_ns;  /* what an event takes on this device; 0: not known yet */
+    uint64_t longer_ns;          /* what stretches took longer than was thought, in all */
+    uint32_t event_ns;           /* what an event takes on this device; 0: not known yet */
 };
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
