@@ -44,6 +44,8 @@ _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 static _Thread_local struct {
     uint64_t looked_ns;
     int free_step;
+    CUstream noted; /* which the governor was told of, */
+    uint64_t noted_ns;
 } thread __attribute__((tls_model("initial-exec")));
 
 /* As the driver reads it in its first cuInit: launches wait for their kernels. */
@@ -62,6 +64,10 @@ static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
     thread.looked_ns = now_ns;
     pace_free_launches = thread.free_step;
     govern_note_unmeasured();
+    if (stream == thread.noted && now_ns - thread.noted_ns < RULES_LOOK_NS)
+        return;
+    thread.noted = stream;
+    thread.noted_ns = now_ns;
     unmeasured_note(stream, zero);
 }
 
