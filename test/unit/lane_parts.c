@@ -329,8 +329,7 @@ TEST("beside other processes of the container a duration is learnt from what non
     duration_learn_alone(KEY, 780 * US); /* the first was too short by far */
     for (unsigned i = 0; i < 30; i++) {
         mark(1, 0, at, run);
-        at +=
-            (i % 3 ? MS : 3 * MS) - LANE_BEGIN_NS; /* the mark before it waited for our turn */
+        at += (i % 3 ? MS : 3 * MS) - LANE_BEGIN_NS; /* the mark before it waited for our turn */
         (void)pass(at);
     }
     CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
