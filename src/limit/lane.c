@@ -224,8 +224,9 @@ static uint64_t busy_of(
     if (stretch->other)
         return at_most(work, wall);
     bool measured = stretch->measured && !stretch->late;
+    /* Beside others the mark before it may have waited for our turn: no gap passed then. */
     if (measured && !stretch->continuous)
-        wall = alone_ns(lane, wall, stretch->gap_ns);
+        wall = alone_ns(lane, wall, is_in_part(stretch) ? 0 : stretch->gap_ns);
     if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work)) : wall;
     /* After the last launch it ran through. */

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 4u
+#define SIM_LAYOUT_VERSION 5u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -125,7 +125,7 @@ struct sim_lane {
     uint32_t first;
     uint32_t end;
     uint32_t waited; /* another lane waits, or waited, for this one */
-    uint32_t next;   /* in the one list that it is in: free, ready, delayed or waiting */
+    uint32_t next;   /* in the one list that it is in: free, ready, marked, delayed or waiting */
     uint32_t pad;
     uint64_t issued_ns;   /* all durations of this life */
     uint64_t executed_ns; /* … of them, what is done, but for what runs now */
@@ -141,9 +141,10 @@ struct sim_group {
     uint32_t object; /* the channel group; SIM_NONE: an MPS client has none */
     int32_t pid;
     uint32_t stopped;     /* all its channels are disabled */
-    uint32_t runnable;    /* has a ready lane and is not stopped; counted in its engine */
+    uint32_t runnable;    /* has something to do and is not stopped; counted in its engine */
     uint32_t first_ready; /* lanes whose first work is a kernel, in the order they became so */
     uint32_t last_ready;
+    uint32_t marked; /* lanes that have come to a mark, and wait for the group's turn */
 };
 
 /* A device's compute engine. resident: the group whose state is on it, SIM_NONE, or another number

@@ -89,7 +89,8 @@ static void group_refresh(uint32_t index)
 {
     struct sim_group *group = group_at(index);
     struct sim_engine *engine = &timeline()->engines[group->device];
-    uint32_t runnable = group->live && !group->stopped && group->first_ready != SIM_NONE;
+    bool any = group->first_ready != SIM_NONE || group->marked != SIM_NONE;
+    uint32_t runnable = group->live && !group->stopped && any;
     if (runnable == group->runnable)
         return;
     group->runnable = runnable;
@@ -108,6 +109,23 @@ static void group_append(uint32_t index, uint32_t lane)
     else
         lane_at(group->last_ready)->next = lane;
     group->last_ready = lane;
+    group_refresh(index);
+}
+
+/* A mark is reached by the channel that brings the work, which is only looked at in its group's
+ * turn. */
+static bool group_reaches_marks(uint32_t index)
+{
+    const struct sim_group *group = group_at(index);
+    const struct sim_engine *engine = &timeline()->engines[group->device];
+    bool there = engine->resident == index && engine->slice_start_ns <= timeline()->now_ns;
+    return !group->stopped && (there || engine->resident == SIM_NONE);
+}
+
+static void group_add_marked(uint32_t index, uint32_t lane)
+{
+    lane_at(lane)->next = group_at(index)->marked;
+    group_at(index)->marked = lane;
     group_refresh(index);
 }
 
@@ -166,6 +184,7 @@ static void lane_settle(uint32_t index)
 {
     struct sim_lane *lane = lane_at(index);
     uint64_t now = timeline()->now_ns;
+    bool copied = false; /* the channel of the copy is another */
     while (lane->first != lane->end) {
         struct sim_op *op = first_op(lane);
         if (op->kind == SIM_WORK_KERNEL && op->value_ns > 0) {
@@ -191,8 +210,13 @@ static void lane_settle(uint32_t index)
             waiting_add(index);
             return;
         }
+        if (op->kind == SIM_OP_MARK && !copied && !group_reaches_marks(lane->group)) {
+            group_add_marked(lane->group, index);
+            return;
+        }
         if (op->kind == SIM_OP_MARK)
             mark_write(op);
+        copied = op->kind == SIM_WORK_COPY || (copied && op->kind == SIM_OP_MARK);
         lane_pop(lane);
     }
     lane_free(index);
@@ -264,6 +288,22 @@ static void engine_complete(struct sim_engine *engine)
     group_refresh((uint32_t)(group - timeline()->groups));
 }
 
+/* The marks that waited for the group's turn. */
+static void engine_reach_marks(const struct sim_engine *engine)
+{
+    struct sim_group *group = group_at(engine->turn);
+    uint32_t lane = group->marked;
+    if (lane == SIM_NONE)
+        return;
+    group->marked = SIM_NONE;
+    while (lane != SIM_NONE) {
+        uint32_t next = lane_at(lane)->next;
+        lane_settle(lane);
+        lane = next;
+    }
+    group_refresh(engine->turn);
+}
+
 /* The next group in turn; there is one. */
 static uint32_t engine_pick(uint32_t device)
 {
@@ -307,7 +347,10 @@ static void engine_update(uint32_t device)
     }
     if (engine->turn == SIM_NONE && engine->runnable_groups > 0)
         engine_switch(device);
-    if (engine->turn != SIM_NONE && engine->running == SIM_NONE && engine->slice_start_ns <= now) {
+    if (engine->turn == SIM_NONE || engine->slice_start_ns > now)
+        return;
+    engine_reach_marks(engine);
+    if (engine->running == SIM_NONE && group_at(engine->turn)->first_ready != SIM_NONE) {
         engine->running = group_at(engine->turn)->first_ready;
         engine->run_start_ns = running_op(engine)->index ? SIM_NEVER : now;
     }
@@ -498,7 +541,7 @@ static void group_drop(uint32_t index)
 {
     struct sim_group *group = group_at(index);
     set_word(&group->live, 0);
-    group->first_ready = SIM_NONE;
+    group->first_ready = group->marked = SIM_NONE;
     group_refresh(index);
     engine_forget(&timeline()->engines[group->device], index);
     list_filter(&timeline()->delayed, index);
@@ -625,7 +668,7 @@ static void recover_groups(void)
         struct sim_group *group = group_at(i);
         if (group->live && !sim_machine->slots[group->slot].live)
             group->live = 0;
-        group->first_ready = SIM_NONE;
+        group->first_ready = group->marked = SIM_NONE;
         group->runnable = 0;
         if (group->object != SIM_NONE &&
             (!sim_machine->objects[group->object].live ||

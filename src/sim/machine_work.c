@@ -48,7 +48,8 @@ static int group_create_locked(
         .device = device,
         .object = object,
         .pid = sim_machine->slots[slot].pid,
-        .first_ready = SIM_NONE};
+        .first_ready = SIM_NONE,
+        .marked = SIM_NONE};
     if (index >= timeline()->groups_end)
         timeline()->groups_end = index + 1;
     *ret_group = (struct sim_group_id){index, group->generation};

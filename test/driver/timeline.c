@@ -386,6 +386,49 @@ TEST("a kernel longer than the slice is preempted, and its events show for how l
     CHECK_EQ(elapsed_us(from, to), (int64_t)(20 * MS + 9 * (SLICE_NS + 2 * SWITCH_NS)) / 1000);
 }
 
+/* Of a process that does nothing else, while another has the GPU. */
+static int64_t mark_and_launch_us(CUstream stream, uint64_t duration_ns)
+{
+    CUevent from = record(stream);
+    launch(stream, duration_ns);
+    CUevent to = record(stream);
+    DRIVER_CALL(driver.cuEventSynchronize(to));
+    return elapsed_us(from, to);
+}
+
+TEST("an event on an idle stream waits for its process' turn, and the launch behind it comes then")
+{
+    begin("");
+    struct peer peer = peer_start();
+    program_begin();
+    CUstream stream = stream_new();
+    int64_t least_us = INT64_MAX;
+    (void)mark_and_launch_us(stream, 500000);
+    peer_tell(&peer, 'p');
+    /* A thread that is kept from running in between comes a turn too late. */
+    for (unsigned i = 0; i < 20 && least_us > 500; i++) {
+        int64_t took_us = mark_and_launch_us(stream, 500000);
+        least_us = took_us < least_us ? took_us : least_us;
+        nap_ms(3);
+    }
+    CHECK_EQ(least_us, 500);
+}
+
+TEST("an event of a process whose channels are disabled waits until they are enabled")
+{
+    begin("");
+    program_begin();
+    CUstream stream = stream_new();
+    launch(stream, 1000);
+    DRIVER_CALL(driver.cuStreamSynchronize(stream));
+    REQUIRE(channels_switch(true) == RM_OK);
+    CUevent event = record(stream);
+    nap_ms(2);
+    CHECK_EQ(driver.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    REQUIRE(channels_switch(false) == RM_OK);
+    DRIVER_CALL(driver.cuEventSynchronize(event));
+}
+
 TEST("a stream that waits for an event goes on when that is done")
 {
     begin("");

@@ -106,6 +106,15 @@ TEST("four busy tenants whose limits fit have what their limits say")
         4, (double[]){0.1, 0.15, 0.25, 0.4});
 }
 
+/* Each has one kernel a turn, before which the device changes to it. */
+TEST("four busy tenants with one kernel a turn have what their limits say, to a point")
+{
+    world_begin("1xh200");
+    check_within(0.01,
+        (struct tenant_how[]){{.cores = "20"}, {.cores = "20"}, {.cores = "20"}, {.cores = "20"}},
+        4, (double[]){0.2, 0.2, 0.2, 0.2});
+}
+
 TEST("one with known kernels of 50 ms beside a tenant of little work keeps to its limit")
 {
     struct tenant tenants[2];

@@ -296,6 +296,18 @@ TEST("beside other containers the processor's gap on an idle stream makes no dur
     CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
 }
 
+TEST("beside other containers what is known costs that, whatever the processor's gap before it")
+{
+    const struct lane_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
+    begin();
+    duration_learn(KEY, MS);
+    mark(1, MS, 0, run); /* the gap passed while the mark before it waited */
+    CHECK_EQ(pass(MS), MS);
+    mark(1, MS, MS, run); /* or behind that */
+    uint64_t busy = pass(2 * MS + 300 * US);
+    CHECK(busy >= MS && busy <= MS + US);
+}
+
 TEST("what comes behind the last mark of a full lane is on its way for as long as it is known to "
      "take")
 {
