@@ -87,8 +87,11 @@ static const char *derive_unused(const struct bench_results *results,
         native = native_of(bench_results_find(results, id, "cuMemAlloc"));
     if (!native)
         return BENCH_NOT_SUBTRACTED;
-    for (size_t i = 0; i < result->sample_count; i++)
+    for (size_t i = 0; i < result->sample_count; i++) {
         samples[i] = card->target - (result->samples[i] - fmax(0, native->value));
+        if (samples[i] < -BENCH_PAGES_MIB)
+            return BENCH_PASSED;
+    }
     return NULL;
 }
 
@@ -119,9 +122,9 @@ static const struct rule rules[] = {
             .definition =
                 (char *)"How much of the limit was not on the card when the program was refused: "
                         "the limit less the card's figure, of which what is in no process's name "
-                        "natively is none. Negative: above the limit. Target: 1/64 of it, the "
+                        "natively is none. Target: 1/64 of it, the "
                         "first piece that the program asks for; a pool of the driver's grows by "
-                        "less.",
+                        "less. Missing where the limit was passed.",
             .unit = (char *)"MiB",
             .better = BENCH_LOWER,
             .has_target = true},

@@ -19,7 +19,11 @@
 #define BENCH_NO_NATIVE "native was not measured"
 #define BENCH_NOT_SUBTRACTED "native, which is subtracted, was not measured"
 
-#define BENCH_PIECES 64 /* in which a program asks for all of its memory limit */
+#define BENCH_NOT_REFUSED "nothing refused it"
+#define BENCH_PASSED "the limit was passed: nothing of it was left"
+
+#define BENCH_PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
+#define BENCH_PIECES 64   /* in which a program asks for all of its memory limit */
 
 /* The groups in their order; NULL ends them. */
 extern const char *const bench_groups[];

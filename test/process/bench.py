@@ -18,6 +18,7 @@ from tap import Skip, equal, needed, test, true
 SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 VGPU = os.path.join(BUILD, "vgpu")
 BAD = os.path.join(BUILD, "test/process/libtest-bench-bad.so")
+EMPTY = os.path.join(BUILD, "test/process/libtest-empty.so")
 GROUPS = ["cost", "memory", "compute", "tenants", "work"]
 MINE = {name: value for name, value in os.environ.items()
         if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_"))}
@@ -287,6 +288,29 @@ def test_room():
     plain, surge = [result["value"] for label in ("plain", "surge")
                     for _, _, result in results_for(results, label, "memory.overshoot")]
     true(surge >= plain + 64, f"overshoot: {plain}, for a moment {surge}")
+
+
+@test
+def test_not_refused():
+    """what nothing refused, or was refused too late, has no figures of a refusal, and meets no target of one"""
+    late = "vgpu,CUDA_DEVICE_MEMORY_LIMIT=6144m,X={mib},CUDA_DEVICE_MEMORY_SHARED_CACHE={region}"
+    output = os.path.join(DIRECTORY, "not refused")
+    results = bench(output, "--only", "memory", "--library", EMPTY, "--label", "empty", "--library", late, "--label", "late")
+    for name, case, result in results_for(results, "empty", "memory.recovery", "memory.card", "memory.unseen", "memory.unused"):
+        wanted = ({"nothing refused it"} if case != "cuMemAllocManaged" or name == "memory.recovery"
+                  else {"managed memory is on the card only where a kernel uses it"})
+        equal({result.get("missing")}, wanted, f"{name}, {case}")
+    for label, least in (("empty", 4096), ("late", 2048)):
+        for name, case, result in results_for(results, label, "memory.above"):
+            true(case in ("cuMemAllocManaged", "local memory of a kernel") or result["value"] >= least - 64,
+                 f"{label}: {name}, {case}: {result}")
+    for name, case, result in results_for(results, "late", "memory.unused"):
+        true(case == "cuMemAllocManaged" or "the limit was passed" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "late", "memory.recovery"):
+        true(result["value"] >= 99, f"{name}, {case}: {result}")
+    with open(os.path.join(output, "report.html"), encoding="utf-8") as file:
+        counts = re.search(r'href="#memory">.*?</tr>', file.read(), re.S)[0].split("<td>")
+    true("targets met: 0 of" in counts[2], f"targets of the empty library: {counts}")
 
 
 @test
