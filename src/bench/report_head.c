@@ -216,7 +216,8 @@ void page_head(struct page *page)
     write_subjects(page);
     write_measured(page);
     write_misses(page, REPORT_MISSED, "Targets that were missed");
-    write_misses(page, REPORT_UNCLEAR, "Not clear: the target is within the median’s noise");
+    write_misses(page, REPORT_UNCLEAR,
+        "Not clear: the target is within the median’s noise, or there is a single sample");
     fputs("<h2>How to read it</h2>\n<p>A mark is the median, the line through it goes from the "
           "10th to the 90th percentile, and the fine strokes are the single samples; … or an "
           "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "

@@ -331,7 +331,8 @@ static void print_key(const struct table *table)
     lines_paragraph(&table->lines, LINE_QUIET, "",
         "Medians. 1.020x: of native's, in the same turn where both have turns; ~: it may be noise; "
         "+0.2 or -0.2: off the target; !: the target was missed; ~!: not clear, the target is "
-        "within the median's noise; -: not measured, for the reason [n].");
+        "within the median's noise or there is a single sample; -: not measured, for the reason "
+        "[n].");
 }
 
 void bench_table_print(

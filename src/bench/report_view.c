@@ -115,6 +115,8 @@ static enum report_verdict judge(
 {
     if (!figure->has_target || figure->better == BENCH_TARGET)
         return REPORT_NONE;
+    if (result->sample_count < 2)
+        return REPORT_UNCLEAR;
     bool lower = figure->better == BENCH_LOWER;
     struct noise noise = noise_of(result->samples, result->sample_count, figure->turns);
     if (lower ? noise.high <= figure->target : noise.low >= figure->target)
@@ -193,6 +195,12 @@ struct report_counts report_count(
         counts.unclear += verdict == REPORT_UNCLEAR;
     }
     return counts;
+}
+
+const char *report_unclear_words(const struct bench_result *result)
+{
+    return result->sample_count < 2 ? "not clear: a single sample"
+                                    : "not clear: the target is within the median's noise";
 }
 
 const char *report_better_words(enum bench_better better)
