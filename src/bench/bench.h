@@ -145,6 +145,12 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent);
 
+/* Divides all samples of a figure, of all subjects. */
+void bench_divide(struct bench *bench, const char *id, const char *condition, double divisor);
+/* Takes away the samples of a figure, of all subjects: it is missing, for their own reasons or this
+ * one. */
+void bench_drop(struct bench *bench, const char *id, const char *condition, const char *reason);
+
 /* Adds a sample of a declared figure. One that is not finite is none. */
 void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
     double value, unsigned long repetitions);

@@ -131,6 +131,26 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
     return found;
 }
 
+void bench_divide(struct bench *bench, const char *id, const char *condition, double divisor)
+{
+    for (size_t s = 0; s < bench->results.subject_count; s++) {
+        struct bench_gathered *gathered = find(bench, s, id, condition);
+        for (size_t i = 0; gathered && i < gathered->count; i++)
+            gathered->samples[i] /= divisor;
+    }
+}
+
+void bench_drop(struct bench *bench, const char *id, const char *condition, const char *reason)
+{
+    for (size_t s = 0; s < bench->results.subject_count; s++) {
+        struct bench_gathered *gathered = find(bench, s, id, condition);
+        if (gathered && gathered->count)
+            snprintf(gathered->missing, sizeof(gathered->missing), "%s", reason);
+        if (gathered)
+            gathered->count = 0;
+    }
+}
+
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define TENANTS_MOST 4
+#define ALONE_MOST 3 /* rounds of the load alone */
 #define GAP_WINDOW_MS 10
 #define AFTER_NS 300000000u /* after a begin or a death, until who works is judged */
 /* Not scaled: a process takes as long to begin in a test. */
@@ -68,14 +69,11 @@ enum beside { ALONE, GREEDY, STORM, BESIDES };
 static const char *const besides[BESIDES] = {
     "alone", "beside a greedy neighbour", "beside a storm of allocations"};
 
-/* What the load does alone, natively: the mean; 1 until it was measured. */
-static double alone_sum;
-static unsigned alone_count;
-
-static double alone(void)
-{
-    return alone_count && alone_sum > 0 ? alone_sum / alone_count : 1;
-}
+/* What the load does alone, natively, in each round, or why it is not known: shares are work until
+ * all is measured, and are divided by the median of these then. */
+static double alone_work[ALONE_MOST];
+static size_t alone_count;
+static char alone_missing[256];
 
 static struct bench_load kernels(const struct bench *bench, double seconds, unsigned window_ms)
 {
@@ -107,10 +105,12 @@ static void run_alone(struct bench *bench, const struct bench_item *item, size_t
     (void)item;
     (void)variant;
     if (bench_load_run(bench, 0, &limits, &load, &report, reason, sizeof(reason))) {
-        alone_sum += report.work;
-        alone_count++;
+        if (report.work > 0)
+            alone_work[alone_count++] = report.work;
         bench->gathered++;
         bench_report_finish(&report);
+    } else {
+        snprintf(alone_missing, sizeof(alone_missing), "the load alone, natively: %s", reason);
     }
 }
 
@@ -127,17 +127,17 @@ static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix,
 static void judge_mix(
     struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
 {
-    double shares[TENANTS_MOST], sum = 0;
+    double works[TENANTS_MOST], sum = 0;
     uint64_t after_ns = (uint64_t)(AFTER_NS * bench->options->scale);
-    if (!bench_windows_shares(reports, mix->count, after_ns, alone(), shares)) {
+    if (!bench_windows_together(reports, mix->count, after_ns, works)) {
         miss_mix(bench, subject, mix, "its tenants did not work at the same time");
         return;
     }
     for (size_t i = 0; i < mix->count; i++) {
         char condition[64];
         snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
-        bench_sample(bench, subject, share_definition.id, condition, shares[i] * 100, 1);
-        sum += shares[i];
+        bench_sample(bench, subject, share_definition.id, condition, works[i] * 100, 1);
+        sum += works[i];
     }
     bench_sample(bench, subject, sum_definition.id, mix->name, sum, 1);
 }
@@ -243,8 +243,7 @@ static bool gather_greedy(struct bench *bench, size_t subject, struct bench_proc
     double work = bench_report_between(&report, requests->begin_ns, requests_end_ns);
     bool worked = report.begin_ns <= requests->begin_ns && end_ns >= requests_end_ns && work >= 0;
     if (worked)
-        bench_sample(
-            bench, subject, greedy_definition.id, besides[GREEDY], work / alone() * 100, 1);
+        bench_sample(bench, subject, greedy_definition.id, besides[GREEDY], work * 100, 1);
     bench_report_finish(&report);
     return worked;
 }
@@ -316,13 +315,13 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
 static void judge_death(
     struct bench *bench, size_t subject, const struct bench_report *report, uint64_t killed_ns)
 {
-    double share = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX) / alone();
+    double work = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX);
     if (killed_ns < report->begin_ns + AFTER_NS) {
         bench_missing_all(bench, subject, "", "it had not begun when its neighbour was killed");
         return;
     }
-    if (share >= 0) {
-        bench_sample(bench, subject, survivor_definition.id, "", share * 100, 1);
+    if (work >= 0) {
+        bench_sample(bench, subject, survivor_definition.id, "", work * 100, 1);
         bench_sample(
             bench, subject, gap_definition.id, "", bench_windows_gap_ms(report, killed_ns), 1);
     } else {
@@ -399,20 +398,47 @@ static void declare(struct bench *bench)
     bench_declare(bench, &gap_definition, "");
 }
 
+/* What was measured as work becomes a share of what the load does alone, natively. */
+static void judge_share(
+    struct bench *bench, const struct bench_definition *definition, const char *condition)
+{
+    if (alone_count)
+        bench_divide(
+            bench, definition->id, condition, bench_quantile(alone_work, alone_count, 0.5));
+    else
+        bench_drop(bench, definition->id, condition,
+            alone_missing[0] ? alone_missing : "the load alone did nothing natively");
+}
+
+static void judge(struct bench *bench)
+{
+    char condition[64];
+    for (size_t m = 0; m < MIXES; m++) {
+        for (size_t i = 0; i < mixes[m].count; i++) {
+            snprintf(condition, sizeof(condition), "%s, %s", mixes[m].name, ordinals[i]);
+            judge_share(bench, &share_definition, condition);
+        }
+        judge_share(bench, &sum_definition, mixes[m].name);
+    }
+    judge_share(bench, &greedy_definition, besides[GREEDY]);
+    judge_share(bench, &survivor_definition, "");
+}
+
 void bench_tenants(struct bench *bench)
 {
     const size_t subjects = bench->results.subject_count;
     const double more_s = bench->results.full ? 3 : 0;
     const struct bench_item items[] = {
-        {"the load alone", 1, 2.5, 3, run_alone, NULL},
+        {"the load alone", 1, 2.5, ALONE_MOST, run_alone, NULL},
         {"two tenants, 50/50", subjects, 2.9 + more_s, 0, run_mix, &mixes[0]},
         {"two tenants, 30/60", subjects, 2.9 + more_s, 0, run_mix, &mixes[1]},
         {"four tenants", subjects, 3.3 + more_s, 0, run_mix, &mixes[2]},
         {"requests beside a neighbour", BESIDES * subjects, 3.6 + more_s, 0, run_latency, NULL},
         {"a neighbour that dies", subjects, 4.2, 6, run_death, NULL},
     };
-    alone_sum = 0;
     alone_count = 0;
+    alone_missing[0] = '\0';
     declare(bench);
     bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+    judge(bench);
 }

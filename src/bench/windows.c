@@ -73,8 +73,8 @@ size_t bench_windows_judge(const struct bench_report *report, size_t factor, dou
     return count;
 }
 
-bool bench_windows_shares(const struct bench_report *reports, size_t count, uint64_t after_ns,
-    double alone, double *ret_shares)
+bool bench_windows_together(
+    const struct bench_report *reports, size_t count, uint64_t after_ns, double *ret_works)
 {
     uint64_t from_ns = 0, to_ns = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -87,7 +87,7 @@ bool bench_windows_shares(const struct bench_report *reports, size_t count, uint
             return false;
     }
     for (size_t i = 0; i < count; i++)
-        ret_shares[i] = bench_report_between(&reports[i], from_ns + after_ns, to_ns) / alone;
+        ret_works[i] = bench_report_between(&reports[i], from_ns + after_ns, to_ns);
     return true;
 }
 

@@ -45,10 +45,10 @@ void bench_windows_due(
 size_t bench_windows_judge(const struct bench_report *report, size_t factor, double scale,
     double due, double *ret_error, double *ret_deviation);
 
-/* What each of the loads did, by what it does alone, from so long after the last began until the
- * first ended. False where they did not work at the same time. */
-bool bench_windows_shares(const struct bench_report *reports, size_t count, uint64_t after_ns,
-    double alone, double *ret_shares);
+/* The work per second of each of the loads from so long after the last began until the first ended.
+ * False where they did not work at the same time. */
+bool bench_windows_together(
+    const struct bench_report *reports, size_t count, uint64_t after_ns, double *ret_works);
 
 /* The longest time from then on in which none of its kernels ended, in milliseconds. */
 double bench_windows_gap_ms(const struct bench_report *report, uint64_t from_ns);

@@ -408,6 +408,28 @@ def test_neighbours():
 
 
 @test
+def test_alone():
+    """without the load alone, natively, there is no share, and its failure is the reason; what needs none is there"""
+    place, output = os.path.join(DIRECTORY, "no-load"), os.path.join(DIRECTORY, "alone failed")
+    os.mkdir(place)
+    for name in ("vgpu", "vgpu-bench", "libvgpu.so"):
+        shutil.copy(os.path.join(BUILD, name), place)
+    os.symlink(os.path.join(BUILD, "sim"), os.path.join(place, "sim"))
+    with open(os.path.join(place, "vgpu-load"), "w", encoding="ascii") as file:
+        file.write(f'#!/bin/sh\ncase "$*" in *"--warmup 0.300"*) echo gone >&2; exit 3 ;; esac\nexec {BUILD}/vgpu-load "$@"\n')
+    os.chmod(os.path.join(place, "vgpu-load"), 0o755)
+    done = subprocess.run([os.path.join(place, "vgpu"), *command(output, "--only", "tenants")[1:]], capture_output=True,
+                          text=True, timeout=WHOLE_S, env=dict(MINE, TMPDIR=temporary("alone")), check=False)
+    equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+    results = results_in(output)
+    for label in ("native", "vgpu"):
+        for name, case, result in results_for(results, label, "tenants.share", "tenants.sum", "tenants.greedy"):
+            true(result.get("missing", "").startswith(("the load alone, natively: it ended with status 3", "its ")),
+                 f"{label}: {name}, {case}: {result}")
+    true(any("value" in result for _, _, result in results_for(results, "vgpu", "tenants.latency.p50")), "no latency")
+
+
+@test
 def test_late_changes():
     """a load that begins after its limit was changed, or after what is to change it, has no time of reaction"""
     preloads = f"{BAD}:{BUILD}/libvgpu.so:{BUILD}/sim/libvgpu-sim-rm.so"

@@ -90,21 +90,21 @@ TEST("an error is the mean distance of windows, and a deviation what they differ
     CHECK(near(error, 0) && near(deviation, 0));
 }
 
-TEST("tenants' shares are of the time in which all work")
+TEST("tenants' work is of the time in which all work")
 {
-    double one[WINDOWS_MOST], other[WINDOWS_MOST], shares[2] = {7, 7};
+    double one[WINDOWS_MOST], other[WINDOWS_MOST], works[2] = {7, 7};
     struct bench_report reports[2] = {
         load(one, 200, 130, 0.9, 0.27), load(other, 200, 30, 0.1, 0.54)};
     reports[1].begin_ns = after(1000);
     /* From 0.3 s after the second's begin to the first's end. */
-    CHECK(bench_windows_shares(reports, 2, 300000000, 0.9, shares));
-    CHECK(near(shares[0], 0.3) && near(shares[1], 0.6));
-    CHECK(bench_windows_shares(reports, 2, 0, 0.9, shares));
-    CHECK(near(shares[0], (30 * 0.9 + 70 * 0.27) / 100 / 0.9));
-    shares[0] = 7;
+    CHECK(bench_windows_together(reports, 2, 300000000, works));
+    CHECK(near(works[0], 0.27) && near(works[1], 0.54));
+    CHECK(bench_windows_together(reports, 2, 0, works));
+    CHECK(near(works[0], (30 * 0.9 + 70 * 0.27) / 100));
+    works[0] = 7;
     reports[1].begin_ns = after(1800);
-    CHECK(!bench_windows_shares(reports, 2, 300000000, 0.9, shares));
-    CHECK(near(shares[0], 7));
+    CHECK(!bench_windows_together(reports, 2, 300000000, works));
+    CHECK(near(works[0], 7));
 }
 
 TEST("a standstill is the longest time without a kernel's end from a death on")
