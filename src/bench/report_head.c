@@ -2,6 +2,9 @@
 /* The begin of the page: what was compared, where and when, what was measured, what missed. */
 #include "bench/report_page.h"
 
+#include "bench/settings.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* "native, vgpu and hami" */
@@ -47,6 +50,22 @@ static void write_facts(struct page *page)
     fputs("</dl>\n", page->out);
 }
 
+static void write_settings(struct page *page, const struct bench_subject *subject)
+{
+    size_t count;
+    struct bench_setting *settings = bench_settings_of(subject, &count);
+    for (size_t i = 0; i < count; i++) {
+        fputs("<code>", page->out);
+        page_text(page, settings[i].name);
+        putc('=', page->out);
+        page_text(page, settings[i].value);
+        fputs("</code> ", page->out);
+    }
+    if (!count)
+        fputs("nothing added", page->out);
+    free(settings);
+}
+
 static void write_subject(struct page *page, size_t number)
 {
     const struct bench_subject *subject = &page->results->subjects[number];
@@ -72,14 +91,8 @@ static void write_subject(struct page *page, size_t number)
         fputs("no library", out);
     }
     fputs("</td><td>", out);
-    for (size_t i = 0; i < subject->setting_count; i++) {
-        fputs("<code>", out);
-        page_text(page, subject->environment[i].name);
-        putc('=', out);
-        page_text(page, subject->environment[i].value);
-        fputs("</code> ", out);
-    }
-    fputs(subject->setting_count ? "</td></tr>\n" : "nothing added</td></tr>\n", out);
+    write_settings(page, subject);
+    fputs("</td></tr>\n", out);
 }
 
 static void write_subjects(struct page *page)
@@ -91,7 +104,11 @@ static void write_subjects(struct page *page)
         page->out);
     for (size_t i = 0; i < page->results->subject_count; i++)
         write_subject(page, i);
-    fputs("</tbody></table>\n</div>\n", page->out);
+    fputs("</tbody></table>\n</div>\n<p>Beside LD_PRELOAD. {bytes}, {mib} and {percent} are the "
+          "limits of a "
+          "measurement: what names one is not set where there is none. {region} is a file of the "
+          "container’s own, {board} a directory of those beside each other.</p>\n",
+        page->out);
 }
 
 /* ---- what was measured ---- */

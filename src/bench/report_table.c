@@ -7,6 +7,7 @@
 
 #include "bench/report_lines.h"
 #include "bench/report_view.h"
+#include "bench/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +294,22 @@ static void print_group(struct table *table, const char *group)
 
 /* ---- above and below ---- */
 
+static void print_settings(const struct table *table, const struct bench_subject *subject)
+{
+    size_t count;
+    struct bench_setting *settings = bench_settings_of(subject, &count);
+    for (size_t i = 0; i < count; i++) {
+        size_t room = strlen(settings[i].name) + strlen(settings[i].value) + 2;
+        char *text = bench_need(malloc(room));
+        snprintf(text, room, "%s=%s", settings[i].name, settings[i].value);
+        char *safe = lines_safe(text);
+        lines_paragraph(&table->lines, LINE_QUIET, "    ", safe);
+        free(safe);
+        free(text);
+    }
+    free(settings);
+}
+
 static void print_machine(const struct table *table)
 {
     const struct bench_machine *machine = &table->results->machine;
@@ -322,6 +339,7 @@ static void print_machine(const struct table *table)
         free(library);
         if (subject->build)
             lines_paragraph(&table->lines, LINE_QUIET, "    build ", subject->build);
+        print_settings(table, subject);
     }
 }
 

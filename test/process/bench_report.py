@@ -221,6 +221,20 @@ def head():
 
 
 @test
+def settings():
+    """table and page list what is set for each library, asked for or not, each name once"""
+    made = Made("three", COLUMNS="200")
+    head = made.read.text.split("How to read it")[0]
+    for text in (head, made.table):
+        for words, times in (("CUDA_DEVICE_MEMORY_LIMIT={bytes}", 2), ("CUDA_DEVICE_SM_LIMIT={percent}", 2),
+                             ("CUDA_DEVICE_MEMORY_SHARED_CACHE={region}", 1), ("CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/hami/cache", 1),
+                             ("CUDA_REDIRECT=/usr/lib/libvgpu.so", 1), ("CUDA_REDIRECT=/usr/local/vgpu/libvgpu.so", 1),
+                             ("VGPU_BOARD_DIR={board}", 2)):
+            equal(text.count(words), times, words)
+    equal(head.count("nothing added"), 1, "subjects for which nothing is set")
+
+
+@test
 def not_clear():
     """where the target lies within the median's noise it is not clear whether it was met, on whichever side the median
     is; of two to four samples where they lie on both sides; of turns also where the processes' medians do; of one always"""

@@ -149,6 +149,43 @@ TEST("what a library adds is compared within the round, and is of as many turns"
     bench_results_finish(&bench.results);
 }
 
+/* The values of the variable in an environment, each followed by a semicolon. */
+static void values_of(char **environment, const char *name, char *text, size_t size)
+{
+    size_t length = strlen(name);
+    text[0] = '\0';
+    for (char **entry = environment; *entry; entry++) {
+        size_t used = strlen(text);
+        if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
+            snprintf(text + used, size - used, "%s;", *entry + length + 1);
+    }
+}
+
+TEST("a variable that is asked for is set once, in the place of what is set for each library")
+{
+    struct bench bench;
+    struct bench_limits limits = {.place = "/place", .cores = 50};
+    char text[512], reason[128];
+    begin(&bench);
+    bench_subject_set(&bench.results.subjects[1], "CUDA_REDIRECT", "/other.so");
+    bench_subject_set(&bench.results.subjects[1], "CUDA_DEVICE_MEMORY_LIMIT", "2g");
+    bench_subject_set(&bench.results.subjects[1], "MINE", "{board}");
+    char **environment = bench_environment(&bench, 1, &limits);
+    values_of(environment, "CUDA_REDIRECT", text, sizeof(text));
+    CHECK_STR(text, "/other.so;");
+    values_of(environment, "CUDA_DEVICE_MEMORY_LIMIT", text, sizeof(text));
+    CHECK_STR(text, "2g;");
+    values_of(environment, "CUDA_DEVICE_SM_LIMIT", text, sizeof(text));
+    CHECK_STR(text, "50;");
+    values_of(environment, "MINE", text, sizeof(text));
+    CHECK_STR(text, "/place;");
+    CHECK(bench_can_limit(&bench, 1, &limits, reason, sizeof(reason)));
+    limits.memory_mib = 1024;
+    CHECK(!bench_can_limit(&bench, 1, &limits, reason, sizeof(reason)));
+    bench_environment_free(environment);
+    bench_results_finish(&bench.results);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
