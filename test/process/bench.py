@@ -151,8 +151,8 @@ def test_measured():
              "its tenants did not work at the same time", "it had ended before its neighbour was killed",
              "its load had not begun when the limit was changed", "its first load had not begun when the second did",
              "its neighbour did not work all the time", "it had not begun when its neighbour was killed",
-             "the new limit was not reached within the time that was looked at",
-             "both together were not near the limit within the time that was looked at"}
+             "the new limit was not reached and kept within the time that was looked at",
+             "both together did not come and stay near the limit within the time that was looked at"}
     equal(reasons - known, set(), "reasons for missing figures")
     many = [result for _, _, result in results_for(results, "native", "cost.init")
             if "samples" in result]
