@@ -52,11 +52,6 @@ static const char *derive_error(const struct bench_results *results,
 
 /* ---- cost.cpu.idle.added ---- */
 
-static bool has_no_limit(const struct bench_figure *idle)
-{
-    return !strcmp(idle->condition, "no limit");
-}
-
 static const char *derive_added(const struct bench_results *results,
     const struct bench_figure *idle, const struct bench_result *result, double *samples)
 {
@@ -115,7 +110,7 @@ static const struct rule rules[] = {
             .better = BENCH_LOWER,
             .has_target = true,
             .target = 0},
-        has_no_limit, NULL, BENCH_COMPARED, derive_added},
+        NULL, NULL, BENCH_COMPARED, derive_added},
     {"memory.card",
         {.id = (char *)"memory.unused",
             .title = (char *)"left of the limit at the refusal",
