@@ -23,10 +23,11 @@ struct bench_options {
     const char *sim;            /* NULL: the machine's GPU */
     const char *output;
     const char *python;
-    bool report;  /* of what is there; nothing is measured */
-    bool quick;   /* asked for, not merely so */
-    bool measure; /* an option says what to measure, or how */
-    double scale; /* of all durations: 1, less in tests */
+    bool report;   /* of what is there; nothing is measured */
+    bool quick;    /* asked for, not merely so */
+    bool measure;  /* an option says what to measure, or how */
+    double scale;  /* of all durations: 1, less in tests */
+    uint32_t seed; /* of chance; 0: one that nobody can foresee */
 };
 
 /* What a definition's figure is measured under; the last one's condition is NULL. */

@@ -47,6 +47,8 @@ static void write_facts(struct page *page)
     write_fact(page, "Kernel", machine->kernel);
     write_fact(page, "When", machine->when);
     write_fact(page, "Mode", page->results->full ? "full" : "quick");
+    if (page->results->seed)
+        fprintf(page->out, "<div><dt>Seed</dt><dd>%u</dd></div>\n", page->results->seed);
     fputs("</dl>\n", page->out);
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define BENCH_RESULTS_VERSION 1
 #define BENCH_RESULTS_FILE "results.json"
@@ -81,6 +82,7 @@ struct bench_machine {
 
 struct bench_results {
     bool simulated, full; /* full: --full, else --quick */
+    uint32_t seed;        /* of chance in the last run; 0: not known */
     struct bench_machine machine;
     struct bench_subject *subjects; /* native first */
     size_t subject_count;

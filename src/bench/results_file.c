@@ -269,6 +269,9 @@ static void read_root(struct reader *reader, const json_t *root, struct bench_re
         refuse(reader, "simulated is neither true nor false");
     results->simulated = json_is_true(simulated);
     results->full = word_in(reader, root, "it", "mode", modes) == 1;
+    const json_t *seed = json_object_get(root, "seed");
+    if (seed && !json_is_null(seed)) /* earlier versions had one for all */
+        results->seed = (uint32_t)whole_in(reader, root, "it", "seed", 1, UINT32_MAX);
     read_machine(reader, root, &results->machine);
     const json_t *subjects = array_in(reader, root, "it", "subjects");
     for (size_t i = 0; i < json_array_size(subjects) && !reader->failed; i++)
@@ -403,12 +406,13 @@ static json_t *write_root(const struct bench_results *results)
         json_array_append_new(subjects, write_subject(&results->subjects[i]));
     for (size_t i = 0; i < results->figure_count; i++)
         json_array_append_new(figures, write_figure(&results->figures[i]));
-    return json_pack("{s:i, s:b, s:s, s:{s:s, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}", "version",
-        BENCH_RESULTS_VERSION, "simulated", results->simulated, "mode",
-        results->full ? "full" : "quick", "machine", "gpu", known(machine->gpu), "driver",
-        known(machine->driver), "cuda", known(machine->cuda), "cpu", known(machine->cpu), "cores",
-        (int)machine->cores, "kernel", known(machine->kernel), "when", known(machine->when),
-        "subjects", subjects, "figures", figures);
+    return json_pack("{s:i, s:b, s:s, s:o, s:{s:s, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}",
+        "version", BENCH_RESULTS_VERSION, "simulated", results->simulated, "mode",
+        results->full ? "full" : "quick", "seed",
+        results->seed ? json_integer(results->seed) : json_null(), "machine", "gpu",
+        known(machine->gpu), "driver", known(machine->driver), "cuda", known(machine->cuda), "cpu",
+        known(machine->cpu), "cores", (int)machine->cores, "kernel", known(machine->kernel), "when",
+        known(machine->when), "subjects", subjects, "figures", figures);
 }
 
 int bench_results_write(const struct bench_results *results, const char *path)

@@ -110,7 +110,7 @@ static void run_alone(struct bench *bench, const struct bench_item *item, size_t
         bench->gathered++;
         bench_report_finish(&report);
     } else {
-        snprintf(alone_missing, sizeof(alone_missing), "the load alone, natively: %s", reason);
+        snprintf(alone_missing, sizeof(alone_missing), "the load alone, natively: %.220s", reason);
     }
 }
 

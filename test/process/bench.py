@@ -459,6 +459,16 @@ def test_merge():
 
 
 @test
+def test_seed():
+    """each run draws a seed and says it, and takes the one that it is given"""
+    output = os.path.join(DIRECTORY, "seed")
+    seeds = [bench(output, "--only", "work", *options)["seed"] for options in ((), (), ("--seed", "4294967295"))]
+    true(seeds[0] != seeds[1] and min(seeds) > 0 and seeds[2] == 4294967295, f"seeds: {seeds}")
+    for seed in ("0", "-1", "4294967296", "x", ""):
+        refuse("--sim", "--seed", seed, "--output", output, within="accepted: 1 to 4294967295")
+
+
+@test
 def test_mismatch():
     """results of another mode, or of another library of the same label, are not added to"""
     before = results_in(WHOLE)
@@ -670,7 +680,7 @@ def test_arguments():
     refuse("--sim", "--output", "/dev/null/x", status=1, within="/dev/null/x")
     for options in (["--sim"], ["--report"]):
         refuse("--output", VGPU, *options, within="a directory, or one to be made")
-    for options in (["--library", "vgpu"], ["--only", "cost"], ["--sim"], ["--full"], ["--quick"], ["--python", "python3"]):
+    for options in (["--library", "vgpu"], ["--only", "cost"], ["--sim"], ["--full"], ["--quick"], ["--python", "python3"], ["--seed", "1"]):
         refuse("--report", *options, "--output", WHOLE, within="--report measures nothing; accepted beside it: --output")
 
 

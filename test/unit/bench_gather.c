@@ -2,6 +2,7 @@
 /* The bench's figures while a group is measured: why there is none, in which order, and how often a
  * process counts. */
 #include "bench/bench.h"
+#include "bench/chance.h"
 
 #include "check.h"
 
@@ -108,6 +109,20 @@ TEST("in each round the variants are in an order by chance, each once")
     }
     CHECK(first[0] && first[1] && first[2] && first[3]);
     bench_results_finish(&bench.results);
+}
+
+TEST("chance is the same for the same seed, and another for each seed that is drawn")
+{
+    size_t order[3][40];
+    const uint32_t seeds[] = {7, 8, 7};
+    for (size_t i = 0; i < 3; i++) {
+        bench_chance_begin(seeds[i]);
+        bench_shuffle(order[i], 40);
+    }
+    CHECK(memcmp(order[0], order[2], sizeof(order[0])) == 0);
+    CHECK(memcmp(order[0], order[1], sizeof(order[0])) != 0);
+    uint32_t first = bench_chance_seed(), second = bench_chance_seed(), third = bench_chance_seed();
+    CHECK(first && second && third && (first != second || second != third));
 }
 
 TEST("a worker that stands for two conditions hangs once, and gives both its figures")
