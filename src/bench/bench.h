@@ -41,6 +41,7 @@ struct bench_definition {
 /* Of one subject, of one figure. */
 struct bench_gathered {
     double *samples;
+    unsigned *moments; /* in which round and turn each was measured (bench.round, bench.turn) */
     size_t count;
     unsigned long repetitions;
     char missing[256];
@@ -69,6 +70,7 @@ struct bench {
     const char *group;
     struct bench_measured *measured;
     size_t measured_count;
+    unsigned round, turn;   /* of the item, and within it: samples of the same belong together */
     unsigned long gathered; /* samples in all, to see whether an item gives any */
     bool left_out;          /* an item for which no time was left */
 };
@@ -141,8 +143,8 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
     double *ret_median);
 
 /* Adds for each library what it adds to a figure of native's: the difference, or the percentage, as
- * samples of the figure `added`. Where both have as many samples, each is compared with native's of
- * the same turn, else with native's median. */
+ * samples of the figure `added`. Each sample is compared with native's of the same round and turn;
+ * where there is none it is left out. */
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent);
 

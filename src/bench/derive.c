@@ -15,7 +15,8 @@ struct rule {
     bool (*applies)(const struct bench_figure *from);  /* NULL: always */
     double (*target)(const struct bench_figure *from); /* NULL: as the texts say */
     const char *native;                                /* why native has none */
-    /* Fills one for each sample of the result, or returns why it cannot. */
+    /* Fills one for each sample of the result, NAN for what is left out, or returns why it cannot.
+     */
     const char *(*derive)(const struct bench_results *results, const struct bench_figure *from,
         const struct bench_result *result, double *samples);
 };
@@ -59,9 +60,11 @@ static const char *derive_added(const struct bench_results *results,
     (void)results;
     if (!native)
         return BENCH_NO_NATIVE;
-    bool paired = idle->turns && native->sample_count == result->sample_count;
-    for (size_t i = 0; i < result->sample_count; i++)
-        samples[i] = result->samples[i] - (paired ? native->samples[i] : native->value);
+    bool paired = bench_results_pair(idle, native, result);
+    for (size_t i = 0; i < result->sample_count; i++) {
+        const double *alone = bench_result_in(native, bench_result_round(result, i));
+        samples[i] = result->samples[i] - (!paired ? native->value : alone ? *alone : NAN);
+    }
     return NULL;
 }
 
@@ -126,6 +129,29 @@ static const struct rule rules[] = {
         NULL, piece_of_limit, BENCH_NO_LIMIT, derive_unused},
 };
 
+/* Adds those that are numbers, each of its sample's round. */
+static void add_derived(struct bench_figure *to, const struct bench_result *result, double *samples)
+{
+    size_t count = 0;
+    unsigned *rounds = bench_need(calloc(result->sample_count + 1, sizeof(*rounds)));
+    for (size_t i = 0; i < result->sample_count; i++) {
+        if (!isfinite(samples[i]))
+            continue;
+        rounds[count] = bench_result_round(result, i);
+        samples[count++] = samples[i];
+    }
+    if (count) {
+        unsigned long each = result->repetitions / result->sample_count;
+        unsigned long less = each * (result->sample_count - count);
+        bench_figure_measured(to, result->subject, samples, count, result->repetitions - less);
+        if (result->rounds)
+            bench_figure_set_rounds(to, result->subject, rounds);
+    } else {
+        bench_figure_missing(to, result->subject, BENCH_APART);
+    }
+    free(rounds);
+}
+
 static void derive_result(const struct bench_results *results, const struct rule *rule,
     const struct bench_figure *from, const struct bench_result *result, struct bench_figure *to)
 {
@@ -136,8 +162,7 @@ static void derive_result(const struct bench_results *results, const struct rule
     if (missing)
         bench_figure_missing(to, result->subject, missing);
     else
-        bench_figure_measured(
-            to, result->subject, samples, result->sample_count, result->repetitions);
+        add_derived(to, result, samples);
     free(samples);
 }
 

@@ -118,7 +118,8 @@ static enum report_verdict judge(
     if (result->sample_count < 2)
         return REPORT_UNCLEAR;
     bool lower = figure->better == BENCH_LOWER;
-    struct noise noise = noise_of(result->samples, result->sample_count, figure->turns);
+    struct noise noise =
+        noise_of(result->samples, result->rounds, result->sample_count, figure->turns);
     if (lower ? noise.high <= figure->target : noise.low >= figure->target)
         return REPORT_MET;
     if (lower ? noise.low > figure->target : noise.high < figure->target)
@@ -137,18 +138,19 @@ static bool overlap(const struct bench_result *one, const struct bench_result *o
 static void stand_beside(struct report_stand *stand, const struct bench_figure *figure,
     const struct bench_result *native, const struct bench_result *result)
 {
-    size_t count = result->sample_count;
-    double *ratios = noise_ratios(figure, native, result);
-    stand->ratio = ratios ? bench_quantile(ratios, count, 0.5) : result->value / native->value;
-    stand->ratio_low = ratios ? bench_quantile(ratios, count, 0.1) : result->low / native->value;
-    stand->ratio_high = ratios ? bench_quantile(ratios, count, 0.9) : result->high / native->value;
+    struct noise_ratios ratios = noise_ratios(figure, native, result);
+    const double *values = ratios.values;
+    const size_t count = ratios.count;
+    stand->ratio = count ? bench_quantile(values, count, 0.5) : result->value / native->value;
+    stand->ratio_low = count ? bench_quantile(values, count, 0.1) : result->low / native->value;
+    stand->ratio_high = count ? bench_quantile(values, count, 0.9) : result->high / native->value;
     stand->has_ratio = isfinite(stand->ratio);
     stand->may_be_none = overlap(native, result);
-    if (ratios && count >= NOISE_LEAST) {
-        struct noise noise = noise_of(ratios, count, figure->turns);
+    if (count >= NOISE_LEAST) {
+        struct noise noise = noise_of(values, ratios.rounds, count, figure->turns);
         stand->may_be_none = noise.low <= 1 && noise.high >= 1;
     }
-    free(ratios);
+    noise_ratios_finish(&ratios);
 }
 
 /* Distances and deviations, in points, are small or large, and no multiples of each other. */

@@ -18,6 +18,7 @@
 #define BENCH_NO_LIMIT "native has no limit"
 #define BENCH_COMPARED "native is what is compared with"
 #define BENCH_NO_NATIVE "native was not measured"
+#define BENCH_APART "native was measured in none of its rounds"
 #define BENCH_NOT_SUBTRACTED "native, which is subtracted, was not measured"
 
 #define BENCH_NOT_REFUSED "nothing refused it"
@@ -52,6 +53,8 @@ struct bench_result {
         repetitions;     /* how often it was measured: of how many values the samples are some */
     double *samples;     /* in the order in which they were measured */
     size_t sample_count; /* at least 1, and at most the repetitions */
+    /* Of which round each sample is, none less than the one before; NULL: the n-th of the n-th. */
+    unsigned *rounds;
 };
 
 enum bench_better { BENCH_LOWER, BENCH_HIGHER, BENCH_TARGET };
@@ -66,8 +69,8 @@ struct bench_figure {
     bool has_target;
     double target;   /* in the unit */
     char *condition; /* "case" in the file: "64 MiB", "limit 20"; "" where there is only one */
-    /* Above 0: measured in turn, the n-th sample of each subject in the same round, and so many
-     * samples that follow each other by one process. 0: not in turn. */
+    /* Above 0: measured in turn, samples of the same round belong together, and so many rounds that
+     * follow each other are of one process. 0: not in turn. */
     unsigned turns;
     struct bench_result *results; /* one for each subject, in their order */
     size_t result_count;
@@ -133,6 +136,19 @@ struct bench_figure *bench_results_add_figure(
 void bench_figure_measured(struct bench_figure *figure, const char *subject, const double *samples,
     size_t count, unsigned long repetitions);
 void bench_figure_missing(struct bench_figure *figure, const char *subject, const char *reason);
+
+/* Says of which round each sample of what was measured is: as many as there are samples. */
+void bench_figure_set_rounds(
+    struct bench_figure *figure, const char *subject, const unsigned *rounds);
+
+/* Whether it is known which samples of the two belong together: the figure was measured in turn,
+ * and where one result lacks rounds, so that only the rest can be compared, its file says which. */
+bool bench_results_pair(const struct bench_figure *figure, const struct bench_result *one,
+    const struct bench_result *other);
+
+/* The round of a sample, and the sample of a round: NULL where there is none. */
+unsigned bench_result_round(const struct bench_result *result, size_t sample);
+const double *bench_result_in(const struct bench_result *result, unsigned round);
 
 /* Why figures of `earlier` must not stand beside those of `results`, in words; NULL where they may:
  * both are of one machine, driver and mode, and subjects of the same label are the same. */

@@ -19,6 +19,7 @@
 #define FILE_MOST (64l << 20)
 #define REPETITIONS_MOST 1000000000ll
 #define TURNS_MOST 1000
+#define ROUNDS_MOST 1000000
 
 struct reader {
     char *reason;
@@ -176,6 +177,27 @@ static void read_samples(struct reader *reader, const json_t *object, const char
     free(values);
 }
 
+/* One for each sample, none less than the one before. */
+static void read_rounds(struct reader *reader, const json_t *rounds, const char *where,
+    const char *subject, struct bench_figure *figure)
+{
+    size_t count = bench_figure_result(figure, subject)->sample_count;
+    unsigned *values = bench_need(malloc(count * sizeof(*values)));
+    if (json_array_size(rounds) != count)
+        refuse(reader, "%s.rounds is not accepted; accepted: one for each of its samples", where);
+    for (size_t i = 0; !reader->failed && i < count; i++) {
+        const json_t *value = json_array_get(rounds, i);
+        json_int_t least = i ? (json_int_t)values[i - 1] : 0, round = json_integer_value(value);
+        if (!json_is_integer(value) || round < least || round > ROUNDS_MOST)
+            refuse(reader, "%s.rounds[%zu] is not accepted; accepted: numbers that do not descend",
+                where, i);
+        values[i] = (unsigned)round;
+    }
+    if (!reader->failed)
+        bench_figure_set_rounds(figure, subject, values);
+    free(values);
+}
+
 static void read_result(struct reader *reader, const json_t *object, const char *where,
     const struct bench_results *results, struct bench_figure *figure)
 {
@@ -195,6 +217,9 @@ static void read_result(struct reader *reader, const json_t *object, const char 
         (void)number_in(reader, object, where, "low");
         (void)number_in(reader, object, where, "high");
         read_samples(reader, object, where, subject, figure);
+        const json_t *rounds = json_object_get(object, "rounds");
+        if (rounds && !reader->failed)
+            read_rounds(reader, rounds, where, subject, figure);
     }
 }
 
@@ -349,9 +374,15 @@ static json_t *write_result(const struct bench_result *result)
     json_t *samples = json_array();
     for (size_t i = 0; i < result->sample_count; i++)
         json_array_append_new(samples, json_real(result->samples[i]));
-    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject, "value",
-        result->value, "low", result->low, "high", result->high, "repetitions",
+    json_t *object = json_pack("{s:s, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject,
+        "value", result->value, "low", result->low, "high", result->high, "repetitions",
         (json_int_t)result->repetitions, "samples", samples);
+    json_t *rounds = result->rounds ? json_array() : NULL;
+    for (size_t i = 0; rounds && i < result->sample_count; i++)
+        json_array_append_new(rounds, json_integer(result->rounds[i]));
+    if (rounds)
+        json_object_set_new(object, "rounds", rounds);
+    return object;
 }
 
 static json_t *write_figure(const struct bench_figure *figure)

@@ -502,6 +502,40 @@ def in_turn():
 
 
 @test
+def lost_turns():
+    """samples that say of which round they are are compared with those of the same; files that do not say it and have
+    not as many are not compared turn by turn; rounds of one process are together, also where one was lost"""
+    document = bench_example.make("two")
+
+    def figure(name, turns, *results):
+        made = []
+        for subject, (samples, rounds) in zip(("native", "vgpu"), results):
+            made.append(dict(bench_example.result(subject, samples), **({"rounds": rounds} if rounds else {})))
+        return {"id": name, "group": "cost", "title": name, "definition": "Made by hand.", "unit": "ns", "better": "lower",
+                "target": 10 if name == "cost.processes" else None, "case": "", "turns": turns, "results": made}
+    native, ours = [100, 200, 300, 400, 500], [102, 306, 408, 510]
+    slow, without = [9, 9, 9.5, 9, 9, 9.5] * 3 + [12, 12, 11, 12, 12, 11], 7
+    document["figures"] = [
+        figure("cost.said", 1, (native, [0, 1, 2, 3, 4]), (ours, [0, 2, 3, 4])),
+        figure("cost.unsaid", 1, (native, None), (ours, None)),
+        figure("cost.same.count", 1, (native[1:], [1, 2, 3, 4]), (ours, [0, 2, 3, 4])),
+        figure("cost.apart", 1, (native[:2], [0, 1]), (ours[:2], [2, 3])),
+        figure("cost.processes", 6, ([1], [0]), (slow[:without] + slow[without + 1:], [i for i in range(24) if i != without]))]
+    made = Made("two", document)
+    for name, ratio in {"cost.said": "≈ 1.020×", "cost.unsaid": "≈ 1.190×", "cost.same.count": "≈ 1.020×",
+                        "cost.apart": "≈ 1.360×"}.items():
+        equal(re.findall("(?:≈ )?[0-9.]+×", made.read.sections[name]), [ratio], name)
+    true("not clear: the target is" in made.read.sections["cost.processes"], "the last process is slow")
+    for rounds in ([0, 2, 3], [0, 2, 1, 3], [0, 2, 3, -4], [0, 2, 3, 1.5], 7):
+        document["figures"] = [figure("cost.said", 1, (native, None), (ours, rounds))]
+        with tempfile.TemporaryDirectory() as directory:
+            with open(f"{directory}/results.json", "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            done = run(directory)
+            equal((done.returncode, "rounds" in done.stderr, done.stderr.count("\n")), (2, True, 1), done.stderr)
+
+
+@test
 def one_value():
     """one sample has no spread, and the report says so"""
     made = Made("hostile")
