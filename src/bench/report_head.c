@@ -36,7 +36,10 @@ static void write_facts(struct page *page)
 {
     const struct bench_machine *machine = &page->results->machine;
     fputs("<dl class=\"facts\">\n", page->out);
-    write_fact(page, "GPU", machine->gpu);
+    fputs("<div><dt>GPU</dt><dd>", page->out);
+    page_text(page, known(machine->gpu));
+    page_simulated(page);
+    fputs("</dd></div>\n", page->out);
     write_fact(page, "Driver", machine->driver);
     write_fact(page, "CUDA", machine->cuda);
     fputs("<div><dt>CPU</dt><dd>", page->out);
@@ -148,7 +151,9 @@ static void write_measured(struct page *page)
 {
     FILE *out = page->out;
     const struct bench_results *results = page->results;
-    fputs("<h2>What was measured</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" "
+    fputs("<h2>What was measured", out);
+    page_simulated(page);
+    fputs("</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" "
           "aria-label=\"What was measured\">\n<table><thead><tr><th scope=\"col\">figures of</th>",
         out);
     for (size_t i = 0; i < results->subject_count; i++) {
@@ -196,6 +201,13 @@ static void write_miss(
     fputs("</li>\n", out);
 }
 
+static void begin_misses(struct page *page, const char *title)
+{
+    fprintf(page->out, "<h2>%s", title);
+    page_simulated(page);
+    fputs("</h2>\n<ul class=\"misses\">\n", page->out);
+}
+
 static void write_misses(struct page *page, enum report_verdict verdict, const char *title)
 {
     const struct bench_results *results = page->results;
@@ -208,7 +220,7 @@ static void write_misses(struct page *page, enum report_verdict verdict, const c
             if (!result || report_stand_of(figure, result).verdict != verdict)
                 continue;
             if (!begun)
-                fprintf(page->out, "<h2>%s</h2>\n<ul class=\"misses\">\n", title);
+                begin_misses(page, title);
             begun = true;
             write_miss(page, figure, result);
         }
@@ -225,6 +237,7 @@ void page_head(struct page *page)
     write_labels(page);
     fputs(" on ", out);
     page_text(page, known(results->machine.gpu));
+    page_simulated(page);
     fputs(", measured in turn and in the same conditions.</p>\n", out);
     if (results->simulated)
         fputs("<p class=\"simulated\" role=\"note\"><strong>Simulated.</strong> Every figure here "

@@ -46,6 +46,12 @@ void page_text(struct page *page, const char *text)
     free(shown);
 }
 
+void page_simulated(struct page *page)
+{
+    if (page->results->simulated)
+        fputs(" <span class=\"simulated\">(simulated)</span>", page->out);
+}
+
 void page_anchor(struct page *page, const char *id)
 {
     for (; *id; id++) {

@@ -23,6 +23,9 @@ extern const char page_style[];
 /* Text of others, for an element or an attribute in double quotes, of HTML and of XML. */
 void page_text(struct page *page, const char *text);
 
+/* Behind a heading or a name: that what it stands for is simulated, where it is. */
+void page_simulated(struct page *page);
+
 /* For an id: what is no letter, digit, point or hyphen becomes a hyphen. */
 void page_anchor(struct page *page, const char *id);
 

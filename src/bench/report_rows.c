@@ -379,7 +379,9 @@ void page_chart_ratios(struct page *page, const char *group)
             figures[rows.count++] = &results->figures[i];
     }
     if (rows.count > 1) {
-        fputs("<section class=\"figure\"><h3>Beside native</h3>\n<p>Each value divided by native’s "
+        fputs("<section class=\"figure\"><h3>Beside native", page->out);
+        page_simulated(page);
+        fputs("</h3>\n<p>Each value divided by native’s "
               "of the same run, of what is measured in turn by that of the same turn; the line "
               "through 1 is native. Less is better, but where a "
               "row says more. Definitions and values are below.</p>\n<figure>\n",

@@ -39,6 +39,16 @@ struct cell {
     bool missing;
 };
 
+/* The unit as it is printed, to be freed. */
+static char *unit_of(const struct table *table, const struct bench_figure *figure)
+{
+    const char *mark = table->results->simulated ? ", simulated" : "";
+    size_t room = strlen(figure->unit) + strlen(mark) + 1;
+    char *text = bench_need(malloc(room));
+    snprintf(text, room, "%s%s", figure->unit, mark);
+    return text;
+}
+
 /* ---- a cell's words ---- */
 
 /* The number of the note with that text, from 1; 0 where there is room for no more. */
@@ -153,7 +163,9 @@ static bool fits(struct table *table, bool spreads)
         const struct bench_figure *figure = &table->results->figures[i];
         if (!in_group(table, figure))
             continue;
-        table->unit_width = larger(table->unit_width, lines_width(figure->unit));
+        char *unit = unit_of(table, figure);
+        table->unit_width = larger(table->unit_width, lines_width(unit));
+        free(unit);
         names = larger(names, lines_width(figure->title));
         names = larger(names, lines_width(figure->condition) + 2);
     }
@@ -223,8 +235,10 @@ static void print_figure(
     struct table *table, const struct bench_figure *figure, const char *name, unsigned indent)
 {
     const struct lines *lines = &table->lines;
+    char *unit = unit_of(table, figure);
     print_name(table, name, indent);
-    lines_cell(lines, LINE_QUIET, figure->unit, strlen(figure->unit), table->unit_width, false);
+    lines_cell(lines, LINE_QUIET, unit, strlen(unit), table->unit_width, false);
+    free(unit);
     for (size_t i = 0; i < table->results->subject_count; i++) {
         struct cell cell = cell_of(table, figure, i);
         print_cell(table, &cell, i);
@@ -238,13 +252,15 @@ static void print_stacked(struct table *table, const struct bench_figure *figure
     for (size_t i = 0; i < table->results->subject_count; i++) {
         const char *label = table->results->subjects[i].label;
         struct cell cell = cell_of(table, figure, i);
-        size_t room = strlen(label) + strlen(figure->unit) + sizeof(cell) + 16;
+        char *unit = unit_of(table, figure);
+        size_t room = strlen(label) + strlen(unit) + sizeof(cell) + 16;
         char *text = bench_need(calloc(1, room));
         snprintf(text, room, "%s: %s%s%s%s%s%s%s", label, cell.value, cell.missing ? "" : " ",
-            cell.missing ? "" : figure->unit, *cell.spread ? ", " : "", cell.spread,
+            cell.missing ? "" : unit, *cell.spread ? ", " : "", cell.spread,
             *cell.beside ? ", " : "", cell.beside);
         lines_paragraph(&table->lines, cell.style, "    ", text);
         free(text);
+        free(unit);
     }
 }
 
@@ -270,6 +286,14 @@ static void print_family(struct table *table, const struct report_family *family
     }
 }
 
+static void print_group_name(const struct table *table, const char *group)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "%s%s", report_group_name(group),
+        table->results->simulated ? BENCH_SIMULATED : "");
+    lines_paragraph(&table->lines, LINE_BOLD, "", text);
+}
+
 static void print_group(struct table *table, const char *group)
 {
     struct report_families families = report_families_make(table->results, group);
@@ -277,7 +301,7 @@ static void print_group(struct table *table, const char *group)
     bool stacked = !fits(table, true) && !fits(table, false);
     if (families.count) {
         putc('\n', table->lines.out);
-        lines_paragraph(&table->lines, LINE_BOLD, "", report_group_name(group));
+        print_group_name(table, group);
     }
     if (families.count && !stacked)
         print_heads(table);
@@ -317,8 +341,9 @@ static void print_machine(const struct table *table)
     char *cuda = lines_safe(machine->cuda), *when = lines_safe(machine->when);
     size_t room = strlen(gpu) + strlen(driver) + strlen(cuda) + strlen(when) + 64;
     char *text = bench_need(calloc(1, room));
-    snprintf(text, room, "vgpu bench, %s: %s, driver %s, CUDA %s, %s",
-        table->results->full ? "full" : "quick", gpu, driver, cuda, when);
+    snprintf(text, room, "vgpu bench, %s: %s%s, driver %s, CUDA %s, %s",
+        table->results->full ? "full" : "quick", gpu,
+        table->results->simulated ? BENCH_SIMULATED : "", driver, cuda, when);
     lines_paragraph(&table->lines, LINE_BOLD, "", text);
     free(text);
     free(gpu);

@@ -12,7 +12,8 @@
 
 #define BENCH_RESULTS_VERSION 1
 #define BENCH_RESULTS_FILE "results.json"
-#define BENCH_NATIVE "native" /* the label of the subject without a library */
+#define BENCH_SIMULATED " (simulated)" /* behind the GPU's name, but in memory */
+#define BENCH_NATIVE "native"          /* the label of the subject without a library */
 
 /* Why a figure is missing, where a run says it and what follows from its figures does too. */
 #define BENCH_NO_LIMIT "native has no limit"

@@ -131,6 +131,14 @@ static void read_machine(struct reader *reader, const json_t *root, struct bench
     machine->cores = (unsigned)whole_in(reader, object, "machine", "cores", 0, 1 << 20);
 }
 
+/* A GPU that is simulated is called so in files of later versions. */
+static void drop_simulated(char *gpu)
+{
+    size_t length = gpu ? strlen(gpu) : 0, mark = strlen(BENCH_SIMULATED);
+    if (length >= mark && !strcmp(gpu + length - mark, BENCH_SIMULATED))
+        gpu[length - mark] = '\0';
+}
+
 static void read_subject(
     struct reader *reader, const json_t *object, size_t place, struct bench_results *results)
 {
@@ -298,6 +306,8 @@ static void read_root(struct reader *reader, const json_t *root, struct bench_re
     if (seed && !json_is_null(seed)) /* earlier versions had one for all */
         results->seed = (uint32_t)whole_in(reader, root, "it", "seed", 1, UINT32_MAX);
     read_machine(reader, root, &results->machine);
+    if (results->simulated)
+        drop_simulated(results->machine.gpu);
     const json_t *subjects = array_in(reader, root, "it", "subjects");
     for (size_t i = 0; i < json_array_size(subjects) && !reader->failed; i++)
         read_subject(reader, json_array_get(subjects, i), i, results);
@@ -367,16 +377,17 @@ int bench_results_read(
     return error;
 }
 
-static json_t *write_result(const struct bench_result *result)
+static json_t *write_result(const struct bench_result *result, bool simulated)
 {
     if (result->missing)
-        return json_pack("{s:s, s:s}", "subject", result->subject, "missing", result->missing);
+        return json_pack("{s:s, s:b, s:s}", "subject", result->subject, "simulated", simulated,
+            "missing", result->missing);
     json_t *samples = json_array();
     for (size_t i = 0; i < result->sample_count; i++)
         json_array_append_new(samples, json_real(result->samples[i]));
-    json_t *object = json_pack("{s:s, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject,
-        "value", result->value, "low", result->low, "high", result->high, "repetitions",
-        (json_int_t)result->repetitions, "samples", samples);
+    json_t *object = json_pack("{s:s, s:b, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject,
+        "simulated", simulated, "value", result->value, "low", result->low, "high", result->high,
+        "repetitions", (json_int_t)result->repetitions, "samples", samples);
     json_t *rounds = result->rounds ? json_array() : NULL;
     for (size_t i = 0; rounds && i < result->sample_count; i++)
         json_array_append_new(rounds, json_integer(result->rounds[i]));
@@ -385,16 +396,17 @@ static json_t *write_result(const struct bench_result *result)
     return object;
 }
 
-static json_t *write_figure(const struct bench_figure *figure)
+static json_t *write_figure(const struct bench_figure *figure, bool simulated)
 {
     json_t *results = json_array();
     for (size_t i = 0; i < figure->result_count; i++)
-        json_array_append_new(results, write_result(&figure->results[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "id", figure->id,
-        "group", figure->group, "title", figure->title, "definition", figure->definition, "unit",
-        figure->unit, "better", bench_better_name(figure->better), "target",
-        figure->has_target ? json_real(figure->target) : json_null(), "case", figure->condition,
-        "turns", figure->turns ? json_integer(figure->turns) : json_null(), "results", results);
+        json_array_append_new(results, write_result(&figure->results[i], simulated));
+    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "id", figure->id,
+        "group", figure->group, "simulated", simulated, "title", figure->title, "definition",
+        figure->definition, "unit", figure->unit, "better", bench_better_name(figure->better),
+        "target", figure->has_target ? json_real(figure->target) : json_null(), "case",
+        figure->condition, "turns", figure->turns ? json_integer(figure->turns) : json_null(),
+        "results", results);
 }
 
 /* Escaped, to be freed: JSON takes UTF-8 alone. NULL of NULL. */
@@ -436,14 +448,15 @@ static json_t *write_root(const struct bench_results *results)
     for (size_t i = 0; i < results->subject_count; i++)
         json_array_append_new(subjects, write_subject(&results->subjects[i]));
     for (size_t i = 0; i < results->figure_count; i++)
-        json_array_append_new(figures, write_figure(&results->figures[i]));
-    return json_pack("{s:i, s:b, s:s, s:o, s:{s:s, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}",
+        json_array_append_new(figures, write_figure(&results->figures[i], results->simulated));
+    return json_pack("{s:i, s:b, s:s, s:o, s:{s:s+, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}",
         "version", BENCH_RESULTS_VERSION, "simulated", results->simulated, "mode",
         results->full ? "full" : "quick", "seed",
         results->seed ? json_integer(results->seed) : json_null(), "machine", "gpu",
-        known(machine->gpu), "driver", known(machine->driver), "cuda", known(machine->cuda), "cpu",
-        known(machine->cpu), "cores", (int)machine->cores, "kernel", known(machine->kernel), "when",
-        known(machine->when), "subjects", subjects, "figures", figures);
+        known(machine->gpu), results->simulated ? BENCH_SIMULATED : "", "driver",
+        known(machine->driver), "cuda", known(machine->cuda), "cpu", known(machine->cpu), "cores",
+        (int)machine->cores, "kernel", known(machine->kernel), "when", known(machine->when),
+        "subjects", subjects, "figures", figures);
 }
 
 int bench_results_write(const struct bench_results *results, const char *path)

@@ -118,11 +118,13 @@ def test_whole():
     builds = [subject["build"] for subject in results["subjects"]]
     true(builds[0] is None and re.fullmatch("[0-9a-f]{16}", builds[1]) and builds[1] != builds[2] == builds[3],
          f"builds of the libraries: {builds}")
-    true(results["machine"]["gpu"] and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
+    true(results["machine"]["gpu"].endswith("0 (simulated)") and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
     equal({figure["id"] for figure in results["figures"]}, FIGURES, "figures")
     equal(sorted({figure["group"] for figure in results["figures"]}, key=GROUPS.index), GROUPS, "groups")
     keys = [(figure["id"], figure["case"]) for figure in results["figures"]]
     equal(len(set(keys)), len(keys), "different figures and cases")
+    true(all(part["simulated"] is True for figure in results["figures"] for part in [figure, *figure["results"]]),
+         "figures and results that are not marked as simulated")
     for figure in results["figures"]:
         true(figure["title"] and len(figure["definition"]) > 20 and figure["unit"], f"texts of {figure['id']}")
         equal([result["subject"] for result in figure["results"]], labels, f"subjects of {figure['id']}")

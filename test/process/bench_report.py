@@ -296,8 +296,8 @@ def long_names():
 
 @test
 def simulated():
-    """simulated figures are marked in the head, above every chart and below every table"""
-    made = Made("simulated")
+    """simulated figures are marked: the GPU's name, every heading, chart and line of the table"""
+    made = Made("simulated", COLUMNS="200")
     true("says nothing of a GPU" in made.read.text, "the head's word")
     legends = made.page.count('<ul class="legend">')
     equal(made.page.count('<li class="simulated">simulated</li>'), legends, "marks")
@@ -305,6 +305,18 @@ def simulated():
     for svg in charts(made.page):
         true(svg.find("title").text.endswith("(simulated)"), svg.find("title").text)
     true("Simulated" in made.table, "the table's word")
+    lines = made.table.splitlines()
+    true("NVIDIA H200 (simulated)" in lines[0] and "NVIDIA H200 (simulated)" in made.read.text, "the GPU's name")
+    for words in ("Cost", "Memory isolation", "Compute isolation", "Tenants", "Real work"):
+        true(f"{words} (simulated)" in lines, f"the table's heading {words}")
+    for line in lines:
+        unit = re.search(r"  (µs|ms|MiB|%|ratio|steps/s|% of a core)(, simulated)?  ", line)
+        true(not unit or unit[2], f"a line of the table without a mark: {line!r}")
+    equal([words for words in re.findall("<h[23]>(.*?)</h[23]>", made.page) if "simulated" not in words],
+          ["What was compared", "How to read it"], "headings of what is not measured")
+    narrow = " ".join(Made("simulated", COLUMNS="40").table.split())
+    marks = re.findall(r"(?:native|vgpu|hami-core): -?[0-9.,]+ [a-zµ%/MB ]+(, \w+)?", narrow)
+    true(len(marks) > 100 and set(marks) == {", simulated"}, f"marks in a narrow table: {marks}")
     measured = Made("three")
     true("imulated</" not in measured.page and "imulated" not in measured.table, "a mark on what was measured")
 
