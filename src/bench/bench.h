@@ -25,6 +25,7 @@ struct bench_options {
     const char *python;
     bool report;   /* of what is there; nothing is measured */
     bool quick;    /* asked for, not merely so */
+    bool declare;  /* figures alone: nothing is run */
     bool measure;  /* an option says what to measure, or how */
     double scale;  /* of all durations: 1, less in tests */
     uint32_t seed; /* of chance; 0: one that nobody can foresee */
@@ -191,6 +192,10 @@ void bench_run_group(
 /* One line of progress on stderr. */
 void bench_say(const struct bench *bench, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Writes each figure's id, group, unit and definition, with tabs between; returns the exit status.
+ */
+int bench_definitions(void);
 
 /* What runs inside a measured process; returns its exit status. */
 int bench_worker(int argc, char **argv);

@@ -272,7 +272,7 @@ static void run_round(struct bench *bench, const struct bench_item *item, struct
 void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count)
 {
     struct item_state states[64] = {0};
-    bool any = true;
+    bool any = !bench->options->declare;
     for (size_t i = 0; i < count; i++)
         states[i].took = items[i].seconds * bench->options->scale;
     while (any && !bench_stopped()) {

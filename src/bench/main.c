@@ -286,6 +286,8 @@ int main(int argc, char **argv)
     int status;
     if (argc > 1 && !strcmp(argv[1], "--worker"))
         return bench_worker(argc - 2, argv + 2);
+    if (argc == 2 && !strcmp(argv[1], "--definitions"))
+        return bench_definitions();
     tool_speak_for("bench");
     if (!bench_options_parse(argc, argv, &options, &status)) {
         bench_results_finish(&options.asked);

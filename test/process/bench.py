@@ -746,16 +746,24 @@ def test_not_installed():
 
 @test
 def test_documented():
-    """docs/bench.md names each figure, and no other"""
+    """docs/bench.md names each figure, and no other; the recorded run's table has the definitions of vgpu-bench"""
     with open(os.path.join(SOURCE, "docs/bench.md"), encoding="utf-8") as file:
         named = set(re.findall(r"`((?:cost|memory|compute|tenants|work)\.[A-Za-z0-9.]+)`", file.read()))
     full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added"}
     equal(named, full, "figures in the document")
     with open(os.path.join(SOURCE, "docs/benchmarks/README.md"), encoding="utf-8") as file:
-        rows = re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| [^|]{20,} \| [^|]+ \| [^|]+ \|$", file.read(), re.M)
+        text = file.read()
+    rows = re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| [^|]{20,} \| [^|]+ \| [^|]+ \|$", text, re.M)
     equal(set(rows), full, "figures in the recorded run's table")
-    done = subprocess.run([os.path.join(SOURCE, "scripts/bench-figures"), "--check"], check=False)
+    done = subprocess.run([os.path.join(SOURCE, "scripts/bench-figures"), "--check", BUILD], check=False)
     equal(done.returncode, 0, "status of scripts/bench-figures --check")
+    said = subprocess.run([os.path.join(BUILD, "vgpu-bench"), "--definitions"], check=True, capture_output=True, text=True).stdout
+    defined = {line.split("\t")[0]: line.split("\t")[2:] for line in said.splitlines()}
+    equal(set(defined), full, "figures that vgpu-bench defines")
+    for figure in results_in(WHOLE)["figures"]:
+        equal([figure["unit"], figure["definition"]], defined[figure["id"]], f"unit and definition of {figure['id']}")
+    recorded = dict(re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| ([^|]{20,}) \| [^|]+ \| [^|]+ \|$", text, re.M))
+    equal(recorded, {name: definition for name, (_, definition) in defined.items()}, "definitions in the table")
 
 
 tap.main()
