@@ -260,6 +260,24 @@ def test_targets():
 
 
 @test
+def test_full_shapes():
+    """--full measures all shapes of loads, among them cooperative launches, and bursts that would use more than the limit"""
+    results = bench(os.path.join(DIRECTORY, "shapes"), "--full", "--only", "compute")
+    limits = {}
+    for name, case, _ in results_for(results, "vgpu", "compute.share"):
+        limits.setdefault(case.rsplit(", limit ", 1)[0], []).append(int(case.rsplit(" ", 1)[1]))
+    equal([limits.get(shape) for shape in ("1 ms kernels", "100 µs kernels", "1 ms cooperative kernels",
+                                           "bursts of 20 ms each 50 ms", "5 ms kernels", "1 ms kernels of one block")],
+          [[20, 50, 80], [50], [50], [20], [50], [50]], f"limits of {limits}")
+    equal((len(limits), sum(map(len, limits.values()))), (14, 26), "shapes, and the runs of a library in a round")
+    native = {case: result.get("value") for _, case, result in results_for(results, "native", "compute.native")}
+    true(0.2 < native["bursts of 20 ms each 50 ms"] < 0.6, f"what they use natively: {native}")
+    target = [figure["target"] for figure in results["figures"] if figure["id"] == "compute.share"
+              and figure["case"] == "bursts of 20 ms each 50 ms, limit 20"]
+    equal(target, [20], "what is due of the bursts")
+
+
+@test
 def test_memory_holds():
     """under the library no kind of allocation passes the limit, and what a program is told is what the card has"""
     results = results_in(WHOLE)
