@@ -39,9 +39,10 @@ void page_tick(struct page *page, double value, bool sign);
 /* The subject's mark around (0, 0), inside an <svg>. */
 void page_mark(struct page *page, size_t subject);
 
-/* A list of the subjects with their marks, for above a chart. Those that are not `shown` in it, by
- * their numbers, are not measured, and it says so; `ratios`: they are left out. */
-void page_legend(struct page *page, const bool *shown, bool ratios);
+/* A list of the subjects with their marks, for above a chart of the figures. Of those that are not
+ * `shown` in it, by their numbers, it says why; `ratios`: they are left out. */
+void page_legend(struct page *page, const struct bench_figure *const *figures, size_t count,
+    const bool *shown, bool ratios);
 
 /* Which subjects have a result in one of the figures: to be freed. */
 bool *page_measured(

@@ -179,6 +179,24 @@ const char *report_missing_reason(const struct bench_result *result)
     return result && result->missing && *result->missing ? result->missing : "no result";
 }
 
+const char *report_missing_words(
+    const struct bench_figure *const *figures, size_t count, const char *subject)
+{
+    static const struct {
+        const char *reason, *words;
+    } known[] = {{BENCH_NO_LIMIT, "no limit"}, {BENCH_COMPARED, "is compared with"}};
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        size_t found = 0;
+        for (size_t i = 0; i < count; i++) {
+            const struct bench_result *result = bench_figure_result(figures[i], subject);
+            found += !strcmp(report_missing_reason(result), known[k].reason);
+        }
+        if (count && found == count)
+            return known[k].words;
+    }
+    return "not measured";
+}
+
 struct report_counts report_count(
     const struct bench_results *results, const char *group, const char *subject)
 {

@@ -70,6 +70,11 @@ const char *report_unclear_words(const struct bench_result *result);
 /* "lower is better" and so on. */
 const char *report_better_words(enum bench_better better);
 
+/* Why a chart of the figures has nothing of the subject, in a few words: "no limit" where it has
+ * none to keep, "is compared with", else "not measured". */
+const char *report_missing_words(
+    const struct bench_figure *const *figures, size_t count, const char *subject);
+
 /* Why the result, which may be NULL, has no value. */
 const char *report_missing_reason(const struct bench_result *result);
 

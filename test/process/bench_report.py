@@ -582,6 +582,21 @@ def empty_panel():
 
 
 @test
+def legends():
+    """a legend says why a subject is not in its chart: no limit to keep, what is compared with, or not measured"""
+    document = bench_example.make("three")
+    for figure in document["figures"]:
+        if figure["id"] == "compute.share":  # native has none, whatever the case
+            figure["results"][0] = {"subject": "native", "missing": "native has no limit"}
+    made = Made("three", document)
+    for name, words in (("compute.share", "no limit"), ("memory.refusal", "no limit"), ("cost.init.added", "is compared with"),
+                        ("compute.reaction.limit", None)):
+        section = re.search(f'<section class="figure" id="{name}">.*?</section>', made.page, re.S)[0]
+        said = dict(re.findall("<bdi>([^<]*)</bdi> <i>([^<]*)</i></li>", section))
+        equal(said, {"native": words} if words else {"hami-core": "not measured", "native": "not measured"}, name)
+
+
+@test
 def pictures():
     """scripts/bench-charts makes a picture of each chart"""
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
