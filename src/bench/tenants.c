@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Containers beside each other on one GPU: what each gets, and what one does to another. */
-#include "bench/load_run.h"
+#include "bench/tenants.h"
 
 #include "base/clock.h"
 
@@ -11,7 +11,6 @@
 #define TENANTS_MOST 4
 #define ALONE_MOST 3 /* rounds of the load alone */
 #define GAP_WINDOW_MS 10
-#define AFTER_NS 300000000u /* after a begin or a death, until who works is judged */
 /* Not scaled: a process takes as long to begin in a test. */
 #define BEGINS_NS 800000000u /* until the neighbour of requests works */
 #define LONGER_S 10          /* than the requests it would, were it not told to end */
@@ -75,7 +74,8 @@ static double alone_work[ALONE_MOST];
 static size_t alone_count;
 static char alone_missing[256];
 
-static struct bench_load kernels(const struct bench *bench, double seconds, unsigned window_ms)
+struct bench_load bench_tenants_kernels(
+    const struct bench *bench, double seconds, unsigned window_ms)
 {
     return (struct bench_load){.shape = "full",
         .kernel_us = 1000,
@@ -83,8 +83,7 @@ static struct bench_load kernels(const struct bench *bench, double seconds, unsi
         .seconds = seconds * bench->options->scale + (bench->options->scale < 1 ? 0.5 : 0.2)};
 }
 
-/* The limits of a tenant, which are none natively; each in a container of its own. */
-static bool limit(struct bench *bench, size_t subject, unsigned cores, const char *board,
+bool bench_tenants_limit(struct bench *bench, size_t subject, unsigned cores, const char *board,
     char *place, size_t size, struct bench_limits *ret_limits, char *reason, size_t reason_size)
 {
     *ret_limits = (struct bench_limits){.cores = subject ? cores : 0, .board = board};
@@ -97,7 +96,7 @@ static bool limit(struct bench *bench, size_t subject, unsigned cores, const cha
 
 static void run_alone(struct bench *bench, const struct bench_item *item, size_t variant)
 {
-    struct bench_load load = kernels(bench, 1.5, 50);
+    struct bench_load load = bench_tenants_kernels(bench, 1.5, 50);
     load.warmup = 0.3;
     struct bench_limits limits = {0};
     struct bench_report report;
@@ -128,7 +127,7 @@ static void judge_mix(
     struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
 {
     double works[TENANTS_MOST], sum = 0;
-    uint64_t after_ns = (uint64_t)(AFTER_NS * bench->options->scale);
+    uint64_t after_ns = (uint64_t)(BENCH_TENANTS_AFTER_NS * bench->options->scale);
     if (!bench_windows_together(reports, mix->count, after_ns, works)) {
         miss_mix(bench, subject, mix, "its tenants did not work at the same time");
         return;
@@ -147,7 +146,7 @@ static void run_mix(struct bench *bench, const struct bench_item *item, size_t s
     const struct mix *mix = item->data;
     struct bench_process processes[TENANTS_MOST] = {{0}};
     struct bench_report reports[TENANTS_MOST] = {{0}};
-    struct bench_load load = kernels(bench, bench->results.full ? 5 : 2, 50);
+    struct bench_load load = bench_tenants_kernels(bench, bench->results.full ? 5 : 2, 50);
     char board[PATH_MAX], places[TENANTS_MOST][PATH_MAX], reason[256] = "";
     struct bench_limits limits;
     bool good = true;
@@ -155,8 +154,8 @@ static void run_mix(struct bench *bench, const struct bench_item *item, size_t s
         return;
     bench_place(bench, board, sizeof(board));
     for (size_t i = 0; good && i < mix->count; i++) {
-        good = limit(bench, subject, mix->limits[i], board, places[i], sizeof(places[i]), &limits,
-                   reason, sizeof(reason)) &&
+        good = bench_tenants_limit(bench, subject, mix->limits[i], board, places[i],
+                   sizeof(places[i]), &limits, reason, sizeof(reason)) &&
                bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
     }
     bench_process_wait(processes, mix->count);
@@ -198,12 +197,12 @@ static bool start_neighbour(struct bench *bench, struct bench_process *process, 
 {
     char place[PATH_MAX];
     struct bench_limits limits;
-    struct bench_load greedy = kernels(bench, 0, 50);
+    struct bench_load greedy = bench_tenants_kernels(bench, 0, 50);
     if (beside == ALONE)
         return true;
     greedy.seconds = seconds + LONGER_S;
-    if (!limit(bench, subject, beside == GREEDY ? 70 : 50, board, place, sizeof(place), &limits,
-            reason, size))
+    if (!bench_tenants_limit(bench, subject, beside == GREEDY ? 70 : 50, board, place,
+            sizeof(place), &limits, reason, size))
         return false;
     if (beside == GREEDY)
         return bench_load_start(bench, process, subject, &limits, &greedy) == 0;
@@ -294,7 +293,8 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
     bool good =
         start_neighbour(bench, &processes[1], subject, beside, requests.seconds + requests.warmup,
             board, reason, sizeof(reason)) &&
-        limit(bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason)) &&
+        bench_tenants_limit(
+            bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason)) &&
         (beside == ALONE || neighbour_begins(&processes[1], beside, reason, sizeof(reason))) &&
         bench_load_start(bench, &processes[0], subject, &limits, &requests) == 0;
     bench_process_wait(&processes[0], good ? 1 : 0);
@@ -315,8 +315,8 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
 static void judge_death(
     struct bench *bench, size_t subject, const struct bench_report *report, uint64_t killed_ns)
 {
-    double work = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX);
-    if (killed_ns < report->begin_ns + AFTER_NS) {
+    double work = bench_report_between(report, killed_ns + BENCH_TENANTS_AFTER_NS, UINT64_MAX);
+    if (killed_ns < report->begin_ns + BENCH_TENANTS_AFTER_NS) {
         bench_missing_all(bench, subject, "", "it had not begun when its neighbour was killed");
         return;
     }
@@ -349,7 +349,7 @@ static void run_death(struct bench *bench, const struct bench_item *item, size_t
 {
     struct bench_process processes[2] = {{0}};
     struct bench_report report;
-    struct bench_load load = kernels(bench, 2, GAP_WINDOW_MS);
+    struct bench_load load = bench_tenants_kernels(bench, 2, GAP_WINDOW_MS);
     char board[PATH_MAX], places[2][PATH_MAX], reason[256] = "a tenant could not be started";
     struct bench_limits limits;
     bool good = true;
@@ -359,8 +359,8 @@ static void run_death(struct bench *bench, const struct bench_item *item, size_t
     load.seconds += 1.5;
     bench_place(bench, board, sizeof(board));
     for (size_t i = 0; good && i < 2; i++) {
-        good = limit(bench, subject, 50, board, places[i], sizeof(places[i]), &limits, reason,
-                   sizeof(reason)) &&
+        good = bench_tenants_limit(bench, subject, 50, board, places[i], sizeof(places[i]), &limits,
+                   reason, sizeof(reason)) &&
                bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
     }
     uint64_t killed_ns = good ? kill_neighbour(processes, load.seconds, reason, sizeof(reason)) : 0;
@@ -396,10 +396,11 @@ static void declare(struct bench *bench)
     bench_declare(bench, &storm_definition, besides[STORM]);
     bench_declare(bench, &survivor_definition, "");
     bench_declare(bench, &gap_definition, "");
+    if (bench->results.full)
+        bench_tenants_idle_declare(bench);
 }
 
-/* What was measured as work becomes a share of what the load does alone, natively. */
-static void judge_share(
+void bench_tenants_judge_share(
     struct bench *bench, const struct bench_definition *definition, const char *condition)
 {
     if (alone_count)
@@ -416,12 +417,14 @@ static void judge(struct bench *bench)
     for (size_t m = 0; m < MIXES; m++) {
         for (size_t i = 0; i < mixes[m].count; i++) {
             snprintf(condition, sizeof(condition), "%s, %s", mixes[m].name, ordinals[i]);
-            judge_share(bench, &share_definition, condition);
+            bench_tenants_judge_share(bench, &share_definition, condition);
         }
-        judge_share(bench, &sum_definition, mixes[m].name);
+        bench_tenants_judge_share(bench, &sum_definition, mixes[m].name);
     }
-    judge_share(bench, &greedy_definition, besides[GREEDY]);
-    judge_share(bench, &survivor_definition, "");
+    bench_tenants_judge_share(bench, &greedy_definition, besides[GREEDY]);
+    bench_tenants_judge_share(bench, &survivor_definition, "");
+    if (bench->results.full)
+        bench_tenants_idle_judge(bench);
 }
 
 void bench_tenants(struct bench *bench)
@@ -435,10 +438,12 @@ void bench_tenants(struct bench *bench)
         {"four tenants", subjects, 3.3 + more_s, 0, run_mix, &mixes[2]},
         {"requests beside a neighbour", BESIDES * subjects, 3.6 + more_s, 0, run_latency, NULL},
         {"a neighbour that dies", subjects, 4.2, 6, run_death, NULL},
+        {"a tenant that comes back", subjects, 5.3, 6, bench_tenants_idle_run, NULL}, /* --full */
     };
+    const size_t count = sizeof(items) / sizeof(items[0]);
     alone_count = 0;
     alone_missing[0] = '\0';
     declare(bench);
-    bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+    bench_run_items(bench, items, bench->results.full ? count : count - 1);
     judge(bench);
 }

@@ -451,6 +451,18 @@ def test_alone():
 
 
 @test
+def test_idle_tenant():
+    """--full measures a tenant that is idle and comes back beside a busy one: their shares, and how long its work takes"""
+    results = bench(os.path.join(DIRECTORY, "idle tenant"), "--full", "--only", "tenants", "--seconds-scale", "0.1")
+    figures = {(figure["id"], figure["case"]): figure for figure in results["figures"]}
+    equal({case: figure["target"] for (name, case), figure in figures.items() if name == "tenants.idle.share"},
+          {"who works all the time": 50, "who comes back": 20}, "what is due")
+    share, burst = [{result["subject"]: result.get("value", 0) for result in figures[key]["results"]}
+                    for key in (("tenants.idle.share", "who works all the time"), ("tenants.idle.burst", ""))]
+    true(share["native"] > share["vgpu"] > 20 and min(burst.values()) > 90, f"share {share}, burst {burst}")
+
+
+@test
 def test_late_changes():
     """a load that begins after its limit was changed, or after what is to change it, has no time of reaction"""
     preloads = f"{BAD}:{BUILD}/libvgpu.so:{BUILD}/sim/libvgpu-sim-rm.so"
@@ -767,7 +779,7 @@ def test_documented():
     """docs/bench.md names each figure, and no other; the recorded run's table has the definitions of vgpu-bench"""
     with open(os.path.join(SOURCE, "docs/bench.md"), encoding="utf-8") as file:
         named = set(re.findall(r"`((?:cost|memory|compute|tenants|work)\.[A-Za-z0-9.]+)`", file.read()))
-    full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added"}
+    full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added", "tenants.idle.share", "tenants.idle.burst"}
     equal(named, full, "figures in the document")
     with open(os.path.join(SOURCE, "docs/benchmarks/README.md"), encoding="utf-8") as file:
         text = file.read()
