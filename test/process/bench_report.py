@@ -514,6 +514,25 @@ def in_turn():
 
 
 @test
+def passed_limits():
+    """what is left of a limit that was passed is not met, whether a file of an earlier version has it or it follows"""
+    document = bench_example.make("two")
+
+    def figure(name, samples, target):
+        return {"id": f"memory.{name}", "group": "memory", "title": name, "definition": "Made by hand.", "unit": "MiB",
+                "better": "lower", "target": target, "case": "cuMemAlloc", "turns": None,
+                "results": [{"subject": "native", "missing": "native has no limit"}, bench_example.result("vgpu", samples)]}
+    driver = dict(figure("driver", [9, 9], None), results=[bench_example.result("native", [9, 9]), bench_example.result("vgpu", [9, 9])])
+    for samples, words in (([-4616, -4616], "the limit was passed"), ([-0.5, 0], "target met"), ([32, 32], "target met"),
+                           ([32, -2], "the limit was passed"), ([128, 128], "target missed")):
+        for figures in ([figure("unused", samples, 64)], [figure("card", [4096 + 9 - left for left in samples], 4096), driver]):
+            document["figures"] = figures
+            text = Made("two", document).read.sections["memory.unused"]
+            equal([said for said in ("the limit was passed", "target met", "target missed") if said in text.split("\n", 3)[-1]],
+                  [words], f"{samples} in {figures[0]['id']}")
+
+
+@test
 def lost_turns():
     """samples that say of which round they are are compared with those of the same; files that do not say it and have
     not as many are not compared turn by turn; rounds of one process are together, also where one was lost"""
