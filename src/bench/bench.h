@@ -23,10 +23,12 @@ struct bench_options {
     const char *sim;            /* NULL: the machine's GPU */
     const char *output;
     const char *python;
-    bool report;  /* of what is there; nothing is measured */
-    bool quick;   /* asked for, not merely so */
-    bool measure; /* an option says what to measure, or how */
-    double scale; /* of all durations: 1, less in tests */
+    bool report;   /* of what is there; nothing is measured */
+    bool quick;    /* asked for, not merely so */
+    bool declare;  /* figures alone: nothing is run */
+    bool measure;  /* an option says what to measure, or how */
+    double scale;  /* of all durations: 1, less in tests */
+    uint32_t seed; /* of chance; 0: one that nobody can foresee */
 };
 
 /* What a definition's figure is measured under; the last one's condition is NULL. */
@@ -40,6 +42,7 @@ struct bench_definition {
 /* Of one subject, of one figure. */
 struct bench_gathered {
     double *samples;
+    unsigned *moments; /* in which round and turn each was measured (bench.round, bench.turn) */
     size_t count;
     unsigned long repetitions;
     char missing[256];
@@ -68,6 +71,7 @@ struct bench {
     const char *group;
     struct bench_measured *measured;
     size_t measured_count;
+    unsigned round, turn;   /* of the item, and within it: samples of the same belong together */
     unsigned long gathered; /* samples in all, to see whether an item gives any */
     bool left_out;          /* an item for which no time was left */
 };
@@ -140,10 +144,16 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
     double *ret_median);
 
 /* Adds for each library what it adds to a figure of native's: the difference, or the percentage, as
- * samples of the figure `added`. Where both have as many samples, each is compared with native's of
- * the same turn, else with native's median. */
+ * samples of the figure `added`. Each sample is compared with native's of the same round and turn;
+ * where there is none it is left out. */
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent);
+
+/* Divides all samples of a figure, of all subjects. */
+void bench_divide(struct bench *bench, const char *id, const char *condition, double divisor);
+/* Takes away the samples of a figure, of all subjects: it is missing, for their own reasons or this
+ * one. */
+void bench_drop(struct bench *bench, const char *id, const char *condition, const char *reason);
 
 /* Adds a sample of a declared figure. One that is not finite is none. */
 void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
@@ -182,6 +192,10 @@ void bench_run_group(
 /* One line of progress on stderr. */
 void bench_say(const struct bench *bench, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Writes each figure's id, group, unit and definition, with tabs between; returns the exit status.
+ */
+int bench_definitions(void);
 
 /* What runs inside a measured process; returns its exit status. */
 int bench_worker(int argc, char **argv);

@@ -65,21 +65,28 @@ struct shape {
 static const struct shape shapes[] = {
     {"1 ms kernels", {.shape = "full", .kernel_us = 1000}, false, true, ALL_LIMITS, {20}},
     {"10 µs kernels", {.shape = "full", .kernel_us = 10}, false, false, ALL_LIMITS, {0}},
+    {"100 µs kernels", {.shape = "full", .kernel_us = 100}, false, false, {50}, {0}},
     {"kernel and host work in turn", {.shape = "hostbound", .kernel_us = 20}, true, true,
         ALL_LIMITS, {50}},
     {"graphs of 20 × 100 µs", {.shape = "graph", .kernel_us = 100}, false, true, ALL_LIMITS, {50}},
-    {"1 ms kernels of one block", {.shape = "one-block", .kernel_us = 1000}, false, false,
-        ALL_LIMITS, {0}},
-    {"1 ms kernels, each waited for", {.shape = "sync", .kernel_us = 1000}, true, false, ALL_LIMITS,
+    {"1 ms kernels of one block", {.shape = "one-block", .kernel_us = 1000}, false, false, {50},
         {0}},
-    {"5 ms kernels", {.shape = "full", .kernel_us = 5000}, false, false, ALL_LIMITS, {0}},
-    {"1 ms kernels on 4 streams", {.shape = "streams", .kernel_us = 1000}, false, false, ALL_LIMITS,
+    {"1 ms kernels, each waited for", {.shape = "sync", .kernel_us = 1000}, true, false, {20, 50},
+        {0}},
+    {"5 ms kernels", {.shape = "full", .kernel_us = 5000}, false, false, {50}, {0}},
+    {"1 ms kernels on 4 streams", {.shape = "streams", .kernel_us = 1000}, false, false, {50, 80},
         {0}},
     {"one persistent kernel", {.shape = "persistent", .kernel_us = 1000}, false, false, ALL_LIMITS,
         {0}},
     {"1 ms kernels on the thread's own stream", {.shape = "per-thread-stream", .kernel_us = 1000},
         false, false, {50}, {0}},
     {"1 ms kernels beside copies", {.shape = "copies", .kernel_us = 1000}, false, false, {50}, {0}},
+    {"1 ms cooperative kernels", {.shape = "cooperative", .kernel_us = 1000}, false, false, {50},
+        {0}},
+    /* Natively 40 % of the GPU. */
+    {"bursts of 20 ms each 50 ms",
+        {.shape = "burst", .kernel_us = 1000, .more = {"--burst-ms", "20", "--period-ms", "50"}},
+        true, false, {20}, {0}},
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 

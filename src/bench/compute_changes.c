@@ -15,12 +15,14 @@ static const struct bench_definition change_definition = {"compute.change.limit"
     "change of the limit",
     "The limit is changed from 80 to 20 and to 70 by `vgpu set` while kernels of 100 µs run: the "
     "time from the "
-    "call of that until the share over the next 50 ms is within a tenth of the new limit.",
+    "call of that until the share over the next 50 ms is within a tenth of the new limit, and "
+    "stays "
+    "there for 0.3 s.",
     "ms", BENCH_LOWER, true, 50};
 static const struct bench_definition load_definition = {"compute.change.load", "change of the load",
     "A second process of the container begins while one works under a limit of 50: the time until "
     "the share of "
-    "both over the next 50 ms is within a tenth of the limit.",
+    "both over the next 50 ms is within a tenth of the limit, and stays there for 0.3 s.",
     "ms", BENCH_LOWER, false, 0};
 static const struct bench_definition burst_definition = {"compute.burst", "burst after idleness",
     "In a container of limit 20 a program worked for 0.3 s, and nothing for 1 s: the share of the "
@@ -108,8 +110,8 @@ static void gather_limit(struct bench *bench, size_t subject, const struct bench
         if (ms >= 0)
             bench_sample(bench, subject, change_definition.id, "", ms, 1);
         else
-            snprintf(
-                reason, size, "the new limit was not reached within the time that was looked at");
+            snprintf(reason, size,
+                "the new limit was not reached and kept within the time that was looked at");
     }
 }
 
@@ -157,7 +159,8 @@ static void gather_load(struct bench *bench, size_t subject, const struct bench_
         bench_sample(bench, subject, load_definition.id, "", ms, 1);
     else
         snprintf(reason, size,
-            "both together were not near the limit within the time that was looked at");
+            "both together did not come and stay near the limit within the time that was looked "
+            "at");
 }
 
 static void run_load(struct bench *bench, const struct bench_item *item, size_t subject)

@@ -212,6 +212,7 @@ static void run_init(struct bench *bench, const struct bench_item *item, size_t 
         return;
     for (int i = 0; i < INITS && !bench_stopped(); i++) {
         struct bench_process process = {0};
+        bench->turn = (unsigned)i;
         if (bench_start_worker(bench, &process, variant.subject, &limits, 30, "init", NULL) != 0)
             return;
         bench_gather_worker(

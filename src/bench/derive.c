@@ -15,7 +15,8 @@ struct rule {
     bool (*applies)(const struct bench_figure *from);  /* NULL: always */
     double (*target)(const struct bench_figure *from); /* NULL: as the texts say */
     const char *native;                                /* why native has none */
-    /* Fills one for each sample of the result, or returns why it cannot. */
+    /* Fills one for each sample of the result, NAN for what is left out, or returns why it cannot.
+     */
     const char *(*derive)(const struct bench_results *results, const struct bench_figure *from,
         const struct bench_result *result, double *samples);
 };
@@ -52,11 +53,6 @@ static const char *derive_error(const struct bench_results *results,
 
 /* ---- cost.cpu.idle.added ---- */
 
-static bool has_no_limit(const struct bench_figure *idle)
-{
-    return !strcmp(idle->condition, "no limit");
-}
-
 static const char *derive_added(const struct bench_results *results,
     const struct bench_figure *idle, const struct bench_result *result, double *samples)
 {
@@ -64,9 +60,11 @@ static const char *derive_added(const struct bench_results *results,
     (void)results;
     if (!native)
         return BENCH_NO_NATIVE;
-    bool paired = idle->turns && native->sample_count == result->sample_count;
-    for (size_t i = 0; i < result->sample_count; i++)
-        samples[i] = result->samples[i] - (paired ? native->samples[i] : native->value);
+    bool paired = bench_results_pair(idle, native, result);
+    for (size_t i = 0; i < result->sample_count; i++) {
+        const double *alone = bench_result_in(native, bench_result_round(result, i));
+        samples[i] = result->samples[i] - (!paired ? native->value : alone ? *alone : NAN);
+    }
     return NULL;
 }
 
@@ -87,8 +85,11 @@ static const char *derive_unused(const struct bench_results *results,
         native = native_of(bench_results_find(results, id, "cuMemAlloc"));
     if (!native)
         return BENCH_NOT_SUBTRACTED;
-    for (size_t i = 0; i < result->sample_count; i++)
+    for (size_t i = 0; i < result->sample_count; i++) {
         samples[i] = card->target - (result->samples[i] - fmax(0, native->value));
+        if (samples[i] < -BENCH_PAGES_MIB)
+            return BENCH_PASSED;
+    }
     return NULL;
 }
 
@@ -112,21 +113,44 @@ static const struct rule rules[] = {
             .better = BENCH_LOWER,
             .has_target = true,
             .target = 0},
-        has_no_limit, NULL, BENCH_COMPARED, derive_added},
+        NULL, NULL, BENCH_COMPARED, derive_added},
     {"memory.card",
         {.id = (char *)"memory.unused",
             .title = (char *)"left of the limit at the refusal",
             .definition =
                 (char *)"How much of the limit was not on the card when the program was refused: "
                         "the limit less the card's figure, of which what is in no process's name "
-                        "natively is none. Negative: above the limit. Target: 1/64 of it, the "
+                        "natively is none. Target: 1/64 of it, the "
                         "first piece that the program asks for; a pool of the driver's grows by "
-                        "less.",
+                        "less. Missing where the limit was passed.",
             .unit = (char *)"MiB",
             .better = BENCH_LOWER,
             .has_target = true},
         NULL, piece_of_limit, BENCH_NO_LIMIT, derive_unused},
 };
+
+/* Adds those that are numbers, each of its sample's round. */
+static void add_derived(struct bench_figure *to, const struct bench_result *result, double *samples)
+{
+    size_t count = 0;
+    unsigned *rounds = bench_need(calloc(result->sample_count + 1, sizeof(*rounds)));
+    for (size_t i = 0; i < result->sample_count; i++) {
+        if (!isfinite(samples[i]))
+            continue;
+        rounds[count] = bench_result_round(result, i);
+        samples[count++] = samples[i];
+    }
+    if (count) {
+        unsigned long each = result->repetitions / result->sample_count;
+        unsigned long less = each * (result->sample_count - count);
+        bench_figure_measured(to, result->subject, samples, count, result->repetitions - less);
+        if (result->rounds)
+            bench_figure_set_rounds(to, result->subject, rounds);
+    } else {
+        bench_figure_missing(to, result->subject, BENCH_APART);
+    }
+    free(rounds);
+}
 
 static void derive_result(const struct bench_results *results, const struct rule *rule,
     const struct bench_figure *from, const struct bench_result *result, struct bench_figure *to)
@@ -138,8 +162,7 @@ static void derive_result(const struct bench_results *results, const struct rule
     if (missing)
         bench_figure_missing(to, result->subject, missing);
     else
-        bench_figure_measured(
-            to, result->subject, samples, result->sample_count, result->repetitions);
+        add_derived(to, result, samples);
     free(samples);
 }
 
@@ -162,6 +185,22 @@ static void derive_figure(struct bench_results *results, const struct rule *rule
         derive_result(results, rule, from, &from->results[i], to);
 }
 
+/* Files of earlier versions have less than nothing left of a limit that was passed. */
+static void drop_passed(struct bench_figure *unused)
+{
+    for (size_t i = 0; i < unused->result_count; i++) {
+        struct bench_result *result = &unused->results[i];
+        bool passed = false;
+        for (size_t k = 0; k < result->sample_count; k++)
+            passed |= result->samples[k] < -BENCH_PAGES_MIB;
+        if (passed) {
+            char *subject = bench_need(strdup(result->subject));
+            bench_figure_missing(unused, subject, BENCH_PASSED);
+            free(subject);
+        }
+    }
+}
+
 void bench_results_derive(struct bench_results *results)
 {
     const size_t count = results->figure_count;
@@ -170,6 +209,8 @@ void bench_results_derive(struct bench_results *results)
             if (!strcmp(results->figures[i].id, rules[r].from))
                 derive_figure(results, &rules[r], i);
         }
+        if (!strcmp(results->figures[i].id, "memory.unused"))
+            drop_passed(&results->figures[i]);
     }
     bench_results_order(results);
 }

@@ -6,7 +6,8 @@
 
 #include "bench/results.h"
 
-/* Adds those that are not there and of which the figures are that they follow from. */
+/* Adds those that are not there and of which the figures are that they follow from. What is left of
+ * a limit that was passed is missing, also where a file has it. */
 void bench_results_derive(struct bench_results *results);
 
 #endif

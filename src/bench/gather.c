@@ -4,6 +4,7 @@
 #include "bench/bench.h"
 #include "bench/chance.h"
 #include "bench/need.h"
+#include "bench/rounds.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -89,15 +90,22 @@ static struct bench_gathered *find(
     return measured ? &measured->of[subject] : NULL;
 }
 
+static void add_sample(struct bench_gathered *gathered, double value, unsigned moment)
+{
+    size_t count = gathered->count + 1;
+    gathered->samples = bench_need(realloc(gathered->samples, count * sizeof(*gathered->samples)));
+    gathered->moments = bench_need(realloc(gathered->moments, count * sizeof(*gathered->moments)));
+    gathered->samples[gathered->count] = value;
+    gathered->moments[gathered->count++] = moment;
+}
+
 void bench_sample(struct bench *bench, size_t subject, const char *id, const char *condition,
     double value, unsigned long repetitions)
 {
     struct bench_gathered *gathered = find(bench, subject, id, condition);
     if (!gathered || !isfinite(value))
         return;
-    gathered->samples =
-        bench_need(realloc(gathered->samples, (gathered->count + 1) * sizeof(*gathered->samples)));
-    gathered->samples[gathered->count++] = value;
+    add_sample(gathered, value, bench_moment(bench->round, bench->turn));
     gathered->repetitions += repetitions;
     bench->gathered++;
 }
@@ -131,6 +139,41 @@ bool bench_median(const struct bench *bench, size_t subject, const char *id, con
     return found;
 }
 
+void bench_divide(struct bench *bench, const char *id, const char *condition, double divisor)
+{
+    for (size_t s = 0; s < bench->results.subject_count; s++) {
+        struct bench_gathered *gathered = find(bench, s, id, condition);
+        for (size_t i = 0; gathered && i < gathered->count; i++)
+            gathered->samples[i] /= divisor;
+    }
+}
+
+void bench_drop(struct bench *bench, const char *id, const char *condition, const char *reason)
+{
+    for (size_t s = 0; s < bench->results.subject_count; s++) {
+        struct bench_gathered *gathered = find(bench, s, id, condition);
+        if (gathered && gathered->count)
+            snprintf(gathered->missing, sizeof(gathered->missing), "%s", reason);
+        if (gathered)
+            gathered->count = 0;
+    }
+}
+
+/* The samples of one library; `native`: the median. */
+static void add_added(const struct bench_gathered *alone, double native,
+    const struct bench_gathered *gathered, bool percent, struct bench_gathered *added)
+{
+    for (size_t i = 0; i < gathered->count; i++) {
+        const double *sample = bench_sample_of(alone, gathered->moments[i]);
+        double of = sample && (!percent || *sample > 0) ? *sample : native;
+        double more = gathered->samples[i] - of;
+        if (!sample)
+            continue;
+        add_sample(added, percent ? more / of * 100 : more, gathered->moments[i]);
+        added->repetitions += gathered->repetitions / gathered->count;
+    }
+}
+
 void bench_gather_added(struct bench *bench, const char *id, const char *condition,
     const char *added, const char *added_condition, bool percent)
 {
@@ -142,17 +185,15 @@ void bench_gather_added(struct bench *bench, const char *id, const char *conditi
     bench_missing(bench, 0, added, added_condition, BENCH_COMPARED);
     for (size_t s = 1; s < bench->results.subject_count; s++) {
         const struct bench_gathered *gathered = find(bench, s, id, condition);
-        bool paired = known && gathered && gathered->count == alone->count;
-        for (size_t i = 0; known && gathered && i < gathered->count; i++) {
-            double of = paired && (!percent || alone->samples[i] > 0) ? alone->samples[i] : native;
-            double more = gathered->samples[i] - of;
-            bench_sample(bench, s, added, added_condition, percent ? more / of * 100 : more,
-                gathered->repetitions / gathered->count);
-        }
+        struct bench_gathered *to = find(bench, s, added, added_condition);
+        if (known && gathered && to)
+            add_added(alone, native, gathered, percent, to);
         if (gathered && gathered->missing[0])
             bench_missing(bench, s, added, added_condition, gathered->missing);
         else if (!known)
             bench_missing(bench, s, added, added_condition, BENCH_NO_NATIVE);
+        else if (gathered && gathered->count)
+            bench_missing(bench, s, added, added_condition, BENCH_APART);
     }
 }
 
@@ -213,9 +254,11 @@ static void run_round(struct bench *bench, const struct bench_item *item, struct
     size_t order[BENCH_VARIANTS_MOST];
     bench_shuffle(order, item->variants);
     bench_say(bench, "%s: %s, round %u", bench->group, item->name, state->rounds + 1);
+    bench->round = state->rounds;
     for (size_t i = 0; i < item->variants && !bench_stopped(); i++) {
         uint64_t began_ns = clock_now_ns();
         unsigned places = bench->places;
+        bench->turn = 0;
         item->run(bench, item, order[i]);
         bench_remove_places(bench, places);
         double took = (double)(clock_now_ns() - began_ns) / 1e9;
@@ -229,7 +272,7 @@ static void run_round(struct bench *bench, const struct bench_item *item, struct
 void bench_run_items(struct bench *bench, const struct bench_item *items, size_t count)
 {
     struct item_state states[64] = {0};
-    bool any = true;
+    bool any = !bench->options->declare;
     for (size_t i = 0; i < count; i++)
         states[i].took = items[i].seconds * bench->options->scale;
     while (any && !bench_stopped()) {
@@ -277,14 +320,17 @@ static void take_over(struct bench *bench)
                 bench_figure_missing(
                     figure, label, gathered->missing[0] ? gathered->missing : lack(bench, s));
         }
+        bench_rounds_set(bench, measured, figure);
     }
 }
 
 static void forget(struct bench *bench)
 {
     for (size_t i = 0; i < bench->measured_count; i++) {
-        for (size_t s = 0; s < BENCH_SUBJECTS_MOST; s++)
+        for (size_t s = 0; s < BENCH_SUBJECTS_MOST; s++) {
             free(bench->measured[i].of[s].samples);
+            free(bench->measured[i].of[s].moments);
+        }
         free(bench->measured[i].texts.condition);
     }
     free(bench->measured);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu-bench, which `vgpu bench` executes: the run from its arguments to its report. */
 #include "base/clock.h"
+#include "bench/chance.h"
 #include "bench/derive.h"
 #include "bench/load_run.h"
 #include "bench/options.h"
@@ -188,6 +189,7 @@ static int save(const struct bench *bench, const struct bench_results *earlier, 
     bench_results_finish(ret_all);
     ret_all->simulated = bench->results.simulated;
     ret_all->full = bench->results.full;
+    ret_all->seed = bench->results.seed;
     ret_all->machine = (struct bench_machine){.gpu = copy(machine->gpu),
         .driver = copy(machine->driver),
         .cuda = copy(machine->cuda),
@@ -284,6 +286,8 @@ int main(int argc, char **argv)
     int status;
     if (argc > 1 && !strcmp(argv[1], "--worker"))
         return bench_worker(argc - 2, argv + 2);
+    if (argc == 2 && !strcmp(argv[1], "--definitions"))
+        return bench_definitions();
     tool_speak_for("bench");
     if (!bench_options_parse(argc, argv, &options, &status)) {
         bench_results_finish(&options.asked);
@@ -295,6 +299,8 @@ int main(int argc, char **argv)
     bench.options = &options;
     bench.began_ns = clock_now_ns();
     bench.results = options.asked;
+    bench.results.seed = options.seed ? options.seed : bench_chance_seed();
+    bench_chance_begin(bench.results.seed);
     status = run(&bench, &earlier, &all);
     if (bench.scratch[0])
         bench_remove_tree(bench.scratch);

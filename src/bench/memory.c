@@ -13,16 +13,15 @@
 #define LIMIT_MIB 4096.0
 #define MANAGED_MISSING "managed memory is on the card only where a kernel uses it"
 #define UNLISTED "NVML lists no process: what the driver keeps for itself is not known"
-#define PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
 #define RACERS_MOST 16
 #define LOOK_NS 2000000u  /* between looks at the card while processes race */
 #define CONTEXT_MIB 700.0 /* what a racer's context needs of its own, at most */
 
 static const struct bench_definition given_definition = {"memory.given", "given until refused",
     "What a program got of this kind of memory under the limit until it was refused, in pieces of "
-    "1/64 of the limit and then smaller ones, and at most twice the limit. Target: the limit, "
-    "less what NVML lists natively for a process that has opened a context and nothing else, "
-    "because a context counts as well.",
+    "1/64 of the limit and then smaller ones, and at most twice the limit, where nothing refused "
+    "it. Target: the limit, less what NVML lists natively for a process that has opened a context "
+    "and nothing else, because a context counts as well.",
     "MiB", BENCH_TARGET, false, 0};
 static const struct bench_definition card_definition = {"memory.card", "on the card at the refusal",
     "By how much NVML's figure for the whole card, asked from outside, was larger when the program "
@@ -40,11 +39,11 @@ static const struct bench_definition above_definition = {"memory.above",
     "limit (negative: below it), when the program was refused or, where nothing refused it, had "
     "twice the limit; for a "
     "kernel's local memory (64 KiB a thread) after its launch.",
-    "MiB", BENCH_LOWER, true, PAGES_MIB};
+    "MiB", BENCH_LOWER, true, BENCH_PAGES_MIB};
 static const struct bench_definition unseen_definition = {"memory.unseen", "unseen",
     "How far what cuMemGetInfo tells the program is used, at the refusal, lies from the card's "
     "figure less what is in no process's name natively.",
-    "MiB", BENCH_LOWER, true, PAGES_MIB};
+    "MiB", BENCH_LOWER, true, BENCH_PAGES_MIB};
 static const struct bench_definition recovery_definition = {"memory.recovery", "recovery",
     "What the program got when it had freed all and asked again, of what it got the first time.",
     "%", BENCH_HIGHER, true, 100};
@@ -53,7 +52,7 @@ static const struct bench_definition over_definition = {"memory.overshoot", "ove
     "how much NVML's figure for the card, less what is in no process's name of as many native "
     "processes, rose above the limit (negative: stayed below it), as looked at each 2 ms "
     "meanwhile and then.",
-    "MiB", BENCH_LOWER, true, PAGES_MIB};
+    "MiB", BENCH_LOWER, true, BENCH_PAGES_MIB};
 static const struct kind {
     const char *name, *call;
 } kinds[] = {{"linear", "cuMemAlloc"}, {"pitched", "cuMemAllocPitch"}, {"async", "cuMemAllocAsync"},
@@ -75,6 +74,7 @@ static double context_mib; /* what NVML lists natively for a context alone; nega
 #define RACE KINDS
 static struct seen {
     size_t subject, kind;
+    bool refused;
     double card_mib, told_mib; /* how much the card's figure rose; what the program was told */
 } * seen;
 static size_t seen_count;
@@ -103,7 +103,7 @@ bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits
  * that is more; of native ones what is in no process's name. */
 static void see(struct bench *bench, size_t subject, size_t kind, const char *condition,
     const struct bench_process *processes, size_t count, double before_mib, double most_mib,
-    double told_mib)
+    bool refused, double told_mib)
 {
     double own_mib = -1, now_mib = bench_card_mib(processes, count, &own_mib);
     bool known = before_mib >= 0 && now_mib >= 0;
@@ -118,7 +118,7 @@ static void see(struct bench *bench, size_t subject, size_t kind, const char *co
     if (grown) {
         seen = grown;
         seen[seen_count++] =
-            (struct seen){subject, kind, fmax(now_mib, most_mib) - before_mib, told_mib};
+            (struct seen){subject, kind, refused, fmax(now_mib, most_mib) - before_mib, told_mib};
     }
 }
 
@@ -128,7 +128,7 @@ static bool is_kind(size_t kind, const char *name)
 }
 
 static void see_kind(struct bench *bench, size_t subject, size_t kind,
-    const struct bench_process *process, double before_mib, double told)
+    const struct bench_process *process, double before_mib, bool refused, double told)
 {
     const char *missing = before_mib < 0 ? bench_card_missing() : NULL;
     if (is_kind(kind, "managed"))
@@ -139,7 +139,8 @@ static void see_kind(struct bench *bench, size_t subject, size_t kind,
             bench_missing(bench, subject, ids[i], kinds[kind].call, missing);
         return;
     }
-    see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, 0, told / BENCH_MIB);
+    see(bench, subject, kind, kinds[kind].call, process, 1, before_mib, 0, refused,
+        told / BENCH_MIB);
 }
 
 /* What is in no process's name natively, of that kind; of cuMemAlloc where it was not measured, for
@@ -155,12 +156,28 @@ static double native_mib(const struct bench *bench, size_t kind)
     return -1;
 }
 
+/* What was not refused, and is not above the limit either, wanted too little to try it. */
+static void judge_limit(
+    struct bench *bench, const struct seen *one, const char *call, double less_mib)
+{
+    if (one->refused || less_mib > limit_mib)
+        bench_sample(bench, one->subject, "memory.above", call, less_mib - limit_mib, 1);
+    else
+        bench_missing(bench, one->subject, "memory.above", call, BENCH_NOT_REFUSED);
+    if (one->refused)
+        bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
+}
+
 static void judge_one(struct bench *bench, const struct seen *one, double race_mib)
 {
     const char *call = one->kind == RACE ? race_condition : kinds[one->kind].call;
     double native = native_mib(bench, one->kind), less_mib = one->card_mib - native;
-    if (one->kind != RACE)
+    if (one->kind != RACE && one->refused)
         bench_sample(bench, one->subject, "memory.card", call, one->card_mib, 1);
+    if (!one->refused) {
+        bench_missing(bench, one->subject, "memory.card", call, BENCH_NOT_REFUSED);
+        bench_missing(bench, one->subject, "memory.unseen", call, BENCH_NOT_REFUSED);
+    }
     if (native < 0) {
         const char *ids[] = {"memory.above", "memory.unseen", over_definition.id};
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
@@ -169,8 +186,7 @@ static void judge_one(struct bench *bench, const struct seen *one, double race_m
     } else if (one->kind == RACE) {
         bench_sample(bench, one->subject, over_definition.id, call, less_mib - race_mib, racers);
     } else {
-        bench_sample(bench, one->subject, "memory.above", call, less_mib - limit_mib, 1);
-        bench_sample(bench, one->subject, "memory.unseen", call, fabs(less_mib - one->told_mib), 1);
+        judge_limit(bench, one, call, less_mib);
     }
 }
 
@@ -216,19 +232,20 @@ static void refuse_kind(struct bench *bench, size_t subject, size_t kind)
     if (bench_start_worker(bench, &process, subject, &limits, BENCH_MEMORY_DEADLINE_S, "refuse",
             kinds[kind].name, chunk, most, NULL) != 0)
         return;
-    double given = bench_process_word(&process, &offset, "given"),
-           told = bench_process_word(&process, &offset, "told");
+    double given = bench_process_word(&process, &offset, "given");
+    bool refused = bench_process_word(&process, &offset, "refused") > 0;
+    double told = bench_process_word(&process, &offset, "told");
     if (told >= 0) {
-        see_kind(bench, subject, kind, &process, before_mib, told);
+        see_kind(bench, subject, kind, &process, before_mib, refused, told);
         bench_process_tell(&process, "\n");
         double again = subject ? bench_process_word(&process, &offset, "again") : -1;
         if (subject && !is_kind(kind, "local"))
             bench_sample(bench, subject, "memory.given", call, given / BENCH_MIB, 1);
-        if (again >= 0 && given > 0)
+        if (again >= 0 && given > 0 && refused)
             bench_sample(bench, subject, "memory.recovery", call, again / given * 100, 1);
-        else if (subject && given == 0)
-            bench_missing(
-                bench, subject, "memory.recovery", call, "it was given none the first time");
+        else if (subject && (given == 0 || !refused))
+            bench_missing(bench, subject, "memory.recovery", call,
+                refused ? "it was given none the first time" : BENCH_NOT_REFUSED);
     }
     bench_process_wait(&process, 1);
     bench_note_end(bench, subject, &process);
@@ -317,7 +334,8 @@ static void run_race(struct bench *bench, const struct bench_item *item, size_t 
         return;
     bool all = race(bench, subject, &limits, most_mib, processes, &shown_mib) == racers;
     if (all && !bench_card_missing())
-        see(bench, subject, RACE, race_condition, processes, racers, before_mib, shown_mib, 0);
+        see(bench, subject, RACE, race_condition, processes, racers, before_mib, shown_mib, true,
+            0);
     for (size_t i = 0; i < racers && !all && !reason[0]; i++) {
         bench_note_end(bench, subject, &processes[i]);
         if (processes[i].ended)

@@ -16,7 +16,7 @@
 static const char usage_text[] =
     "usage: vgpu bench [--library PATH[,NAME=VALUE...] [--label NAME]]... [--quick|--full]\n"
     "                  [--only GROUP[,GROUP...]] [--sim[=DESCRIPTION]] [--output DIR]\n"
-    "                  [--python PROGRAM]\n"
+    "                  [--python PROGRAM] [--seed NUMBER]\n"
     "       vgpu bench --report [--output DIR]\n"
     "\n"
     "Measures on the first GPU what a library that shares it costs, and whether its limits hold,\n"
@@ -25,7 +25,8 @@ static const char usage_text[] =
     "                   \"vgpu\" is this one, which is measured where none is given. In a value\n"
     "                   {bytes}, {mib}, {percent} and {region} stand for the limits and for a "
     "file\n"
-    "                   of its own; without them HAMi-core's variables are set\n"
+    "                   of its own, {board} for a directory that containers share; without\n"
+    "                   them HAMi-core's variables are set\n"
     "  --label NAME     what the report calls the library before it (vgpu, or its file's name)\n"
     "  --quick          within 3 minutes (so without --full)\n"
     "  --full           within 20 minutes: more loads, more limits, more repetitions\n"
@@ -34,6 +35,7 @@ static const char usage_text[] =
     "  --sim[=DESC]     on the simulator; DESC as in docs/simulator.md\n"
     "  --output DIR     where the results are written (vgpu-bench)\n"
     "  --python PROGRAM the Python that has PyTorch (python3)\n"
+    "  --seed NUMBER    the seed of chance, which results.json has: orders and cores as then\n"
     "  --report         measure nothing; table and report of the results in DIR (no option but\n"
     "                   --output beside it)\n"
     "\n"
@@ -69,7 +71,18 @@ static bool set_scale(struct bench_options *options, const char *text)
     return true;
 }
 
-enum { LIBRARY = OPTION_FIRST, LABEL, QUICK, FULL, ONLY, SIM, OUTPUT, PYTHON, REPORT, SCALE };
+static bool set_seed(struct bench_options *options, const char *text)
+{
+    uint64_t seed;
+    if (parse_number(text, UINT32_MAX, &seed) != 0 || !seed) {
+        tool_error("--seed \"%.32s\" is not accepted; accepted: 1 to %u", text, UINT32_MAX);
+        return false;
+    }
+    options->seed = (uint32_t)seed;
+    return true;
+}
+
+enum { LIBRARY = OPTION_FIRST, LABEL, QUICK, FULL, ONLY, SIM, OUTPUT, PYTHON, REPORT, SCALE, SEED };
 
 static int take(int option, void *context)
 {
@@ -104,6 +117,9 @@ static int take(int option, void *context)
         break;
     case REPORT:
         options->report = true;
+        break;
+    case SEED:
+        good = set_seed(options, optarg);
         break;
     default:
         good = set_scale(options, optarg);
@@ -162,7 +178,8 @@ bool bench_options_parse(int argc, char **argv, struct bench_options *options, i
         {"full", no_argument, NULL, FULL}, {"only", required_argument, NULL, ONLY},
         {"sim", optional_argument, NULL, SIM}, {"output", required_argument, NULL, OUTPUT},
         {"python", required_argument, NULL, PYTHON}, {"report", no_argument, NULL, REPORT},
-        {"seconds-scale", required_argument, NULL, SCALE}, OPTION_HELP, {0}};
+        {"seconds-scale", required_argument, NULL, SCALE}, {"seed", required_argument, NULL, SEED},
+        OPTION_HELP, {0}};
     static const struct command_options accepted = {usage_text, known, take};
     bool done;
     *options = (struct bench_options){.output = "vgpu-bench", .python = "python3", .scale = 1};

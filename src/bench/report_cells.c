@@ -24,7 +24,8 @@ static void write_head(struct page *page, const struct report_family *family, bo
     fputs("</tr></thead>\n", out);
 }
 
-static void write_stand(struct page *page, const struct report_stand *stand)
+static void write_stand(
+    struct page *page, const struct report_stand *stand, const struct bench_result *result)
 {
     FILE *out = page->out;
     char ratio[REPORT_NUMBER];
@@ -40,8 +41,7 @@ static void write_stand(struct page *page, const struct report_stand *stand)
     if (stand->verdict == REPORT_MISSED)
         fputs(" <span class=\"missed\">target missed</span>", out);
     if (stand->verdict == REPORT_UNCLEAR)
-        fputs(" <span class=\"unclear\">not clear: the target is within the median's noise</span>",
-            out);
+        fprintf(out, " <span class=\"unclear\">%s</span>", report_unclear_words(result));
     if (stand->verdict == REPORT_MET)
         fputs(" <span class=\"met\">target met</span>", out);
 }
@@ -61,7 +61,7 @@ static void write_cell(
     fputs("<td><b>", out);
     page_number(page, result->value);
     fputs("</b>", out);
-    write_stand(page, &stand);
+    write_stand(page, &stand, result);
     fputs("<small>", out);
     if (result->sample_count > 1) {
         fputs("p10–p90 ", out);

@@ -267,7 +267,9 @@ static void describe(const struct panel *panel)
             if (result)
                 page_number(page, result->value);
             else
-                fputs("not measured", page->out);
+                fputs(report_missing_words(
+                          &panel->family->figures[i], 1, page->results->subjects[subject].label),
+                    page->out);
             comma = ",";
         }
         fputs(". ", page->out);
@@ -340,7 +342,7 @@ void page_chart_diagonal(struct page *page, const struct report_family *family)
     bool *measured = page_measured(page, family->figures, family->count);
     make_axes(&panel);
     fputs("<figure>\n", page->out);
-    page_legend(page, measured, false);
+    page_legend(page, family->figures, family->count, measured, false);
     free(measured);
     fputs("<div class=\"panels\">\n", page->out);
     for (size_t i = 0; i < family->count; i++) {

@@ -2,6 +2,9 @@
 /* The begin of the page: what was compared, where and when, what was measured, what missed. */
 #include "bench/report_page.h"
 
+#include "bench/settings.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* "native, vgpu and hami" */
@@ -33,7 +36,10 @@ static void write_facts(struct page *page)
 {
     const struct bench_machine *machine = &page->results->machine;
     fputs("<dl class=\"facts\">\n", page->out);
-    write_fact(page, "GPU", machine->gpu);
+    fputs("<div><dt>GPU</dt><dd>", page->out);
+    page_text(page, known(machine->gpu));
+    page_simulated(page);
+    fputs("</dd></div>\n", page->out);
     write_fact(page, "Driver", machine->driver);
     write_fact(page, "CUDA", machine->cuda);
     fputs("<div><dt>CPU</dt><dd>", page->out);
@@ -44,7 +50,25 @@ static void write_facts(struct page *page)
     write_fact(page, "Kernel", machine->kernel);
     write_fact(page, "When", machine->when);
     write_fact(page, "Mode", page->results->full ? "full" : "quick");
+    if (page->results->seed)
+        fprintf(page->out, "<div><dt>Seed</dt><dd>%u</dd></div>\n", page->results->seed);
     fputs("</dl>\n", page->out);
+}
+
+static void write_settings(struct page *page, const struct bench_subject *subject)
+{
+    size_t count;
+    struct bench_setting *settings = bench_settings_of(subject, &count);
+    for (size_t i = 0; i < count; i++) {
+        fputs("<code>", page->out);
+        page_text(page, settings[i].name);
+        putc('=', page->out);
+        page_text(page, settings[i].value);
+        fputs("</code> ", page->out);
+    }
+    if (!count)
+        fputs("nothing added", page->out);
+    free(settings);
 }
 
 static void write_subject(struct page *page, size_t number)
@@ -72,14 +96,8 @@ static void write_subject(struct page *page, size_t number)
         fputs("no library", out);
     }
     fputs("</td><td>", out);
-    for (size_t i = 0; i < subject->setting_count; i++) {
-        fputs("<code>", out);
-        page_text(page, subject->environment[i].name);
-        putc('=', out);
-        page_text(page, subject->environment[i].value);
-        fputs("</code> ", out);
-    }
-    fputs(subject->setting_count ? "</td></tr>\n" : "nothing added</td></tr>\n", out);
+    write_settings(page, subject);
+    fputs("</td></tr>\n", out);
 }
 
 static void write_subjects(struct page *page)
@@ -91,7 +109,11 @@ static void write_subjects(struct page *page)
         page->out);
     for (size_t i = 0; i < page->results->subject_count; i++)
         write_subject(page, i);
-    fputs("</tbody></table>\n</div>\n", page->out);
+    fputs("</tbody></table>\n</div>\n<p>Beside LD_PRELOAD. {bytes}, {mib} and {percent} are the "
+          "limits of a "
+          "measurement: what names one is not set where there is none. {region} is a file of the "
+          "container’s own, {board} a directory of those beside each other.</p>\n",
+        page->out);
 }
 
 /* ---- what was measured ---- */
@@ -129,7 +151,9 @@ static void write_measured(struct page *page)
 {
     FILE *out = page->out;
     const struct bench_results *results = page->results;
-    fputs("<h2>What was measured</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" "
+    fputs("<h2>What was measured", out);
+    page_simulated(page);
+    fputs("</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" "
           "aria-label=\"What was measured\">\n<table><thead><tr><th scope=\"col\">figures of</th>",
         out);
     for (size_t i = 0; i < results->subject_count; i++) {
@@ -177,6 +201,13 @@ static void write_miss(
     fputs("</li>\n", out);
 }
 
+static void begin_misses(struct page *page, const char *title)
+{
+    fprintf(page->out, "<h2>%s", title);
+    page_simulated(page);
+    fputs("</h2>\n<ul class=\"misses\">\n", page->out);
+}
+
 static void write_misses(struct page *page, enum report_verdict verdict, const char *title)
 {
     const struct bench_results *results = page->results;
@@ -189,7 +220,7 @@ static void write_misses(struct page *page, enum report_verdict verdict, const c
             if (!result || report_stand_of(figure, result).verdict != verdict)
                 continue;
             if (!begun)
-                fprintf(page->out, "<h2>%s</h2>\n<ul class=\"misses\">\n", title);
+                begin_misses(page, title);
             begun = true;
             write_miss(page, figure, result);
         }
@@ -206,6 +237,7 @@ void page_head(struct page *page)
     write_labels(page);
     fputs(" on ", out);
     page_text(page, known(results->machine.gpu));
+    page_simulated(page);
     fputs(", measured in turn and in the same conditions.</p>\n", out);
     if (results->simulated)
         fputs("<p class=\"simulated\" role=\"note\"><strong>Simulated.</strong> Every figure here "
@@ -216,7 +248,8 @@ void page_head(struct page *page)
     write_subjects(page);
     write_measured(page);
     write_misses(page, REPORT_MISSED, "Targets that were missed");
-    write_misses(page, REPORT_UNCLEAR, "Not clear: the target is within the median’s noise");
+    write_misses(page, REPORT_UNCLEAR,
+        "Not clear: the target is within the median’s noise, or there is a single sample");
     fputs("<h2>How to read it</h2>\n<p>A mark is the median, the line through it goes from the "
           "10th to the 90th percentile, and the fine strokes are the single samples; … or an "
           "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "

@@ -59,6 +59,7 @@ static void write_family(struct page *page, const struct report_family *family)
     page_anchor(page, first->id);
     fputs("\">\n<h3>", out);
     page_text(page, first->title);
+    page_simulated(page);
     fputs("</h3>\n<p>", out);
     page_text(page, first->definition);
     fputs("</p>\n", out);
@@ -73,12 +74,19 @@ static void write_family(struct page *page, const struct report_family *family)
     fputs("</section>\n", out);
 }
 
+static void write_group_head(struct page *page, const char *group)
+{
+    fprintf(
+        page->out, "<section class=\"group\" id=\"%s\">\n<h2>%s", group, report_group_name(group));
+    page_simulated(page);
+    fprintf(page->out, "</h2>\n<p>%s</p>\n", report_group_question(group));
+}
+
 static void write_group(struct page *page, const char *group)
 {
     struct report_families families = report_families_make(page->results, group);
     if (families.count)
-        fprintf(page->out, "<section class=\"group\" id=\"%s\">\n<h2>%s</h2>\n<p>%s</p>\n", group,
-            report_group_name(group), report_group_question(group));
+        write_group_head(page, group);
     if (families.count)
         page_chart_ratios(page, group);
     for (size_t i = 0; i < families.count; i++)

@@ -46,6 +46,12 @@ void page_text(struct page *page, const char *text)
     free(shown);
 }
 
+void page_simulated(struct page *page)
+{
+    if (page->results->simulated)
+        fputs(" <span class=\"simulated\">(simulated)</span>", page->out);
+}
+
 void page_anchor(struct page *page, const char *id)
 {
     for (; *id; id++) {
@@ -128,7 +134,8 @@ bool *page_measured(
     return measured;
 }
 
-void page_legend(struct page *page, const bool *shown, bool ratios)
+void page_legend(struct page *page, const struct bench_figure *const *figures, size_t count,
+    const bool *shown, bool ratios)
 {
     const struct bench_results *results = page->results;
     fputs("<ul class=\"legend\">", page->out);
@@ -142,7 +149,11 @@ void page_legend(struct page *page, const bool *shown, bool ratios)
         page_mark(page, i);
         fputs("</g></svg> <bdi>", page->out);
         page_text(page, results->subjects[i].label);
-        fputs(shown[i] ? "</bdi></li>" : "</bdi> <i>not measured</i></li>", page->out);
+        fputs("</bdi>", page->out);
+        if (!shown[i])
+            fprintf(page->out, " <i>%s</i>",
+                report_missing_words(figures, count, results->subjects[i].label));
+        fputs("</li>", page->out);
     }
     if (results->simulated)
         fputs("<li class=\"simulated\">simulated</li>", page->out);

@@ -23,6 +23,9 @@ extern const char page_style[];
 /* Text of others, for an element or an attribute in double quotes, of HTML and of XML. */
 void page_text(struct page *page, const char *text);
 
+/* Behind a heading or a name: that what it stands for is simulated, where it is. */
+void page_simulated(struct page *page);
+
 /* For an id: what is no letter, digit, point or hyphen becomes a hyphen. */
 void page_anchor(struct page *page, const char *id);
 
@@ -36,9 +39,10 @@ void page_tick(struct page *page, double value, bool sign);
 /* The subject's mark around (0, 0), inside an <svg>. */
 void page_mark(struct page *page, size_t subject);
 
-/* A list of the subjects with their marks, for above a chart. Those that are not `shown` in it, by
- * their numbers, are not measured, and it says so; `ratios`: they are left out. */
-void page_legend(struct page *page, const bool *shown, bool ratios);
+/* A list of the subjects with their marks, for above a chart of the figures. Of those that are not
+ * `shown` in it, by their numbers, it says why; `ratios`: they are left out. */
+void page_legend(struct page *page, const struct bench_figure *const *figures, size_t count,
+    const bool *shown, bool ratios);
 
 /* Which subjects have a result in one of the figures: to be freed. */
 bool *page_measured(

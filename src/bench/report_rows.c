@@ -120,7 +120,8 @@ static void describe(const struct rows *rows)
             if (mark.shown)
                 page_number(page, mark.value);
             else
-                fputs("not measured", out);
+                fputs(
+                    report_missing_words(&figure, 1, page->results->subjects[subject].label), out);
             comma = ", ";
         }
         fputs(". ", out);
@@ -239,7 +240,8 @@ static void draw_lane(
     if (!mark.shown) {
         fprintf(page->out, "<text class=\"missing\" x=\"0\" dx=\"4\" y=\"%u\">", middle + 4);
         page_text(page, page->results->subjects[subject].label);
-        fputs(": not measured</text></g>\n", page->out);
+        fprintf(page->out, ": %s</text></g>\n",
+            report_missing_words(&figure, 1, page->results->subjects[subject].label));
         return;
     }
     double low = percent(rows, mark.low), high = percent(rows, mark.high);
@@ -314,7 +316,7 @@ static void draw(struct rows *rows, const char *title, const char *words, const 
     for (size_t i = 0; i < rows->count; i++)
         bottom += row_height(rows, rows->figures[i]);
     rows->axis = make_axis(rows);
-    page_legend(page, rows->shown, rows->ratios);
+    page_legend(page, rows->figures, rows->count, rows->shown, rows->ratios);
     fprintf(page->out, "<svg class=\"chart\" width=\"100%%\" height=\"%u\" overflow=\"visible\" ",
         bottom + AXIS_HEIGHT);
     write_titles(rows, title, words);
@@ -379,7 +381,9 @@ void page_chart_ratios(struct page *page, const char *group)
             figures[rows.count++] = &results->figures[i];
     }
     if (rows.count > 1) {
-        fputs("<section class=\"figure\"><h3>Beside native</h3>\n<p>Each value divided by native’s "
+        fputs("<section class=\"figure\"><h3>Beside native", page->out);
+        page_simulated(page);
+        fputs("</h3>\n<p>Each value divided by native’s "
               "of the same run, of what is measured in turn by that of the same turn; the line "
               "through 1 is native. Less is better, but where a "
               "row says more. Definitions and values are below.</p>\n<figure>\n",

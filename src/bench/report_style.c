@@ -34,6 +34,7 @@ const char page_style[] =
     ".lead{font-size:18px;color:var(--quiet)}\n"
     "p.simulated{padding:10px 14px;border-left:4px solid var(--warn);background:var(--warn-paper);"
     "max-width:none}\n"
+    "span.simulated{color:var(--warn);font-weight:normal}"
     "li.simulated{color:var(--warn);background:var(--warn-paper);padding:0 8px;border-radius:3px;"
     "font-weight:600}\n"
     ".facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:10px 24px;"

@@ -7,6 +7,7 @@
 
 #include "bench/report_lines.h"
 #include "bench/report_view.h"
+#include "bench/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,16 @@ struct cell {
     enum line_style style;
     bool missing;
 };
+
+/* The unit as it is printed, to be freed. */
+static char *unit_of(const struct table *table, const struct bench_figure *figure)
+{
+    const char *mark = table->results->simulated ? ", simulated" : "";
+    size_t room = strlen(figure->unit) + strlen(mark) + 1;
+    char *text = bench_need(malloc(room));
+    snprintf(text, room, "%s%s", figure->unit, mark);
+    return text;
+}
 
 /* ---- a cell's words ---- */
 
@@ -152,7 +163,9 @@ static bool fits(struct table *table, bool spreads)
         const struct bench_figure *figure = &table->results->figures[i];
         if (!in_group(table, figure))
             continue;
-        table->unit_width = larger(table->unit_width, lines_width(figure->unit));
+        char *unit = unit_of(table, figure);
+        table->unit_width = larger(table->unit_width, lines_width(unit));
+        free(unit);
         names = larger(names, lines_width(figure->title));
         names = larger(names, lines_width(figure->condition) + 2);
     }
@@ -222,8 +235,10 @@ static void print_figure(
     struct table *table, const struct bench_figure *figure, const char *name, unsigned indent)
 {
     const struct lines *lines = &table->lines;
+    char *unit = unit_of(table, figure);
     print_name(table, name, indent);
-    lines_cell(lines, LINE_QUIET, figure->unit, strlen(figure->unit), table->unit_width, false);
+    lines_cell(lines, LINE_QUIET, unit, strlen(unit), table->unit_width, false);
+    free(unit);
     for (size_t i = 0; i < table->results->subject_count; i++) {
         struct cell cell = cell_of(table, figure, i);
         print_cell(table, &cell, i);
@@ -237,13 +252,15 @@ static void print_stacked(struct table *table, const struct bench_figure *figure
     for (size_t i = 0; i < table->results->subject_count; i++) {
         const char *label = table->results->subjects[i].label;
         struct cell cell = cell_of(table, figure, i);
-        size_t room = strlen(label) + strlen(figure->unit) + sizeof(cell) + 16;
+        char *unit = unit_of(table, figure);
+        size_t room = strlen(label) + strlen(unit) + sizeof(cell) + 16;
         char *text = bench_need(calloc(1, room));
         snprintf(text, room, "%s: %s%s%s%s%s%s%s", label, cell.value, cell.missing ? "" : " ",
-            cell.missing ? "" : figure->unit, *cell.spread ? ", " : "", cell.spread,
+            cell.missing ? "" : unit, *cell.spread ? ", " : "", cell.spread,
             *cell.beside ? ", " : "", cell.beside);
         lines_paragraph(&table->lines, cell.style, "    ", text);
         free(text);
+        free(unit);
     }
 }
 
@@ -269,6 +286,14 @@ static void print_family(struct table *table, const struct report_family *family
     }
 }
 
+static void print_group_name(const struct table *table, const char *group)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "%s%s", report_group_name(group),
+        table->results->simulated ? BENCH_SIMULATED : "");
+    lines_paragraph(&table->lines, LINE_BOLD, "", text);
+}
+
 static void print_group(struct table *table, const char *group)
 {
     struct report_families families = report_families_make(table->results, group);
@@ -276,7 +301,7 @@ static void print_group(struct table *table, const char *group)
     bool stacked = !fits(table, true) && !fits(table, false);
     if (families.count) {
         putc('\n', table->lines.out);
-        lines_paragraph(&table->lines, LINE_BOLD, "", report_group_name(group));
+        print_group_name(table, group);
     }
     if (families.count && !stacked)
         print_heads(table);
@@ -293,6 +318,22 @@ static void print_group(struct table *table, const char *group)
 
 /* ---- above and below ---- */
 
+static void print_settings(const struct table *table, const struct bench_subject *subject)
+{
+    size_t count;
+    struct bench_setting *settings = bench_settings_of(subject, &count);
+    for (size_t i = 0; i < count; i++) {
+        size_t room = strlen(settings[i].name) + strlen(settings[i].value) + 2;
+        char *text = bench_need(malloc(room));
+        snprintf(text, room, "%s=%s", settings[i].name, settings[i].value);
+        char *safe = lines_safe(text);
+        lines_paragraph(&table->lines, LINE_QUIET, "    ", safe);
+        free(safe);
+        free(text);
+    }
+    free(settings);
+}
+
 static void print_machine(const struct table *table)
 {
     const struct bench_machine *machine = &table->results->machine;
@@ -300,8 +341,9 @@ static void print_machine(const struct table *table)
     char *cuda = lines_safe(machine->cuda), *when = lines_safe(machine->when);
     size_t room = strlen(gpu) + strlen(driver) + strlen(cuda) + strlen(when) + 64;
     char *text = bench_need(calloc(1, room));
-    snprintf(text, room, "vgpu bench, %s: %s, driver %s, CUDA %s, %s",
-        table->results->full ? "full" : "quick", gpu, driver, cuda, when);
+    snprintf(text, room, "vgpu bench, %s: %s%s, driver %s, CUDA %s, %s",
+        table->results->full ? "full" : "quick", gpu,
+        table->results->simulated ? BENCH_SIMULATED : "", driver, cuda, when);
     lines_paragraph(&table->lines, LINE_BOLD, "", text);
     free(text);
     free(gpu);
@@ -322,6 +364,7 @@ static void print_machine(const struct table *table)
         free(library);
         if (subject->build)
             lines_paragraph(&table->lines, LINE_QUIET, "    build ", subject->build);
+        print_settings(table, subject);
     }
 }
 
@@ -331,7 +374,8 @@ static void print_key(const struct table *table)
     lines_paragraph(&table->lines, LINE_QUIET, "",
         "Medians. 1.020x: of native's, in the same turn where both have turns; ~: it may be noise; "
         "+0.2 or -0.2: off the target; !: the target was missed; ~!: not clear, the target is "
-        "within the median's noise; -: not measured, for the reason [n].");
+        "within the median's noise or there is a single sample; -: not measured, for the reason "
+        "[n].");
 }
 
 void bench_table_print(

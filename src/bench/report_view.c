@@ -115,8 +115,11 @@ static enum report_verdict judge(
 {
     if (!figure->has_target || figure->better == BENCH_TARGET)
         return REPORT_NONE;
+    if (result->sample_count < 2)
+        return REPORT_UNCLEAR;
     bool lower = figure->better == BENCH_LOWER;
-    struct noise noise = noise_of(result->samples, result->sample_count, figure->turns);
+    struct noise noise =
+        noise_of(result->samples, result->rounds, result->sample_count, figure->turns);
     if (lower ? noise.high <= figure->target : noise.low >= figure->target)
         return REPORT_MET;
     if (lower ? noise.low > figure->target : noise.high < figure->target)
@@ -135,18 +138,19 @@ static bool overlap(const struct bench_result *one, const struct bench_result *o
 static void stand_beside(struct report_stand *stand, const struct bench_figure *figure,
     const struct bench_result *native, const struct bench_result *result)
 {
-    size_t count = result->sample_count;
-    double *ratios = noise_ratios(figure, native, result);
-    stand->ratio = ratios ? bench_quantile(ratios, count, 0.5) : result->value / native->value;
-    stand->ratio_low = ratios ? bench_quantile(ratios, count, 0.1) : result->low / native->value;
-    stand->ratio_high = ratios ? bench_quantile(ratios, count, 0.9) : result->high / native->value;
+    struct noise_ratios ratios = noise_ratios(figure, native, result);
+    const double *values = ratios.values;
+    const size_t count = ratios.count;
+    stand->ratio = count ? bench_quantile(values, count, 0.5) : result->value / native->value;
+    stand->ratio_low = count ? bench_quantile(values, count, 0.1) : result->low / native->value;
+    stand->ratio_high = count ? bench_quantile(values, count, 0.9) : result->high / native->value;
     stand->has_ratio = isfinite(stand->ratio);
     stand->may_be_none = overlap(native, result);
-    if (ratios && count >= NOISE_LEAST) {
-        struct noise noise = noise_of(ratios, count, figure->turns);
+    if (count >= NOISE_LEAST) {
+        struct noise noise = noise_of(values, ratios.rounds, count, figure->turns);
         stand->may_be_none = noise.low <= 1 && noise.high >= 1;
     }
-    free(ratios);
+    noise_ratios_finish(&ratios);
 }
 
 /* Distances and deviations, in points, are small or large, and no multiples of each other. */
@@ -175,6 +179,24 @@ const char *report_missing_reason(const struct bench_result *result)
     return result && result->missing && *result->missing ? result->missing : "no result";
 }
 
+const char *report_missing_words(
+    const struct bench_figure *const *figures, size_t count, const char *subject)
+{
+    static const struct {
+        const char *reason, *words;
+    } known[] = {{BENCH_NO_LIMIT, "no limit"}, {BENCH_COMPARED, "is compared with"}};
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        size_t found = 0;
+        for (size_t i = 0; i < count; i++) {
+            const struct bench_result *result = bench_figure_result(figures[i], subject);
+            found += !strcmp(report_missing_reason(result), known[k].reason);
+        }
+        if (count && found == count)
+            return known[k].words;
+    }
+    return "not measured";
+}
+
 struct report_counts report_count(
     const struct bench_results *results, const char *group, const char *subject)
 {
@@ -193,6 +215,12 @@ struct report_counts report_count(
         counts.unclear += verdict == REPORT_UNCLEAR;
     }
     return counts;
+}
+
+const char *report_unclear_words(const struct bench_result *result)
+{
+    return result->sample_count < 2 ? "not clear: a single sample"
+                                    : "not clear: the target is within the median's noise";
 }
 
 const char *report_better_words(enum bench_better better)

@@ -28,7 +28,8 @@ const char *report_group_question(const char *group);
 /* "Cost" for "cost". */
 const char *report_group_name(const char *group);
 
-/* Unclear: the target lies within the median's noise, on whichever side the median is. */
+/* Unclear: the target lies within the median's noise, on whichever side the median is; or a single
+ * sample does not say how large that is. */
 enum report_verdict { REPORT_NONE, REPORT_MET, REPORT_MISSED, REPORT_UNCLEAR };
 
 /* How a result stands. */
@@ -63,8 +64,16 @@ char *report_signed(char text[REPORT_NUMBER], double value);
 /* A ratio: three digits behind the point, less where it is large or close to 0. */
 char *report_ratio(char text[REPORT_NUMBER], double ratio);
 
+/* Why the verdict on the result is not clear. */
+const char *report_unclear_words(const struct bench_result *result);
+
 /* "lower is better" and so on. */
 const char *report_better_words(enum bench_better better);
+
+/* Why a chart of the figures has nothing of the subject, in a few words: "no limit" where it has
+ * none to keep, "is compared with", else "not measured". */
+const char *report_missing_words(
+    const struct bench_figure *const *figures, size_t count, const char *subject);
 
 /* Why the result, which may be NULL, has no value. */
 const char *report_missing_reason(const struct bench_result *result);

@@ -43,6 +43,7 @@ static void finish_result(struct bench_result *result)
     free(result->subject);
     free(result->missing);
     free(result->samples);
+    free(result->rounds);
     memset(result, 0, sizeof(*result));
 }
 
@@ -216,6 +217,37 @@ void bench_figure_missing(struct bench_figure *figure, const char *subject, cons
     place_result(figure, subject)->missing = copy_text(reason);
 }
 
+void bench_figure_set_rounds(
+    struct bench_figure *figure, const char *subject, const unsigned *rounds)
+{
+    const struct bench_result *known = bench_figure_result(figure, subject);
+    struct bench_result *result = &figure->results[known - figure->results];
+    result->rounds = grow(result->rounds, result->sample_count, sizeof(*rounds));
+    memcpy(result->rounds, rounds, result->sample_count * sizeof(*rounds));
+}
+
+bool bench_results_pair(const struct bench_figure *figure, const struct bench_result *one,
+    const struct bench_result *other)
+{
+    bool said = one->rounds && other->rounds;
+    bool all = !one->rounds && !other->rounds && one->sample_count == other->sample_count;
+    return figure->turns && (said || all);
+}
+
+unsigned bench_result_round(const struct bench_result *result, size_t sample)
+{
+    return result->rounds ? result->rounds[sample] : (unsigned)sample;
+}
+
+const double *bench_result_in(const struct bench_result *result, unsigned round)
+{
+    for (size_t i = 0; i < result->sample_count; i++) {
+        if (bench_result_round(result, i) == round)
+            return &result->samples[i];
+    }
+    return NULL;
+}
+
 static bool same_text(const char *one, const char *other)
 {
     return !strcmp(one ? one : "", other ? other : "");
@@ -293,6 +325,8 @@ static void copy_figure(struct bench_results *results, const struct bench_figure
         else
             bench_figure_measured(figure, result->subject, result->samples, result->sample_count,
                 result->repetitions);
+        if (result->rounds)
+            bench_figure_set_rounds(figure, result->subject, result->rounds);
     }
 }
 

@@ -8,18 +8,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define BENCH_RESULTS_VERSION 1
 #define BENCH_RESULTS_FILE "results.json"
-#define BENCH_NATIVE "native" /* the label of the subject without a library */
+#define BENCH_SIMULATED " (simulated)" /* behind the GPU's name, but in memory */
+#define BENCH_NATIVE "native"          /* the label of the subject without a library */
 
 /* Why a figure is missing, where a run says it and what follows from its figures does too. */
 #define BENCH_NO_LIMIT "native has no limit"
 #define BENCH_COMPARED "native is what is compared with"
 #define BENCH_NO_NATIVE "native was not measured"
+#define BENCH_APART "native was measured in none of its rounds"
 #define BENCH_NOT_SUBTRACTED "native, which is subtracted, was not measured"
 
-#define BENCH_PIECES 64 /* in which a program asks for all of its memory limit */
+#define BENCH_NOT_REFUSED "nothing refused it"
+#define BENCH_PASSED "the limit was passed: nothing of it was left"
+
+#define BENCH_PAGES_MIB 1 /* by which what is in no process's name varies natively, and less */
+#define BENCH_PIECES 64   /* in which a program asks for all of its memory limit */
 
 /* The groups in their order; NULL ends them. */
 extern const char *const bench_groups[];
@@ -47,6 +54,8 @@ struct bench_result {
         repetitions;     /* how often it was measured: of how many values the samples are some */
     double *samples;     /* in the order in which they were measured */
     size_t sample_count; /* at least 1, and at most the repetitions */
+    /* Of which round each sample is, none less than the one before; NULL: the n-th of the n-th. */
+    unsigned *rounds;
 };
 
 enum bench_better { BENCH_LOWER, BENCH_HIGHER, BENCH_TARGET };
@@ -61,8 +70,8 @@ struct bench_figure {
     bool has_target;
     double target;   /* in the unit */
     char *condition; /* "case" in the file: "64 MiB", "limit 20"; "" where there is only one */
-    /* Above 0: measured in turn, the n-th sample of each subject in the same round, and so many
-     * samples that follow each other by one process. 0: not in turn. */
+    /* Above 0: measured in turn, samples of the same round belong together, and so many rounds that
+     * follow each other are of one process. 0: not in turn. */
     unsigned turns;
     struct bench_result *results; /* one for each subject, in their order */
     size_t result_count;
@@ -77,6 +86,7 @@ struct bench_machine {
 
 struct bench_results {
     bool simulated, full; /* full: --full, else --quick */
+    uint32_t seed;        /* of chance in the last run; 0: not known */
     struct bench_machine machine;
     struct bench_subject *subjects; /* native first */
     size_t subject_count;
@@ -127,6 +137,19 @@ struct bench_figure *bench_results_add_figure(
 void bench_figure_measured(struct bench_figure *figure, const char *subject, const double *samples,
     size_t count, unsigned long repetitions);
 void bench_figure_missing(struct bench_figure *figure, const char *subject, const char *reason);
+
+/* Says of which round each sample of what was measured is: as many as there are samples. */
+void bench_figure_set_rounds(
+    struct bench_figure *figure, const char *subject, const unsigned *rounds);
+
+/* Whether it is known which samples of the two belong together: the figure was measured in turn,
+ * and where one result lacks rounds, so that only the rest can be compared, its file says which. */
+bool bench_results_pair(const struct bench_figure *figure, const struct bench_result *one,
+    const struct bench_result *other);
+
+/* The round of a sample, and the sample of a round: NULL where there is none. */
+unsigned bench_result_round(const struct bench_result *result, size_t sample);
+const double *bench_result_in(const struct bench_result *result, unsigned round);
 
 /* Why figures of `earlier` must not stand beside those of `results`, in words; NULL where they may:
  * both are of one machine, driver and mode, and subjects of the same label are the same. */

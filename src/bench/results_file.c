@@ -19,6 +19,7 @@
 #define FILE_MOST (64l << 20)
 #define REPETITIONS_MOST 1000000000ll
 #define TURNS_MOST 1000
+#define ROUNDS_MOST 1000000
 
 struct reader {
     char *reason;
@@ -130,6 +131,14 @@ static void read_machine(struct reader *reader, const json_t *root, struct bench
     machine->cores = (unsigned)whole_in(reader, object, "machine", "cores", 0, 1 << 20);
 }
 
+/* A GPU that is simulated is called so in files of later versions. */
+static void drop_simulated(char *gpu)
+{
+    size_t length = gpu ? strlen(gpu) : 0, mark = strlen(BENCH_SIMULATED);
+    if (length >= mark && !strcmp(gpu + length - mark, BENCH_SIMULATED))
+        gpu[length - mark] = '\0';
+}
+
 static void read_subject(
     struct reader *reader, const json_t *object, size_t place, struct bench_results *results)
 {
@@ -176,6 +185,27 @@ static void read_samples(struct reader *reader, const json_t *object, const char
     free(values);
 }
 
+/* One for each sample, none less than the one before. */
+static void read_rounds(struct reader *reader, const json_t *rounds, const char *where,
+    const char *subject, struct bench_figure *figure)
+{
+    size_t count = bench_figure_result(figure, subject)->sample_count;
+    unsigned *values = bench_need(malloc(count * sizeof(*values)));
+    if (json_array_size(rounds) != count)
+        refuse(reader, "%s.rounds is not accepted; accepted: one for each of its samples", where);
+    for (size_t i = 0; !reader->failed && i < count; i++) {
+        const json_t *value = json_array_get(rounds, i);
+        json_int_t least = i ? (json_int_t)values[i - 1] : 0, round = json_integer_value(value);
+        if (!json_is_integer(value) || round < least || round > ROUNDS_MOST)
+            refuse(reader, "%s.rounds[%zu] is not accepted; accepted: numbers that do not descend",
+                where, i);
+        values[i] = (unsigned)round;
+    }
+    if (!reader->failed)
+        bench_figure_set_rounds(figure, subject, values);
+    free(values);
+}
+
 static void read_result(struct reader *reader, const json_t *object, const char *where,
     const struct bench_results *results, struct bench_figure *figure)
 {
@@ -195,6 +225,9 @@ static void read_result(struct reader *reader, const json_t *object, const char 
         (void)number_in(reader, object, where, "low");
         (void)number_in(reader, object, where, "high");
         read_samples(reader, object, where, subject, figure);
+        const json_t *rounds = json_object_get(object, "rounds");
+        if (rounds && !reader->failed)
+            read_rounds(reader, rounds, where, subject, figure);
     }
 }
 
@@ -269,7 +302,12 @@ static void read_root(struct reader *reader, const json_t *root, struct bench_re
         refuse(reader, "simulated is neither true nor false");
     results->simulated = json_is_true(simulated);
     results->full = word_in(reader, root, "it", "mode", modes) == 1;
+    const json_t *seed = json_object_get(root, "seed");
+    if (seed && !json_is_null(seed)) /* earlier versions had one for all */
+        results->seed = (uint32_t)whole_in(reader, root, "it", "seed", 1, UINT32_MAX);
     read_machine(reader, root, &results->machine);
+    if (results->simulated)
+        drop_simulated(results->machine.gpu);
     const json_t *subjects = array_in(reader, root, "it", "subjects");
     for (size_t i = 0; i < json_array_size(subjects) && !reader->failed; i++)
         read_subject(reader, json_array_get(subjects, i), i, results);
@@ -339,28 +377,36 @@ int bench_results_read(
     return error;
 }
 
-static json_t *write_result(const struct bench_result *result)
+static json_t *write_result(const struct bench_result *result, bool simulated)
 {
     if (result->missing)
-        return json_pack("{s:s, s:s}", "subject", result->subject, "missing", result->missing);
+        return json_pack("{s:s, s:b, s:s}", "subject", result->subject, "simulated", simulated,
+            "missing", result->missing);
     json_t *samples = json_array();
     for (size_t i = 0; i < result->sample_count; i++)
         json_array_append_new(samples, json_real(result->samples[i]));
-    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject, "value",
-        result->value, "low", result->low, "high", result->high, "repetitions",
-        (json_int_t)result->repetitions, "samples", samples);
+    json_t *object = json_pack("{s:s, s:b, s:f, s:f, s:f, s:I, s:o}", "subject", result->subject,
+        "simulated", simulated, "value", result->value, "low", result->low, "high", result->high,
+        "repetitions", (json_int_t)result->repetitions, "samples", samples);
+    json_t *rounds = result->rounds ? json_array() : NULL;
+    for (size_t i = 0; rounds && i < result->sample_count; i++)
+        json_array_append_new(rounds, json_integer(result->rounds[i]));
+    if (rounds)
+        json_object_set_new(object, "rounds", rounds);
+    return object;
 }
 
-static json_t *write_figure(const struct bench_figure *figure)
+static json_t *write_figure(const struct bench_figure *figure, bool simulated)
 {
     json_t *results = json_array();
     for (size_t i = 0; i < figure->result_count; i++)
-        json_array_append_new(results, write_result(&figure->results[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "id", figure->id,
-        "group", figure->group, "title", figure->title, "definition", figure->definition, "unit",
-        figure->unit, "better", bench_better_name(figure->better), "target",
-        figure->has_target ? json_real(figure->target) : json_null(), "case", figure->condition,
-        "turns", figure->turns ? json_integer(figure->turns) : json_null(), "results", results);
+        json_array_append_new(results, write_result(&figure->results[i], simulated));
+    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "id", figure->id,
+        "group", figure->group, "simulated", simulated, "title", figure->title, "definition",
+        figure->definition, "unit", figure->unit, "better", bench_better_name(figure->better),
+        "target", figure->has_target ? json_real(figure->target) : json_null(), "case",
+        figure->condition, "turns", figure->turns ? json_integer(figure->turns) : json_null(),
+        "results", results);
 }
 
 /* Escaped, to be freed: JSON takes UTF-8 alone. NULL of NULL. */
@@ -402,10 +448,12 @@ static json_t *write_root(const struct bench_results *results)
     for (size_t i = 0; i < results->subject_count; i++)
         json_array_append_new(subjects, write_subject(&results->subjects[i]));
     for (size_t i = 0; i < results->figure_count; i++)
-        json_array_append_new(figures, write_figure(&results->figures[i]));
-    return json_pack("{s:i, s:b, s:s, s:{s:s, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}", "version",
-        BENCH_RESULTS_VERSION, "simulated", results->simulated, "mode",
-        results->full ? "full" : "quick", "machine", "gpu", known(machine->gpu), "driver",
+        json_array_append_new(figures, write_figure(&results->figures[i], results->simulated));
+    return json_pack("{s:i, s:b, s:s, s:o, s:{s:s+, s:s, s:s, s:s, s:i, s:s, s:s}, s:o, s:o}",
+        "version", BENCH_RESULTS_VERSION, "simulated", results->simulated, "mode",
+        results->full ? "full" : "quick", "seed",
+        results->seed ? json_integer(results->seed) : json_null(), "machine", "gpu",
+        known(machine->gpu), results->simulated ? BENCH_SIMULATED : "", "driver",
         known(machine->driver), "cuda", known(machine->cuda), "cpu", known(machine->cpu), "cores",
         (int)machine->cores, "kernel", known(machine->kernel), "when", known(machine->when),
         "subjects", subjects, "figures", figures);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "bench/need.h"
+#include "bench/settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,15 +28,6 @@ static const char *const foreign[] = {"LD_PRELOAD=", "CUDA_DEVICE_MEMORY_LIMIT",
     "CUDA_OVERSUBSCRIBE", "CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT", "CUDA_CORE_SOFT_LIMIT",
     "CUDA_TASK_PRIORITY", "CUDA_DEVICE_MEMORY_SHARED_CACHE", "CUDA_REDIRECT=", "GPU_DEVICES_UUID",
     "LIBCUDA_LOG_LEVEL=", "LOGGER_LEVEL=", "VGPU_", "GPU_CORE_UTILIZATION_POLICY="};
-
-/* Where a subject's environment has none of the words in braces, HAMi-core's variables are meant.
- */
-static const char *const words[] = {"{bytes}", "{mib}", "{percent}", "{region}"};
-#define WORDS (sizeof(words) / sizeof(words[0]))
-static const struct bench_setting ordinary[] = {
-    {(char *)"CUDA_DEVICE_MEMORY_LIMIT", (char *)"{bytes}"},
-    {(char *)"CUDA_DEVICE_SM_LIMIT", (char *)"{percent}"},
-    {(char *)"CUDA_DEVICE_MEMORY_SHARED_CACHE", (char *)"{region}"}};
 
 struct list {
     char **entries;
@@ -65,26 +57,6 @@ static bool is_foreign(const char *entry)
     return false;
 }
 
-static bool names_limits(const struct bench_subject *subject)
-{
-    for (size_t i = 0; i < subject->setting_count; i++) {
-        for (size_t w = 0; w < WORDS; w++) {
-            if (strstr(subject->environment[i].value, words[w]))
-                return true;
-        }
-    }
-    return false;
-}
-
-static bool has_word(const struct bench_subject *subject, const char *word)
-{
-    for (size_t i = 0; i < subject->setting_count; i++) {
-        if (strstr(subject->environment[i].value, word))
-            return true;
-    }
-    return false;
-}
-
 bool bench_can_limit(const struct bench *bench, size_t number, const struct bench_limits *limits,
     char *missing, size_t size)
 {
@@ -92,12 +64,11 @@ bool bench_can_limit(const struct bench *bench, size_t number, const struct benc
     const char *lacks = NULL;
     if (!subject->library)
         lacks = limits->memory_mib > 0 || limits->cores ? BENCH_NO_LIMIT : NULL;
-    else if (names_limits(subject)) {
-        if (limits->memory_mib > 0 && !has_word(subject, "{bytes}") && !has_word(subject, "{mib}"))
-            lacks = "no variable of its environment is said to be its memory limit";
-        if (limits->cores && !has_word(subject, "{percent}"))
-            lacks = "no variable of its environment is said to be its compute limit";
-    }
+    else if (limits->memory_mib > 0 && !bench_settings_have(subject, BENCH_WORD_BYTES) &&
+             !bench_settings_have(subject, BENCH_WORD_MIB))
+        lacks = "no variable of its environment is said to be its memory limit";
+    else if (limits->cores && !bench_settings_have(subject, BENCH_WORD_PERCENT))
+        lacks = "no variable of its environment is said to be its compute limit";
     if (lacks)
         snprintf(missing, size, "%s", lacks);
     return !lacks;
@@ -110,9 +81,11 @@ struct fill {
     bool given;
 };
 
+#define FILLS 5
+
 static const struct fill *fill_at(const char *value, const struct fill *fills)
 {
-    for (size_t i = 0; i < WORDS; i++) {
+    for (size_t i = 0; i < FILLS; i++) {
         if (!strncmp(value, fills[i].word, strlen(fills[i].word)))
             return &fills[i];
     }
@@ -123,9 +96,10 @@ static const struct fill *fill_at(const char *value, const struct fill *fills)
 static void add_setting(
     struct list *list, const struct bench_setting *setting, const struct bench_limits *limits)
 {
-    struct fill fills[WORDS] = {{.word = words[0], .given = limits->memory_mib > 0},
-        {.word = words[1], .given = limits->memory_mib > 0},
-        {.word = words[2], .given = limits->cores > 0}, {.word = words[3], .given = true}};
+    struct fill fills[FILLS] = {{.word = BENCH_WORD_BYTES, .given = limits->memory_mib > 0},
+        {.word = BENCH_WORD_MIB, .given = limits->memory_mib > 0},
+        {.word = BENCH_WORD_PERCENT, .given = limits->cores > 0},
+        {.word = BENCH_WORD_REGION, .given = true}, {.word = BENCH_WORD_BOARD, .given = true}};
     char *value = NULL;
     size_t size;
     bool given = true;
@@ -133,6 +107,9 @@ static void add_setting(
     snprintf(fills[1].text, sizeof(fills[1].text), "%.0f", limits->memory_mib);
     snprintf(fills[2].text, sizeof(fills[2].text), "%u", limits->cores);
     snprintf(fills[3].text, sizeof(fills[3].text), "%s/region", limits->place);
+    /* Where there is no such directory there is no board. */
+    snprintf(
+        fills[4].text, sizeof(fills[4].text), "%s", limits->board ? limits->board : limits->place);
     FILE *out = bench_need(open_memstream(&value, &size));
     for (const char *at = setting->value; *at;) {
         const struct fill *fill = fill_at(at, fills);
@@ -152,12 +129,11 @@ static void add_setting(
 static void add_subject(
     struct list *list, const struct bench_subject *subject, const struct bench_limits *limits)
 {
-    for (size_t i = 0; !names_limits(subject) && i < sizeof(ordinary) / sizeof(ordinary[0]); i++)
-        add_setting(list, &ordinary[i], limits);
-    /* HAMi-core's library works only where it is told its own path. */
-    add(list, "CUDA_REDIRECT=%s", subject->library);
-    for (size_t i = 0; i < subject->setting_count; i++)
-        add_setting(list, &subject->environment[i], limits);
+    size_t count;
+    struct bench_setting *settings = bench_settings_of(subject, &count);
+    for (size_t i = 0; i < count; i++)
+        add_setting(list, &settings[i], limits);
+    free(settings);
 }
 
 static void add_sim(struct list *list, const struct bench *bench)
@@ -188,11 +164,8 @@ char **bench_environment(
     else if (*preload)
         add(&list, "LD_PRELOAD=%s", preload);
     add_sim(&list, bench);
-    if (subject->library) {
-        /* Where there is no such directory there is no board. */
-        add(&list, "VGPU_BOARD_DIR=%s", limits->board ? limits->board : limits->place);
+    if (subject->library)
         add_subject(&list, subject, limits);
-    }
     return list.entries;
 }
 

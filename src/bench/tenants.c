@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Containers beside each other on one GPU: what each gets, and what one does to another. */
-#include "bench/load_run.h"
+#include "bench/tenants.h"
 
 #include "base/clock.h"
 
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define TENANTS_MOST 4
+#define ALONE_MOST 3 /* rounds of the load alone */
 #define GAP_WINDOW_MS 10
-#define AFTER_NS 300000000u /* after a begin or a death, until who works is judged */
 /* Not scaled: a process takes as long to begin in a test. */
 #define BEGINS_NS 800000000u /* until the neighbour of requests works */
 #define LONGER_S 10          /* than the requests it would, were it not told to end */
@@ -68,16 +68,14 @@ enum beside { ALONE, GREEDY, STORM, BESIDES };
 static const char *const besides[BESIDES] = {
     "alone", "beside a greedy neighbour", "beside a storm of allocations"};
 
-/* What the load does alone, natively: the mean; 1 until it was measured. */
-static double alone_sum;
-static unsigned alone_count;
+/* What the load does alone, natively, in each round, or why it is not known: shares are work until
+ * all is measured, and are divided by the median of these then. */
+static double alone_work[ALONE_MOST];
+static size_t alone_count;
+static char alone_missing[256];
 
-static double alone(void)
-{
-    return alone_count && alone_sum > 0 ? alone_sum / alone_count : 1;
-}
-
-static struct bench_load kernels(const struct bench *bench, double seconds, unsigned window_ms)
+struct bench_load bench_tenants_kernels(
+    const struct bench *bench, double seconds, unsigned window_ms)
 {
     return (struct bench_load){.shape = "full",
         .kernel_us = 1000,
@@ -85,8 +83,7 @@ static struct bench_load kernels(const struct bench *bench, double seconds, unsi
         .seconds = seconds * bench->options->scale + (bench->options->scale < 1 ? 0.5 : 0.2)};
 }
 
-/* The limits of a tenant, which are none natively; each in a container of its own. */
-static bool limit(struct bench *bench, size_t subject, unsigned cores, const char *board,
+bool bench_tenants_limit(struct bench *bench, size_t subject, unsigned cores, const char *board,
     char *place, size_t size, struct bench_limits *ret_limits, char *reason, size_t reason_size)
 {
     *ret_limits = (struct bench_limits){.cores = subject ? cores : 0, .board = board};
@@ -99,7 +96,7 @@ static bool limit(struct bench *bench, size_t subject, unsigned cores, const cha
 
 static void run_alone(struct bench *bench, const struct bench_item *item, size_t variant)
 {
-    struct bench_load load = kernels(bench, 1.5, 50);
+    struct bench_load load = bench_tenants_kernels(bench, 1.5, 50);
     load.warmup = 0.3;
     struct bench_limits limits = {0};
     struct bench_report report;
@@ -107,10 +104,12 @@ static void run_alone(struct bench *bench, const struct bench_item *item, size_t
     (void)item;
     (void)variant;
     if (bench_load_run(bench, 0, &limits, &load, &report, reason, sizeof(reason))) {
-        alone_sum += report.work;
-        alone_count++;
+        if (report.work > 0)
+            alone_work[alone_count++] = report.work;
         bench->gathered++;
         bench_report_finish(&report);
+    } else {
+        snprintf(alone_missing, sizeof(alone_missing), "the load alone, natively: %.220s", reason);
     }
 }
 
@@ -127,17 +126,17 @@ static void miss_mix(struct bench *bench, size_t subject, const struct mix *mix,
 static void judge_mix(
     struct bench *bench, size_t subject, const struct mix *mix, const struct bench_report *reports)
 {
-    double shares[TENANTS_MOST], sum = 0;
-    uint64_t after_ns = (uint64_t)(AFTER_NS * bench->options->scale);
-    if (!bench_windows_shares(reports, mix->count, after_ns, alone(), shares)) {
+    double works[TENANTS_MOST], sum = 0;
+    uint64_t after_ns = (uint64_t)(BENCH_TENANTS_AFTER_NS * bench->options->scale);
+    if (!bench_windows_together(reports, mix->count, after_ns, works)) {
         miss_mix(bench, subject, mix, "its tenants did not work at the same time");
         return;
     }
     for (size_t i = 0; i < mix->count; i++) {
         char condition[64];
         snprintf(condition, sizeof(condition), "%s, %s", mix->name, ordinals[i]);
-        bench_sample(bench, subject, share_definition.id, condition, shares[i] * 100, 1);
-        sum += shares[i];
+        bench_sample(bench, subject, share_definition.id, condition, works[i] * 100, 1);
+        sum += works[i];
     }
     bench_sample(bench, subject, sum_definition.id, mix->name, sum, 1);
 }
@@ -147,7 +146,7 @@ static void run_mix(struct bench *bench, const struct bench_item *item, size_t s
     const struct mix *mix = item->data;
     struct bench_process processes[TENANTS_MOST] = {{0}};
     struct bench_report reports[TENANTS_MOST] = {{0}};
-    struct bench_load load = kernels(bench, bench->results.full ? 5 : 2, 50);
+    struct bench_load load = bench_tenants_kernels(bench, bench->results.full ? 5 : 2, 50);
     char board[PATH_MAX], places[TENANTS_MOST][PATH_MAX], reason[256] = "";
     struct bench_limits limits;
     bool good = true;
@@ -155,8 +154,8 @@ static void run_mix(struct bench *bench, const struct bench_item *item, size_t s
         return;
     bench_place(bench, board, sizeof(board));
     for (size_t i = 0; good && i < mix->count; i++) {
-        good = limit(bench, subject, mix->limits[i], board, places[i], sizeof(places[i]), &limits,
-                   reason, sizeof(reason)) &&
+        good = bench_tenants_limit(bench, subject, mix->limits[i], board, places[i],
+                   sizeof(places[i]), &limits, reason, sizeof(reason)) &&
                bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
     }
     bench_process_wait(processes, mix->count);
@@ -198,12 +197,12 @@ static bool start_neighbour(struct bench *bench, struct bench_process *process, 
 {
     char place[PATH_MAX];
     struct bench_limits limits;
-    struct bench_load greedy = kernels(bench, 0, 50);
+    struct bench_load greedy = bench_tenants_kernels(bench, 0, 50);
     if (beside == ALONE)
         return true;
     greedy.seconds = seconds + LONGER_S;
-    if (!limit(bench, subject, beside == GREEDY ? 70 : 50, board, place, sizeof(place), &limits,
-            reason, size))
+    if (!bench_tenants_limit(bench, subject, beside == GREEDY ? 70 : 50, board, place,
+            sizeof(place), &limits, reason, size))
         return false;
     if (beside == GREEDY)
         return bench_load_start(bench, process, subject, &limits, &greedy) == 0;
@@ -243,8 +242,7 @@ static bool gather_greedy(struct bench *bench, size_t subject, struct bench_proc
     double work = bench_report_between(&report, requests->begin_ns, requests_end_ns);
     bool worked = report.begin_ns <= requests->begin_ns && end_ns >= requests_end_ns && work >= 0;
     if (worked)
-        bench_sample(
-            bench, subject, greedy_definition.id, besides[GREEDY], work / alone() * 100, 1);
+        bench_sample(bench, subject, greedy_definition.id, besides[GREEDY], work * 100, 1);
     bench_report_finish(&report);
     return worked;
 }
@@ -295,7 +293,8 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
     bool good =
         start_neighbour(bench, &processes[1], subject, beside, requests.seconds + requests.warmup,
             board, reason, sizeof(reason)) &&
-        limit(bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason)) &&
+        bench_tenants_limit(
+            bench, subject, 20, board, place, sizeof(place), &limits, reason, sizeof(reason)) &&
         (beside == ALONE || neighbour_begins(&processes[1], beside, reason, sizeof(reason))) &&
         bench_load_start(bench, &processes[0], subject, &limits, &requests) == 0;
     bench_process_wait(&processes[0], good ? 1 : 0);
@@ -316,13 +315,13 @@ static void run_latency(struct bench *bench, const struct bench_item *item, size
 static void judge_death(
     struct bench *bench, size_t subject, const struct bench_report *report, uint64_t killed_ns)
 {
-    double share = bench_report_between(report, killed_ns + AFTER_NS, UINT64_MAX) / alone();
-    if (killed_ns < report->begin_ns + AFTER_NS) {
+    double work = bench_report_between(report, killed_ns + BENCH_TENANTS_AFTER_NS, UINT64_MAX);
+    if (killed_ns < report->begin_ns + BENCH_TENANTS_AFTER_NS) {
         bench_missing_all(bench, subject, "", "it had not begun when its neighbour was killed");
         return;
     }
-    if (share >= 0) {
-        bench_sample(bench, subject, survivor_definition.id, "", share * 100, 1);
+    if (work >= 0) {
+        bench_sample(bench, subject, survivor_definition.id, "", work * 100, 1);
         bench_sample(
             bench, subject, gap_definition.id, "", bench_windows_gap_ms(report, killed_ns), 1);
     } else {
@@ -350,7 +349,7 @@ static void run_death(struct bench *bench, const struct bench_item *item, size_t
 {
     struct bench_process processes[2] = {{0}};
     struct bench_report report;
-    struct bench_load load = kernels(bench, 2, GAP_WINDOW_MS);
+    struct bench_load load = bench_tenants_kernels(bench, 2, GAP_WINDOW_MS);
     char board[PATH_MAX], places[2][PATH_MAX], reason[256] = "a tenant could not be started";
     struct bench_limits limits;
     bool good = true;
@@ -360,8 +359,8 @@ static void run_death(struct bench *bench, const struct bench_item *item, size_t
     load.seconds += 1.5;
     bench_place(bench, board, sizeof(board));
     for (size_t i = 0; good && i < 2; i++) {
-        good = limit(bench, subject, 50, board, places[i], sizeof(places[i]), &limits, reason,
-                   sizeof(reason)) &&
+        good = bench_tenants_limit(bench, subject, 50, board, places[i], sizeof(places[i]), &limits,
+                   reason, sizeof(reason)) &&
                bench_load_start(bench, &processes[i], subject, &limits, &load) == 0;
     }
     uint64_t killed_ns = good ? kill_neighbour(processes, load.seconds, reason, sizeof(reason)) : 0;
@@ -397,6 +396,35 @@ static void declare(struct bench *bench)
     bench_declare(bench, &storm_definition, besides[STORM]);
     bench_declare(bench, &survivor_definition, "");
     bench_declare(bench, &gap_definition, "");
+    if (bench->results.full)
+        bench_tenants_idle_declare(bench);
+}
+
+void bench_tenants_judge_share(
+    struct bench *bench, const struct bench_definition *definition, const char *condition)
+{
+    if (alone_count)
+        bench_divide(
+            bench, definition->id, condition, bench_quantile(alone_work, alone_count, 0.5));
+    else
+        bench_drop(bench, definition->id, condition,
+            alone_missing[0] ? alone_missing : "the load alone did nothing natively");
+}
+
+static void judge(struct bench *bench)
+{
+    char condition[64];
+    for (size_t m = 0; m < MIXES; m++) {
+        for (size_t i = 0; i < mixes[m].count; i++) {
+            snprintf(condition, sizeof(condition), "%s, %s", mixes[m].name, ordinals[i]);
+            bench_tenants_judge_share(bench, &share_definition, condition);
+        }
+        bench_tenants_judge_share(bench, &sum_definition, mixes[m].name);
+    }
+    bench_tenants_judge_share(bench, &greedy_definition, besides[GREEDY]);
+    bench_tenants_judge_share(bench, &survivor_definition, "");
+    if (bench->results.full)
+        bench_tenants_idle_judge(bench);
 }
 
 void bench_tenants(struct bench *bench)
@@ -404,15 +432,18 @@ void bench_tenants(struct bench *bench)
     const size_t subjects = bench->results.subject_count;
     const double more_s = bench->results.full ? 3 : 0;
     const struct bench_item items[] = {
-        {"the load alone", 1, 2.5, 3, run_alone, NULL},
+        {"the load alone", 1, 2.5, ALONE_MOST, run_alone, NULL},
         {"two tenants, 50/50", subjects, 2.9 + more_s, 0, run_mix, &mixes[0]},
         {"two tenants, 30/60", subjects, 2.9 + more_s, 0, run_mix, &mixes[1]},
         {"four tenants", subjects, 3.3 + more_s, 0, run_mix, &mixes[2]},
         {"requests beside a neighbour", BESIDES * subjects, 3.6 + more_s, 0, run_latency, NULL},
         {"a neighbour that dies", subjects, 4.2, 6, run_death, NULL},
+        {"a tenant that comes back", subjects, 5.3, 6, bench_tenants_idle_run, NULL}, /* --full */
     };
-    alone_sum = 0;
+    const size_t count = sizeof(items) / sizeof(items[0]);
     alone_count = 0;
+    alone_missing[0] = '\0';
     declare(bench);
-    bench_run_items(bench, items, sizeof(items) / sizeof(items[0]));
+    bench_run_items(bench, items, bench->results.full ? count : count - 1);
+    judge(bench);
 }

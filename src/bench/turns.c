@@ -77,6 +77,7 @@ static void tell(struct bench_turn *turn, const char *word)
 size_t bench_turns_ready(struct bench *bench, struct bench_turn *turns, size_t count)
 {
     size_t ready = 0;
+    bench->turn = 0;
     for (size_t i = 0; i < count; i++) {
         turns[i].ready = turns[i].process.pid && hear(bench, &turns[i], "ready");
         ready += turns[i].ready;
@@ -96,6 +97,7 @@ void bench_turns_round(
         tell(turn, word);
         (void)hear(bench, turn, "done");
     }
+    bench->turn++;
 }
 
 /* One of those that this process may run on; -1 where they are not known. */

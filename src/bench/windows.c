@@ -4,8 +4,9 @@
 #include <math.h>
 
 #define STEP_MS 5      /* in which a time of reaction is looked for */
-#define LOOKED_MS 1500 /* how long */
+#define LOOKED_MS 1200 /* how long */
 #define LOOK_MS 50     /* over which a share is reached */
+#define STAYS_MS 300   /* how long it stays there then */
 #define WITHIN 0.1     /* of the wanted share: it is */
 
 uint64_t bench_report_end_ns(const struct bench_report *report)
@@ -27,20 +28,33 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
     return count ? sum / (double)count : -1;
 }
 
+enum look { AWAY, THERE, ENDED };
+
+/* Whether what the loads do together over the look that begins then is what is wanted. */
+static enum look look_at(
+    const struct bench_report *reports, size_t count, uint64_t begin_ns, double wanted)
+{
+    uint64_t end_ns = begin_ns + (uint64_t)(LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
+    double share = 0;
+    for (size_t i = 0; i < count; i++) {
+        double part = bench_report_between(&reports[i], begin_ns, end_ns);
+        if (end_ns > bench_report_end_ns(&reports[i]))
+            return ENDED;
+        share += part > 0 ? part : 0;
+    }
+    return fabs(share - wanted) <= WITHIN * wanted ? THERE : AWAY;
+}
+
 double bench_windows_reached_ms(
     const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted)
 {
     for (uint64_t ms = 0; ms <= LOOKED_MS; ms += STEP_MS) {
-        uint64_t begin_ns = from_ns + ms * 1000000u;
-        uint64_t end_ns = begin_ns + (uint64_t)(LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
-        double share = 0;
-        for (size_t i = 0; i < count; i++) {
-            double part = bench_report_between(&reports[i], begin_ns, end_ns);
-            if (end_ns > bench_report_end_ns(&reports[i]))
-                return -1;
-            share += part > 0 ? part : 0;
-        }
-        if (fabs(share - wanted) <= WITHIN * wanted)
+        enum look look = THERE;
+        for (uint64_t later = 0; later <= STAYS_MS && look == THERE; later += LOOK_MS)
+            look = look_at(reports, count, from_ns + (ms + later) * 1000000u, wanted);
+        if (look == ENDED)
+            return -1;
+        if (look == THERE)
             return (double)ms;
     }
     return -1;
@@ -73,8 +87,8 @@ size_t bench_windows_judge(const struct bench_report *report, size_t factor, dou
     return count;
 }
 
-bool bench_windows_shares(const struct bench_report *reports, size_t count, uint64_t after_ns,
-    double alone, double *ret_shares)
+bool bench_windows_together(
+    const struct bench_report *reports, size_t count, uint64_t after_ns, double *ret_works)
 {
     uint64_t from_ns = 0, to_ns = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -87,7 +101,7 @@ bool bench_windows_shares(const struct bench_report *reports, size_t count, uint
             return false;
     }
     for (size_t i = 0; i < count; i++)
-        ret_shares[i] = bench_report_between(&reports[i], from_ns + after_ns, to_ns) / alone;
+        ret_works[i] = bench_report_between(&reports[i], from_ns + after_ns, to_ns);
     return true;
 }
 

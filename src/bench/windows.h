@@ -29,8 +29,9 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
 uint64_t bench_report_end_ns(const struct bench_report *report);
 
 /* Milliseconds from a time, in steps of 5, until what the loads do together over the next 50 ms is
- * within a tenth of what is wanted (of 1); negative where that is not so within a second and a
- * half, or before one of them ended. */
+ * within a tenth of what is wanted (of 1), and over each of the six next 50 ms as well: a share
+ * that swings only passes there. Negative where that is not so within 1.2 s, or before one of them
+ * ended. */
 double bench_windows_reached_ms(
     const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted);
 
@@ -45,10 +46,10 @@ void bench_windows_due(
 size_t bench_windows_judge(const struct bench_report *report, size_t factor, double scale,
     double due, double *ret_error, double *ret_deviation);
 
-/* What each of the loads did, by what it does alone, from so long after the last began until the
- * first ended. False where they did not work at the same time. */
-bool bench_windows_shares(const struct bench_report *reports, size_t count, uint64_t after_ns,
-    double alone, double *ret_shares);
+/* The work per second of each of the loads from so long after the last began until the first ended.
+ * False where they did not work at the same time. */
+bool bench_windows_together(
+    const struct bench_report *reports, size_t count, uint64_t after_ns, double *ret_works);
 
 /* The longest time from then on in which none of its kernels ended, in milliseconds. */
 double bench_windows_gap_ms(const struct bench_report *report, uint64_t from_ns);

@@ -203,14 +203,14 @@ static void give_back(enum kind kind, const struct held *one)
     }
 }
 
-/* Until it is refused, in ever smaller pieces, or has `most` bytes. */
-static void take_all(enum kind kind, size_t chunk, uint64_t most)
+/* Until it is refused, in ever smaller pieces, or has `most` bytes; whether it was refused. */
+static bool take_all(enum kind kind, size_t chunk, uint64_t most)
 {
     while (held_bytes < most && held_count < HANDLES_MOST) {
         struct held *one = &held[held_count];
         CUresult result = take(kind, one, chunk);
         if (kind == LOCAL)
-            return;
+            return result != CUDA_SUCCESS;
         if (result == CUDA_SUCCESS) {
             one->bytes = chunk;
             held_count++;
@@ -218,11 +218,12 @@ static void take_all(enum kind kind, size_t chunk, uint64_t most)
         } else if (result != CUDA_ERROR_OUT_OF_MEMORY) {
             load_check(result, kind_names[kind]);
         } else if (chunk / 2 < LEAST_BYTES) {
-            return;
+            return true;
         } else {
             chunk /= 2;
         }
     }
+    return false;
 }
 
 static void free_all(enum kind kind)
@@ -271,8 +272,9 @@ static void need(enum kind kind)
         WORKER_CALL(cuMemPoolCreate, &pool, &props);
 }
 
-/* KIND CHUNK MOST: writes "given", "told" (what cuMemGetInfo says is used), waits for a line, frees
- * all, and writes "again": what it was given the second time. */
+/* KIND CHUNK MOST: writes "given", "refused" (1, or 0 where it has MOST), "told" (what cuMemGetInfo
+ * says is used), waits for a line, frees all, and writes "again": what it was given the second
+ * time. */
 int worker_refuse(int argc, char **argv)
 {
     if (argc < 3)
@@ -281,13 +283,14 @@ int worker_refuse(int argc, char **argv)
     size_t chunk = strtoull(argv[1], NULL, 10), most = strtoull(argv[2], NULL, 10);
     open_device();
     need(kind);
-    take_all(kind, chunk, most);
+    bool refused = take_all(kind, chunk, most);
     say_number("given", held_bytes);
+    say_number("refused", refused);
     say_number("told", told_bytes());
     if (!worker_wait() || kind == LOCAL)
         return 0;
     free_all(kind);
-    take_all(kind, chunk, most);
+    (void)take_all(kind, chunk, most);
     say_number("again", held_bytes);
     return 0;
 }
@@ -336,7 +339,7 @@ int worker_race(int argc, char **argv)
     say_number("ready", 0);
     if (!worker_wait())
         return 0;
-    take_all(LINEAR, strtoull(argv[0], NULL, 10), strtoull(argv[1], NULL, 10));
+    (void)take_all(LINEAR, strtoull(argv[0], NULL, 10), strtoull(argv[1], NULL, 10));
     say_number("given", held_bytes);
     while (worker_wait()) {
     }

@@ -18,6 +18,7 @@ from tap import Skip, equal, needed, test, true
 SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 VGPU = os.path.join(BUILD, "vgpu")
 BAD = os.path.join(BUILD, "test/process/libtest-bench-bad.so")
+EMPTY = os.path.join(BUILD, "test/process/libtest-empty.so")
 GROUPS = ["cost", "memory", "compute", "tenants", "work"]
 MINE = {name: value for name, value in os.environ.items()
         if not name.startswith(("CUDA_", "VGPU_", "LD_", "NVIDIA_"))}
@@ -117,11 +118,13 @@ def test_whole():
     builds = [subject["build"] for subject in results["subjects"]]
     true(builds[0] is None and re.fullmatch("[0-9a-f]{16}", builds[1]) and builds[1] != builds[2] == builds[3],
          f"builds of the libraries: {builds}")
-    true(results["machine"]["gpu"] and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
+    true(results["machine"]["gpu"].endswith("0 (simulated)") and results["machine"]["cores"] > 0, f"the machine is {results['machine']}")
     equal({figure["id"] for figure in results["figures"]}, FIGURES, "figures")
     equal(sorted({figure["group"] for figure in results["figures"]}, key=GROUPS.index), GROUPS, "groups")
     keys = [(figure["id"], figure["case"]) for figure in results["figures"]]
     equal(len(set(keys)), len(keys), "different figures and cases")
+    true(all(part["simulated"] is True for figure in results["figures"] for part in [figure, *figure["results"]]),
+         "figures and results that are not marked as simulated")
     for figure in results["figures"]:
         true(figure["title"] and len(figure["definition"]) > 20 and figure["unit"], f"texts of {figure['id']}")
         equal([result["subject"] for result in figure["results"]], labels, f"subjects of {figure['id']}")
@@ -150,8 +153,8 @@ def test_measured():
              "its tenants did not work at the same time", "it had ended before its neighbour was killed",
              "its load had not begun when the limit was changed", "its first load had not begun when the second did",
              "its neighbour did not work all the time", "it had not begun when its neighbour was killed",
-             "the new limit was not reached within the time that was looked at",
-             "both together were not near the limit within the time that was looked at"}
+             "the new limit was not reached and kept within the time that was looked at",
+             "both together did not come and stay near the limit within the time that was looked at"}
     equal(reasons - known, set(), "reasons for missing figures")
     many = [result for _, _, result in results_for(results, "native", "cost.init")
             if "samples" in result]
@@ -239,11 +242,12 @@ def test_derived():
         share, error = samples["tenants.share", case], samples["tenants.error", case]
         true(share is error is None or all(abs(abs(at - limit) - off) < 1e-6 for at, off in zip(share, error, strict=True)),
              f"{case}: {share}, {error}")
-    native = [result["samples"] for name, case, result in results_for(results, "native", "cost.cpu.idle")
-              if (name, case) == ("cost.cpu.idle", "no limit")]
-    added = [more - less for more, less in zip(samples["cost.cpu.idle", "no limit"], native[0], strict=True)]
-    true(all(abs(one - other) < 1e-6 for one, other in zip(added, samples["cost.cpu.idle.added", "no limit"], strict=True)),
-         f"added to idle time: {added}")
+    for limits in ("no limit", "limits not reached"):
+        native = [result["samples"] for name, case, result in results_for(results, "native", "cost.cpu.idle")
+                  if (name, case) == ("cost.cpu.idle", limits)]
+        added = [more - less for more, less in zip(samples["cost.cpu.idle", limits], native[0], strict=True)]
+        true(all(abs(one - other) < 1e-6 for one, other in zip(added, samples["cost.cpu.idle.added", limits], strict=True)),
+             f"added to idle time, {limits}: {added}")
 
 
 @test
@@ -253,6 +257,24 @@ def test_targets():
                if figure["id"] == "compute.error.5s"}
     equal(targets, {"1 ms kernels, limit 20": 1, "kernel and host work in turn, limit 50": 2,
                     "graphs of 20 × 100 µs, limit 50": 1}, "targets")
+
+
+@test
+def test_full_shapes():
+    """--full measures all shapes of loads, among them cooperative launches, and bursts that would use more than the limit"""
+    results = bench(os.path.join(DIRECTORY, "shapes"), "--full", "--only", "compute")
+    limits = {}
+    for name, case, _ in results_for(results, "vgpu", "compute.share"):
+        limits.setdefault(case.rsplit(", limit ", 1)[0], []).append(int(case.rsplit(" ", 1)[1]))
+    equal([limits.get(shape) for shape in ("1 ms kernels", "100 µs kernels", "1 ms cooperative kernels",
+                                           "bursts of 20 ms each 50 ms", "5 ms kernels", "1 ms kernels of one block")],
+          [[20, 50, 80], [50], [50], [20], [50], [50]], f"limits of {limits}")
+    equal((len(limits), sum(map(len, limits.values()))), (14, 26), "shapes, and the runs of a library in a round")
+    native = {case: result.get("value") for _, case, result in results_for(results, "native", "compute.native")}
+    true(0.2 < native["bursts of 20 ms each 50 ms"] < 0.6, f"what they use natively: {native}")
+    target = [figure["target"] for figure in results["figures"] if figure["id"] == "compute.share"
+              and figure["case"] == "bursts of 20 ms each 50 ms, limit 20"]
+    equal(target, [20], "what is due of the bursts")
 
 
 @test
@@ -287,6 +309,29 @@ def test_room():
     plain, surge = [result["value"] for label in ("plain", "surge")
                     for _, _, result in results_for(results, label, "memory.overshoot")]
     true(surge >= plain + 64, f"overshoot: {plain}, for a moment {surge}")
+
+
+@test
+def test_not_refused():
+    """what nothing refused, or was refused too late, has no figures of a refusal, and meets no target of one"""
+    late = "vgpu,CUDA_DEVICE_MEMORY_LIMIT=6144m,X={mib},CUDA_DEVICE_MEMORY_SHARED_CACHE={region}"
+    output = os.path.join(DIRECTORY, "not refused")
+    results = bench(output, "--only", "memory", "--library", EMPTY, "--label", "empty", "--library", late, "--label", "late")
+    for name, case, result in results_for(results, "empty", "memory.recovery", "memory.card", "memory.unseen", "memory.unused"):
+        wanted = ({"nothing refused it"} if case != "cuMemAllocManaged" or name == "memory.recovery"
+                  else {"managed memory is on the card only where a kernel uses it"})
+        equal({result.get("missing")}, wanted, f"{name}, {case}")
+    for label, least in (("empty", 4096), ("late", 2048)):
+        for name, case, result in results_for(results, label, "memory.above"):
+            true(case in ("cuMemAllocManaged", "local memory of a kernel") or result["value"] >= least - 64,
+                 f"{label}: {name}, {case}: {result}")
+    for name, case, result in results_for(results, "late", "memory.unused"):
+        true(case == "cuMemAllocManaged" or "the limit was passed" in result.get("missing", ""), f"{name}, {case}: {result}")
+    for name, case, result in results_for(results, "late", "memory.recovery"):
+        true(result["value"] >= 99, f"{name}, {case}: {result}")
+    with open(os.path.join(output, "report.html"), encoding="utf-8") as file:
+        counts = re.search(r'href="#memory">.*?</tr>', file.read(), re.S)[0].split("<td>")
+    true("targets met: 0 of" in counts[2], f"targets of the empty library: {counts}")
 
 
 @test
@@ -384,6 +429,40 @@ def test_neighbours():
 
 
 @test
+def test_alone():
+    """without the load alone, natively, there is no share, and its failure is the reason; what needs none is there"""
+    place, output = os.path.join(DIRECTORY, "no-load"), os.path.join(DIRECTORY, "alone failed")
+    os.mkdir(place)
+    for name in ("vgpu", "vgpu-bench", "libvgpu.so"):
+        shutil.copy(os.path.join(BUILD, name), place)
+    os.symlink(os.path.join(BUILD, "sim"), os.path.join(place, "sim"))
+    with open(os.path.join(place, "vgpu-load"), "w", encoding="ascii") as file:
+        file.write(f'#!/bin/sh\ncase "$*" in *"--warmup 0.300"*) echo gone >&2; exit 3 ;; esac\nexec {BUILD}/vgpu-load "$@"\n')
+    os.chmod(os.path.join(place, "vgpu-load"), 0o755)
+    done = subprocess.run([os.path.join(place, "vgpu"), *command(output, "--only", "tenants")[1:]], capture_output=True,
+                          text=True, timeout=WHOLE_S, env=dict(MINE, TMPDIR=temporary("alone")), check=False)
+    equal(done.returncode, 0, f"status, with {done.stderr[-400:]!r}")
+    results = results_in(output)
+    for label in ("native", "vgpu"):
+        for name, case, result in results_for(results, label, "tenants.share", "tenants.sum", "tenants.greedy"):
+            true(result.get("missing", "").startswith(("the load alone, natively: it ended with status 3", "its ")),
+                 f"{label}: {name}, {case}: {result}")
+    true(any("value" in result for _, _, result in results_for(results, "vgpu", "tenants.latency.p50")), "no latency")
+
+
+@test
+def test_idle_tenant():
+    """--full measures a tenant that is idle and comes back beside a busy one: their shares, and how long its work takes"""
+    results = bench(os.path.join(DIRECTORY, "idle tenant"), "--full", "--only", "tenants", "--seconds-scale", "0.1")
+    figures = {(figure["id"], figure["case"]): figure for figure in results["figures"]}
+    equal({case: figure["target"] for (name, case), figure in figures.items() if name == "tenants.idle.share"},
+          {"who works all the time": 50, "who comes back": 20}, "what is due")
+    share, burst = [{result["subject"]: result.get("value", 0) for result in figures[key]["results"]}
+                    for key in (("tenants.idle.share", "who works all the time"), ("tenants.idle.burst", ""))]
+    true(share["native"] > share["vgpu"] > 20 and min(burst.values()) > 90, f"share {share}, burst {burst}")
+
+
+@test
 def test_late_changes():
     """a load that begins after its limit was changed, or after what is to change it, has no time of reaction"""
     preloads = f"{BAD}:{BUILD}/libvgpu.so:{BUILD}/sim/libvgpu-sim-rm.so"
@@ -409,6 +488,16 @@ def test_merge():
           {"this group was measured without it"}, "reasons of who was not measured")
     equal([figure["group"] for figure in after["figures"]],
           sorted([figure["group"] for figure in after["figures"]], key=GROUPS.index), "order of groups")
+
+
+@test
+def test_seed():
+    """each run draws a seed and says it, and takes the one that it is given"""
+    output = os.path.join(DIRECTORY, "seed")
+    seeds = [bench(output, "--only", "work", *options)["seed"] for options in ((), (), ("--seed", "4294967295"))]
+    true(seeds[0] != seeds[1] and min(seeds) > 0 and seeds[2] == 4294967295, f"seeds: {seeds}")
+    for seed in ("0", "-1", "4294967296", "x", ""):
+        refuse("--sim", "--seed", seed, "--output", output, within="accepted: 1 to 4294967295")
 
 
 @test
@@ -623,7 +712,7 @@ def test_arguments():
     refuse("--sim", "--output", "/dev/null/x", status=1, within="/dev/null/x")
     for options in (["--sim"], ["--report"]):
         refuse("--output", VGPU, *options, within="a directory, or one to be made")
-    for options in (["--library", "vgpu"], ["--only", "cost"], ["--sim"], ["--full"], ["--quick"], ["--python", "python3"]):
+    for options in (["--library", "vgpu"], ["--only", "cost"], ["--sim"], ["--full"], ["--quick"], ["--python", "python3"], ["--seed", "1"]):
         refuse("--report", *options, "--output", WHOLE, within="--report measures nothing; accepted beside it: --output")
 
 
@@ -687,16 +776,24 @@ def test_not_installed():
 
 @test
 def test_documented():
-    """docs/bench.md names each figure, and no other"""
+    """docs/bench.md names each figure, and no other; the recorded run's table has the definitions of vgpu-bench"""
     with open(os.path.join(SOURCE, "docs/bench.md"), encoding="utf-8") as file:
         named = set(re.findall(r"`((?:cost|memory|compute|tenants|work)\.[A-Za-z0-9.]+)`", file.read()))
-    full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added"}
+    full = FIGURES | {"cost.alloc.live.100000", "cost.alloc.live.100000.added", "tenants.idle.share", "tenants.idle.burst"}
     equal(named, full, "figures in the document")
     with open(os.path.join(SOURCE, "docs/benchmarks/README.md"), encoding="utf-8") as file:
-        rows = re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| [^|]{20,} \| [^|]+ \| [^|]+ \|$", file.read(), re.M)
+        text = file.read()
+    rows = re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| [^|]{20,} \| [^|]+ \| [^|]+ \|$", text, re.M)
     equal(set(rows), full, "figures in the recorded run's table")
-    done = subprocess.run([os.path.join(SOURCE, "scripts/bench-figures"), "--check"], check=False)
+    done = subprocess.run([os.path.join(SOURCE, "scripts/bench-figures"), "--check", BUILD], check=False)
     equal(done.returncode, 0, "status of scripts/bench-figures --check")
+    said = subprocess.run([os.path.join(BUILD, "vgpu-bench"), "--definitions"], check=True, capture_output=True, text=True).stdout
+    defined = {line.split("\t")[0]: line.split("\t")[2:] for line in said.splitlines()}
+    equal(set(defined), full, "figures that vgpu-bench defines")
+    for figure in results_in(WHOLE)["figures"]:
+        equal([figure["unit"], figure["definition"]], defined[figure["id"]], f"unit and definition of {figure['id']}")
+    recorded = dict(re.findall(r"^\| `([a-zA-Z0-9.]+)` \| [^|]+ \| ([^|]{20,}) \| [^|]+ \| [^|]+ \|$", text, re.M))
+    equal(recorded, {name: definition for name, (_, definition) in defined.items()}, "definitions in the table")
 
 
 tap.main()

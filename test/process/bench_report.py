@@ -221,10 +221,25 @@ def head():
 
 
 @test
+def settings():
+    """table and page list what is set for each library, asked for or not, each name once"""
+    made = Made("three", COLUMNS="200")
+    head = made.read.text.split("How to read it")[0]
+    for text in (head, made.table):
+        for words, times in (("CUDA_DEVICE_MEMORY_LIMIT={bytes}", 2), ("CUDA_DEVICE_SM_LIMIT={percent}", 2),
+                             ("CUDA_DEVICE_MEMORY_SHARED_CACHE={region}", 1), ("CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/hami/cache", 1),
+                             ("CUDA_REDIRECT=/usr/lib/libvgpu.so", 1), ("CUDA_REDIRECT=/usr/local/vgpu/libvgpu.so", 1),
+                             ("VGPU_BOARD_DIR={board}", 2)):
+            equal(text.count(words), times, words)
+    equal(head.count("nothing added"), 1, "subjects for which nothing is set")
+
+
+@test
 def not_clear():
     """where the target lies within the median's noise it is not clear whether it was met, on whichever side the median
-    is; of fewer than five samples where they lie on both sides; of turns also where the processes' medians do"""
+    is; of two to four samples where they lie on both sides; of turns also where the processes' medians do; of one always"""
     met, missed, unclear = "target met", "target missed", "not clear: the target is within the median's noise"
+    single = "not clear: a single sample"
     many = [10.5 + 0.1 * i for i in range(-20, 80)]  # the median is 13.45, give or take 1
     slow = [9, 9, 9.5, 9, 9, 9.5] * 3 + [12, 12, 11, 12, 12, 11]  # the last process is
     cases = {"least below": ("lower", [8, 9, 11, 12, 13], unclear),
@@ -232,7 +247,8 @@ def not_clear():
              "least above": ("lower", [11, 12, 13, 14, 15], missed), "most at it": ("lower", [7, 8, 9, 10, 10], met),
              "median at it": ("lower", [8, 9, 10, 12, 13], unclear), "median below": ("lower", [7, 8, 9, 11, 12], unclear),
              "one of four below": ("lower", [8, 11, 12, 13], unclear), "one of two above": ("lower", [9, 9.5, 11], unclear),
-             "both above": ("lower", [11, 12], missed), "one below": ("lower", [9], met), "many": ("lower", many, missed),
+             "both above": ("lower", [11, 12], missed), "both below": ("lower", [8, 9], met),
+             "one below": ("lower", [9], single), "one above": ("lower", [11], single), "one more": ("higher", [11], single), "many": ("lower", many, missed),
              "many near it": ("lower", [sample - 3 for sample in many], unclear),
              "many below": ("lower", [sample - 5 for sample in many], met),
              "most above": ("higher", [12, 11, 9, 8, 7], unclear), "most below": ("higher", [9.5, 9, 8, 8, 7], missed),
@@ -240,7 +256,8 @@ def not_clear():
              "slow process": ("lower", slow, unclear, 6), "slow samples": ("lower", slow, met),
              "steady processes": ("lower", slow[:18], met, 6)}
     cases = {name: (*case, None)[:4] for name, case in cases.items()}
-    count = {words: [case[2] for case in cases.values()].count(words) for words in (met, unclear)}
+    verdicts = [case[2] for case in cases.values()]
+    count = {met: verdicts.count(met), unclear: verdicts.count(unclear) + verdicts.count(single)}
     document = bench_example.make("two")
     document["figures"] = [
         {"id": f"cost.{name.replace(' ', '-')}", "group": "cost", "title": name, "definition": "Made by hand.",
@@ -253,11 +270,11 @@ def not_clear():
     _, misses, unclears = re.split("Targets that were missed|Not clear: the target is within the median’s noise", head)
     for name, (_, _, verdict, _) in cases.items():
         text = made.read.sections[f"cost.{name.replace(' ', '-')}"]
-        equal([words for words in (met, missed, unclear) if words in text], [verdict], f"verdict of {name}")
-        equal((f"{name}: vgpu" in misses, f"{name}: vgpu" in unclears), (verdict == missed, verdict == unclear),
+        equal([words for words in (met, missed, unclear, single) if words in text], [verdict], f"verdict of {name}")
+        equal((f"{name}: vgpu" in misses, f"{name}: vgpu" in unclears), (verdict == missed, verdict in (unclear, single)),
               f"whether the head lists {name}")
         line = next(line for line in made.table.splitlines() if line.startswith(name + "  "))
-        equal(re.search("x(.*)$", line)[1], {met: "", missed: "!", unclear: "~!"}[verdict], f"mark of {line!r}")
+        equal(re.search("x(.*)$", line)[1], {met: "", missed: "!", unclear: "~!", single: "~!"}[verdict], f"mark of {line!r}")
 
 
 @test
@@ -279,8 +296,8 @@ def long_names():
 
 @test
 def simulated():
-    """simulated figures are marked in the head, above every chart and below every table"""
-    made = Made("simulated")
+    """simulated figures are marked: the GPU's name, every heading, chart and line of the table"""
+    made = Made("simulated", COLUMNS="200")
     true("says nothing of a GPU" in made.read.text, "the head's word")
     legends = made.page.count('<ul class="legend">')
     equal(made.page.count('<li class="simulated">simulated</li>'), legends, "marks")
@@ -288,6 +305,18 @@ def simulated():
     for svg in charts(made.page):
         true(svg.find("title").text.endswith("(simulated)"), svg.find("title").text)
     true("Simulated" in made.table, "the table's word")
+    lines = made.table.splitlines()
+    true("NVIDIA H200 (simulated)" in lines[0] and "NVIDIA H200 (simulated)" in made.read.text, "the GPU's name")
+    for words in ("Cost", "Memory isolation", "Compute isolation", "Tenants", "Real work"):
+        true(f"{words} (simulated)" in lines, f"the table's heading {words}")
+    for line in lines:
+        unit = re.search(r"  (µs|ms|MiB|%|ratio|steps/s|% of a core)(, simulated)?  ", line)
+        true(not unit or unit[2], f"a line of the table without a mark: {line!r}")
+    equal([words for words in re.findall("<h[23]>(.*?)</h[23]>", made.page) if "simulated" not in words],
+          ["What was compared", "How to read it"], "headings of what is not measured")
+    narrow = " ".join(Made("simulated", COLUMNS="40").table.split())
+    marks = re.findall(r"(?:native|vgpu|hami-core): -?[0-9.,]+ [a-zµ%/MB ]+(, \w+)?", narrow)
+    true(len(marks) > 100 and set(marks) == {", simulated"}, f"marks in a narrow table: {marks}")
     measured = Made("three")
     true("imulated</" not in measured.page and "imulated" not in measured.table, "a mark on what was measured")
 
@@ -485,6 +514,59 @@ def in_turn():
 
 
 @test
+def passed_limits():
+    """what is left of a limit that was passed is not met, whether a file of an earlier version has it or it follows"""
+    document = bench_example.make("two")
+
+    def figure(name, samples, target):
+        return {"id": f"memory.{name}", "group": "memory", "title": name, "definition": "Made by hand.", "unit": "MiB",
+                "better": "lower", "target": target, "case": "cuMemAlloc", "turns": None,
+                "results": [{"subject": "native", "missing": "native has no limit"}, bench_example.result("vgpu", samples)]}
+    driver = dict(figure("driver", [9, 9], None), results=[bench_example.result("native", [9, 9]), bench_example.result("vgpu", [9, 9])])
+    for samples, words in (([-4616, -4616], "the limit was passed"), ([-0.5, 0], "target met"), ([32, 32], "target met"),
+                           ([32, -2], "the limit was passed"), ([128, 128], "target missed")):
+        for figures in ([figure("unused", samples, 64)], [figure("card", [4096 + 9 - left for left in samples], 4096), driver]):
+            document["figures"] = figures
+            text = Made("two", document).read.sections["memory.unused"]
+            equal([said for said in ("the limit was passed", "target met", "target missed") if said in text.split("\n", 3)[-1]],
+                  [words], f"{samples} in {figures[0]['id']}")
+
+
+@test
+def lost_turns():
+    """samples that say of which round they are are compared with those of the same; files that do not say it and have
+    not as many are not compared turn by turn; rounds of one process are together, also where one was lost"""
+    document = bench_example.make("two")
+
+    def figure(name, turns, *results):
+        made = []
+        for subject, (samples, rounds) in zip(("native", "vgpu"), results):
+            made.append(dict(bench_example.result(subject, samples), **({"rounds": rounds} if rounds else {})))
+        return {"id": name, "group": "cost", "title": name, "definition": "Made by hand.", "unit": "ns", "better": "lower",
+                "target": 10 if name == "cost.processes" else None, "case": "", "turns": turns, "results": made}
+    native, ours = [100, 200, 300, 400, 500], [102, 306, 408, 510]
+    slow, without = [9, 9, 9.5, 9, 9, 9.5] * 3 + [12, 12, 11, 12, 12, 11], 7
+    document["figures"] = [
+        figure("cost.said", 1, (native, [0, 1, 2, 3, 4]), (ours, [0, 2, 3, 4])),
+        figure("cost.unsaid", 1, (native, None), (ours, None)),
+        figure("cost.same.count", 1, (native[1:], [1, 2, 3, 4]), (ours, [0, 2, 3, 4])),
+        figure("cost.apart", 1, (native[:2], [0, 1]), (ours[:2], [2, 3])),
+        figure("cost.processes", 6, ([1], [0]), (slow[:without] + slow[without + 1:], [i for i in range(24) if i != without]))]
+    made = Made("two", document)
+    for name, ratio in {"cost.said": "≈ 1.020×", "cost.unsaid": "≈ 1.190×", "cost.same.count": "≈ 1.020×",
+                        "cost.apart": "≈ 1.360×"}.items():
+        equal(re.findall("(?:≈ )?[0-9.]+×", made.read.sections[name]), [ratio], name)
+    true("not clear: the target is" in made.read.sections["cost.processes"], "the last process is slow")
+    for rounds in ([0, 2, 3], [0, 2, 1, 3], [0, 2, 3, -4], [0, 2, 3, 1.5], 7):
+        document["figures"] = [figure("cost.said", 1, (native, None), (ours, rounds))]
+        with tempfile.TemporaryDirectory() as directory:
+            with open(f"{directory}/results.json", "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            done = run(directory)
+            equal((done.returncode, "rounds" in done.stderr, done.stderr.count("\n")), (2, True, 1), done.stderr)
+
+
+@test
 def one_value():
     """one sample has no spread, and the report says so"""
     made = Made("hostile")
@@ -516,6 +598,21 @@ def empty_panel():
     part = chart(page, "Share of GPU time against the limit, full-1ms: distance")
     moved = [group.get("transform") for group in part.iter("g") if "class" not in group.attrib]
     equal(set(moved), {"translate(0.0 0)"}, "how far marks are moved")
+
+
+@test
+def legends():
+    """a legend says why a subject is not in its chart: no limit to keep, what is compared with, or not measured"""
+    document = bench_example.make("three")
+    for figure in document["figures"]:
+        if figure["id"] == "compute.share":  # native has none, whatever the case
+            figure["results"][0] = {"subject": "native", "missing": "native has no limit"}
+    made = Made("three", document)
+    for name, words in (("compute.share", "no limit"), ("memory.refusal", "no limit"), ("cost.init.added", "is compared with"),
+                        ("compute.reaction.limit", None)):
+        section = re.search(f'<section class="figure" id="{name}">.*?</section>', made.page, re.S)[0]
+        said = dict(re.findall("<bdi>([^<]*)</bdi> <i>([^<]*)</i></li>", section))
+        equal(said, {"native": words} if words else {"hami-core": "not measured", "native": "not measured"}, name)
 
 
 @test

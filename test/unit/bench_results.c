@@ -31,7 +31,9 @@ static const struct bench_figure share = {.id = "compute.share",
 static void fill(struct bench_results *results)
 {
     const double samples[] = {3000.5, 2000.25, 333333333};
+    const unsigned rounds[] = {0, 2, 5};
     results->full = true;
+    results->seed = UINT32_MAX;
     results->machine.gpu = strdup("GPU of \xc3\xa4 kind");
     results->machine.cores = 16;
     bench_results_add_subject(results, "native", NULL);
@@ -39,6 +41,7 @@ static void fill(struct bench_results *results)
     bench_subject_set_build(&results->subjects[1], "0123456789abcdef");
     struct bench_figure *figure = bench_results_add_figure(results, &launch);
     bench_figure_measured(figure, "native", samples, 3, 1000);
+    bench_figure_set_rounds(figure, "native", rounds);
     bench_figure_missing(figure, "ours", "it ended by signal 11");
     figure = bench_results_add_figure(results, &share);
     bench_figure_measured(figure, "native", samples, 2, 2);
@@ -101,12 +104,15 @@ TEST("what was written is read as it was")
     CHECK_STR(again.machine.gpu, "GPU of \xc3\xa4 kind");
     CHECK_STR(again.machine.driver, "");
     CHECK_EQ(again.machine.cores, 16);
+    CHECK_EQ(again.seed, UINT32_MAX);
     CHECK_EQ(again.subject_count, 2);
     CHECK(!again.subjects[0].library);
     CHECK_STR(again.subjects[1].environment[0].value, "a=b");
     CHECK_STR(again.subjects[1].build, "0123456789abcdef");
     const struct bench_figure *figure = bench_results_find(&again, "cost.launch.async", "no limit");
     REQUIRE(figure);
+    CHECK_EQ(bench_result_round(bench_figure_result(figure, "native"), 2), 5);
+    CHECK(!bench_result_in(bench_figure_result(figure, "native"), 1));
     CHECK_STR(bench_figure_result(figure, "ours")->missing, "it ended by signal 11");
     const struct bench_result *native = bench_figure_result(figure, "native");
     CHECK_EQ(figure->turns, 3);
