@@ -174,6 +174,14 @@ def share(times, amounts, begin, seconds):
     return (amount_at(times, amounts, begin + seconds) - amount_at(times, amounts, begin)) / seconds
 
 
+def as_busy_time(times, work, seen):
+    """The work of a load that counts in a unit of its own, as busy time: as much in all as the meter saw."""
+    begin, end = max(times[0], seen[0][0]), min(times[-1], seen[-1][0])
+    done = amount_at(times, work, end) - amount_at(times, work, begin)
+    busy = amount_at(*map(list, zip(*seen)), end) - amount_at(*map(list, zip(*seen)), begin)
+    return [each * busy / done for each in work] if done else work
+
+
 def delay_until(times, amounts, changed, seconds, accepted):
     """How long after a change the share over the seconds that follow is accepted first; None: not within a
     second."""
