@@ -27,30 +27,36 @@ void unmeasured_stand_by(uint64_t now_ns)
     stood_by_ns = now_ns;
 }
 
-/* False once it is over: the stream has nothing to do, or came to a mark behind it. */
-static bool goes_on(struct lane_record *record, uint64_t now_ns) REQUIRES(marks_lock)
+/* A mark behind it was reached, or its stream is gone. */
+static bool is_over(const struct lane_record *record)
 {
-    bool works;
-    if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
-        record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
-    if (record->orphan || record->lane.former_ns > record->unmeasured_ns)
-        return false;
-    return !marks_lane_works(record, &works) || works;
+    return record->orphan || record->lane.former_ns > record->unmeasured_ns;
 }
 
-static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct marks_survey *survey) REQUIRES(marks_lock)
+static void note_running(const struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey)
 {
-    record->unmeasured = goes_on(record, now_ns);
-    if (!record->unmeasured)
-        return;
-    marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
-    record->unmeasured_to_ns = now_ns;
     uint64_t run = now_ns - record->unmeasured_ns, left = run < long_ns ? long_ns - run : 0;
     survey->outstanding++;
     survey->runs_long |= !left;
     if (left && left < survey->long_in_ns)
         survey->long_in_ns = left;
+}
+
+/* While its stream captures nobody can tell. */
+static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    bool works = false;
+    if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
+        record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
+    bool told = is_over(record) || marks_lane_works(record, &works);
+    record->unmeasured = works || !told;
+    if (works) {
+        marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
+        note_running(record, now_ns, long_ns, survey);
+    }
+    record->unmeasured_to_ns = now_ns;
 }
 
 void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
