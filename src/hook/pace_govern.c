@@ -467,12 +467,14 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
             governor.epoch++;
         return stay_closed(now_ns + closed_ns);
     }
-    bool shown = account_show_work(now_ns);
+    uint64_t show_ns = account_show_work(now_ns);
     if (work_ns)
         return plan_checks(at_most(open_ns, work_ns));
     rest_from_checks();
-    if (shown || has_unmeasured())
+    if (has_unmeasured())
         return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
+    if (show_ns)
+        return show_ns | GOVERNOR_IDLE;
     return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
 }
 

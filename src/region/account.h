@@ -135,9 +135,10 @@ void account_wake_orders(void);
  * dead peers left there goes. For every second or so in which something was launched. */
 void account_note_activity(void);
 
-/* Brings the share of GPU time that HAMi's monitor sees of this process up to date. True while it
- * is not 0: then call again within a second or so. One load where it is 0. */
-bool account_show_work(uint64_t now_ns);
+/* Brings the share of GPU time that HAMi's monitor sees of this process up to date. Returns in how
+ * long it is to be called again, a second at most; 0: not before there is work again, because the
+ * share is 0. One load then. */
+uint64_t account_show_work(uint64_t now_ns);
 
 /* For handlers at exit, before they ask the account anything: false where the thread may be in a
  * signal's handler that came in the midst of an answer, and would wait for itself. Takes 10 ms at

@@ -68,10 +68,23 @@ void account_show_work_locked(int entry, const struct vgpu_usage *own, uint64_t 
         show_work((unsigned)entry, load_relaxed(&own->gpu_time_ns), now_ns);
 }
 
-bool account_show_work(uint64_t now_ns)
+/* A share is that of a second at least. */
+static uint64_t again_ns(uint64_t now_ns) REQUIRES(account.lock)
+{
+    uint64_t soonest = SECOND_NS;
+    for (unsigned e = 0; e < VGPU_HAMI_DEVICES; e++) {
+        const struct account_work *work = &account.work[e];
+        uint64_t due = work->since_ns + SECOND_NS;
+        if (work->percent && due > now_ns && due - now_ns < soonest)
+            soonest = due - now_ns;
+    }
+    return soonest;
+}
+
+uint64_t account_show_work(uint64_t now_ns)
 {
     if (!load_relaxed(&account.works))
-        return false;
+        return 0;
     lock_take(&account.lock);
     if (account.region && !account.ended && account_look_begin()) {
         const struct region *region = account.region;
@@ -83,8 +96,9 @@ bool account_show_work(uint64_t now_ns)
         }
         (void)account_look_end();
     }
+    uint64_t again = load_relaxed(&account.works) ? again_ns(now_ns) : 0;
     lock_release(&account.lock);
-    return load_relaxed(&account.works);
+    return again;
 }
 
 /* ---- the end ---- */

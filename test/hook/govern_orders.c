@@ -565,6 +565,19 @@ BED_TEST("beside short kernels the governor looks each 20 ms", LIMIT_50)
     CHECK(sleeps * 15 * MS < passed);
 }
 
+/* HAMi's monitor is to see a share of 0 by then. */
+BED_TEST("in the second after its work the governor hardly wakes", LIMIT_50)
+{
+    load_begin(0);
+    struct load load = {.step = load_step_plain, .duration_ns = MS, .streams[0] = load_stream()};
+    load_run(&load, load_now_ns() + 3 * SECOND / 2);
+    load_settle();
+    bed_sleep_ms(100);
+    unsigned before = sleeps_of(governor_thread());
+    bed_sleep_ms(900);
+    CHECK(sleeps_of(governor_thread()) - before <= 6);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
