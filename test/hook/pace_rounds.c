@@ -210,14 +210,17 @@ static void wait_for_stream(uint64_t launched_ns)
 BED_TEST("marks at waits end a while after the last round that took longer than was thought",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
+    uint64_t least = UINT64_MAX, marks = 0;
     begin();
-    for (unsigned i = 0; i < 100 * RARE; i++)
-        wait_for_stream(round_of(i, 1));
-    uint64_t marks = sim_calls("cuEventRecord");
-    for (unsigned i = 0; i < 200; i++)
-        wait_for_stream(round_of(1, 1));
-    CHECK(sim_calls("cuEventRecord") - marks > 150);
-    uint64_t least = UINT64_MAX;
+    for (unsigned attempt = 0; attempt < 4 && marks <= 150; attempt++) {
+        for (unsigned i = 0; i < 100 * RARE; i++)
+            wait_for_stream(round_of(i, 1));
+        marks = sim_calls("cuEventRecord");
+        for (unsigned i = 0; i < 200; i++)
+            wait_for_stream(round_of(1, 1));
+        marks = sim_calls("cuEventRecord") - marks;
+    }
+    CHECK(marks > 150);
     for (unsigned attempt = 0; attempt < 4 && least >= 1000; attempt++) {
         for (uint64_t end = load_now_ns() + 2 * SECOND; load_now_ns() < end;)
             wait_for_stream(round_of(1, 1));
