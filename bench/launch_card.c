@@ -5,6 +5,7 @@
  * for the work and turns for a while, so that a limit of 95 % is not reached. For bench/launch.py.
  */
 #include "driver.h"
+#include "median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,18 +46,6 @@ static const struct {
 } cases[] = {{"kernel, one stream", launch_kernel, 1},
     {"kernel, four streams in turn", launch_kernel, STREAMS},
     {"graph, one stream", launch_graph, 1}};
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, unsigned count)
-{
-    qsort(values, count, sizeof(*values), ascending);
-    return values[count / 2];
-}
 
 static void rest(void)
 {

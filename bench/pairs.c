@@ -12,6 +12,7 @@
  * Then launches in turn with host work that is longer than the kernel (spin: it turns; cold: it
  * reads 256 KiB first), and NVML's busy time for each of them. What a driver lacks is a `-`. */
 #include "driver.h"
+#include "median.h"
 
 #include "abi/nvml.h"
 
@@ -126,18 +127,6 @@ static void read_memory(size_t bytes)
     for (size_t i = 0; i < bytes; i += 64)
         sum += (unsigned char)memory[i];
     memory_sum = sum;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, unsigned count)
-{
-    qsort(values, count, sizeof(*values), ascending);
-    return values[count / 2];
 }
 
 static double elapsed_ns(CUevent from, CUevent to)
