@@ -117,6 +117,17 @@ struct marks_survey {
     uint64_t left_ns;
     uint64_t long_in_ns; /* when something may have run so long; UINT64_MAX: not to be expected */
 };
+
+/* Adds something that has run for so long and is not over. */
+static inline void marks_survey_running(
+    struct marks_survey *survey, uint64_t run_ns, uint64_t long_ns)
+{
+    uint64_t left_ns = run_ns < long_ns ? long_ns - run_ns : 0;
+    survey->runs_long |= !left_ns;
+    if (left_ns < survey->long_in_ns)
+        survey->long_in_ns = left_ns;
+}
+
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
 

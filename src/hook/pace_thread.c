@@ -348,10 +348,8 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
     bool works = is_as_seen(seen, let) && seen->works;
     survey->outstanding += works || shown || !is_as_seen(seen, let);
     bool runs = works && !let->lane->lane.open.other; /* else it may wait */
-    uint64_t run = runs ? now_ns - seen->since_ns : 0, left = run < long_ns ? long_ns - run : 0;
-    survey->runs_long |= runs && !left;
-    if (runs && left < survey->long_in_ns)
-        survey->long_in_ns = left;
+    if (runs)
+        marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
 }
 
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)

@@ -33,16 +33,6 @@ static bool is_over(const struct lane_record *record)
     return record->orphan || record->lane.former_ns > record->unmeasured_ns;
 }
 
-static void note_running(const struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct marks_survey *survey)
-{
-    uint64_t run = now_ns - record->unmeasured_ns, left = run < long_ns ? long_ns - run : 0;
-    survey->outstanding++;
-    survey->runs_long |= !left;
-    if (left && left < survey->long_in_ns)
-        survey->long_in_ns = left;
-}
-
 /* While its stream captures nobody can tell. */
 static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
     struct marks_survey *survey) REQUIRES(marks_lock)
@@ -54,7 +44,8 @@ static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t lo
     record->unmeasured = works || !told;
     if (works) {
         marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
-        note_running(record, now_ns, long_ns, survey);
+        survey->outstanding++;
+        marks_survey_running(survey, now_ns - record->unmeasured_ns, long_ns);
     }
     record->unmeasured_to_ns = now_ns;
 }
