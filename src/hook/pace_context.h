@@ -16,7 +16,9 @@ struct pace_context {
     int device;
     struct lane_record *lanes;
     CUevent base;
-    uint64_t base_ns;
+    uint64_t base_ns;    /* when it was reached, as far as that is known */
+    uint64_t late_ns;    /* by so much at most marks on idle streams seem to be reached late */
+    unsigned idle_marks; /* which were so many, since base_ns was set right by them */
     unsigned spare_count;
     CUevent spares[SPARE_EVENTS];
 };

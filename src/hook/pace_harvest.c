@@ -18,6 +18,10 @@
 /* The driver tells the time between two events in single precision: good to 60 ns over a second. */
 #define REBASE_NS 1000000000ull
 #define CHARGES 64
+/* A mark on an idle stream is reached within some microseconds: the quickest of so many tell how
+ * late the base was put, which is known from when its mark was seen to be reached. */
+#define IDLE_MARKS 6
+#define IDLE_MARK_NS 3000ull
 
 uint64_t marks_reached;
 
@@ -81,6 +85,36 @@ static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUI
     return now_ns > front->recorded_ns + since ? now_ns - since : front->recorded_ns;
 }
 
+/* Nothing was before it, neither on the stream nor on the device as far as it is known. */
+static bool was_idle(const struct lane *lane, uint64_t at_ns)
+{
+    const struct lane_mark *mark = &lane->marks[lane->first];
+    const struct lane_stretch *before = &mark->before;
+    bool beside = before->shared || before->siblings || (before->part && before->part < 1000);
+    return !before->launches && !before->other && !before->continuous && !beside &&
+           lane_open_between(lane, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
+}
+
+/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached, by
+ * the last of them. */
+static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
+{
+    if (!context->idle_marks || late_ns < context->late_ns)
+        context->late_ns = late_ns;
+    if (++context->idle_marks < IDLE_MARKS)
+        return 0;
+    context->idle_marks = 0;
+    return context->late_ns > IDLE_MARK_NS ? context->late_ns - IDLE_MARK_NS : 0;
+}
+
+/* All that was told by the base was so much sooner. */
+static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(marks_lock)
+{
+    context->base_ns -= ns;
+    for (struct lane_record *record = context->lanes; record; record = record->next)
+        lane_sooner(&record->lane, ns);
+}
+
 /* When the front mark was reached, on the processor's clock. */
 static uint64_t reached_ns(
     const struct lane_record *record, struct lane_mark *mark, uint64_t now_ns) REQUIRES(marks_lock)
@@ -101,7 +135,11 @@ static uint64_t reached_ns(
     uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
     mark->before.moved = sure != at;
     context->base_ns += sure - at;
-    return sure;
+    if (!was_idle(&record->lane, sure))
+        return sure;
+    uint64_t sooner = sooner_by(context, sure - mark->asked_ns);
+    put_sooner(context, sooner);
+    return sure - sooner;
 }
 
 /* A mark that was reached is the base of those to come when the former one is too long ago. */

@@ -87,6 +87,11 @@ uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t t
     return above(wall, closed_between(lane->closed, from_ns, to_ns));
 }
 
+void lane_sooner(struct lane *lane, uint64_t ns)
+{
+    lane->reached_ns = above(lane->reached_ns, ns);
+}
+
 /* What a pair of events adds to a launch between them, on a stream with a backlog. */
 static uint64_t pair_ns(const struct lane *lane)
 {

@@ -146,6 +146,9 @@ void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struc
 /* How much of the time between the two the device was open to us. */
 uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns);
 
+/* The marks that were reached were reached so much sooner. */
+void lane_sooner(struct lane *lane, uint64_t ns);
+
 /* The first mark outstanding, NULL where there is none. */
 struct lane_mark *lane_front(struct lane *lane);
 
