@@ -57,6 +57,9 @@
 /* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
  * long what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
+/* And after so long it is what keeps the thread, more likely than a processor that has no time for
+ * it: that is stopped. */
+#define BLIND_SURE_NS 100000000ull
 #define LOCK_TRY_NS 1000000ull
 
 static struct device_work {
@@ -65,13 +68,15 @@ static struct device_work {
     struct marks_survey survey; /* at the last look */
     bool in_windows;
     uint64_t windows_ns; /* when it was last in windows, or closed; 0 never */
+    int64_t lent_ns;     /* charged while the marks were not to be seen */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
     bool unmeasured;  /* something was let go of which nothing tells */
     uint64_t held_ns; /* when a launch waited last until the container may work at all */
     uint64_t harvested_ns;
-    uint64_t blind_since_ns;                   /* the harvest's lock was not to be had since */
+    uint64_t blind_from_ns;                    /* the harvest's lock was not to be had since */
+    uint64_t blind_since_ns;                   /* and what ran since then is not charged for */
     unsigned bound;                            /* no device at or above it was worked on */
     unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
     bool limits_are_known;
@@ -126,34 +131,46 @@ void govern_harvested(uint64_t now_ns)
     store_relaxed(&governor.harvested_ns, now_ns);
 }
 
-struct blind {
-    uint64_t from_ns, to_ns;
-};
-
-static void charge_blind(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
-    const struct blind *blind = argument;
-    uint64_t passed = blind->to_ns - blind->from_ns;
-    uint64_t busy = budget_occupy(words, blind->from_ns, blind->to_ns, passed);
-    budget_charge(words, (int64_t)busy);
-    if (own)
-        add_relaxed(&own->gpu_time_ns, busy);
+    const int64_t *gpu_ns = argument;
+    (void)own;
+    budget_charge(words, *gpu_ns);
 }
 
-/* Something kept a thread of ours inside the driver, which can only be what runs. True where it has
- * been charged for by now. */
+/* What is charged so is lent: it is given back as soon as the marks tell what ran. */
+static void lend(unsigned device, uint64_t passed_ns)
+{
+    int64_t gpu_ns = (int64_t)(passed_ns / 1000 * rules_part(device).likely);
+    if (account_visit_compute(device, charge, &gpu_ns))
+        devices[device].lent_ns += gpu_ns;
+}
+
+/* Behind a harvest, so that nobody sees a budget in between in which neither is. */
+static void give_back_lent(void)
+{
+    for (unsigned d = 0; d < governor.bound; d++) {
+        int64_t gpu_ns = -devices[d].lent_ns;
+        if (gpu_ns && account_visit_compute(d, charge, &gpu_ns))
+            devices[d].lent_ns = 0;
+    }
+}
+
+/* Something kept a thread of ours inside the driver, which most likely is what runs; or that thread
+ * is not run by the processor. True where it has been charged for by now. */
 static bool go_blind(uint64_t now_ns)
 {
-    if (!governor.blind_since_ns)
-        governor.blind_since_ns = now_ns;
+    /* Who harvested since then had the lock. */
+    if (!governor.blind_since_ns || load_relaxed(&governor.harvested_ns) >= governor.blind_from_ns)
+        governor.blind_since_ns = governor.blind_from_ns = now_ns;
     if (now_ns - governor.blind_since_ns < BLIND_NS)
         return false;
-    struct blind blind = {governor.blind_since_ns, now_ns};
     for (unsigned d = 0; d < governor.bound; d++) {
         if (!rules_percent(d))
             continue;
-        (void)account_visit_compute(d, charge_blind, &blind);
-        devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = true};
+        lend(d, now_ns - governor.blind_since_ns);
+        bool runs_long = devices[d].in_windows || now_ns - governor.blind_from_ns >= BLIND_SURE_NS;
+        devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = runs_long};
     }
     governor.blind_since_ns = now_ns;
     return true;
@@ -164,7 +181,7 @@ static bool is_harvest_due(uint64_t now_ns)
 {
     bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
     for (unsigned d = 0; d < governor.bound; d++)
-        due |= devices[d].survey.runs_long || spot_check_is_due(d, now_ns);
+        due |= devices[d].survey.runs_long || devices[d].lent_ns || spot_check_is_due(d, now_ns);
     return due;
 }
 
@@ -190,6 +207,7 @@ static bool see_what_runs(uint64_t now_ns)
     governor.blind_since_ns = 0;
     if (due && !rules_are_finished())
         (void)marks_harvest_all();
+    give_back_lent();
     for (unsigned d = 0; d < governor.bound; d++) {
         spot_check_take(d, now_ns);
         devices[d].survey = survey((int)d, now_ns);
