@@ -195,6 +195,9 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         record->stuck = false;
     }
     struct turns_part part = rules_part((unsigned)record->device);
+    if (lane_front(lane))
+        lane_front_beside(
+            lane, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
     if (lane_run_on(lane, now_ns, part.likely, charge_slot(harvest)))
         harvest->count++;
 }

@@ -142,8 +142,12 @@ uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns)
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
     struct lane_stretch *stretch = &lane->marks[lane->first].before;
-    if (!is_in_part(stretch) && part < 1000)
+    if (part >= 1000)
+        return;
+    if (!is_in_part(stretch))
         set_part(stretch, part, likely, others_ns);
+    else if (part < stretch->part)
+        set_part(stretch, part, stretch->likely, others_ns);
 }
 
 void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns)
@@ -210,16 +214,17 @@ static uint64_t own_part(const struct lane_stretch *stretch, uint64_t wall_ns, u
 }
 
 /* What a launch was thought to take when it was let go may be known better by now: a queue of them
- * can be long. */
-static uint64_t known_work(const struct lane_stretch *stretch, uint64_t work_ns)
+ * can be long. By its own measurement, the first, nothing is. */
+static uint64_t known_work(const struct lane_stretch *stretch, uint64_t work_ns, bool first)
 {
-    uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;
+    uint64_t known = stretch->measured && !first ? duration_of(stretch->key) : 0;
     return known ? known : work_ns;
 }
 
-/* The stretch of `mark` began at `from_ns` and was over at `to_ns`. */
-static uint64_t busy_of(
-    const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
+/* The stretch of `mark` began at `from_ns` and was over at `to_ns`; `first`: before it nothing was
+ * known of its launch. */
+static uint64_t busy_of(const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns,
+    uint64_t to_ns, bool first)
 {
     const struct lane_stretch *stretch = &mark->before;
     uint64_t wall = lane_open_between(lane, from_ns, to_ns),
@@ -233,7 +238,8 @@ static uint64_t busy_of(
     if (measured && !stretch->continuous)
         wall = alone_ns(lane, wall, is_in_part(stretch) ? 0 : stretch->gap_ns);
     if (stretch->continuous || measured)
-        return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work)) : wall;
+        return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work, first))
+                                   : wall;
     /* After the last launch it ran through. */
     uint64_t sure = lane_open_between(lane, mark->recorded_ns, to_ns);
     if (is_in_part(stretch))
@@ -283,13 +289,13 @@ static void learn(const struct lane *lane, const struct lane_stretch *stretch, u
     uint64_t most =
         stretch->continuous ? above(wall_ns, pair_ns(lane)) : alone_ns(lane, wall_ns, 0);
     uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
-    if (!known && beside)
-        duration_learn(stretch->key, took);
-    else if (!known)
-        duration_learn_alone(stretch->key, took);
-    else if (beside && stretch->moved)
+    if (beside && (stretch->moved || lane->moved))
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
+    else if (!known && beside)
+        duration_learn(stretch->key, stretch->late || stretch->gap_ns > LANE_LATE_NS ? most : took);
+    else if (!known)
+        duration_learn_alone(stretch->key, took);
     else if (beside && stretch->whole && !may_have_waited(stretch) && most >= BLURRED_NS)
         duration_whole(stretch->key, most);
     else if (beside)
@@ -359,14 +365,15 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     struct lane_mark *mark = &lane->marks[lane->first];
     const struct lane_stretch *stretch = &mark->before;
     uint64_t from = lane->started ? lane->reached_ns : at_ns;
-    bool cut = false;
+    bool cut = false, first = !duration_of(stretch->key);
     if (at_ns < from)
         at_ns = from;
     if (lane->started) {
         uint64_t open = lane_open_between(lane, from, at_ns);
         /* Where a closure begins and ends is known to some 0.1 ms, and later than that where the
-         * governor was kept from running. */
-        if (open == at_ns - from || open >= CLOSURE_LEARN_NS)
+         * governor was kept from running: beside others, what is too short would stay,
+         * but anything is better than nothing. */
+        if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(stretch))))
             learn(lane, stretch, open);
         if (open == at_ns - from)
             compare(lane, stretch, open);
@@ -375,7 +382,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
         cut = is_cut(stretch);
         from = begin_of(lane, stretch, from, at_ns);
     }
-    uint64_t busy = busy_of(lane, mark, from, at_ns);
+    uint64_t busy = busy_of(lane, mark, from, at_ns, first);
     *ret_charge = (struct lane_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
     ret_charge->launches = stretch->launches;
     ret_charge->measured = stretch->measured;
@@ -393,6 +400,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
                 rest_in_part(lane, mark, ret_charge->from_ns, at_ns, ret_charge->busy_ns);
     }
     lane->started = true;
+    lane->moved = stretch->moved;
     lane->reached_ns = at_ns;
     lane->former_ns = mark->recorded_ns;
     return lane_forget(lane);

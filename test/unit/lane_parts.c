@@ -333,6 +333,77 @@ TEST("beside other containers nothing is learnt by a mark whose time is not the 
     CHECK_EQ(duration_of(KEY), MS);
 }
 
+static struct lane_run beside(unsigned part)
+{
+    return (struct lane_run){
+        .measured = true, .part = (uint16_t)part, .likely = 1000, .others_ns = 10 * MS};
+}
+
+TEST("what nobody knew costs our part, whatever others are thought to leave, and its duration is "
+     "known then")
+{
+    begin();
+    mark(1, 0, 0, beside(20));
+    CHECK_EQ(pass(1000 * MS), 20 * MS);
+    CHECK(duration_of(KEY) > 999 * MS);
+}
+
+TEST("of what nobody knew nothing is learnt where either of its marks is not the event's own time")
+{
+    begin();
+    mark(1, 0, 0, beside(20));
+    lane_front(&lane)->before.moved = true;
+    (void)pass(5 * US);
+    CHECK_EQ(duration_of(KEY), 0);
+    mark(1, 0, 0, beside(20));
+    (void)pass(10 * US);
+    CHECK_EQ(duration_of(KEY), 0);
+    mark(1, 0, 0, beside(20));
+    (void)pass(40 * MS);
+    CHECK(duration_of(KEY) > 39 * MS);
+}
+
+TEST("a thread that was kept from running before its launch makes no first duration too short")
+{
+    struct lane_run run = beside(20);
+    run.gap_ns = 20 * MS;
+    begin();
+    mark(1, 0, 20 * MS, run);
+    (void)pass(21 * MS);
+    CHECK(duration_of(KEY) >= 21 * MS);
+}
+
+TEST("beside other containers a closure in it makes no duration shorter")
+{
+    duration_learn(KEY, 20 * MS);
+    begin();
+    mark(1, 20 * MS, 0, beside(20));
+    close_from(1 * MS, 990 * MS);
+    (void)pass(1001 * MS);
+    CHECK_EQ(duration_of(KEY), 20 * MS);
+}
+
+TEST("but one of which nothing is known is learnt all the same")
+{
+    begin();
+    mark(1, 0, 0, beside(20));
+    close_from(1 * MS, 970 * MS);
+    (void)pass(1001 * MS);
+    CHECK(duration_of(KEY) > 31 * MS && duration_of(KEY) < 33 * MS);
+}
+
+TEST("those who come while it runs take their part, too")
+{
+    struct lane_charge charge;
+    begin();
+    mark(1, 5 * MS, 0, beside(100));
+    lane_front_beside(&lane, 14, 100, 140 * MS);
+    CHECK(!lane_run_on(&lane, START + 600 * MS, 500, &charge));
+    lane_front_beside(&lane, 100, 100, 10 * MS);
+    CHECK(!lane_run_on(&lane, START + 600 * MS, 500, &charge));
+    CHECK(lane_run_on(&lane, START + 700 * MS, 500, &charge));
+}
+
 TEST("beside other processes of the container a duration is learnt from what none of theirs is in")
 {
     struct lane_run run = {.measured = true, .siblings = true, .gap_ns = 20 * US};
