@@ -57,6 +57,17 @@ static bool is_heavy(const struct turns *turns, const struct board_view *view, u
     return permille > (most < TURNS_HEAVY_PERMILLE ? most : TURNS_HEAVY_PERMILLE);
 }
 
+/* Where somebody came or went, or told of a long time at once, it is as it was. */
+static void rate_others(struct turns *turns, uint64_t others_ns, uint64_t passed_ns)
+{
+    uint64_t busy = others_ns - turns->rated_others_ns;
+    turns->rates += turns->rates < TURNS_RATES_KNOWN;
+    if (busy >= 2 * passed_ns)
+        return;
+    unsigned rate = (unsigned)(busy * 1000 / passed_ns), former = turns->others_permille;
+    turns->others_permille = (former * 3 + rate) / 4;
+}
+
 void turns_rate(
     struct turns *turns, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns)
 {
@@ -65,11 +76,11 @@ void turns_rate(
     if (passed < TURNS_RATE_NS)
         return;
     bool known = turns->rated_ns != 0;
-    unsigned others = known ? rate_of(others_ns, turns->rated_others_ns, passed) : 0;
     unsigned own = known ? rate_of(busy_ns, turns->rated_busy_ns, passed) : 0;
     turns->light = is_heavy(turns, view, own) ? 0 : turns->light + 1;
     turns->heavy = known && (!turns->light || (turns->heavy && turns->light < TURNS_LIGHT_RATES));
-    turns->others_permille = (turns->others_permille * 3 + others) / 4;
+    if (known)
+        rate_others(turns, others_ns, passed);
     turns->rated_ns = now_ns;
     turns->rated_busy_ns = busy_ns;
     turns->rated_others_ns = others_ns;
@@ -84,6 +95,12 @@ uint64_t turns_slice_us(const struct turns *turns, const struct board_view *view
     return turn < TURNS_MIN_US ? TURNS_MIN_US : turn > TURNS_MAX_US ? TURNS_MAX_US : turn;
 }
 
+/* Where many do so at once, each waits for all of them. */
+static uint64_t whole_pause_ns(const struct board_view *view)
+{
+    return TURNS_WHOLE_PAUSE_NS * (1 + view->active / TURNS_WHOLE_OTHERS);
+}
+
 bool turns_are_whole(struct turns *turns, const struct board_view *view,
     const struct turns_cut *cut, uint64_t now_ns)
 {
@@ -93,7 +110,7 @@ bool turns_are_whole(struct turns *turns, const struct board_view *view,
             blurred < TURNS_WHOLE_KERNELS)
             return true;
         turns->whole_to_ns = 0;
-        turns->whole_next_ns = now_ns + TURNS_WHOLE_PAUSE_NS;
+        turns->whole_next_ns = now_ns + whole_pause_ns(view);
         turns->whole_blurred = cut->blurred;
     } else if (now_ns >= turns->whole_next_ns) {
         /* What was cut before everybody left is not cut now. */
@@ -125,7 +142,8 @@ struct turns_part turns_part(
         part.permille = (1000 - lost) * own / (own + beside.heavy_limit_sum);
     }
     unsigned taken = turns->others_permille + lost;
-    unsigned left = taken < 1000 ? 1000 - taken : 0;
+    bool known = beside.active <= TURNS_MANY || turns->rates >= TURNS_RATES_KNOWN;
+    unsigned left = known && taken < 1000 ? 1000 - taken : 0;
     part.likely = left > part.permille ? left : part.permille;
     return part;
 }

@@ -23,6 +23,10 @@
 #define TURNS_HEAVY_PERMILLE 250
 #define TURNS_USED_UP_PERMILLE 700
 #define TURNS_RATE_NS 100000000ull
+/* Among more than so many others a kernel lasts many turns, and is told of when it is over: what
+ * they do is known after so many rates. */
+#define TURNS_MANY 7u
+#define TURNS_RATES_KNOWN 8u
 #define TURNS_LIGHT_RATES 4u  /* so often in a row it was not: work may come in long pieces */
 #define TURNS_ROUND_US 20000u /* a turn of each */
 #define TURNS_MIN_US 2048u
@@ -44,6 +48,7 @@
 #define TURNS_WHOLE_KERNELS 16u
 #define TURNS_WHOLE_KNOWN 3u
 #define TURNS_WHOLE_PAUSE_NS 3000000000ull
+#define TURNS_WHOLE_OTHERS 20u /* so much longer again for each so many others at work */
 
 /* The state of one device; zero at the beginning. */
 struct turns {
@@ -51,6 +56,7 @@ struct turns {
     bool spans;               /* and do so in a span in which others who have one do nothing */
     unsigned light;           /* how often in a row we did not */
     unsigned others_permille; /* so much of the time others say that they did */
+    unsigned rates;           /* by so many rates, up to TURNS_RATES_KNOWN */
     uint64_t rated_ns, rated_busy_ns, rated_others_ns;
     uint64_t alone_since_ns; /* 0: others are at work */
     uint64_t alone_at_ns;    /* we may have our soft limit then, if nobody is heard of */

@@ -88,14 +88,38 @@ TEST("what others likely leave is what they say they did not do, never less than
         turns.rated_ns = 0;
         rate(400, 200);
     }
-    struct turns_part part = turns_part(&turns, &view, 50);
-    CHECK_EQ(part.permille, 451);
-    /* Each first rating knows nothing of the others. */
-    CHECK(part.likely >= 800 && part.likely <= 1000);
+    CHECK_EQ(turns_part(&turns, &view, 50).permille, 451);
+    CHECK(turns_part(&turns, &view, 50).likely - 800 < 5);
     turns.others_permille = 950;
     CHECK_EQ(turns_part(&turns, &view, 50).likely, 451);
     turns.others_permille = 4000000;
     CHECK_EQ(turns_part(&turns, &view, 50).likely, 451);
+}
+
+TEST("what many others likely leave is our part until it is known for a while what they do")
+{
+    for (unsigned i = 0; i < TURNS_RATES_KNOWN; i++) {
+        others(TURNS_MANY + 1, 0, 10);
+        struct turns_part part = turns_part(&turns, &view, 10);
+        CHECK_EQ(part.likely, part.permille);
+        others(TURNS_MANY, 0, 10);
+        CHECK(turns_part(&turns, &view, 10).likely > 500);
+        turns.rated_ns = 0;
+        rate(100, 300);
+    }
+    others(TURNS_MANY + 1, 0, 10);
+    CHECK(turns_part(&turns, &view, 10).likely > 500);
+}
+
+TEST("who comes or goes among the others, or tells of much at once, says nothing of what they do")
+{
+    others(1, 0, 50);
+    for (unsigned i = 0; i < 40; i++) {
+        turns.rated_ns = 0;
+        rate(400, i % 2 ? 300 : 1000000);
+    }
+    unsigned likely = turns_part(&turns, &view, 50).likely;
+    CHECK(likely >= 700 && likely < 705);
 }
 
 TEST("of what the others leave to long turns, what goes to the changes is nobody's")
@@ -178,6 +202,15 @@ TEST("and for so many of them at most, and not when nobody else works")
     CHECK(are_whole(41, 0, 5020));
     others(0, 0, 50);
     CHECK(!are_whole(42, 0, 5030));
+}
+
+TEST("and not again soon, the less so the more others there are")
+{
+    others(3 * TURNS_WHOLE_OTHERS, 0, 1);
+    CHECK(are_whole(1, 0, 0));
+    CHECK(!are_whole(2, 0, 1010));
+    CHECK(!are_whole(3, 0, 12900));
+    CHECK(are_whole(4, 0, 13020));
 }
 
 TEST("who works in long pieces keeps long turns in the pauses between them")
