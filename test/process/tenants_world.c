@@ -181,6 +181,27 @@ uint64_t tenant_busy_ns(const struct tenant *tenant)
     return look.busy_ns[0];
 }
 
+uint64_t world_busy_ns(const struct tenant *tenants, unsigned count, uint64_t *ret_busy_ns)
+{
+    memset(ret_busy_ns, 0, count * sizeof(*ret_busy_ns));
+    sim_lock();
+    sim_timeline_look_locked();
+    const struct sim_timeline *line = &sim_machine->timeline;
+    uint64_t now = line->now_ns;
+    for (uint32_t i = 0; i < line->groups_end; i++) {
+        const struct sim_group *group = &line->groups[i];
+        for (unsigned t = 0; group->live && t < count; t++) {
+            if (group->pid != tenants[t].pid)
+                continue;
+            ret_busy_ns[t] = 0;
+            for (unsigned d = 0; d < TENANTS_DEVICES; d++)
+                ret_busy_ns[t] += sim_machine->slots[group->slot].busy_ns[d];
+        }
+    }
+    sim_unlock();
+    return now;
+}
+
 void tenant_until_busy(const struct tenant *tenant)
 {
     while (!tenant_busy_ns(tenant)) {

@@ -51,6 +51,8 @@ void tenant_order(
 uint32_t tenant_slice_us(const struct tenant *tenant);
 /* GPU time so far, over all devices. */
 uint64_t tenant_busy_ns(const struct tenant *tenant);
+/* The same of any number of them at one instant, which it returns; who is gone has 0. */
+uint64_t world_busy_ns(const struct tenant *tenants, unsigned count, uint64_t *ret_busy_ns);
 
 /* ---- what was seen of them, look by look ---- */
 struct look {
