@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "hook/pace.h"
 #include "hook/pace_channels.h"
@@ -181,6 +182,24 @@ static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lo
     return marked;
 }
 
+/* Returns whether something is expected to run for long before the next look. */
+static bool survey_all(uint64_t now_ns) REQUIRES(marks_lock)
+{
+    bool soon = false;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        devices[d].survey = survey((int)d, now_ns);
+        soon |= devices[d].survey.long_in_ns < CALM_LOOK_NS;
+    }
+    return soon;
+}
+
+static void harvest(void) REQUIRES(marks_lock)
+{
+    if (!rules_are_finished())
+        (void)marks_harvest_all();
+    govern_harvested(clock_now_ns());
+}
+
 /* Sees what runs, also where others harvest all the time. False where the marks are not known. */
 static bool see_what_runs(uint64_t now_ns)
 {
@@ -188,15 +207,16 @@ static bool see_what_runs(uint64_t now_ns)
     if (!lock_try(&marks_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
-    if (due && !rules_are_finished())
-        (void)marks_harvest_all();
-    for (unsigned d = 0; d < governor.bound; d++) {
+    if (due)
+        harvest();
+    for (unsigned d = 0; d < governor.bound; d++)
         spot_check_take(d, now_ns);
-        devices[d].survey = survey((int)d, now_ns);
+    /* It may be over long since. */
+    if (survey_all(now_ns) && !due) {
+        harvest();
+        (void)survey_all(now_ns);
     }
     lock_release(&marks_lock);
-    if (due)
-        govern_harvested(clock_now_ns());
     return true;
 }
 
@@ -494,12 +514,10 @@ static uint64_t stand_by(uint64_t now_ns)
     return 1;
 }
 
-/* Called by the governor's thread; how long until the next look. */
-static uint64_t govern(void)
+/* How long until the next look. */
+static uint64_t look(void)
 {
     uint64_t now = clock_now_ns();
-    if (rules_are_finished())
-        return GOVERNOR_NOTHING;
     bool unmeasured = may_run_unmeasured();
     bool limited = rules_read(now, &governor.epoch);
     if (rules_hold()) {
@@ -516,6 +534,18 @@ static uint64_t govern(void)
     if (!limited)
         return stand_by(now);
     return govern_open(now, unmeasured);
+}
+
+/* Called by the governor's thread. The region and the board are touched again and again: together
+ * that costs the calls of one guarded access. */
+static uint64_t govern(void)
+{
+    if (rules_are_finished())
+        return GOVERNOR_NOTHING;
+    guard_enter();
+    uint64_t ns = look();
+    guard_leave();
+    return ns;
 }
 
 /* Until there are orders, the word is another, or the neighbours change. Without a call that waits
