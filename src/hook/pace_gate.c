@@ -75,7 +75,7 @@ static void process_ends(void)
 
 static void watch(void)
 {
-    if (swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
+    if (!load_relaxed(&gate.pid) && swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
         (void)!atexit(process_ends);
     govern_watch();
 }
