@@ -539,7 +539,7 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     lock_take(&marks_lock);
     struct lane_record *record = thread_lane(named, here);
     if (record)
-        record->lane.open.other = true;
+        marks_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->lane, (struct lane_record *)NULL);

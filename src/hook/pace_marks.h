@@ -26,13 +26,14 @@ struct lane_record {
     const void *opener; /* the thread that launched there last */
     unsigned recording; /* threads that record a mark on it now */
     bool orphan;        /* its stream is gone */
+    bool apart;         /* neither waits for the legacy stream nor is waited for by that */
     bool stuck;         /* nothing was reached while one waited to know durations */
     bool unmeasured;    /* what was let go there without a limit may run still */
     uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 
 /* Guards lanes and contexts. Of the driver's calls only those are made under it that ask for or
- * drop an event, or for contexts and captures: none of them waits. */
+ * drop an event, or for contexts, a stream's flags and captures: none of them waits. */
 extern struct lock marks_lock;
 
 /* Whether a pointer to a lane that somebody kept still is to the same one; its memory stays. */
@@ -130,6 +131,10 @@ static inline void marks_survey_running(
 
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
+
+/* Something that may take long goes onto the lane's stream: what is open there has it in it, and on
+ * those that wait for the stream without being told to: the legacy one, or for that all others. */
+void marks_note_other(struct lane_record *record) REQUIRES(marks_lock);
 
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);
