@@ -78,7 +78,8 @@ static inline void pace_before_wait(void)
     channels_look_after();
 }
 
-/* The thread waited for the GPU: a good moment to see whether a limit was set meanwhile. */
+/* The thread waited for the GPU, or asked until it was idle: a good moment to see whether a limit
+ * was set meanwhile. */
 static inline void pace_note_wait(void)
 {
     if (pace_free_launches > 0)
