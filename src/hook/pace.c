@@ -578,14 +578,29 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     marks_capture_begins(named);
 }
 
-void pace_context_changed(void)
+/* False where the current context is the one that was noted last. */
+static bool note_current(void)
 {
-    if (!load_relaxed(&pace_limited))
-        return;
-    process_enter(container_reset);
-    pace_free_launches = 0;
+    CUcontext current = NULL;
+    bool told = cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
+    if (told && thread_mine && thread_mine->context == current)
+        return false;
     if (thread_mine)
-        thread_flush_all(thread_mine);
+        thread_mine->context = current;
+    return true;
+}
+
+CUresult pace_context_changed(CUresult result)
+{
+    if (!load_relaxed(&pace_limited) && !thread_mine)
+        return result;
+    process_enter(container_reset);
+    if (note_current()) {
+        pace_free_launches = 0;
+        if (thread_mine)
+            thread_flush_all(thread_mine);
+    }
+    return result;
 }
 
 void pace_stream_leaves(CUstream stream)

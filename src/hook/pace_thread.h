@@ -75,7 +75,8 @@ struct thread_missed {
  * loaded late. */
 struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
-    uint64_t rounds;                  /* a bit for each of them that may have one that goes on */
+    CUcontext context; /* that was current when the thread's last change of it was seen */
+    uint64_t rounds;   /* a bit for each of them that may have one that goes on */
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
