@@ -15,6 +15,14 @@
 
 struct pace_context;
 
+/* Launches behind which there is no mark, as the governor found them when he asked last. */
+struct lane_seen {
+    uint64_t first_ns;
+    uint32_t launches;
+    bool works;
+    uint64_t since_ns, charged_ns; /* where they work: since when, and charged up to */
+};
+
 struct lane_record {
     struct lane lane;
     struct lane_record *next;
@@ -22,13 +30,15 @@ struct lane_record {
     CUstream stream;
     const void *thread; /* whose per-thread stream it is */
     int device;
-    uint32_t id;        /* no other lane ever has it; 0: its stream is gone */
-    const void *opener; /* the thread that launched there last */
-    unsigned recording; /* threads that record a mark on it now */
-    bool orphan;        /* its stream is gone */
-    bool apart;         /* neither waits for the legacy stream nor is waited for by that */
-    bool stuck;         /* nothing was reached while one waited to know durations */
-    bool unmeasured;    /* what was let go there without a limit may run still */
+    uint32_t id;           /* no other lane ever has it; 0: its stream is gone */
+    const void *opener;    /* the thread that launched there last */
+    unsigned recording;    /* threads that record a mark on it now */
+    bool orphan;           /* its stream is gone */
+    bool apart;            /* neither waits for the legacy stream nor is waited for by that */
+    bool stuck;            /* nothing was reached while one waited to know durations */
+    uint64_t told_ns;      /* a thread told the governor of its launches there then */
+    struct lane_seen seen; /* what is open on it, and no thread tells of */
+    bool unmeasured;       /* what was let go there without a limit may run still */
     uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 
