@@ -609,7 +609,8 @@ void pace_stream_leaves(CUstream stream)
         return;
     process_enter(container_reset);
     gather_on(stream);
-    mark_own(stream);
+    if (load_relaxed(&pace_limited))
+        marks_close(stream);
     marks_stream_leaves(stream);
 }
 

@@ -340,6 +340,30 @@ void marks_close_others(const struct lane_record *record, uint32_t id)
     }
 }
 
+static struct lane_record *open_on(CUstream stream) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            if (marks_is_on(lane, stream) && !lane->orphan && lane->lane.open.launches)
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+void marks_close(CUstream stream)
+{
+    lock_take(&marks_lock);
+    struct lane_record *lane = open_on(stream);
+    if (lane)
+        (void)marks_harvest(lane->device);
+    uint32_t id = lane ? lane->id : 0;
+    struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+    lock_release(&marks_lock);
+    if (lane && !capture_records(stream, STREAM_ZERO_LEGACY))
+        marks_record(lane, id, run);
+}
+
 /* ---- what is on its way ---- */
 
 unsigned marks_unknown(int device)

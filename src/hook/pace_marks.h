@@ -75,6 +75,9 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
  * one, where a mark would be a barrier to all others. */
 void marks_close_others(const struct lane_record *record, uint32_t id);
 
+/* Ends the stretch that is open on the stream, whoever launched there. */
+void marks_close(CUstream stream);
+
 /* Whether the lane is the stream's: of per-thread default streams each thread has its own. */
 static inline bool marks_is_on(const struct lane_record *record, CUstream stream)
 {

@@ -94,7 +94,7 @@ static void *launch_and_end(void *context)
     CUstream stream = load_stream();
     launch_known(stream);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
-    return NULL;
+    return stream;
 }
 
 BED_TEST("and when the thread that let it by ends", LIMIT_30)
@@ -105,6 +105,20 @@ BED_TEST("and when the thread that let it by ends", LIMIT_30)
     CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
     REQUIRE(pthread_create(&thread, NULL, launch_and_end, context) == 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
+    load_check_held(0, 30);
+    leave();
+}
+
+BED_TEST("and when another thread destroys the stream", LIMIT_30)
+{
+    pthread_t thread;
+    CUcontext context;
+    void *stream;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, launch_and_end, context) == 0);
+    CHECK_EQ(pthread_join(thread, &stream), 0);
+    CHECK_EQ(CU(cuStreamDestroy_v2)(stream), CUDA_SUCCESS);
     load_check_held(0, 30);
     leave();
 }
