@@ -95,8 +95,8 @@ static bool was_idle(const struct lane *lane, uint64_t at_ns)
            lane_open_between(lane, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
 }
 
-/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached, by
- * the last of them. */
+/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached,
+ * by the last of them. */
 static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 {
     if (!context->idle_marks || late_ns < context->late_ns)
