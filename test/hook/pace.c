@@ -296,6 +296,35 @@ BED_TEST("below its limit, of short launches that are waited for, less than one 
     check_looked_at_rarely(&load, 80);
 }
 
+#define SHAPES 400
+
+/* How long so many kernels of 40 us took, no two of which have the same shape. */
+static uint64_t run_shapes(CUfunction kernel, CUstream stream, unsigned attempt)
+{
+    uint64_t duration_ns = 40 * US, begun_ns = load_now_ns();
+    void *params[] = {&duration_ns};
+    for (unsigned i = 1; i <= SHAPES; i++)
+        CHECK_EQ(CU(cuLaunchKernel)(kernel, i, attempt, 1, 32, 1, 1, 0, stream, params, NULL), 0);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    return load_now_ns() - begun_ns;
+}
+
+BED_TEST("launches of a new shape each follow one another without a pause",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    CUfunction kernel = load_kernel();
+    CUstream stream = load_stream();
+    uint64_t best_ns = UINT64_MAX;
+    for (unsigned i = 1; i <= 20 && best_ns > SHAPES * 60 * US; i++) {
+        uint64_t took_ns = run_shapes(kernel, stream, i);
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+        bed_sleep_ms(100);
+    }
+    if (!CHECK(best_ns < SHAPES * 60 * US))
+        dprintf(STDOUT_FILENO, "# %llu us\n", (unsigned long long)(best_ns / US));
+}
+
 /* As runtimes do that are told the same device again. */
 static CUresult step_current(struct load *load, uint64_t number)
 {
