@@ -10,16 +10,20 @@
 /* What is to be there when a span begins in which one opens. */
 #define SPAN_OPEN_NS 1000000
 
-/* What is to be there when a window opens: enough for its length, and not more than can be saved.
- */
-static int64_t opening_balance(unsigned percent)
+/* What a window uses up, beside what comes meanwhile: enough for its length. */
+static int64_t window_balance(unsigned percent)
 {
-    const int64_t saved = budget_burst_ns(percent);
     int64_t open = WINDOW_PERIOD_MIN_NS / 100 * (int64_t)percent;
     if (open < WINDOW_OPEN_MIN_NS)
         open = WINDOW_OPEN_MIN_NS;
-    open = open * (100 - (int64_t)percent) / 100;
-    return open < saved ? open : saved;
+    return open * (100 - (int64_t)percent) / 100;
+}
+
+/* What is to be there when it opens: not more than can be saved. */
+static int64_t opening_balance(unsigned percent)
+{
+    const int64_t saved = budget_burst_ns(percent), used = window_balance(percent);
+    return used < saved ? used : saved;
 }
 
 static uint64_t spans_period_ns(unsigned count, unsigned least_percent)
@@ -79,7 +83,9 @@ static int64_t closing_balance(const struct window_view *view)
 {
     if (view->span.period_ns)
         return -span_owed_ns(view);
-    return view->in_windows ? 0 : -WINDOW_OVERDRAWN_NS;
+    if (!view->in_windows)
+        return -WINDOW_OVERDRAWN_NS;
+    return opening_balance(view->percent) - window_balance(view->percent);
 }
 
 uint64_t window_close_ns(const struct window_view *view)
