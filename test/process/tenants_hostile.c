@@ -156,6 +156,15 @@ TEST("nor do they lift the limit of kernels that last many turns")
     check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
 }
 
+TEST("nor that of a kernel that never ends, by more time than there is")
+{
+    const struct tenant_how how = {
+        .cores = "30", .priority = "0", .load = "--shape persistent --seconds 60"};
+    const double limit = 0.3;
+    settle_ms = 5000;
+    check_limits(&how, &limit, 1, ALL_HEAVY, 6000, 0.5);
+}
+
 TEST("tenants that claim to work in the future let nobody pass his limit")
 {
     check_limits(plain, limits, 2, IN_THE_FUTURE, WATCH_MS, 0.5);
