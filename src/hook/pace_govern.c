@@ -182,24 +182,6 @@ static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lo
     return marked;
 }
 
-/* Returns whether something is expected to run for long before the next look. */
-static bool survey_all(uint64_t now_ns) REQUIRES(marks_lock)
-{
-    bool soon = false;
-    for (unsigned d = 0; d < governor.bound; d++) {
-        devices[d].survey = survey((int)d, now_ns);
-        soon |= devices[d].survey.long_in_ns < CALM_LOOK_NS;
-    }
-    return soon;
-}
-
-static void harvest(void) REQUIRES(marks_lock)
-{
-    if (!rules_are_finished())
-        (void)marks_harvest_all();
-    govern_harvested(clock_now_ns());
-}
-
 /* Sees what runs, also where others harvest all the time. False where the marks are not known. */
 static bool see_what_runs(uint64_t now_ns)
 {
@@ -207,16 +189,15 @@ static bool see_what_runs(uint64_t now_ns)
     if (!lock_try(&marks_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
-    if (due)
-        harvest();
-    for (unsigned d = 0; d < governor.bound; d++)
+    if (due && !rules_are_finished())
+        (void)marks_harvest_all();
+    for (unsigned d = 0; d < governor.bound; d++) {
         spot_check_take(d, now_ns);
-    /* It may be over long since. */
-    if (survey_all(now_ns) && !due) {
-        harvest();
-        (void)survey_all(now_ns);
+        devices[d].survey = survey((int)d, now_ns);
     }
     lock_release(&marks_lock);
+    if (due)
+        govern_harvested(clock_now_ns());
     return true;
 }
 

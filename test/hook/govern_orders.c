@@ -570,13 +570,6 @@ BED_TEST("beside short kernels the governor looks each 20 ms", LIMIT_50)
     check_looks_each_20_ms();
 }
 
-/* Their marks were reached long ago by then. */
-BED_TEST("also where their launches wait for longer than they run",
-    .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
-{
-    check_looks_each_20_ms();
-}
-
 /* HAMi's monitor is to see a share of 0 by then. */
 BED_TEST("in the second after its work the governor hardly wakes", LIMIT_50)
 {
