@@ -138,7 +138,8 @@ static uint64_t reached_ns(
     if (!was_idle(&record->lane, sure))
         return sure;
     uint64_t sooner = sooner_by(context, sure - mark->asked_ns);
-    put_sooner(context, sooner);
+    if (sooner)
+        put_sooner(context, sooner);
     return sure - sooner;
 }
 

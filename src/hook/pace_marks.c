@@ -84,12 +84,17 @@ static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
     return context;
 }
 
+/* It is none of the default streams. */
+static bool is_named(CUstream stream)
+{
+    return (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
 /* The stream's own context; of a default stream, the thread's. */
 static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
 {
     CUcontext handle = NULL;
-    bool named = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
-    if (!named || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
+    if (!is_named(stream) || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
         (void)cuda.cuCtxGetCurrent(&handle);
     if (!handle)
         return NULL;
@@ -118,8 +123,7 @@ void marks_lane_renew(struct lane_record *record)
 static bool is_apart(CUstream stream)
 {
     unsigned flags = CU_STREAM_DEFAULT;
-    bool named = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
-    return named && cuda.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+    return is_named(stream) && cuda.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
            flags & CU_STREAM_NON_BLOCKING;
 }
 
@@ -314,8 +318,7 @@ static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(mar
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         bool own = context == but->context;
         for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
-            bool named = (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD;
-            bool reachable = named || (own && lane->stream != CU_STREAM_LEGACY);
+            bool reachable = is_named(lane->stream) || (own && lane->stream != CU_STREAM_LEGACY);
             if (lane != but && lane->device == but->device && reachable && is_open(lane) &&
                 !capture_records(lane->stream, STREAM_ZERO_LEGACY))
                 return lane;
