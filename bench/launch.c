@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches in a loop, for what a launch costs: launch kernel|graph STREAMS THREADS LAUNCHES. Prints
- * the processor's nanoseconds of a launch, of the thread that took longest, and how often threads
- * slept meanwhile. For bench/launch.py. */
+/* Launches in a loop, for what a launch costs: launch kernel|graph|waited STREAMS THREADS LAUNCHES;
+ * waited: a kernel, and cuStreamSynchronize behind each. Prints the processor's nanoseconds of a
+ * launch, of the thread that took longest, and how often threads slept meanwhile. For
+ * bench/launch.py. */
 #include "abi/cuda_api.h"
 
 #include <pthread.h>
@@ -16,7 +17,7 @@
 #define THREADS_MAX 16
 #define STREAMS_MAX 64
 
-static bool graph;
+static bool graph, waited;
 static unsigned streams, launches;
 static long slept;
 static pthread_barrier_t barrier;
@@ -47,7 +48,7 @@ static void run(unsigned count, uintptr_t thread)
         CUresult result = graph ? cuGraphLaunch((CUgraphExec)&exec, stream)
                                 : cuLaunchKernel((CUfunction)&function, 1, 1, 1, 128, 1, 1, 0,
                                       stream, NULL, NULL);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS || (waited && cuStreamSynchronize(stream) != CUDA_SUCCESS))
             exit(1);
     }
 }
@@ -75,10 +76,11 @@ int main(int argc, char **argv)
     double most = 0;
     unsigned count = argc == 5 ? (unsigned)atoi(argv[3]) : 0;
     if (!count || count > THREADS_MAX) {
-        fputs("usage: launch kernel|graph STREAMS THREADS LAUNCHES\n", stderr);
+        fputs("usage: launch kernel|graph|waited STREAMS THREADS LAUNCHES\n", stderr);
         return 2;
     }
     graph = !strcmp(argv[1], "graph");
+    waited = !strcmp(argv[1], "waited");
     streams = (unsigned)atoi(argv[2]);
     launches = (unsigned)atoi(argv[4]);
     /* The second call is the first that says which device the program is on. */

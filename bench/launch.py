@@ -21,6 +21,7 @@ CASES = {
     "kernel, two threads": ("kernel", 1, 2, 0, 0),
     "graph, one stream": ("graph", 1, 1, 0, 0),
     "graph, four streams in turn": ("graph", 4, 1, 0, 0),
+    "kernel, each waited for": ("waited", 1, 1, 0, 0),
     "kernel, events 1 us further apart, launched in 1 us": ("kernel", 1, 1, 4000, 1000),
 }
 WAYS = {"native": None, "no limit": "0", "limit of 95": "95"}

@@ -115,6 +115,12 @@ EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuStreamSynchronize(CUstream hStream)
+{
+    (void)hStream;
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
     (void)hStream;

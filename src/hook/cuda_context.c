@@ -17,31 +17,31 @@ static uint64_t handle_of(const CUcontext *pctx)
 CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return MAKE_CONTEXT(
-        dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate(pctx, flags, dev));
+    return pace_context_changed(MAKE_CONTEXT(
+        dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate(pctx, flags, dev)));
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return MAKE_CONTEXT(
-        dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate_v2(pctx, flags, dev));
+    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
+        cuda.cuCtxCreate_v2(pctx, flags, dev)));
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
     unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
-        cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev));
+    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
+        cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
 }
 
 CUresult hook_cuCtxCreate_v4(
     CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
-        cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev));
+    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
+        cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
 /* How often each context was attached to and not detached from: it goes with the detach that finds
@@ -99,7 +99,7 @@ static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
 {
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
     pace_context_ends();
-    CUresult result = driver(ctx);
+    CUresult result = pace_context_changed(driver(ctx));
     pace_context_ended();
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS) {
@@ -145,7 +145,7 @@ static CUresult detach_held(CUcontext ctx, bool was_attached)
         primary_let_go(dev);
     if (dev != PRIMARY_NONE)
         pace_context_ends();
-    CUresult result = cuda.cuCtxDetach(ctx);
+    CUresult result = pace_context_changed(cuda.cuCtxDetach(ctx));
     if (dev != PRIMARY_NONE)
         pace_context_ended();
     if (was_attached && result != CUDA_SUCCESS) {

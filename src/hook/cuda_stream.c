@@ -212,30 +212,25 @@ CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)
 {
-    pace_context_changed();
-    return cuda.cuCtxSetCurrent(ctx);
+    return pace_context_changed(cuda.cuCtxSetCurrent(ctx));
 }
 
 CUresult hook_cuCtxPushCurrent(CUcontext ctx)
 {
-    pace_context_changed();
-    return cuda.cuCtxPushCurrent(ctx);
+    return pace_context_changed(cuda.cuCtxPushCurrent(ctx));
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    pace_context_changed();
-    return cuda.cuCtxPushCurrent_v2(ctx);
+    return pace_context_changed(cuda.cuCtxPushCurrent_v2(ctx));
 }
 
 CUresult hook_cuCtxPopCurrent(CUcontext *pctx)
 {
-    pace_context_changed();
-    return cuda.cuCtxPopCurrent(pctx);
+    return pace_context_changed(cuda.cuCtxPopCurrent(pctx));
 }
 
 CUresult hook_cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    pace_context_changed();
-    return cuda.cuCtxPopCurrent_v2(pctx);
+    return pace_context_changed(cuda.cuCtxPopCurrent_v2(pctx));
 }

@@ -69,6 +69,8 @@ static CUresult ask(CUresult (*driver)(CUstream stream), CUstream stream, enum s
     pace_before_wait();
     bool noted = pace_stream_asked(stream, zero);
     CUresult result = driver(stream);
+    if (result == CUDA_SUCCESS)
+        pace_note_wait();
     if (noted && result == CUDA_SUCCESS)
         pace_stream_awaited(stream, zero);
     else if (noted && result == CUDA_ERROR_NOT_READY)
@@ -103,6 +105,8 @@ CUresult hook_cuEventQuery(CUevent hEvent)
     pace_before_wait();
     bool noted = pace_wait_begins(true);
     CUresult result = cuda.cuEventQuery(hEvent);
+    if (result == CUDA_SUCCESS)
+        pace_note_wait();
     if (noted && result == CUDA_SUCCESS)
         pace_event_awaited();
     else if (noted && result == CUDA_ERROR_NOT_READY)

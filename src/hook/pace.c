@@ -539,7 +539,7 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     lock_take(&marks_lock);
     struct lane_record *record = thread_lane(named, here);
     if (record)
-        record->lane.open.other = true;
+        marks_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->lane, (struct lane_record *)NULL);
@@ -578,14 +578,29 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     marks_capture_begins(named);
 }
 
-void pace_context_changed(void)
+/* False where the current context is the one that was noted last. */
+static bool note_current(void)
 {
-    if (!load_relaxed(&pace_limited))
-        return;
-    process_enter(container_reset);
-    pace_free_launches = 0;
+    CUcontext current = NULL;
+    bool told = cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
+    if (told && thread_mine && thread_mine->context == current)
+        return false;
     if (thread_mine)
-        thread_flush_all(thread_mine);
+        thread_mine->context = current;
+    return true;
+}
+
+CUresult pace_context_changed(CUresult result)
+{
+    if (!load_relaxed(&pace_limited) && !thread_mine)
+        return result;
+    process_enter(container_reset);
+    if (note_current()) {
+        pace_free_launches = 0;
+        if (thread_mine)
+            thread_flush_all(thread_mine);
+    }
+    return result;
 }
 
 void pace_stream_leaves(CUstream stream)
@@ -594,7 +609,8 @@ void pace_stream_leaves(CUstream stream)
         return;
     process_enter(container_reset);
     gather_on(stream);
-    mark_own(stream);
+    if (load_relaxed(&pace_limited))
+        marks_close(stream);
     marks_stream_leaves(stream);
 }
 

@@ -78,7 +78,8 @@ static inline void pace_before_wait(void)
     channels_look_after();
 }
 
-/* The thread waited for the GPU: a good moment to see whether a limit was set meanwhile. */
+/* The thread waited for the GPU, or asked until it was idle: a good moment to see whether a limit
+ * was set meanwhile. */
 static inline void pace_note_wait(void)
 {
     if (pace_free_launches > 0)
@@ -129,8 +130,8 @@ void pace_read_environment(void);
 /* A capture begins: from now on each launch asks whether it is recorded. */
 void pace_capture_begins(CUstream stream, enum stream_zero zero);
 
-/* The calling thread's current context is another one. */
-void pace_context_changed(void);
+/* After a call by which the thread's current context may be another one. Returns `result`. */
+CUresult pace_context_changed(CUresult result);
 
 /* Before a stream goes, and all events on it. */
 void pace_stream_leaves(CUstream stream);

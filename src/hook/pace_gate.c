@@ -32,6 +32,9 @@
  * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
 #define UNKNOWN_WAIT_NS 100000000ull
+/* Where each launch has a new shape, all of them wait: no longer than what is on its way takes. */
+#define UNKNOWN_LOOK_NS 20000ull
+#define UNKNOWN_LOOK_MOST_NS 200000ull
 /* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
 #define STALLED_NS 10000000000ull
 
@@ -75,7 +78,7 @@ static void process_ends(void)
 
 static void watch(void)
 {
-    if (swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
+    if (!load_relaxed(&gate.pid) && swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
         (void)!atexit(process_ends);
     govern_watch();
 }
@@ -321,11 +324,12 @@ static bool too_many_unknown(struct lane_record *record, bool vain)
 
 void gate_wait_until_known(struct lane_record *record, uint64_t key)
 {
-    uint64_t start = clock_now_ns();
+    uint64_t start = clock_now_ns(), pause_ns = UNKNOWN_LOOK_NS;
     unsigned on_device;
     while (
         !duration_of(key) && too_many_unknown(record, clock_now_ns() - start > UNKNOWN_WAIT_NS)) {
-        sleep_ns(UNKNOWN_WAIT_NS / 500);
+        sleep_ns(pause_ns);
+        pause_ns = 2 * pause_ns < UNKNOWN_LOOK_MOST_NS ? 2 * pause_ns : UNKNOWN_LOOK_MOST_NS;
         (void)gate_harvest(record, &on_device);
     }
 }

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "hook/pace.h"
 #include "hook/pace_channels.h"
@@ -512,12 +513,10 @@ static uint64_t stand_by(uint64_t now_ns)
     return 1;
 }
 
-/* Called by the governor's thread; how long until the next look. */
-static uint64_t govern(void)
+/* How long until the next look. */
+static uint64_t look(void)
 {
     uint64_t now = clock_now_ns();
-    if (rules_are_finished())
-        return GOVERNOR_NOTHING;
     bool unmeasured = may_run_unmeasured();
     bool limited = rules_read(now, &governor.epoch);
     if (rules_hold()) {
@@ -534,6 +533,18 @@ static uint64_t govern(void)
     if (!limited)
         return stand_by(now);
     return govern_open(now, unmeasured);
+}
+
+/* Called by the governor's thread. The region and the board are touched again and again: together
+ * that costs the calls of one guarded access. */
+static uint64_t govern(void)
+{
+    if (rules_are_finished())
+        return GOVERNOR_NOTHING;
+    guard_enter();
+    uint64_t ns = look();
+    guard_leave();
+    return ns;
 }
 
 /* Until there are orders, the word is another, or the neighbours change. Without a call that waits

@@ -95,8 +95,8 @@ static bool was_idle(const struct lane *lane, uint64_t at_ns)
            lane_open_between(lane, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
 }
 
-/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached, by
- * the last of them. */
+/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached,
+ * by the last of them. */
 static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 {
     if (!context->idle_marks || late_ns < context->late_ns)
@@ -138,7 +138,8 @@ static uint64_t reached_ns(
     if (!was_idle(&record->lane, sure))
         return sure;
     uint64_t sooner = sooner_by(context, sure - mark->asked_ns);
-    put_sooner(context, sooner);
+    if (sooner)
+        put_sooner(context, sooner);
     return sure - sooner;
 }
 
@@ -195,9 +196,6 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         record->stuck = false;
     }
     struct turns_part part = rules_part((unsigned)record->device);
-    if (lane_front(lane))
-        lane_front_beside(
-            lane, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
     if (lane_run_on(lane, now_ns, part.likely, charge_slot(harvest)))
         harvest->count++;
 }

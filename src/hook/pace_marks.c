@@ -84,12 +84,17 @@ static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
     return context;
 }
 
+/* It is none of the default streams. */
+static bool is_named(CUstream stream)
+{
+    return (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
 /* The stream's own context; of a default stream, the thread's. */
 static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
 {
     CUcontext handle = NULL;
-    bool named = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
-    if (!named || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
+    if (!is_named(stream) || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
         (void)cuda.cuCtxGetCurrent(&handle);
     if (!handle)
         return NULL;
@@ -114,6 +119,14 @@ void marks_lane_renew(struct lane_record *record)
     store_release(&record->id, marks.last_id);
 }
 
+/* One that does not tell counts as if others may wait for it. */
+static bool is_apart(CUstream stream)
+{
+    unsigned flags = CU_STREAM_DEFAULT;
+    return is_named(stream) && cuda.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+           flags & CU_STREAM_NON_BLOCKING;
+}
+
 struct lane_record *marks_lane(CUstream stream)
 {
     struct pace_context *context = context_of(stream);
@@ -132,6 +145,7 @@ struct lane_record *marks_lane(CUstream stream)
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
+    record->apart = is_apart(stream);
     record->lane.closed = channels_closed_times((unsigned)record->device);
     if (map_put(&marks.lanes, key, record) != 0) {
         slab_give(&marks.lane_slab, record);
@@ -140,6 +154,16 @@ struct lane_record *marks_lane(CUstream stream)
     record->next = context->lanes;
     context->lanes = record;
     return record;
+}
+
+void marks_note_other(struct lane_record *record)
+{
+    bool legacy = record->stream == CU_STREAM_LEGACY;
+    record->lane.open.other = true;
+    if (record->apart)
+        return;
+    for (struct lane_record *lane = record->context->lanes; lane; lane = lane->next)
+        lane->lane.open.other |= !lane->apart && (legacy || lane->stream == CU_STREAM_LEGACY);
 }
 
 /* ---- events ---- */
@@ -294,8 +318,7 @@ static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(mar
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         bool own = context == but->context;
         for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
-            bool named = (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD;
-            bool reachable = named || (own && lane->stream != CU_STREAM_LEGACY);
+            bool reachable = is_named(lane->stream) || (own && lane->stream != CU_STREAM_LEGACY);
             if (lane != but && lane->device == but->device && reachable && is_open(lane) &&
                 !capture_records(lane->stream, STREAM_ZERO_LEGACY))
                 return lane;
@@ -318,6 +341,30 @@ void marks_close_others(const struct lane_record *record, uint32_t id)
         marks_record(lane, lane_id, run);
         former = lane;
     }
+}
+
+static struct lane_record *open_on(CUstream stream) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            if (marks_is_on(lane, stream) && !lane->orphan && lane->lane.open.launches)
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+void marks_close(CUstream stream)
+{
+    lock_take(&marks_lock);
+    struct lane_record *lane = open_on(stream);
+    if (lane)
+        (void)marks_harvest(lane->device);
+    uint32_t id = lane ? lane->id : 0;
+    struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+    lock_release(&marks_lock);
+    if (lane && !capture_records(stream, STREAM_ZERO_LEGACY))
+        marks_record(lane, id, run);
 }
 
 /* ---- what is on its way ---- */

@@ -15,6 +15,14 @@
 
 struct pace_context;
 
+/* Launches behind which there is no mark, as the governor found them when he asked last. */
+struct lane_seen {
+    uint64_t first_ns;
+    uint32_t launches;
+    bool works;
+    uint64_t since_ns, charged_ns; /* where they work: since when, and charged up to */
+};
+
 struct lane_record {
     struct lane lane;
     struct lane_record *next;
@@ -22,17 +30,20 @@ struct lane_record {
     CUstream stream;
     const void *thread; /* whose per-thread stream it is */
     int device;
-    uint32_t id;        /* no other lane ever has it; 0: its stream is gone */
-    const void *opener; /* the thread that launched there last */
-    unsigned recording; /* threads that record a mark on it now */
-    bool orphan;        /* its stream is gone */
-    bool stuck;         /* nothing was reached while one waited to know durations */
-    bool unmeasured;    /* what was let go there without a limit may run still */
+    uint32_t id;           /* no other lane ever has it; 0: its stream is gone */
+    const void *opener;    /* the thread that launched there last */
+    unsigned recording;    /* threads that record a mark on it now */
+    bool orphan;           /* its stream is gone */
+    bool apart;            /* neither waits for the legacy stream nor is waited for by that */
+    bool stuck;            /* nothing was reached while one waited to know durations */
+    uint64_t told_ns;      /* a thread told the governor of its launches there then */
+    struct lane_seen seen; /* what is open on it, and no thread tells of */
+    bool unmeasured;       /* what was let go there without a limit may run still */
     uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 
 /* Guards lanes and contexts. Of the driver's calls only those are made under it that ask for or
- * drop an event, or for contexts and captures: none of them waits. */
+ * drop an event, or for contexts, a stream's flags and captures: none of them waits. */
 extern struct lock marks_lock;
 
 /* Whether a pointer to a lane that somebody kept still is to the same one; its memory stays. */
@@ -63,6 +74,9 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
 /* Ends the stretches that this thread left open on the context's other streams; not on the legacy
  * one, where a mark would be a barrier to all others. */
 void marks_close_others(const struct lane_record *record, uint32_t id);
+
+/* Ends the stretch that is open on the stream, whoever launched there. */
+void marks_close(CUstream stream);
 
 /* Whether the lane is the stream's: of per-thread default streams each thread has its own. */
 static inline bool marks_is_on(const struct lane_record *record, CUstream stream)
@@ -130,6 +144,10 @@ static inline void marks_survey_running(
 
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
+
+/* Something that may take long goes onto the lane's stream: what is open there has it in it, and on
+ * those that wait for the stream without being told to: the legacy one, or for that all others. */
+void marks_note_other(struct lane_record *record) REQUIRES(marks_lock);
 
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);

@@ -154,11 +154,13 @@ static bool is_beside_limited(const struct board_view *view)
 static void take_span(
     struct tenants_device *here, const struct board_view *view, const struct board_own *said)
 {
-    const struct board_spans *others = &view->spans;
+    const struct window_others others = {.count = view->spans.count,
+        .percent = view->spans.limit_sum,
+        .before_percent = view->spans.before_limit_sum,
+        .least_percent = view->spans.least_limit};
     here->span = (struct window_span){0};
     if (said->spans && board_is_attached(&here->board))
-        here->span = window_span(
-            said->core_limit, others->before_limit_sum, others->limit_sum, others->least_limit);
+        here->span = window_span(said->core_limit, &others);
     here->turns.spans = here->span.period_ns != 0;
 }
 

@@ -8,6 +8,7 @@
 #include "base/slab.h"
 #include "driver/library.h"
 #include "hook/hook.h"
+#include "hook/pace_context.h"
 #include "hook/pace_gate.h"
 
 #include <pthread.h>
@@ -286,7 +287,7 @@ static bool read_let_by(const struct thread_stream *here, int device, struct let
     return marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
 }
 
-static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
+static bool is_as_seen(const struct lane_seen *seen, const struct let_by *let)
 {
     return seen->first_ns == let->first_ns && seen->launches == let->launches;
 }
@@ -297,14 +298,14 @@ static bool is_as_seen(const struct thread_seen *seen, const struct let_by *let)
 static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
-    struct thread_seen *seen = &here->seen;
+    struct lane_seen *seen = &here->seen;
     bool works;
     if (!marks_lane_works(let->lane, &works))
         return;
     if (!is_as_seen(seen, let)) {
         uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->lane->lane.reached_ns;
         from_ns = from_ns > reached_ns ? from_ns : reached_ns;
-        *seen = (struct thread_seen){let->first_ns, let->launches, false, from_ns, from_ns};
+        *seen = (struct lane_seen){let->first_ns, let->launches, false, from_ns, from_ns};
     }
     seen->works = works || let->lane->thread;
     if (seen->works)
@@ -314,42 +315,79 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
     seen->charged_ns = now_ns;
 }
 
-/* Launched in order, and no others since: what is at work now has been since it was seen so. */
-static void see_work(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
+/* Launched in order, and no others since: what is at work now has been since it was seen so. True
+ * where nothing is. */
+static bool see_work(struct lane_seen *seen, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
-    struct thread_seen *seen = &here->seen;
-    bool works, same = is_as_seen(seen, let) && seen->works;
+    bool works;
     if (!marks_lane_works(let->lane, &works))
-        return;
-    if (works && same) {
+        return false;
+    if (works && is_as_seen(seen, let) && seen->works) {
         marks_charge_run(let->lane, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;
-        return;
+    } else {
+        *seen = (struct lane_seen){let->first_ns, let->launches, works, now_ns, now_ns};
     }
-    /* Until a mark is behind it, it is not charged for twice. */
+    return !works;
+}
+
+/* Until a mark is behind it, it is not charged for twice. */
+static void settle_done(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
-    if (!works && marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns, charged))
+    if (marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns, charged))
         here->charged_ns -= charged;
-    *seen = (struct thread_seen){let->first_ns, let->launches, works, now_ns, now_ns};
+}
+
+static bool is_overdue(const struct let_by *let, uint64_t now_ns)
+{
+    return now_ns > let->first_ns + let->work_ns + GRACE_NS;
+}
+
+/* What was asked for and is over is not there any more. */
+static void add_seen(struct marks_survey *survey, const struct lane_seen *seen,
+    const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(marks_lock)
+{
+    bool asked = is_as_seen(seen, let), works = asked && seen->works;
+    survey->outstanding += works || !asked;
+    bool runs = works && !let->lane->lane.open.other; /* else it may wait */
+    if (runs)
+        marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
 }
 
 static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
     uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
 {
-    struct thread_seen *seen = &here->seen;
+    struct lane_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
+    let->lane->told_ns = now_ns;
     /* Where a mark is outstanding, that tells what runs. */
     if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works && !shown))
         return;
-    if (now_ns > let->first_ns + let->work_ns + GRACE_NS)
-        shown ? see_shown(here, let, now_ns) : see_work(here, let, now_ns);
-    bool works = is_as_seen(seen, let) && seen->works;
-    survey->outstanding += works || shown || !is_as_seen(seen, let);
-    bool runs = works && !let->lane->lane.open.other; /* else it may wait */
-    if (runs)
-        marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
+    if (is_overdue(let, now_ns) && shown)
+        see_shown(here, let, now_ns);
+    else if (is_overdue(let, now_ns) && see_work(seen, let, now_ns))
+        settle_done(here, let, now_ns);
+    bool over = is_as_seen(seen, let) && !seen->works;
+    survey->outstanding += shown && over;
+    add_seen(survey, seen, let, now_ns, long_ns);
+}
+
+/* What threads let by that have ended since, or left the stream. */
+static void survey_left(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    const struct lane_stretch *open = &record->lane.open;
+    const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
+    if (!let.launches || record->lane.count || record->told_ns == now_ns)
+        return;
+    bool over = is_as_seen(&record->seen, &let) && !record->seen.works;
+    if (!over && is_overdue(&let, now_ns))
+        (void)see_work(&record->seen, &let, now_ns);
+    add_seen(survey, &record->seen, &let, now_ns, long_ns);
 }
 
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
@@ -364,6 +402,12 @@ struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
         }
     }
     lock_release(&threads.lock);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            if (lane->device == device)
+                survey_left(lane, now_ns, long_ns, &survey);
+        }
+    }
     return survey;
 }
 

@@ -49,14 +49,9 @@ struct thread_stream {
     struct thread_noted { /* guarded by marks_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
-    } noted;             /* of them, what another thread gave to the lane already */
-    uint32_t charged_ns; /* of work_ns, what is to be charged already; guarded by marks_lock */
-    struct thread_seen {
-        uint64_t first_ns; /* of the launches that were there when the stream was asked last */
-        uint32_t launches;
-        bool works;
-        uint64_t since_ns, charged_ns; /* where it works: since when, and charged up to */
-    } seen;                            /* the governor's own */
+    } noted;               /* of them, what another thread gave to the lane already */
+    uint32_t charged_ns;   /* of work_ns, what is to be charged already; guarded by marks_lock */
+    struct lane_seen seen; /* the governor's own */
     struct thread_round round;
 };
 
@@ -75,7 +70,8 @@ struct thread_missed {
  * loaded late. */
 struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
-    uint64_t rounds;                  /* a bit for each of them that may have one that goes on */
+    CUcontext context; /* that was current when the thread's last change of it was seen */
+    uint64_t rounds;   /* a bit for each of them that may have one that goes on */
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
@@ -170,7 +166,8 @@ struct lane_record *thread_lane(CUstream stream, struct thread_stream *here) REQ
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
 /* For the governor: sees which streams of the device are still at work with launches that were let
- * by, long after they ought to be done, and charges for what is known to have run without a pause.
+ * by, long after they ought to be done, and charges for what is known to have run without a pause;
+ * also where their thread has ended or left the stream, and no mark is behind them.
  * Asks the driver, which does not wait. Returns what is on its way, to be added to the lanes' own.
  */
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)

@@ -142,12 +142,8 @@ uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns)
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
     struct lane_stretch *stretch = &lane->marks[lane->first].before;
-    if (part >= 1000)
-        return;
-    if (!is_in_part(stretch))
+    if (!is_in_part(stretch) && part < 1000)
         set_part(stretch, part, likely, others_ns);
-    else if (part < stretch->part)
-        set_part(stretch, part, stretch->likely, others_ns);
 }
 
 void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns)

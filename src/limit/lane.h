@@ -161,8 +161,8 @@ uint64_t lane_front_since_ns(const struct lane *lane);
 bool lane_front_works(const struct lane *lane);
 uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns);
 
-/* Others turned out to have been at work meanwhile, who were not when its mark was recorded, or
- * more of them: `part` and what follows as in struct lane_run. Not without a front stretch. */
+/* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
+ * `part` and what follows as in struct lane_run. */
 void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns);
 
 /* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said

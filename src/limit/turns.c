@@ -120,11 +120,20 @@ bool turns_are_whole(struct turns *turns, const struct board_view *view,
     return turns->whole_to_ns != 0;
 }
 
-/* Of each round of turns so much goes to the changes. */
+/* Of each round of turns so much goes to the changes. Nobody's turn is shorter than the least that
+ * one is given. */
 static unsigned lost_permille(const struct board_view *view)
 {
+    const unsigned most = 1000 * CHANGE_US / (TURNS_MIN_US + CHANGE_US);
     unsigned lost = (unsigned)(1000ull * CHANGE_US * (1 + view->active) / TURNS_ROUND_US);
-    return lost < 500 ? lost : 500;
+    return lost < most ? lost : most;
+}
+
+/* What others likely took, and the changes to and from their turns: none where they took none. */
+static unsigned taken_permille(const struct turns *turns, unsigned lost)
+{
+    unsigned most = turns->others_permille * 2 * CHANGE_US / TURNS_MIN_US;
+    return turns->others_permille + (lost < most ? lost : most);
 }
 
 struct turns_part turns_part(
@@ -141,7 +150,7 @@ struct turns_part turns_part(
         lost = lost_permille(&beside);
         part.permille = (1000 - lost) * own / (own + beside.heavy_limit_sum);
     }
-    unsigned taken = turns->others_permille + lost;
+    unsigned taken = taken_permille(turns, lost);
     bool known = beside.active <= TURNS_MANY || turns->rates >= TURNS_RATES_KNOWN;
     unsigned left = known && taken < 1000 ? 1000 - taken : 0;
     part.likely = left > part.permille ? left : part.permille;

@@ -31,22 +31,31 @@
 /* No closure is longer: limits change meanwhile. */
 #define WINDOW_CLOSED_MAX_NS 1000000000
 
-/* A period of spans: less loses more to switches, and in more than this a container of a low limit
- * cannot save up what it needs for its span (budget_burst_ns). */
+/* A period of spans: less loses more to switches. For the sake of a low limit it grows so far, in
+ * which a container can save up what it needs for its span (budget_burst_ns). */
 #define WINDOW_SPANS_MIN_NS WINDOW_PERIOD_MIN_NS
-#define WINDOW_SPANS_MAX_NS 100000000
+#define WINDOW_SPANS_LONG_NS 100000000
+/* Each of them closes and opens once in it, and keeps the GPU's lock meanwhile: all together for
+ * less than a tenth of the time, however many they are. */
+#define WINDOW_SPANS_EACH_NS 10000000
 
 /* From when to when in each period; period 0: no span is kept to. */
 struct window_span {
     uint64_t period_ns, from_ns, to_ns;
 };
 
-/* Of a container of that limit, beside others whose limits add up to `others_percent`, of which
- * those before it in order have `before_percent`, and the least `least_percent`. All of them come
- * to the same period. None where there are no others, or their limits and ours do not fit: nobody
- * has less room than his limit gives him, whatever others say. */
-struct window_span window_span(
-    unsigned percent, unsigned before_percent, unsigned others_percent, unsigned least_percent);
+/* The others that keep to spans. */
+struct window_others {
+    unsigned count;
+    unsigned percent;        /* their limits' sum, */
+    unsigned before_percent; /* and that of those before us in order */
+    unsigned least_percent;  /* of their limits */
+};
+
+/* Of a container of that limit. All come to the same period. None where there are no others, or
+ * their limits and ours do not fit: nobody has less room than his limit gives him, whatever others
+ * say. */
+struct window_span window_span(unsigned percent, const struct window_others *others);
 
 struct window_view {
     int64_t balance_ns; /* of the container on the device: charged for what has run up to now */

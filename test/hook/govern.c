@@ -16,6 +16,7 @@
 #define LIMIT_30 .environment = {"CUDA_DEVICE_SM_LIMIT=30"}
 #define PERSISTENT_NS (20 * SECOND)
 #define WAITING_THREADS 8
+#define MANY_STREAMS 400
 
 static volatile bool over;
 static char **arguments; /* the program's own */
@@ -83,6 +84,67 @@ BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
     CUstream stream = load_stream();
     launch_known(stream);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    load_check_held(0, 30);
+    leave();
+}
+
+static void *launch_and_end(void *context)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUstream stream = load_stream();
+    launch_known(stream);
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
+    return stream;
+}
+
+BED_TEST("and when the thread that let it by ends", LIMIT_30)
+{
+    pthread_t thread;
+    CUcontext context;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, launch_and_end, context) == 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    load_check_held(0, 30);
+    leave();
+}
+
+BED_TEST("and when another thread destroys the stream", LIMIT_30)
+{
+    pthread_t thread;
+    CUcontext context;
+    void *stream;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, launch_and_end, context) == 0);
+    CHECK_EQ(pthread_join(thread, &stream), 0);
+    CHECK_EQ(CU(cuStreamDestroy_v2)(stream), CUDA_SUCCESS);
+    load_check_held(0, 30);
+    leave();
+}
+
+BED_TEST("and when the thread goes on in another context", LIMIT_30)
+{
+    CUcontext context, other;
+    load_begin(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&other, 0, 0), CUDA_SUCCESS);
+    (void)launch_and_end(context);
+    CHECK_EQ(CU(cuCtxSetCurrent)(other), CUDA_SUCCESS);
+    load_check_held(0, 30);
+    leave();
+}
+
+BED_TEST("and when the thread has to do with many other streams", LIMIT_30)
+{
+    CUcontext context;
+    CUevent event;
+    load_begin(0);
+    CHECK_EQ(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    (void)launch_and_end(context);
+    for (int i = 0; i < MANY_STREAMS; i++)
+        CHECK_EQ(CU(cuStreamWaitEvent)(load_stream(), event, 0), CUDA_SUCCESS);
     load_check_held(0, 30);
     leave();
 }

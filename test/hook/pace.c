@@ -270,25 +270,81 @@ BED_TEST("a program that waits for each launch keeps to the limit",
 }
 
 /* The processor waits for each look: who is to notice nothing is looked at rarely. */
+static void check_looked_at_rarely(struct load *load, unsigned one_in)
+{
+    load_run(load, load_now_ns() + 500 * MS);
+    uint64_t launches = 0, records = 0;
+    /* A loaded computer may make a launch late, which is looked at for that. */
+    for (int i = 0; i < 20 && records / 4 * one_in >= launches; i++) {
+        launches = load->number;
+        records = sim_calls("cuEventRecord");
+        load_run(load, load_now_ns() + 500 * MS);
+        launches = load->number - launches;
+        records = sim_calls("cuEventRecord") - records; /* four at each look */
+    }
+    if (!CHECK(records > 0 && records / 4 * one_in < launches))
+        dprintf(STDOUT_FILENO, "# %llu events, %llu launches\n", (unsigned long long)records,
+            (unsigned long long)launches);
+}
+
 BED_TEST("below its limit, of short launches that are waited for, less than one in 80 is looked at",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     load_begin(0);
     struct load load = {
         .step = step_wait, .duration_ns = 100 * US, .streams = {load_stream()}, .waits = true};
-    load_run(&load, load_now_ns() + 500 * MS);
-    uint64_t launches = 0, records = 0;
-    /* A loaded computer may make a launch late, which is looked at for that. */
-    for (int i = 0; i < 20 && records / 4 * 80 >= launches; i++) {
-        launches = load.number;
-        records = sim_calls("cuEventRecord");
-        load_run(&load, load_now_ns() + 500 * MS);
-        launches = load.number - launches;
-        records = sim_calls("cuEventRecord") - records; /* four at each look */
+    check_looked_at_rarely(&load, 80);
+}
+
+#define SHAPES 400
+
+/* How long so many kernels of 40 us took, no two of which have the same shape. */
+static uint64_t run_shapes(CUfunction kernel, CUstream stream, unsigned attempt)
+{
+    uint64_t duration_ns = 40 * US, begun_ns = load_now_ns();
+    void *params[] = {&duration_ns};
+    for (unsigned i = 1; i <= SHAPES; i++)
+        CHECK_EQ(CU(cuLaunchKernel)(kernel, i, attempt, 1, 32, 1, 1, 0, stream, params, NULL), 0);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    return load_now_ns() - begun_ns;
+}
+
+BED_TEST("launches of a new shape each follow one another without a pause",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    CUfunction kernel = load_kernel();
+    CUstream stream = load_stream();
+    uint64_t best_ns = UINT64_MAX;
+    for (unsigned i = 1; i <= 20 && best_ns > SHAPES * 60 * US; i++) {
+        uint64_t took_ns = run_shapes(kernel, stream, i);
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+        bed_sleep_ms(100);
     }
-    if (!CHECK(records > 0 && records / 4 * 80 < launches))
-        dprintf(STDOUT_FILENO, "# %llu events, %llu launches\n", (unsigned long long)records,
-            (unsigned long long)launches);
+    if (!CHECK(best_ns < SHAPES * 60 * US))
+        dprintf(STDOUT_FILENO, "# %llu us\n", (unsigned long long)(best_ns / US));
+}
+
+/* As runtimes do that are told the same device again. */
+static CUresult step_current(struct load *load, uint64_t number)
+{
+    CUcontext context;
+    CHECK_EQ(CU(cuCtxSetCurrent)(load->own), CUDA_SUCCESS);
+    if (number % 2) {
+        CHECK_EQ(CU(cuCtxPushCurrent_v2)(load->own), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxPopCurrent_v2)(&context), CUDA_SUCCESS);
+    }
+    return step_wait(load, number);
+}
+
+BED_TEST("also where the context that is current is made so before each",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    struct load load = {
+        .step = step_current, .duration_ns = 100 * US, .streams = {load_stream()}, .waits = true};
+    CHECK_EQ(CU(cuCtxGetCurrent)((CUcontext *)&load.own), CUDA_SUCCESS);
+    check_looked_at_rarely(&load, 30);
 }
 
 /* Each eight launches have a stream of their own. */

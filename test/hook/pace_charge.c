@@ -70,6 +70,35 @@ BED_TEST("a host function of a second costs next to nothing", LIMIT_50)
     check_costs_little(host_function, NULL);
 }
 
+/* The default stream waits for those that do not say otherwise, and they for it. */
+static void begin_between(bool on_default)
+{
+    CUstream stream;
+    begin();
+    REQUIRE(CU(cuStreamCreate)(&stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+    first = on_default ? CU_STREAM_LEGACY : stream;
+    second = on_default ? stream : CU_STREAM_LEGACY;
+    load_learn(first, KERNEL_NS, 10);
+}
+
+static void host_function_on_second(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc)(second, nap, (void *)1000), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does one for which the default stream waits", LIMIT_50)
+{
+    begin_between(true);
+    check_costs_little(host_function_on_second, NULL);
+}
+
+BED_TEST("nor one on the default stream, for which another waits", LIMIT_50)
+{
+    begin_between(false);
+    check_costs_little(host_function_on_second, NULL);
+}
+
 static void event_of_other_stream(void *argument)
 {
     CUevent event;

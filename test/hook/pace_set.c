@@ -100,6 +100,23 @@ BED_TEST("also in one that launches rarely, after it launched a lot")
     check_freed(&load, 0, 400);
 }
 
+BED_TEST("and holds the first launch behind a pause, after the program asked until all was over")
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    for (int i = 0; i < 4000; i++)
+        CHECK_EQ(load_launch(stream, 1 * US), CUDA_SUCCESS);
+    while (CU(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
+        bed_sleep_ms(1);
+    load_set(-1, 20);
+    bed_sleep_ms(200);
+    struct load_state from = load_state(0);
+    for (int i = 0; i < 20; i++)
+        CHECK_EQ(load_launch(stream, 100 * MS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    load_check_measured(&from);
+}
+
 static CUresult step_graph(struct load *load, uint64_t number)
 {
     (void)number;

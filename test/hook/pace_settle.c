@@ -283,6 +283,21 @@ static void check_charged(const struct load_state *from)
     CHECK(measured > busy - busy / 10 && measured < busy + busy / 6);
 }
 
+/* Before any mark was seen as soon as it was reached. */
+BED_TEST("the first ones are charged with what they take, too",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
+{
+    load_begin(0);
+    known = load_kernel();
+    CUstream stream = load_stream();
+    for (int k = 0; k < 10; k++)
+        request(stream, REQUEST_NS, 3000);
+    struct load_state from = load_state(0);
+    for (int k = 0; k < 30; k++)
+        request(stream, REQUEST_NS, 3000);
+    check_charged(&from);
+}
+
 BED_TEST("and all are charged, also where they take longer from then on, or less",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {

@@ -83,11 +83,15 @@ static pid_t liar_start(enum lie lie)
     }
 }
 
+/* So little is for one of them at a time. */
+#define TOGETHER 0.001
+
 /* Limits, 0: nobody; from the start on, where kernels are not known yet. */
 static void check_limits(const struct tenant_how *hows, const double *limits, unsigned count,
     enum lie lie, unsigned watch_ms, double least)
 {
     struct tenant tenants[TENANTS_MAX], first;
+    double all = 0;
     world_begin("1xh200");
     /* Makes the board, and is gone. */
     first = tenant_start(&(struct tenant_how){.cores = "50"});
@@ -106,8 +110,10 @@ static void check_limits(const struct tenant_how *hows, const double *limits, un
         printf("# lie %d, tenant %u: %.3f of %.2f\n", (int)lie, i, share, limits[i]);
         fflush(stdout);
         CHECK(share <= limits[i] + 0.02);
-        CHECK(share >= least * limits[i]);
+        CHECK(least < TOGETHER || share >= least * limits[i]);
+        all += share;
     }
+    CHECK(all >= least * limits[0]);
     kill(liar, SIGKILL);
     waitpid(liar, NULL, 0);
     /* When nobody lies any more, all have what is theirs. */
@@ -154,6 +160,15 @@ TEST("nor do they lift the limit of kernels that last many turns")
     const double limit = 0.3;
     settle_ms = 4000; /* four of them, in turns that are long */
     check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
+}
+
+TEST("nor that of a kernel that never ends, by more time than there is")
+{
+    const struct tenant_how how = {
+        .cores = "30", .priority = "0", .load = "--shape persistent --seconds 60"};
+    const double limit = 0.3;
+    settle_ms = 5000;
+    check_limits(&how, &limit, 1, ALL_HEAVY, 6000, 0.5);
 }
 
 TEST("tenants that claim to work in the future let nobody pass his limit")

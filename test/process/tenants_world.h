@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #define MS 1000000ull
-#define TENANTS_MAX 8
+#define TENANTS_MAX 12
 #define TENANTS_DEVICES 2
 
 struct tenant_how {

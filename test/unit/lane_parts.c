@@ -392,18 +392,6 @@ TEST("but one of which nothing is known is learnt all the same")
     CHECK(duration_of(KEY) > 31 * MS && duration_of(KEY) < 33 * MS);
 }
 
-TEST("those who come while it runs take their part, too")
-{
-    struct lane_charge charge;
-    begin();
-    mark(1, 5 * MS, 0, beside(100));
-    lane_front_beside(&lane, 14, 100, 140 * MS);
-    CHECK(!lane_run_on(&lane, START + 600 * MS, 500, &charge));
-    lane_front_beside(&lane, 100, 100, 10 * MS);
-    CHECK(!lane_run_on(&lane, START + 600 * MS, 500, &charge));
-    CHECK(lane_run_on(&lane, START + 700 * MS, 500, &charge));
-}
-
 TEST("beside other processes of the container a duration is learnt from what none of theirs is in")
 {
     struct lane_run run = {.measured = true, .siblings = true, .gap_ns = 20 * US};

@@ -134,6 +134,17 @@ TEST("of what the others leave to long turns, what goes to the changes is nobody
     CHECK_EQ(turns_part(&turns, &view, 20).likely, 1000 - 500 - 37);
 }
 
+TEST("where the others took nothing, nothing went to changes, however many they say they are")
+{
+    others(118, 118, 100);
+    rate(300, 300);
+    turns.rates = TURNS_RATES_KNOWN;
+    turns.others_permille = 0;
+    CHECK_EQ(turns_part(&turns, &view, 30).likely, 1000);
+    turns.others_permille = 100;
+    CHECK(turns_part(&turns, &view, 30).likely >= 1000 - 100 - 18);
+}
+
 TEST("whose windows are in other spans does not share ours")
 {
     others(2, 2, 30);

@@ -104,6 +104,9 @@ TEST("a kernel that never ends has its share over time, in windows of a useful l
                     (unsigned long long)share, percents[i], (unsigned long long)(late / 1000),
                     (unsigned long long)windows);
             CHECK(windows <= 20000 * MS / WINDOW_PERIOD_MIN_NS);
+            /* However many they are, such windows are few: of what all have together, each takes a
+             * good part. */
+            CHECK(windows * 9 * MS <= share * 200000);
         }
     }
 }
@@ -111,6 +114,16 @@ TEST("a kernel that never ends has its share over time, in windows of a useful l
 /* ---- spans ---- */
 
 #define TENANTS 4
+
+static struct window_span span_of(
+    unsigned percent, unsigned before_percent, unsigned others_percent, unsigned least_percent)
+{
+    const struct window_others others = {.count = others_percent ? 1 : 0,
+        .percent = others_percent,
+        .before_percent = before_percent,
+        .least_percent = least_percent};
+    return window_span(percent, &others);
+}
 
 TEST("spans of one period are each as long as its limit says, at least, and none meets another")
 {
@@ -125,7 +138,7 @@ TEST("spans of one period are each as long as its limit says, at least, and none
         }
         for (unsigned t = 0; t < TENANTS && limits[i][t]; t++) {
             unsigned own = limits[i][t];
-            struct window_span span = window_span(own, before, sum - own, least);
+            struct window_span span = span_of(own, before, sum - own, least);
             period = period ? period : span.period_ns;
             CHECK_EQ(span.period_ns, period);
             CHECK_EQ(span.from_ns, end);
@@ -134,25 +147,25 @@ TEST("spans of one period are each as long as its limit says, at least, and none
             before += own;
         }
         CHECK_EQ(end, period);
-        CHECK(period >= WINDOW_SPANS_MIN_NS && period <= WINDOW_SPANS_MAX_NS);
+        CHECK(period >= WINDOW_SPANS_MIN_NS && period <= WINDOW_SPANS_LONG_NS);
     }
 }
 
 TEST("nobody keeps to a span alone, without a limit, or where what others say does not fit")
 {
-    CHECK_EQ(window_span(30, 0, 0, 0).period_ns, 0);
-    CHECK_EQ(window_span(30, 0, 71, 71).period_ns, 0);
-    CHECK(window_span(30, 0, 70, 70).period_ns > 0);
-    CHECK_EQ(window_span(0, 0, 50, 50).period_ns, 0);
-    CHECK_EQ(window_span(100, 0, 50, 50).period_ns, 0);
-    CHECK_EQ(window_span(30, 12600, 12600, 100).period_ns, 0);
+    CHECK_EQ(span_of(30, 0, 0, 0).period_ns, 0);
+    CHECK_EQ(span_of(30, 0, 71, 71).period_ns, 0);
+    CHECK(span_of(30, 0, 70, 70).period_ns > 0);
+    CHECK_EQ(span_of(0, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(span_of(100, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(span_of(30, 12600, 12600, 100).period_ns, 0);
 }
 
 TEST("outside of its span one is closed until it begins, also one who has time left")
 {
     struct window_view view = view_of(30, 5 * MS);
     view.in_windows = true;
-    view.span = window_span(30, 60, 60, 60); /* the last third of 80 ms */
+    view.span = span_of(30, 60, 60, 60); /* the last third of 80 ms */
     view.now_ns = 8000 * MS + 10 * MS;
     CHECK_EQ(window_close_ns(&view), view.span.from_ns - 10 * MS);
     view.now_ns = 8000 * MS + view.span.from_ns;
@@ -168,6 +181,28 @@ TEST("outside of its span one is closed until it begins, also one who has time l
     CHECK_EQ(window_close_ns(&view), WINDOW_CLOSED_MAX_NS);
     view.runs_on = false;
     CHECK_EQ(window_close_ns(&view), 0);
+}
+
+/* Each closes and opens once a period. */
+TEST("the more keep to spans the longer is their period, and each can use its whole span")
+{
+    for (unsigned count = 2; count <= 50; count++) {
+        const unsigned percent = 100 / count;
+        struct window_others others = {
+            .count = count - 1, .percent = percent * (count - 1), .least_percent = percent};
+        struct window_view view = view_of(percent, budget_burst_ns(percent));
+        view.in_windows = true;
+        view.span = window_span(percent, &others);
+        uint64_t period = view.span.period_ns, length = period / 100 * percent;
+        CHECK(count * 930000ull <= period / 10);
+        /* What comes in a period. */
+        int64_t spent = (int64_t)length - (int64_t)(length * percent / 100);
+        view.now_ns = 1000 * period + length - 1;
+        view.balance_ns = budget_burst_ns(percent) - spent + (int64_t)MS / 2;
+        CHECK_EQ(window_close_ns(&view), 0);
+        view.balance_ns -= (int64_t)length;
+        CHECK(window_close_ns(&view) >= period - length);
+    }
 }
 
 int main(int argc, char **argv)
