@@ -15,6 +15,7 @@ struct pace_context {
     CUcontext handle;
     int device;
     struct lane_record *lanes;
+    uint64_t harvested_ns; /* its marks were asked for last */
     CUevent base;
     uint64_t base_ns;    /* when it was reached, as far as that is known */
     uint64_t late_ns;    /* by so much at most marks on idle streams seem to be reached late */

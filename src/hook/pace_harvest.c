@@ -205,6 +205,7 @@ unsigned marks_harvest_context(struct pace_context *context)
     struct harvest harvest = {.device = context->device};
     uint64_t now = clock_now_ns();
     unsigned outstanding = 0;
+    context->harvested_ns = now;
     for (struct lane_record **link = &context->lanes; *link;) {
         struct lane_record *record = *link;
         if (record->lane.count)

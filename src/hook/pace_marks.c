@@ -424,11 +424,13 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
+        /* What nobody asked for since may be over. */
+        uint64_t seen_ns = context->harvested_ns;
         for (const struct lane_record *record = context->lanes; record; record = record->next) {
             survey.outstanding += lane_is_on_way(&record->lane, now_ns);
-            survey.runs_long |= lane_runs_for(&record->lane, now_ns, long_ns);
+            survey.runs_long |= lane_runs_for(&record->lane, seen_ns, long_ns);
             survey.left_ns += lane_left_ns(&record->lane, now_ns);
-            uint64_t long_in = lane_long_in_ns(&record->lane, now_ns, long_ns);
+            uint64_t long_in = lane_long_in_ns(&record->lane, seen_ns, long_ns);
             survey.long_in_ns = long_in < survey.long_in_ns ? long_in : survey.long_in_ns;
         }
     }
