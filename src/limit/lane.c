@@ -92,17 +92,34 @@ void lane_sooner(struct lane *lane, uint64_t ns)
     lane->reached_ns = above(lane->reached_ns, ns);
 }
 
-/* What a pair of events adds to a launch between them, on a stream with a backlog. */
-static uint64_t pair_ns(const struct lane *lane)
+/* What an event takes, which is what a pair of them adds to a launch between them. */
+static uint64_t event_ns(const struct lane *lane)
 {
     return lane->event_ns ? lane->event_ns : LANE_EVENT_NS;
 }
 
-/* How long a launch took that was put onto an idle stream, from the end of the mark before it. */
-static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t gap_ns)
+/* When the device is done with the mark, had it nothing to do but such: by the processor's clock,
+ * and so much sooner than it really is as it takes to tell the device of anything. */
+static uint64_t done_with_ns(const struct lane *lane, const struct lane_mark *mark)
 {
-    uint64_t more = lane->event_ns > LANE_EVENT_LEAST_NS ? lane->event_ns - LANE_EVENT_LEAST_NS : 0;
-    return above(wall_ns + LANE_BEGIN_NS, gap_ns + more / 2);
+    uint64_t call = above(mark->recorded_ns, mark->asked_ns);
+    uint64_t told = mark->recorded_ns - at_most(call, LANE_TOLD_NS);
+    return (lane->done_ns > told ? lane->done_ns : told) + event_ns(lane);
+}
+
+/* For how long the device waited for the launch of the stretch, with an idle stream: it was busy
+ * with the marks before it while the processor came to the launch. */
+static uint64_t idle_ns(const struct lane *lane, const struct lane_stretch *stretch)
+{
+    uint64_t behind = above(lane->done_ns, lane->former_ns);
+    return stretch->continuous ? 0 : above(stretch->gap_ns, behind);
+}
+
+/* How long a launch took that was put onto an idle stream, and that the device waited `idle_ns`
+ * for, from the end of the mark before it. */
+static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t idle_ns)
+{
+    return above(wall_ns + LANE_BEGIN_NS, idle_ns + event_ns(lane));
 }
 
 /* Two events right behind each other. Where the processor took as long to record the second, the
@@ -232,7 +249,7 @@ static uint64_t busy_of(const struct lane *lane, const struct lane_mark *mark, u
     bool measured = stretch->measured && !stretch->late;
     /* Beside others the mark before it may have waited for our turn: no gap passed then. */
     if (measured && !stretch->continuous)
-        wall = alone_ns(lane, wall, is_in_part(stretch) ? 0 : stretch->gap_ns);
+        wall = alone_ns(lane, wall, is_in_part(stretch) ? 0 : idle_ns(lane, stretch));
     if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work, first))
                                    : wall;
@@ -245,10 +262,11 @@ static uint64_t busy_of(const struct lane *lane, const struct lane_mark *mark, u
 
 /* While others are at work, containers or processes: no turn of theirs came between what took
  * hardly longer than is known. On an idle stream the mark before the launch may have waited for our
- * turn, and the launch come up with it: how much of the gap passed before it ran is not known. */
-static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, uint64_t most_ns)
+ * turn, and the launch come up with it: how much of the gap passed before it ran is not known, so
+ * that it took from `least_ns` to `most_ns`. */
+static void learn_in_part(
+    const struct lane_stretch *stretch, uint64_t known, uint64_t least_ns, uint64_t most_ns)
 {
-    uint64_t least = above(most_ns, stretch->continuous ? 0 : stretch->gap_ns);
     bool doubtful = stretch->shared || stretch->late;
     uint64_t exceeded_most = is_in_part(stretch) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
     if (!doubtful && is_in_part(stretch) && duration_is_alone(stretch->key))
@@ -257,14 +275,14 @@ static void learn_in_part(const struct lane_stretch *stretch, uint64_t known, ui
         duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);
     else if (most_ns < known)
         duration_learn(stretch->key, most_ns);
-    else if (least <= known)
+    else if (least_ns <= known)
         duration_learn(stretch->key, known);
-    else if (doubtful || least > exceeded_most)
+    else if (doubtful || least_ns > exceeded_most)
         duration_confirm(stretch->key);
-    else if (least < known + at_most(known / 4, CLEAN_NS))
-        duration_learn(stretch->key, least);
+    else if (least_ns < known + at_most(known / 4, CLEAN_NS))
+        duration_learn(stretch->key, least_ns);
     else
-        duration_exceeded(stretch->key, least);
+        duration_exceeded(stretch->key, least_ns);
 }
 
 /* One launch that others' turns cut whenever they are at work. */
@@ -283,8 +301,8 @@ static void learn(const struct lane *lane, const struct lane_stretch *stretch, u
     bool beside = is_in_part(stretch) || stretch->siblings;
     uint64_t known = duration_of(stretch->key);
     uint64_t most =
-        stretch->continuous ? above(wall_ns, pair_ns(lane)) : alone_ns(lane, wall_ns, 0);
-    uint64_t took = above(most, stretch->continuous ? 0 : stretch->gap_ns);
+        stretch->continuous ? above(wall_ns, event_ns(lane)) : alone_ns(lane, wall_ns, 0);
+    uint64_t took = above(most, idle_ns(lane, stretch));
     if (beside && (stretch->moved || lane->moved))
         /* What is too short would be kept for as long as others are at work. */
         duration_confirm(stretch->key);
@@ -295,7 +313,7 @@ static void learn(const struct lane *lane, const struct lane_stretch *stretch, u
     else if (beside && stretch->whole && !may_have_waited(stretch) && most >= BLURRED_NS)
         duration_whole(stretch->key, most);
     else if (beside)
-        learn_in_part(stretch, known, most);
+        learn_in_part(stretch, known, took, most);
     else if (took < known || !(stretch->shared || stretch->late))
         duration_learn_alone(stretch->key, took);
     else
@@ -399,6 +417,7 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
     lane->moved = stretch->moved;
     lane->reached_ns = at_ns;
     lane->former_ns = mark->recorded_ns;
+    lane->done_ns = done_with_ns(lane, mark);
     return lane_forget(lane);
 }
 

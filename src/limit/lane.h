@@ -4,8 +4,8 @@
  * from the times of the marks at its ends:
  *
  * - launches alone, and the stream never ran dry: from end to end;
- * - one launch alone, put onto an idle stream: from end to end, less what passed between the first
- *   mark and the launch on the processor;
+ * - one launch alone, put onto an idle stream: from end to end, less what the marks add and what
+ *   the device waited for the launch after it was done with the mark before it;
  * - otherwise (the stream may have run dry, or waited, or copied): the sum of the launches' learnt
  *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
  * small copies, what an event adds) is known from the stretches that never ran dry.
@@ -63,6 +63,7 @@ struct lane {
     bool moved;               /* and was not the event's own */
     uint64_t reached_ns;      /* of the last mark that was reached */
     uint64_t former_ns;       /* when that mark was recorded */
+    uint64_t done_ns;         /* when the device was done with it, had it nothing but marks to do */
     uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
     uint64_t occupied_ns;     /* by how much of it */
     bool occupied_in_part;    /* while other containers were at work too */
@@ -85,20 +86,21 @@ struct lane_charge {
     bool known;        /* and it is known what it takes alone */
 };
 
-/* What an event takes on the device, which is what a pair of them adds to one kernel on a stream
- * with a backlog: 0.9 to 1.3 us on two H100s, 3.0 on a third, 2.0 to 2.3 on H200s (driver
- * 580.159.04; kernels of 5 to 20 us): a matter of the machine, so that it is learnt from events
- * that follow each other at once. Until then, the second; no less than the last is told from what
- * the processor takes to record one. */
+/* What an event takes on the device, which is what a pair of them adds to one kernel, on a stream
+ * with a backlog and on an idle one: 0.9 to 1.3 us on four H100s, 2.9 to 3.0 on two, 2.0 to 2.3 on
+ * H200s (driver 580.159.04; kernels of 5 to 50 us): a matter of the machine, so that it is learnt
+ * from events that follow each other at once. Until then, the second; no less than the last is told
+ * from what the processor takes to record one. */
 #define LANE_EVENT_NS 2100u
 #define LANE_EVENT_LEAST_NS 1250u
 #define LANE_EVENT_MOST_NS 10000u
-/* On an idle stream the time between two warm events (hook/pace.c) less the processor's own gap is
- * from 0.6 us less to 0.7 us more than the kernel takes in a row of them, and NVML's utilisation
- * counts 0.6 to 0.8 us more (four H100s, kernels of 5 to 20 us): the mean difference. Of an
- * event that takes longer than the least, half is in it. What is charged too little is a limit that
- * does not hold, what is charged too much is lost (docs/benchmarks, "The meter"). */
-#define LANE_BEGIN_NS 500u
+/* By so much at most before the driver's call to record an event returns is the device told: the
+ * rest of a call that finds cold caches, and takes 5 us, comes before that. */
+#define LANE_TOLD_NS 1300u
+/* NVML's utilisation counts 0.5 to 0.8 us more than a kernel takes in a row of its like, where the
+ * device was idle before it. What is charged too little is a limit that does not hold, what is
+ * charged too much is lost (docs/decisions/0016). */
+#define LANE_BEGIN_NS 600u
 
 /* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
 static inline void lane_note(

@@ -108,7 +108,7 @@ static void pass_apart(uint64_t *at, uint64_t event_ns, uint64_t recorded_apart_
             &(struct lane_run){.apart = i});
         (void)pass(*at + US + (uint64_t)i * event_ns);
     }
-    *at += 20 * US;
+    *at += 200 * US;
 }
 
 TEST("what an event takes is learnt from two right behind each other, and taken off")
@@ -117,14 +117,52 @@ TEST("what an event takes is learnt from two right behind each other, and taken 
     begin();
     pass_apart(&at, 3250, 1500);
     CHECK_EQ(lane.event_ns, 3250);
-    lane_note(&lane, 1, 80 * US, KEY, at);
-    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .gap_ns = 4 * US});
-    (void)pass(lane.reached_ns + 104 * US);
-    CHECK_EQ(duration_of(KEY), 100 * US + LANE_BEGIN_NS - (3250 - LANE_EVENT_LEAST_NS) / 2);
     lane_note(&lane, 1, 80 * US, KEY ^ 1ull << 45, at);
     lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .continuous = true});
     (void)pass(lane.reached_ns + 100 * US);
     CHECK_EQ(duration_of(KEY ^ 1ull << 45), 100 * US - 3250);
+}
+
+static void measure_after_gap(uint64_t wall_ns, uint64_t gap_ns, uint64_t expected_ns)
+{
+    uint64_t at = lane.former_ns + gap_ns;
+    durations_table[KEY % DURATIONS_ENTRIES] = 0;
+    lane_note(&lane, 1, 0, KEY, at);
+    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .gap_ns = gap_ns});
+    (void)pass(lane.reached_ns + wall_ns);
+    CHECK_EQ(duration_of(KEY), expected_ns + LANE_BEGIN_NS);
+}
+
+/* Two marks that take 3.25 us each, the second recorded 1.5 us after the first: the device is done
+ * with it 5 us later. */
+TEST("the device waits for a launch from when it is done with the marks before it")
+{
+    uint64_t at = START + MS;
+    begin();
+    pass_apart(&at, 3250, 1500);
+    pass_apart(&at, 3250, 1500);
+    measure_after_gap(103250, 2 * US, 100 * US);
+    pass_apart(&at, 3250, 1500);
+    measure_after_gap(103250, 5 * US, 100 * US);
+    pass_apart(&at, 3250, 1500);
+    measure_after_gap(105250, 7 * US, 100 * US);
+}
+
+TEST("it is told of a mark at the end of a long call at most")
+{
+    static const struct {
+        uint64_t call_ns, behind_ns;
+    } calls[] = {
+        {0, LANE_EVENT_NS}, {1000, LANE_EVENT_NS - 1000}, {9 * US, LANE_EVENT_NS - LANE_TOLD_NS}};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        uint64_t recorded = START + (i + 1) * MS;
+        begin();
+        lane_mark(&lane, &event[1], recorded,
+            &(struct lane_run){.asked_ns = recorded - calls[i].call_ns});
+        (void)pass(recorded + 10 * US);
+        uint64_t idle_ns = 8 * US - calls[i].behind_ns;
+        measure_after_gap(100 * US + LANE_EVENT_NS + idle_ns, 8 * US, 100 * US);
+    }
 }
 
 TEST("where the processor was slower the device may have waited for it")
@@ -239,7 +277,7 @@ static void measure(uint64_t from, uint64_t busy, bool shared)
 {
     lane_note(&lane, 1, 0, KEY, from);
     lane_mark(&lane, &event[1], from, &(struct lane_run){.measured = true, .shared = shared});
-    (void)pass(from + busy - LANE_BEGIN_NS);
+    (void)pass(from + busy + LANE_EVENT_NS - LANE_BEGIN_NS);
 }
 
 TEST("beside other streams' work a duration is only learnt where it is new or shorter")
