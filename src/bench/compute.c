@@ -17,9 +17,11 @@ static const struct bench_definition native_definition = {"compute.native", "wor
     "the shares below are compared with; its spread is the noise.",
     "s/s", BENCH_HIGHER, false, 0};
 static const struct bench_definition share_definition = {"compute.share", "share of the GPU",
-    "Kernels that ended in the run × their native duration, as part of what the load does natively "
-    "where that uses "
-    "all of the GPU. Target: the limit, or what the load uses natively where that is less.",
+    "Kernels that ended in the run × their native duration, as part of what the load does "
+    "natively; "
+    "where it waits for the host, times what NVML says it uses natively. Target: the limit, or "
+    "what "
+    "the load uses natively where that is less.",
     "%", BENCH_TARGET, false, 0};
 static const struct bench_definition throughput_definition = {"compute.throughput",
     "throughput against entitlement",
@@ -99,13 +101,22 @@ static struct run {
     struct bench_report report;
 } * runs;
 static size_t run_count;
-static double native_work[SHAPES][ROUNDS_MOST];
+static struct native {
+    double work, utilization;
+} natives[SHAPES][ROUNDS_MOST];
 static unsigned native_count[SHAPES];
 
-static double native_of(size_t place, unsigned round)
+static struct native native_of(size_t place, unsigned round)
 {
     unsigned count = native_count[place];
-    return count ? native_work[place][round < count ? round : count - 1] : 0;
+    return count ? natives[place][round < count ? round : count - 1] : (struct native){0, -1};
+}
+
+static void due_of(size_t place, unsigned round, unsigned limit, double *ret_due, double *ret_scale)
+{
+    struct native native = native_of(place, round);
+    bench_windows_due(
+        shapes[place].paced, limit, native.work, native.utilization, ret_due, ret_scale);
 }
 
 static void keep(size_t place, size_t subject, unsigned limit, const struct bench_report *report)
@@ -119,7 +130,7 @@ static void keep(size_t place, size_t subject, unsigned limit, const struct benc
         round += runs[i].place == place && runs[i].subject == subject && runs[i].limit == limit;
     runs[run_count++] = (struct run){place, subject, limit, round, *report};
     if (!subject && round < ROUNDS_MOST) {
-        native_work[place][round] = report->work;
+        natives[place][round] = (struct native){report->work, report->utilization};
         native_count[place] = round + 1;
     }
 }
@@ -170,7 +181,7 @@ static void gather(struct bench *bench, const struct run *run, unsigned limit)
     char condition[96];
     double due, scale;
     condition_of(&shapes[place], limit, condition, sizeof(condition));
-    bench_windows_due(shapes[place].paced, limit, native_of(place, run->round), &due, &scale);
+    due_of(place, run->round, limit, &due, &scale);
     gather_windows(bench, subject, condition, report, scale, due);
     if (!subject) {
         bench_missing(bench, 0, share_definition.id, condition, BENCH_NO_LIMIT);
@@ -271,10 +282,9 @@ static void correct_targets(struct bench *bench)
         for (size_t k = 0; k < limit_count(bench, &shapes[i]); k++) {
             unsigned limit = limits_of(bench, &shapes[i])[k];
             char condition[96];
-            double due, scale, native = 0;
+            double due, scale;
             condition_of(&shapes[i], limit, condition, sizeof(condition));
-            (void)bench_median(bench, 0, native_definition.id, shapes[i].name, &native);
-            bench_windows_due(shapes[i].paced, limit, native, &due, &scale);
+            due_of(i, 0, limit, &due, &scale);
             bench_set_target(bench, share_definition.id, condition, due * 100);
         }
     }

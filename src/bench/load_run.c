@@ -56,6 +56,7 @@ bool bench_load_report(
     const json_t *latency = json_object_get(root, "latency_us");
     size_t count = json_array_size(windows);
     *ret_report = (struct bench_report){.work = number(root, "work_per_second"),
+        .utilization = number(root, "nvml_utilization") / 100,
         .seconds = number(root, "seconds"),
         .p50_us = number(latency, "p50"),
         .p99_us = number(latency, "p99"),

@@ -60,11 +60,12 @@ double bench_windows_reached_ms(
     return -1;
 }
 
-void bench_windows_due(
-    bool paced, unsigned limit, double native, double *ret_due, double *ret_scale)
+void bench_windows_due(bool paced, unsigned limit, double native, double utilization,
+    double *ret_due, double *ret_scale)
 {
-    *ret_scale = paced || native <= 0 ? 1 : 1 / native;
-    *ret_due = paced && native > 0 && native < limit / 100.0 ? native : limit / 100.0;
+    double all = paced ? (utilization > 0 ? utilization : native) : 1;
+    *ret_scale = native > 0 ? all / native : 1;
+    *ret_due = native > 0 ? fmin(all, limit / 100.0) : limit / 100.0;
 }
 
 size_t bench_windows_judge(const struct bench_report *report, size_t factor, double scale,

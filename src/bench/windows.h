@@ -11,7 +11,8 @@
 
 /* What a load reports. */
 struct bench_report {
-    double work; /* kernels ended × their native duration, seconds per second */
+    double work;        /* kernels ended × their native duration, seconds per second */
+    double utilization; /* NVML's of the whole card, of 1; negative where it says nothing */
     double seconds;
     double p50_us, p99_us;   /* latency; negative where none was measured */
     unsigned long latencies; /* of how many */
@@ -37,9 +38,11 @@ double bench_windows_reached_ms(
 
 /* The share that is due under a limit in percent, of 1, and the share that one second of work per
  * second is, of a load that does so much natively. `paced`: natively it uses a part of the GPU,
- * because it waits for the host; of the others native work is all. */
-void bench_windows_due(
-    bool paced, unsigned limit, double native, double *ret_due, double *ret_scale);
+ * because it waits for the host: as much as NVML says, where that is known, which is more than its
+ * work, because a kernel that begins on an idle GPU keeps it busy for longer than in a row of them;
+ * of the others native work is all. */
+void bench_windows_due(bool paced, unsigned limit, double native, double utilization,
+    double *ret_due, double *ret_scale);
 
 /* Mean distance from `due` and standard deviation, in points, of windows of so many of the load's;
  * returns how many there are. */

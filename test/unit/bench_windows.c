@@ -82,13 +82,24 @@ TEST("loads of one container reach their limit together")
 TEST("what is due is the limit, or what a load that waits for the host needs where that is less")
 {
     double due, scale;
-    bench_windows_due(false, 50, 0.8, &due, &scale);
+    bench_windows_due(false, 50, 0.8, 0.9, &due, &scale);
     CHECK(near(due, 0.5) && near(scale, 1.25));
-    bench_windows_due(false, 50, 0, &due, &scale);
+    bench_windows_due(false, 50, 0, -1, &due, &scale);
     CHECK(near(due, 0.5) && near(scale, 1));
-    bench_windows_due(true, 50, 0.4, &due, &scale);
+    bench_windows_due(true, 50, 0.4, -1, &due, &scale);
     CHECK(near(due, 0.4) && near(scale, 1));
-    bench_windows_due(true, 50, 0.6, &due, &scale);
+    bench_windows_due(true, 50, 0.6, -1, &due, &scale);
+    CHECK(near(due, 0.5) && near(scale, 1));
+}
+
+TEST("a load that waits for the host uses natively what NVML says")
+{
+    double due, scale;
+    bench_windows_due(true, 50, 0.6, 0.63, &due, &scale);
+    CHECK(near(due, 0.5) && near(scale, 1.05));
+    bench_windows_due(true, 80, 0.6, 0.63, &due, &scale);
+    CHECK(near(due, 0.63) && near(scale, 1.05));
+    bench_windows_due(true, 50, 0, 0.63, &due, &scale);
     CHECK(near(due, 0.5) && near(scale, 1));
 }
 
