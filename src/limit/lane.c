@@ -103,7 +103,7 @@ static uint64_t event_ns(const struct lane *lane)
 static uint64_t done_with_ns(const struct lane *lane, const struct lane_mark *mark)
 {
     uint64_t call = above(mark->recorded_ns, mark->asked_ns);
-    uint64_t told = mark->recorded_ns - at_most(call, LANE_TOLD_NS);
+    uint64_t told = mark->recorded_ns - call / LANE_TOLD_PART;
     return (lane->done_ns > told ? lane->done_ns : told) + event_ns(lane);
 }
 
@@ -122,15 +122,22 @@ static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t idl
     return above(wall_ns + LANE_BEGIN_NS, idle_ns + event_ns(lane));
 }
 
-/* Two events right behind each other. Where the processor took as long to record the second, the
- * device may have waited for that. */
+/* Two events right behind each other. Where the processor took about as long to record the second,
+ * the device may have waited for that: an event takes no longer. */
 static void learn_event(struct lane *lane, uint64_t wall_ns, uint64_t gap_ns)
 {
-    bool waited = wall_ns <= gap_ns + gap_ns / 8;
-    uint64_t took = waited || wall_ns < LANE_EVENT_LEAST_NS ? LANE_EVENT_LEAST_NS : wall_ns;
+    bool sure = wall_ns > 2 * gap_ns;
+    uint64_t took = wall_ns > LANE_EVENT_LEAST_NS ? wall_ns : LANE_EVENT_LEAST_NS;
     int64_t known = lane->event_ns;
-    if (took <= LANE_EVENT_MOST_NS)
-        lane->event_ns = (uint32_t)(known ? known + ((int64_t)took - known) / 8 : (int64_t)took);
+    if (took > LANE_EVENT_MOST_NS)
+        return;
+    if (sure && !lane->event_sure)
+        lane->event_ns = (uint32_t)took;
+    else if (!known)
+        lane->event_ns = LANE_EVENT_LEAST_NS;
+    else if (sure || (int64_t)took < known)
+        lane->event_ns = (uint32_t)(known + ((int64_t)took - known) / 8);
+    lane->event_sure |= sure;
 }
 
 static bool is_in_part(const struct lane_stretch *stretch)

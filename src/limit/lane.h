@@ -72,6 +72,7 @@ struct lane {
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
     uint64_t longer_ns;          /* what stretches took longer than was thought, in all */
     uint32_t event_ns;           /* what an event takes on this device; 0: not known yet */
+    bool event_sure;             /* no processor was slower meanwhile */
 };
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
@@ -87,16 +88,16 @@ struct lane_charge {
 };
 
 /* What an event takes on the device, which is what a pair of them adds to one kernel, on a stream
- * with a backlog and on an idle one: 0.9 to 1.3 us on four H100s, 2.9 to 3.0 on two, 2.0 to 2.3 on
- * H200s (driver 580.159.04; kernels of 5 to 50 us): a matter of the machine, so that it is learnt
+ * with a backlog and on an idle one: 0.9 to 1.3 us on five H100s, 2.9 to 3.0 on four, 2.0 to 2.3 on
+ * H200s (driver 580.159.04; kernels of 3 to 50 us): a matter of the machine, so that it is learnt
  * from events that follow each other at once. Until then, the second; no less than the last is told
  * from what the processor takes to record one. */
 #define LANE_EVENT_NS 2100u
 #define LANE_EVENT_LEAST_NS 1250u
 #define LANE_EVENT_MOST_NS 10000u
-/* By so much at most before the driver's call to record an event returns is the device told: the
- * rest of a call that finds cold caches, and takes 5 us, comes before that. */
-#define LANE_TOLD_NS 1300u
+/* The device is told of an event before the driver's call to record it returns, by so small a part
+ * of that call: what finds cold caches, and makes it take 5 us and not 0.6, mostly comes before. */
+#define LANE_TOLD_PART 5u
 /* NVML's utilisation counts 0.5 to 0.8 us more than a kernel takes in a row of its like, where the
  * device was idle before it. What is charged too little is a limit that does not hold, what is
  * charged too much is lost (docs/decisions/0016). */
