@@ -88,7 +88,7 @@ struct lane_charge {
 };
 
 /* What an event takes on the device, which is what a pair of them adds to one kernel, on a stream
- * with a backlog and on an idle one: 0.9 to 1.3 us on five H100s, 2.9 to 3.0 on four, 2.0 to 2.3 on
+ * with a backlog and on an idle one: 0.9 to 1.3 us on five H100s, 2.9 to 3.0 on two, 2.0 to 2.3 on
  * H200s (driver 580.159.04; kernels of 3 to 50 us): a matter of the machine, so that it is learnt
  * from events that follow each other at once. Until then, the second; no less than the last is told
  * from what the processor takes to record one. */
