@@ -108,13 +108,38 @@ static int64_t off_by(int64_t work_ns)
     return work_ns / THREAD_UNSEEN_PART + WAKE_NS;
 }
 
+/* When the device was done with the round, by the mark behind it; 0 where that is not known. */
+static uint64_t done_ns(const struct thread_stream *here)
+{
+    uint64_t done = 0;
+    lock_take(&marks_lock);
+    if (thread_is_current(here, here->stream) && !here->launches) {
+        (void)marks_harvest(here->device);
+        const struct lane *lane = &here->lane->lane;
+        done = lane->count || lane->open.launches ? 0 : lane->reached_ns;
+    }
+    lock_release(&marks_lock);
+    return done;
+}
+
+/* How long the round took: the thread may have been woken late. */
+static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t most_ns)
+{
+    const struct thread_round *round = &here->round;
+    uint64_t took_ns = now_ns - round->began_ns;
+    if ((int64_t)took_ns <= most_ns || !round->marked || !round->quiet)
+        return (int64_t)took_ns;
+    uint64_t done = done_ns(here);
+    return (int64_t)(done > round->began_ns && done < now_ns ? done - round->began_ns : took_ns);
+}
+
 /* Whether what is launched from now on may go by estimate. */
 static void judge_round(const struct thread_stream *here, uint64_t now_ns)
 {
     struct pace_thread *own = thread_mine;
     const struct thread_round *round = &here->round;
-    int64_t took_ns = (int64_t)(now_ns - round->began_ns), work_ns = work_of(here),
-            off_ns = off_by(work_ns);
+    int64_t work_ns = work_of(here), off_ns = off_by(work_ns),
+            took_ns = took(here, now_ns, work_ns + off_ns);
     bool longer = took_ns > work_ns + off_ns;
     if (longer)
         own->missed.longer_ns = now_ns;

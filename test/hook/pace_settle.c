@@ -253,7 +253,8 @@ static CUstream requests_begin(void)
     return stream;
 }
 
-/* A loaded computer wakes a thread late, and the next requests are looked at for that. */
+/* Where a loaded computer keeps a thread from running before it waits, the next requests are looked
+ * at for that. */
 BED_TEST("of requests that come rarely less than one in ten has more than a mark behind it",
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
@@ -396,18 +397,24 @@ static void nap(int number)
     (void)!poll(NULL, 0, 60);
 }
 
-/* As where the container's part of the processors is used up, or a debugger looks. */
-BED_TEST("the time for which a thread is stopped while it waits is not charged",
+/* As where the container's part of the processors is used up, or a debugger looks. The mark behind
+ * each request says that it was not the device. */
+BED_TEST(
+    "the time for which a thread is stopped while it waits is not charged, and raises no doubt",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     CUstream stream = requests_begin();
     struct load_state from = load_state(0);
+    uint64_t records = sim_calls("cuEventRecord");
     REQUIRE(signal(SIGALRM, nap) != SIG_ERR);
     for (int i = 1; i < 3 * REQUESTS; i++) {
         if (i % 10 == 0)
             CHECK_EQ(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 300}, NULL), 0);
         request(stream, REQUEST_NS, 3000);
     }
+    records = sim_calls("cuEventRecord") - records;
+    if (!CHECK(records < 4 * REQUESTS))
+        dprintf(STDOUT_FILENO, "# %llu marks\n", (unsigned long long)records);
     check_charged(&from);
 }
 
