@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches in a loop, for what a launch costs: launch kernel|graph|waited STREAMS THREADS LAUNCHES;
- * waited: a kernel, and cuStreamSynchronize behind each. Prints the processor's nanoseconds of a
- * launch, of the thread that took longest, and how often threads slept meanwhile. For
- * bench/launch.py. */
+/* Launches in a loop, for what a launch costs: launch kernel|graph|waited|rare STREAMS THREADS
+ * LAUNCHES; waited: a kernel, and cuStreamSynchronize behind each; rare: 5 ms before each of these.
+ * Prints the processor's nanoseconds of a launch, of the thread that took longest, and how often
+ * threads slept meanwhile; of rare ones the median, with its wait. For bench/launch.py. */
+#include "median.h"
+
 #include "abi/cuda_api.h"
 
 #include <pthread.h>
@@ -13,11 +15,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define THREADS_MAX 16
 #define STREAMS_MAX 64
+#define RARE_PAUSE_US 5000
 
-static bool graph, waited;
+static bool graph, waited, rare;
 static unsigned streams, launches;
 static long slept;
 static pthread_barrier_t barrier;
@@ -53,17 +57,39 @@ static void run(unsigned count, uintptr_t thread)
     }
 }
 
+/* Into the median: a thread that was kept from running meanwhile has colder caches than others. */
+static double run_rarely(unsigned count, uintptr_t thread)
+{
+    double *each = calloc(count, sizeof(*each));
+    for (unsigned i = 0; each && i < count; i++) {
+        usleep(RARE_PAUSE_US);
+        double start = now_ns();
+        run(1, thread);
+        each[i] = now_ns() - start;
+    }
+    double middle = each ? median(each, count) : 0;
+    free(each);
+    return middle;
+}
+
 static void *measure(void *argument)
 {
     static double taken[THREADS_MAX];
     uintptr_t thread = (uintptr_t)argument;
-    run(launches / 10 + 1, thread);
+    if (rare)
+        (void)run_rarely(launches / 10 + 1, thread);
+    else
+        run(launches / 10 + 1, thread);
     pthread_barrier_wait(&barrier);
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
     double start = now_ns();
-    run(launches, thread);
-    taken[thread] = (now_ns() - start) / launches;
+    if (rare)
+        taken[thread] = run_rarely(launches, thread);
+    else
+        run(launches, thread);
+    if (!rare)
+        taken[thread] = (now_ns() - start) / launches;
     getrusage(RUSAGE_THREAD, &after);
     __atomic_fetch_add(&slept, after.ru_nvcsw - before.ru_nvcsw, __ATOMIC_RELAXED);
     return &taken[thread];
@@ -76,11 +102,12 @@ int main(int argc, char **argv)
     double most = 0;
     unsigned count = argc == 5 ? (unsigned)atoi(argv[3]) : 0;
     if (!count || count > THREADS_MAX) {
-        fputs("usage: launch kernel|graph|waited STREAMS THREADS LAUNCHES\n", stderr);
+        fputs("usage: launch kernel|graph|waited|rare STREAMS THREADS LAUNCHES\n", stderr);
         return 2;
     }
     graph = !strcmp(argv[1], "graph");
-    waited = !strcmp(argv[1], "waited");
+    rare = !strcmp(argv[1], "rare");
+    waited = rare || !strcmp(argv[1], "waited");
     streams = (unsigned)atoi(argv[2]);
     launches = (unsigned)atoi(argv[4]);
     /* The second call is the first that says which device the program is on. */

@@ -22,11 +22,13 @@ CASES = {
     "graph, one stream": ("graph", 1, 1, 0, 0),
     "graph, four streams in turn": ("graph", 4, 1, 0, 0),
     "kernel, each waited for": ("waited", 1, 1, 0, 0),
+    "kernel, 5 ms after another, and its wait": ("rare", 1, 1, 0, 100000),
     "kernel, events 1 us further apart, launched in 1 us": ("kernel", 1, 1, 4000, 1000),
 }
 WAYS = {"native": None, "no limit": "0", "limit of 95": "95"}
 CARD_ROUNDS = 9
 RUN_S = 120
+RARE_LAUNCHES = 400
 
 
 def parse():
@@ -56,7 +58,7 @@ def output_of(command, environment):
 def run_stub(options, case, limit):
     """[nanoseconds of the processor a launch, sleeps]"""
     what, streams, threads, loops, kernel_ns = CASES[case]
-    count = options.launches // 10 if loops else options.launches
+    count = RARE_LAUNCHES if what == "rare" else options.launches // 10 if loops else options.launches
     environment = dict(os.environ, STUB_LAUNCH_LOOPS=str(loops), STUB_KERNEL_NS=str(kernel_ns))
     with tempfile.TemporaryDirectory() as folder:
         if limit is not None:
