@@ -91,9 +91,11 @@ static void run_gpu(struct machine *machine, uint64_t to_ns)
         if (step > machine->slice_left_ns)
             step = machine->slice_left_ns;
         machine->now_ns += step;
-        machine->busy_ns += step;
         machine->slice_left_ns -= step;
-        process->gpu_ns += step;
+        if (!entry->unseen) {
+            machine->busy_ns += step;
+            process->gpu_ns += step;
+        }
         entry->left_ns -= step;
         if (!entry->left_ns && !entry->mark) {
             process->kernels--;
@@ -154,10 +156,11 @@ static void mark(struct machine *machine, struct process *process, struct lane_r
 {
     if (lane_is_full(&process->lane))
         return;
-    bool idle = !has_work(machine, process) || (run.measured && !run.continuous);
-    uint64_t cost = idle ? 0 : LANE_EVENT_NS;
+    bool alone = run.measured && !run.continuous;
+    uint64_t cost = has_work(machine, process) ? LANE_EVENT_NS : 0;
     run.shared = count_active(machine) > 1;
-    struct queued *entry = enqueue(process, (struct queued){.mark = true, .left_ns = cost});
+    struct queued *entry =
+        enqueue(process, (struct queued){.mark = true, .unseen = alone, .left_ns = cost});
     lane_mark(&process->lane, entry, machine_clock(machine), &run);
     (void)has_work(machine, process);
 }

@@ -29,6 +29,7 @@ struct queued {
     uint64_t left_ns; /* 0: a mark */
     uint64_t reached_ns;
     bool mark, reached;
+    bool unseen; /* NVML does not count it: what the events of a launch on an idle stream add */
 };
 
 struct process {
