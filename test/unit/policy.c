@@ -88,7 +88,8 @@ TEST("thousands of launches of 2 us, which cost more to launch than to run, are 
     machine_begin(&machine, 20);
     (void)machine_add(&machine, (struct workload){.kernel_ns = 2 * US});
     run_minute(SECOND);
-    /* What an idle device takes to begin is a quarter of theirs, and not seen of those in a queue. */
+    /* What an idle device takes to begin is a quarter of theirs, and not seen of those in a queue.
+     */
     check_share("2 us", 20, MINUTE / 100 * 4);
 }
 
