@@ -8,6 +8,7 @@
 #define LOOK_MS 50     /* over which a share is reached */
 #define STAYS_MS 300   /* how long it stays there then */
 #define WITHIN 0.1     /* of the wanted share: it is */
+#define NEAR 0.25      /* and each 50 ms of how long it stays, which scatter */
 
 uint64_t bench_report_end_ns(const struct bench_report *report)
 {
@@ -30,11 +31,12 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
 
 enum look { AWAY, THERE, ENDED };
 
-/* Whether what the loads do together over the look that begins then is what is wanted. */
-static enum look look_at(
-    const struct bench_report *reports, size_t count, uint64_t begin_ns, double wanted)
+/* Whether what the loads do together in so long from then on is what is wanted, within that part.
+ */
+static enum look look_at(const struct bench_report *reports, size_t count, uint64_t begin_ns,
+    unsigned long_ms, double wanted, double within)
 {
-    uint64_t end_ns = begin_ns + (uint64_t)(LOOK_MS + WINDOWS_FINE_MS) * 1000000u;
+    uint64_t end_ns = begin_ns + (uint64_t)(long_ms + WINDOWS_FINE_MS) * 1000000u;
     double share = 0;
     for (size_t i = 0; i < count; i++) {
         double part = bench_report_between(&reports[i], begin_ns, end_ns);
@@ -42,16 +44,24 @@ static enum look look_at(
             return ENDED;
         share += part > 0 ? part : 0;
     }
-    return fabs(share - wanted) <= WITHIN * wanted ? THERE : AWAY;
+    return fabs(share - wanted) <= within * wanted ? THERE : AWAY;
+}
+
+static enum look look_from(
+    const struct bench_report *reports, size_t count, uint64_t begin_ns, double wanted)
+{
+    enum look look = look_at(reports, count, begin_ns, LOOK_MS, wanted, WITHIN);
+    for (uint64_t later = LOOK_MS; later <= STAYS_MS && look == THERE; later += LOOK_MS)
+        look = look_at(reports, count, begin_ns + later * 1000000u, LOOK_MS, wanted, NEAR);
+    return look == THERE ? look_at(reports, count, begin_ns, LOOK_MS + STAYS_MS, wanted, WITHIN)
+                         : look;
 }
 
 double bench_windows_reached_ms(
     const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted)
 {
     for (uint64_t ms = 0; ms <= LOOKED_MS; ms += STEP_MS) {
-        enum look look = THERE;
-        for (uint64_t later = 0; later <= STAYS_MS && look == THERE; later += LOOK_MS)
-            look = look_at(reports, count, from_ns + (ms + later) * 1000000u, wanted);
+        enum look look = look_from(reports, count, from_ns + ms * 1000000u, wanted);
         if (look == ENDED)
             return -1;
         if (look == THERE)

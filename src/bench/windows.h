@@ -30,9 +30,9 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
 uint64_t bench_report_end_ns(const struct bench_report *report);
 
 /* Milliseconds from a time, in steps of 5, until what the loads do together over the next 50 ms is
- * within a tenth of what is wanted (of 1), and over each of the six next 50 ms as well: a share
- * that swings only passes there. Negative where that is not so within 1.2 s, or before one of them
- * ended. */
+ * within a tenth of what is wanted (of 1), over these and the next 300 ms together as well, and
+ * over each 50 of those within a quarter: a share that swings only passes there. Negative where
+ * that is not so within 1.2 s, or before one of them ended. */
 double bench_windows_reached_ms(
     const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted);
 

@@ -64,6 +64,13 @@ TEST("a share that swings around the new limit, or only passes it, has not reach
     for (size_t i = 150; i < 160; i++) /* once more before it stays */
         windows[i] = 0.5;
     CHECK(near(bench_windows_reached_ms(&report, 1, after(1200), 0.2), 395));
+    report = load(windows, 300, 130, 0.8, 0.2);
+    for (size_t i = 135; i < 165; i++) /* it scatters, by a fifth */
+        windows[i] = i / 5 % 2 ? 0.16 : 0.24;
+    CHECK(near(bench_windows_reached_ms(&report, 1, after(1300), 0.2), 0));
+    for (size_t i = 135; i < 165; i++) /* it is a fifth more */
+        windows[i] = 0.24;
+    CHECK(bench_windows_reached_ms(&report, 1, after(1300), 0.2) > 0);
     report = load(windows, 165, 130, 0.8, 0.2); /* it ended before that was seen */
     CHECK(bench_windows_reached_ms(&report, 1, after(1300), 0.2) < 0);
     report = load(windows, 170, 130, 0.8, 0.2);
