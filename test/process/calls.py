@@ -4,6 +4,7 @@ strace shows them."""
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 
 import tap
@@ -124,6 +125,38 @@ def few_files():
         boards = {path for path in paths(lines) if path.startswith("/tmp/vgpulock")} if variables else set()
         equal(paths(lines) - paths(trace(False, **variables)) - wanted - boards, set(), "files")
         true("DIRECTORY/region" in paths(lines), "no region was made")
+
+
+LAUNCH = os.path.join(BUILD, "bench/launch")  # on a driver whose calls return at once
+FEW, MANY = 100000, 1100000
+
+
+def launch_calls(launches, limit):
+    """How many system calls the thread makes that launches so often; other threads are not traced."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = os.path.join(directory, "trace")
+        environment = {"PATH": PATH, "LD_PRELOAD": os.path.join(BUILD, "libvgpu.so"), "VGPU_LEDGER": "rm",
+                       "CUDA_DEVICE_SM_LIMIT": str(limit),
+                       "CUDA_DEVICE_MEMORY_SHARED_CACHE": os.path.join(directory, "region")}
+        settings = [f"-E{name}={value}" for name, value in environment.items()]
+        done = subprocess.run(["strace", "-qq", "-o", output, *settings, LAUNCH, "kernel", "1", "1", str(launches)],
+                              capture_output=True, text=True, timeout=120, check=False)
+        if not os.path.exists(output) or not os.path.getsize(output):
+            raise Skip(f"strace cannot trace here: {done.stderr[:80]}")
+        equal(done.returncode, 0, f"{done.stderr[-300:]}: status")
+        with open(output, encoding="utf-8", errors="replace") as file:
+            return len(file.readlines())
+
+
+@test
+def usual_launches():
+    """the usual launch makes no system call, without a limit and under one that is not reached"""
+    if not shutil.which("strace", path=PATH):
+        raise Skip("no strace here")
+    for limit in (0, 95):
+        more = launch_calls(MANY, limit) - launch_calls(FEW, limit)
+        # One in 384 is looked at closely, between two calls that guard the region (docs/decisions/0006).
+        true(more < (MANY - FEW) / (100 if limit else 1000), f"{more} system calls in {MANY - FEW} launches at a limit of {limit}")
 
 
 tap.main()
