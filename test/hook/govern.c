@@ -409,6 +409,34 @@ BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
     leave();
 }
 
+/* ---- what is not ---- */
+
+#define SWITCHES "RM_CONTROL 0x2080110b"
+
+static void work_in_part(CUstream stream, uint64_t for_ns)
+{
+    for (uint64_t end = load_now_ns() + for_ns; load_now_ns() < end; usleep(45000)) {
+        CHECK_EQ(load_launch(stream, 15 * MS), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    }
+}
+
+/* A quarter of the time, by kernels that windows would be for. The first is of an unknown length.
+ */
+BED_TEST("a container that stays below its limit is never cycled", LIMIT_50)
+{
+    load_begin(0);
+    CUstream stream = load_stream();
+    work_in_part(stream, SECOND / 2);
+    uint64_t switches = sim_calls_all(SWITCHES);
+    work_in_part(stream, 3 * SECOND);
+    CHECK_EQ(sim_calls_all(SWITCHES) - switches, 0);
+    CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS); /* which is */
+    bed_sleep_ms(500);
+    CHECK(sim_calls_all(SWITCHES) > switches);
+    leave();
+}
+
 /* ---- what is said ---- */
 
 /* How many boards say that somebody is at work; in *ret_flags, as what. */
