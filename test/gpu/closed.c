@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs for closed.py, each of which answers in lines.
  * closed primary|own: a kernel that never ends by itself, in the primary context or in one that was
- *     made; then what the lines of its input say: exit, fork, exec, end (of that context), kernel
+ *     made; then what the lines of its input say: exit, fork, exec, end (of that context), kernel,
+ *     call (of the driver, that is no launch)
  * closed none: no kernel, and the same lines
  * closed once: one kernel of 1 ms */
 #define _GNU_SOURCE
@@ -140,6 +141,14 @@ static void run_kernel(void)
     printf("ran %llu %llu\n", began, now_ns());
 }
 
+static void call(void)
+{
+    unsigned long long began = now_ns();
+    CUdeviceptr memory;
+    DRIVER_CALL(driver.cuMemAlloc_v2(&memory, 1 << 20));
+    printf("called %llu %llu\n", began, now_ns());
+}
+
 static void obey(void)
 {
     char line[64];
@@ -152,6 +161,8 @@ static void obey(void)
             end_context();
         else if (!strcmp(line, "kernel\n"))
             run_kernel();
+        else if (!strcmp(line, "call\n"))
+            call();
         fflush(stdout);
     }
 }

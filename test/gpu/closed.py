@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """closed.py BUILD [--sim]: a kernel that never ends, under a limit of 10 and so in windows of the channel gate, and
-what becomes of its program and of others that is stopped, killed, forked, replaced by another, or ends or gives up
-its context while it is closed, or whose limit is taken away."""
+what becomes of its program and of others that is stopped, looked at by a debugger, killed, forked, replaced by another, or
+ends or gives up its context while it is closed, whose governor does not run, or whose limit is taken away."""
+import ctypes
+import glob
 import json
 import os
 import signal
@@ -30,6 +32,12 @@ RUNS_S = 0.002      # of GPU time, and a kernel is seen to run
 FULL, FULL_S = 0.9, 0.050
 TRIES = 5           # of a step that came too late for its closure
 LOOK_S = 0.001
+OVERDUE_S = 0.15    # after 0.1 s whoever calls opens
+OPEN_S = 0.7        # two of NVML's samples, or three
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WAIT_ALL = 0x4206, 0x4207, 17, 0x40000000
 
 
 class Late(Exception):
@@ -89,13 +97,42 @@ def ms(seconds):
     return f"{1000 * seconds:.1f} ms"
 
 
-def stays_held(what, begin=None):
-    """By the card's utilisation, on which nothing else is."""
+def ptrace(request, thread):
+    if LIBC.ptrace(request, thread, None, None) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
+
+
+def hold(threads):
+    """As a debugger that attaches: none of them runs from here on."""
+    for thread in threads:
+        ptrace(PTRACE_SEIZE, thread)
+        ptrace(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WAIT_ALL)
+
+
+def let_go(threads):
+    for thread in threads:
+        ptrace(PTRACE_DETACH, thread)
+
+
+def threads_of(pid, named=""):
+    """With such a name, or all."""
+    found = []
+    for task in glob.glob(f"/proc/{pid}/task/*"):
+        with open(f"{task}/comm", encoding="ascii", errors="replace") as file:
+            if named in file.read():
+                found.append(int(os.path.basename(task)))
+    return found
+
+
+def stays_held(what, begin=None, owes=False):
+    """By the card's utilisation, on which nothing else is; who owes time has less."""
     begin = begin or time.time()
     time.sleep(max(0.0, begin + HELD_S - time.time()))
     samples = card.utilisation(begin, time.time())
     mean = sum(samples) / len(samples) if samples else -1.0
-    check(f"{what}: held as before", abs(mean - LIMIT) <= POINTS, f"NVML {mean:.1f} % over {HELD_S:.0f} s")
+    held = samples and mean <= LIMIT + POINTS and (owes or mean >= LIMIT - POINTS)
+    check(f"{what}: held as before", held, f"NVML {mean:.1f} % over {HELD_S:.0f} s")
 
 
 def next_is_free(what, began, used):
@@ -122,18 +159,19 @@ def fresh(scene, what):
 
 # ---- the steps ----
 
-def stopped():
-    what = "SIGSTOP and SIGCONT 0.5 s later"
+def stands(what, hold_still, go_on):
+    """The program does not run for 0.5 s, beginning while it is closed."""
     scene = Scene([LOAD, "--shape", "persistent", "--seconds", "0", "--json", "--calibration", calibration])
     try:
         until_s = scene.await_closed()
         begin = time.time()
-        os.kill(scene.talker.pid, signal.SIGSTOP)
+        hold_still(scene.talker.pid)
         if time.monotonic() > until_s:
+            go_on(scene.talker.pid)
             raise Late
         time.sleep(0.5)
         end = time.time()
-        os.kill(scene.talker.pid, signal.SIGCONT)
+        go_on(scene.talker.pid)
         took = scene.goes_on_s()
         check(f"{what}: the kernel goes on", took < GOES_ON_S, f"after {ms(took)}")
         stays_held(what, end)
@@ -142,6 +180,44 @@ def stopped():
         scene.talker.process.terminate()
         status = scene.talker.process.wait(RUN_S)
         check(f"{what}: the program ends with its report", status == 0, f"exit status {status}")
+    finally:
+        scene.end()
+
+
+def stopped():
+    stands("SIGSTOP and SIGCONT 0.5 s later", lambda pid: os.kill(pid, signal.SIGSTOP),
+           lambda pid: os.kill(pid, signal.SIGCONT))
+
+
+def debugged():
+    stands("a debugger attaches and leaves 0.5 s later", lambda pid: hold(threads_of(pid)),
+           lambda pid: let_go(threads_of(pid)))
+
+
+def frozen():
+    """As one that has crashed, or gets no processor: nobody opens when the closure is over, until the program calls."""
+    what = "the governor does not run"
+    scene = Scene([PROGRAM, "primary"])
+    try:
+        scene.talker.hear()
+        until_s = scene.await_closed()
+        governor = threads_of(scene.talker.pid, "vgpu-governor")
+        hold(governor)
+        try:
+            if time.monotonic() > until_s:
+                raise Late
+            time.sleep(max(0.0, until_s + OVERDUE_S - time.monotonic()))
+            words = scene.talker.ask("call").split()
+            check(f"{what}: a call of the program returns", len(governor) == 1 and words[:1] == ["called"] and
+                  seconds_of(words) < ENDS_S, f"in {ms(seconds_of(words))}")
+            begin = time.time()
+            time.sleep(OPEN_S)
+            samples = card.utilisation(begin, time.time())
+            check(f"{what}: the call opens, and the kernel goes on", samples and max(samples) > FULL * 100,
+                  f"NVML's samples {samples}")
+        finally:
+            let_go(governor)
+        stays_held(f"{what} for a while", owes=True)
     finally:
         scene.end()
 
@@ -310,7 +386,7 @@ outside.start([LOAD, "--seconds", "0.2", "--json", "--save-calibration", calibra
 native_s = native_once_s(outside)
 beside = Talker(outside, [PROGRAM, "none"], seconds=RUN_S)
 beside.hear()
-for each in (stopped, killed, exits, forks, execs, destroyed, reset, unlimited):
+for each in (stopped, debugged, frozen, killed, exits, forks, execs, destroyed, reset, unlimited):
     run(each)
 beside.end()
 sys.exit(failures() != 0)
