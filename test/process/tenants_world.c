@@ -6,6 +6,7 @@
 #include "sim/machine_layout.h"
 
 #include <limits.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #define LOOKS_MAX 20000u
@@ -114,6 +115,7 @@ struct tenant tenant_start(const struct tenant_how *how)
     tenant.pid = fork();
     REQUIRE(tenant.pid >= 0);
     if (tenant.pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* where the test itself is killed */
         set_environment(&tenant, how);
         REQUIRE(freopen("/dev/null", "w", stdout) != NULL);
         run_load(how);
