@@ -18,10 +18,8 @@ static const struct bench_definition native_definition = {"compute.native", "wor
     "s/s", BENCH_HIGHER, false, 0};
 static const struct bench_definition share_definition = {"compute.share", "share of the GPU",
     "Kernels that ended in the run × their native duration, as part of what the load does "
-    "natively; "
-    "where it waits for the host, times what NVML says it uses natively. Target: the limit, or "
-    "what "
-    "the load uses natively where that is less.",
+    "natively; where it waits for the host, times what NVML says it uses natively. Target: the "
+    "limit, or what the load uses natively where that is less.",
     "%", BENCH_TARGET, false, 0};
 static const struct bench_definition throughput_definition = {"compute.throughput",
     "throughput against entitlement",
@@ -112,6 +110,7 @@ static struct native native_of(size_t place, unsigned round)
     return count ? natives[place][round < count ? round : count - 1] : (struct native){0, -1};
 }
 
+/* By the native run of the round. */
 static void due_of(size_t place, unsigned round, unsigned limit, double *ret_due, double *ret_scale)
 {
     struct native native = native_of(place, round);
@@ -275,6 +274,18 @@ static void declare(struct bench *bench, const struct shape *shape)
     }
 }
 
+/* Over the native runs. */
+static double mean_due(size_t place, unsigned limit)
+{
+    unsigned count = native_count[place] ? native_count[place] : 1;
+    double due, scale, sum = 0;
+    for (unsigned round = 0; round < count; round++) {
+        due_of(place, round, limit, &due, &scale);
+        sum += due;
+    }
+    return sum / count;
+}
+
 /* What needs less than its limit natively is due no more than that. */
 static void correct_targets(struct bench *bench)
 {
@@ -282,10 +293,8 @@ static void correct_targets(struct bench *bench)
         for (size_t k = 0; k < limit_count(bench, &shapes[i]); k++) {
             unsigned limit = limits_of(bench, &shapes[i])[k];
             char condition[96];
-            double due, scale;
             condition_of(&shapes[i], limit, condition, sizeof(condition));
-            due_of(i, 0, limit, &due, &scale);
-            bench_set_target(bench, share_definition.id, condition, due * 100);
+            bench_set_target(bench, share_definition.id, condition, mean_due(i, limit) * 100);
         }
     }
 }
