@@ -5,12 +5,13 @@ own thread takes of a core, and how often it wakes, while vgpu-load runs on the 
 builds take turns; prints the median of the rounds, and the least and the most. On the simulator a driver's
 calls cost what they cost there (a card: bench/compute.py), the library's own and its system calls what they do."""
 import argparse
-import glob
 import os
 import statistics
 import subprocess
 import tempfile
 import time
+
+import compute_watch
 
 LOADS = {
     "full-10us": ["--shape", "full", "--kernel-us", "10"],
@@ -27,11 +28,10 @@ WARM_S = 1.5
 
 
 def thread_of(pid):
-    for task in glob.glob(f"/proc/{pid}/task/*"):
-        with open(f"{task}/comm", encoding="ascii") as file:
-            if file.read().strip() == "vgpu-governor":
-                return task
-    raise SystemExit("governor.py: the library has no thread: does BUILD hold libvgpu.so and sim/?")
+    found = compute_watch.governors(pid)
+    if not found:
+        raise SystemExit("governor.py: the library has no thread: does BUILD hold libvgpu.so and sim/?")
+    return found[0]
 
 
 def used(task):

@@ -72,24 +72,25 @@ static double run_rarely(unsigned count, uintptr_t thread)
     return middle;
 }
 
+/* Of a launch. */
+static double time_ns(unsigned count, uintptr_t thread)
+{
+    if (rare)
+        return run_rarely(count, thread);
+    double start = now_ns();
+    run(count, thread);
+    return (now_ns() - start) / count;
+}
+
 static void *measure(void *argument)
 {
     static double taken[THREADS_MAX];
     uintptr_t thread = (uintptr_t)argument;
-    if (rare)
-        (void)run_rarely(launches / 10 + 1, thread);
-    else
-        run(launches / 10 + 1, thread);
+    (void)time_ns(launches / 10 + 1, thread);
     pthread_barrier_wait(&barrier);
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
-    double start = now_ns();
-    if (rare)
-        taken[thread] = run_rarely(launches, thread);
-    else
-        run(launches, thread);
-    if (!rare)
-        taken[thread] = (now_ns() - start) / launches;
+    taken[thread] = time_ns(launches, thread);
     getrusage(RUSAGE_THREAD, &after);
     __atomic_fetch_add(&slept, after.ru_nvcsw - before.ru_nvcsw, __ATOMIC_RELAXED);
     return &taken[thread];

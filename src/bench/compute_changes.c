@@ -14,10 +14,9 @@
 static const struct bench_definition change_definition = {"compute.change.limit",
     "change of the limit",
     "The limit is changed from 80 to 20 and to 70, with --full twice, by `vgpu set` while kernels "
-    "of 100 µs run: the "
-    "time from the call of that until the share over the next 50 ms is within a tenth of the new "
-    "limit, and stays there: over 0.35 s together too, and over each 50 ms of them within a "
-    "quarter.",
+    "of 100 µs run: the time from the call of that until the share over the next 50 ms is within a "
+    "tenth of the new limit, and stays there: over 0.35 s together too, and over each 50 ms of "
+    "them within a quarter.",
     "ms", BENCH_LOWER, true, 50};
 static const struct bench_definition load_definition = {"compute.change.load", "change of the load",
     "A second process of the container begins while one works under a limit of 50: the time until "

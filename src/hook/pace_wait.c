@@ -69,6 +69,15 @@ static void let_pass_more(struct thread_missed *missed)
         missed->most_ns = MISSED_MOST_NS;
 }
 
+/* The stream's lane, whose marks were asked for; NULL where it is not the thread's any more. */
+static const struct lane *harvested_lane(const struct thread_stream *here) REQUIRES(marks_lock)
+{
+    if (!thread_is_current(here, here->stream))
+        return NULL;
+    (void)marks_harvest(here->device);
+    return &here->lane->lane;
+}
+
 /* The same of a round that has a mark. */
 static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
 {
@@ -77,10 +86,9 @@ static void note_seen(const struct thread_stream *here, struct thread_missed *mi
     if (known && missed->seen_ns <= MISSED_NS)
         return;
     lock_take(&marks_lock);
-    bool same = thread_is_current(here, here->stream);
-    if (same)
-        (void)marks_harvest(here->device);
-    uint64_t longer_ns = same ? here->lane->lane.longer_ns : 0;
+    const struct lane *lane = harvested_lane(here);
+    bool same = lane != NULL;
+    uint64_t longer_ns = same ? lane->longer_ns : 0;
     lock_release(&marks_lock);
     if (same && known && longer_ns - missed->lane_ns < missed->seen_ns / 4)
         let_pass_more(missed);
@@ -111,13 +119,9 @@ static int64_t off_by(int64_t work_ns)
 /* When the device was done with the round, by the mark behind it; 0 where that is not known. */
 static uint64_t done_ns(const struct thread_stream *here)
 {
-    uint64_t done = 0;
     lock_take(&marks_lock);
-    if (thread_is_current(here, here->stream) && !here->launches) {
-        (void)marks_harvest(here->device);
-        const struct lane *lane = &here->lane->lane;
-        done = lane->count || lane->open.launches ? 0 : lane->reached_ns;
-    }
+    const struct lane *lane = here->launches ? NULL : harvested_lane(here);
+    uint64_t done = lane && !lane->count && !lane->open.launches ? lane->reached_ns : 0;
     lock_release(&marks_lock);
     return done;
 }

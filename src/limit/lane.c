@@ -115,11 +115,11 @@ static uint64_t idle_ns(const struct lane *lane, const struct lane_stretch *stre
     return stretch->continuous ? 0 : above(stretch->gap_ns, behind);
 }
 
-/* How long a launch took that was put onto an idle stream, and that the device waited `idle_ns`
- * for, from the end of the mark before it. */
-static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t idle_ns)
+/* How long a launch took that was put onto an idle stream, and that the device waited for so long,
+ * from the end of the mark before it. */
+static uint64_t alone_ns(const struct lane *lane, uint64_t wall_ns, uint64_t waited_ns)
 {
-    return above(wall_ns + LANE_BEGIN_NS, idle_ns + event_ns(lane));
+    return above(wall_ns + LANE_BEGIN_NS, waited_ns + event_ns(lane));
 }
 
 /* Two events right behind each other. Where the processor took about as long to record the second,

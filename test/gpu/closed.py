@@ -3,7 +3,6 @@
 what becomes of its program and of others that is stopped, looked at by a debugger, killed, forked, replaced by another, or
 ends or gives up its context while it is closed, whose governor does not run, or whose limit is taken away."""
 import ctypes
-import glob
 import json
 import os
 import signal
@@ -115,14 +114,8 @@ def let_go(threads):
         ptrace(PTRACE_DETACH, thread)
 
 
-def threads_of(pid, named=""):
-    """With such a name, or all."""
-    found = []
-    for task in glob.glob(f"/proc/{pid}/task/*"):
-        with open(f"{task}/comm", encoding="ascii", errors="replace") as file:
-            if named in file.read():
-                found.append(int(os.path.basename(task)))
-    return found
+def threads_of(pid):
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
 
 
 def stays_held(what, begin=None, owes=False):
@@ -166,12 +159,13 @@ def stands(what, hold_still, go_on):
         until_s = scene.await_closed()
         begin = time.time()
         hold_still(scene.talker.pid)
-        if time.monotonic() > until_s:
+        try:
+            if time.monotonic() > until_s:
+                raise Late
+            time.sleep(0.5)
+            end = time.time()
+        finally:
             go_on(scene.talker.pid)
-            raise Late
-        time.sleep(0.5)
-        end = time.time()
-        go_on(scene.talker.pid)
         took = scene.goes_on_s()
         check(f"{what}: the kernel goes on", took < GOES_ON_S, f"after {ms(took)}")
         stays_held(what, end)
@@ -201,7 +195,7 @@ def frozen():
     try:
         scene.talker.hear()
         until_s = scene.await_closed()
-        governor = threads_of(scene.talker.pid, "vgpu-governor")
+        governor = [int(os.path.basename(task)) for task in compute_watch.governors(scene.talker.pid)]
         hold(governor)
         try:
             if time.monotonic() > until_s:

@@ -17,19 +17,24 @@ TIMES = 100  # of each step, as in steps.c
 LIMIT = {"CUDA_DEVICE_MEMORY_LIMIT": "8g"}
 
 
-def trace(ours, **variables):
-    """The lines of the program and of what it starts."""
+def traced(start):
+    """What strace wrote of what start(directory, its file) ran, which returns how that ended."""
     if not shutil.which("strace", path=PATH):
         raise Skip("no strace here")
     with tempfile.TemporaryDirectory() as directory:
         output = os.path.join(directory, "trace")
-        done = run(directory, STEPS, ours=ours, variables=variables,
-                   before=("strace", "-f", "-qq", "-o", output))
+        done = start(directory, output)
         if not os.path.exists(output) or not os.path.getsize(output):
             raise Skip(f"strace cannot trace here: {done.stderr[:80]}")
         equal(done.returncode, 0, f"{done.stderr[-300:]}: status")
         with open(output, encoding="utf-8", errors="replace") as file:
-            text = file.read().replace(directory, "DIRECTORY")
+            return file.read().replace(directory, "DIRECTORY")
+
+
+def trace(ours, **variables):
+    """The lines of the program and of what it starts."""
+    text = traced(lambda directory, output: run(directory, STEPS, ours=ours, variables=variables,
+                                                before=("strace", "-f", "-qq", "-o", output)))
     # From the program's own start on: env comes before it.
     return text[text.index(f'execve("{STEPS}"'):].splitlines()
 
@@ -133,26 +138,19 @@ FEW, MANY = 100000, 1100000
 
 def launch_calls(launches, limit):
     """How many system calls the thread makes that launches so often; other threads are not traced."""
-    with tempfile.TemporaryDirectory() as directory:
-        output = os.path.join(directory, "trace")
+    def start(directory, output):
         environment = {"PATH": PATH, "LD_PRELOAD": os.path.join(BUILD, "libvgpu.so"), "VGPU_LEDGER": "rm",
                        "CUDA_DEVICE_SM_LIMIT": str(limit),
                        "CUDA_DEVICE_MEMORY_SHARED_CACHE": os.path.join(directory, "region")}
         settings = [f"-E{name}={value}" for name, value in environment.items()]
-        done = subprocess.run(["strace", "-qq", "-o", output, *settings, LAUNCH, "kernel", "1", "1", str(launches)],
+        return subprocess.run(["strace", "-qq", "-o", output, *settings, LAUNCH, "kernel", "1", "1", str(launches)],
                               capture_output=True, text=True, timeout=120, check=False)
-        if not os.path.exists(output) or not os.path.getsize(output):
-            raise Skip(f"strace cannot trace here: {done.stderr[:80]}")
-        equal(done.returncode, 0, f"{done.stderr[-300:]}: status")
-        with open(output, encoding="utf-8", errors="replace") as file:
-            return len(file.readlines())
+    return len(traced(start).splitlines())
 
 
 @test
 def usual_launches():
     """the usual launch makes no system call, without a limit and under one that is not reached"""
-    if not shutil.which("strace", path=PATH):
-        raise Skip("no strace here")
     for limit in (0, 95):
         more = launch_calls(MANY, limit) - launch_calls(FEW, limit)
         # One in 384 is looked at closely, between two calls that guard the region (docs/decisions/0006).
