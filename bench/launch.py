@@ -67,9 +67,9 @@ def run_stub(options, case, limit):
     return [float(word) for word in output.split()]
 
 
-def run_card(options, limit):
+def run_card(options, limit, core):
     """{case: [nanoseconds a launch by the clock, by the thread's processor time]}"""
-    command = [f"{options.build}/bench/launch_card", str(options.batches)]
+    command = [f"{options.build}/bench/launch_card", str(options.batches), str(core)]
     with tempfile.TemporaryDirectory() as folder:
         more = preloaded(options, limit, folder)
         if options.sim:
@@ -111,9 +111,11 @@ def measure_stub(options):
 
 def measure_card(options):
     raw = {}
+    cores = sorted(os.sched_getaffinity(0))
     for _ in range(options.rounds):
+        core = random.choice(cores)
         for way in random.sample(list(WAYS), len(WAYS)):
-            for case, figures in run_card(options, WAYS[way]).items():
+            for case, figures in run_card(options, WAYS[way], core).items():
                 raw.setdefault(case, {each: [] for each in WAYS})[way].append(figures)
     if options.sim:
         print("Simulated: this says nothing of a card.")

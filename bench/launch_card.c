@@ -1,22 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Empty kernels on a card, in batches that fit into the driver's queue, for what a launch costs:
- * launch_card BATCHES. Prints a line for each case: its name, a tab, and the median nanoseconds of
- * a launch in a batch, by the clock and by the thread's processor time. Between batches it waits
- * for the work and turns for a while, so that a limit of 95 % is not reached. For bench/launch.py.
+ * launch_card BATCHES [CORE]. Prints a line for each case: its name, a tab, and the median
+ * nanoseconds of a launch in a batch, by the clock and by the thread's processor time. Between
+ * batches it waits for the work and turns for a while, so that a limit of 95 % is not reached. The
+ * last case are requests that come alone, as many: a kernel of 100 us and a wait for it, after 10
+ * ms of nothing; their thread stays on one core, CORE where it is given, because cores differ by a
+ * tenth of what a request takes. For bench/launch.py.
  */
 #include "driver.h"
 #include "median.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCH 200
 #define WARM_BATCHES 30 /* a kernel's first launches are measured one by one */
 #define REST_NS 300000
 #define STREAMS 4
+#define REQUEST_NS 100000
+#define REQUEST_REST_US 10000
 
-static CUfunction nop;
+static const char spin_ptx[] = ".version 6.0\n"
+                               ".target sm_60\n"
+                               ".address_size 64\n"
+                               ".visible .entry spin(.param .u64 duration_ns)\n"
+                               "{\n"
+                               "    .reg .b64 %rd<5>;\n"
+                               "    .reg .pred %p<2>;\n"
+                               "    ld.param.u64 %rd1, [duration_ns];\n"
+                               "    mov.u64 %rd2, %globaltimer;\n"
+                               "again:\n"
+                               "    mov.u64 %rd3, %globaltimer;\n"
+                               "    sub.u64 %rd4, %rd3, %rd2;\n"
+                               "    setp.lt.u64 %p1, %rd4, %rd1;\n"
+                               "    @%p1 bra again;\n"
+                               "    ret;\n"
+                               "}\n";
+
+static CUfunction nop, spin;
 static CUgraphExec exec;
 static CUstream streams[STREAMS];
 
@@ -55,6 +79,12 @@ static void rest(void)
     }
 }
 
+static void tell(const char *name, double *wall, double *processor, unsigned count)
+{
+    printf("%s\t%.1f %.1f\n", name, median(wall, count), median(processor, count));
+    fflush(stdout);
+}
+
 static void measure(unsigned which, unsigned batches, double *wall, double *processor)
 {
     for (unsigned i = 0; i < WARM_BATCHES + batches; i++) {
@@ -69,8 +99,39 @@ static void measure(unsigned which, unsigned batches, double *wall, double *proc
         }
         rest();
     }
-    printf("%s\t%.1f %.1f\n", cases[which].name, median(wall, batches), median(processor, batches));
-    fflush(stdout);
+    tell(cases[which].name, wall, processor, batches);
+}
+
+static void request(void)
+{
+    uint64_t duration_ns = REQUEST_NS;
+    void *params[] = {&duration_ns};
+    DRIVER_CALL(driver.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+    DRIVER_CALL(driver.cuStreamSynchronize(streams[0]));
+}
+
+/* The main thread alone: who was made by the first launches stays where it is. */
+static void stay_on(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)core, &set);
+    if (sched_setaffinity(0, sizeof(set), &set) != 0)
+        perror("launch_card: sched_setaffinity");
+}
+
+static void measure_requests(unsigned count, double *wall, double *processor)
+{
+    for (unsigned i = 0; i < WARM_BATCHES + count; i++) {
+        usleep(REQUEST_REST_US);
+        double wall_ns = now_ns(CLOCK_MONOTONIC), own_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+        request();
+        if (i >= WARM_BATCHES) {
+            processor[i - WARM_BATCHES] = now_ns(CLOCK_THREAD_CPUTIME_ID) - own_ns;
+            wall[i - WARM_BATCHES] = now_ns(CLOCK_MONOTONIC) - wall_ns;
+        }
+    }
+    tell("kernel of 100 us and its wait, 10 ms after another", wall, processor, count);
 }
 
 static void begin(void)
@@ -83,6 +144,8 @@ static void begin(void)
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
     DRIVER_CALL(driver.cuModuleLoadData(&module, driver_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&nop, module, "nop"));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, spin_ptx));
+    DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
     for (unsigned i = 0; i < STREAMS; i++)
         DRIVER_CALL(driver.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     DRIVER_CALL(driver.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -93,9 +156,9 @@ static void begin(void)
 
 int main(int argc, char **argv)
 {
-    unsigned batches = argc == 2 ? (unsigned)atoi(argv[1]) : 0;
+    unsigned batches = argc == 2 || argc == 3 ? (unsigned)atoi(argv[1]) : 0;
     if (!batches || batches > 100000) {
-        fputs("usage: launch_card BATCHES\n", stderr);
+        fputs("usage: launch_card BATCHES [CORE]\n", stderr);
         return 2;
     }
     if (!driver_load())
@@ -106,6 +169,8 @@ int main(int argc, char **argv)
         return 1;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         measure(i, batches, figures, figures + batches);
+    stay_on(argc == 3 ? atoi(argv[2]) : sched_getcpu());
+    measure_requests(batches, figures, figures + batches);
     free(figures);
     return 0;
 }

@@ -127,6 +127,10 @@ void account_wait_orders(uint32_t seen, uint64_t timeout_ns);
  * file, or it was shortened. Not to be read. */
 uint32_t *account_orders_word(void);
 
+/* Whether the epoch is still the one that account_orders told: a system call, and no lock. False
+ * where that is not known. */
+bool account_orders_stand(uint32_t seen);
+
 /* Raises the orders' epoch and wakes all who sleep on it, in all processes of the container. */
 void account_wake_orders(void);
 

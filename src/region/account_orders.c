@@ -125,6 +125,12 @@ uint32_t *account_orders_word(void)
     return region && !load_acquire(&region->lost) ? &region->shared->orders_epoch : NULL;
 }
 
+bool account_orders_stand(uint32_t seen)
+{
+    uint32_t *word = account_orders_word();
+    return word && orders_epoch_is(word, seen);
+}
+
 void account_wake_orders(void)
 {
     lock_take(&account.lock);

@@ -36,6 +36,15 @@ void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns)
     errno = errno_kept;
 }
 
+/* Wakes and moves nobody: what is left of that call compares the word. */
+bool orders_epoch_is(uint32_t *epoch, uint32_t seen)
+{
+    int errno_kept = errno;
+    bool same = syscall(SYS_futex, epoch, FUTEX_CMP_REQUEUE, 0, NULL, epoch, seen) == 0;
+    errno = errno_kept;
+    return same;
+}
+
 /* Files that follow each other would all count from 0. */
 void orders_arrive(struct vgpu_region *shared, bool fresh)
 {

@@ -2,7 +2,7 @@
 /* The region's words by which a container is told what to do at once: the epoch that wakes who
  * waits for another word, pauses, the priority, and the commands of HAMi's monitor.
  *
- * Within a window (base/guard.h), except orders_wait. */
+ * Within a window (base/guard.h), except orders_wait and orders_epoch_is. */
 #ifndef VGPU_REGION_REGION_ORDERS_H
 #define VGPU_REGION_REGION_ORDERS_H
 
@@ -17,6 +17,10 @@ void orders_raise(struct vgpu_region *shared);
 /* Sleeps until the epoch is not `seen` or the time is over, or shorter. Where the word is
  * gone with its file, over ORDERS_SLEEP_NS at most. Keeps errno. */
 void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns);
+
+/* Whether the epoch is `seen`, by one system call and without touching it: false also where the
+ * word is gone with its file, or cannot be asked for so. Keeps errno. */
+bool orders_epoch_is(uint32_t *epoch, uint32_t seen);
 
 /* After another file was mapped in this one's place (orders_raise before it woke who slept on the
  * old one's epoch): the epoch is another than any that was seen before. `fresh`: as orders_take. */

@@ -427,6 +427,37 @@ TEST("who would sleep where the file was cut off does so for a moment only, and 
     CHECK(!peers_region.lost);
 }
 
+TEST("orders stand until the epoch is raised, and nobody who sleeps on it is woken to see that")
+{
+    peers_begin();
+    account_start(NULL, 0);
+    CHECK(!account_orders_stand(0));
+    join(peers_config(NULL));
+    struct sleeper sleeper = {.seen = orders().epoch};
+    REQUIRE(pthread_create(&sleeper.thread, NULL, sleep_long, &sleeper) == 0);
+    peers_sleep_ms(50);
+    errno = ENOTTY;
+    for (int i = 0; i < 100; i++)
+        CHECK(account_orders_stand(sleeper.seen));
+    CHECK(!load_acquire(&sleeper.awake));
+    CHECK(!account_orders_stand(sleeper.seen + 1));
+    CHECK_EQ(errno, ENOTTY);
+    account_wake_orders();
+    CHECK_EQ(pthread_join(sleeper.thread, NULL), 0);
+    CHECK(!account_orders_stand(sleeper.seen));
+    CHECK(account_orders_stand(orders().epoch));
+}
+
+TEST("where the file was cut off no orders stand, and the region is not touched to see that")
+{
+    peers_begin();
+    join(peers_config(NULL));
+    uint32_t seen = orders().epoch;
+    REQUIRE(truncate(peers_path, 0) == 0);
+    CHECK(!account_orders_stand(seen));
+    CHECK(!peers_region.lost);
+}
+
 TEST("a sleep is over in time, also where there is no region")
 {
     peers_begin();

@@ -28,6 +28,11 @@ void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
     sleep_ns(timeout_ns);
 }
 
+bool account_orders_stand(uint32_t seen)
+{
+    return seen == words.epoch;
+}
+
 void account_note_activity(void)
 {
 }
@@ -77,6 +82,40 @@ TEST("what is read is in force")
         CHECK_EQ(rules_pause(), words.paused);
         CHECK_EQ(rules_percent(3), 10 + i);
     }
+}
+
+#define MS 1000000ull
+
+TEST("where nothing is in force it is read anew after 25 ms, or when the epoch was raised")
+{
+    uint32_t epoch;
+    uint64_t now = 1000 * MS;
+    words = (struct account_orders){.epoch = 7};
+    CHECK(!rules_read(now, &epoch));
+    uint64_t before = readings;
+    for (unsigned i = 0; i < 24; i++)
+        CHECK(!rules_look(now += MS));
+    CHECK_EQ(readings, before);
+    CHECK(!rules_look(now += 6 * MS));
+    CHECK_EQ(readings, before + 1);
+    words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
+    CHECK(!rules_look(now += 4 * MS));
+    CHECK(rules_look(now += MS));
+    CHECK_EQ(rules_percent(3), 20);
+}
+
+TEST("and where something is, each 5 ms")
+{
+    uint32_t epoch;
+    uint64_t now = 2000 * MS;
+    words = (struct account_orders){.epoch = 8, .paused = true};
+    CHECK(rules_read(now, &epoch));
+    uint64_t before = readings;
+    for (unsigned i = 0; i < 25; i++)
+        CHECK(rules_look(now += MS));
+    CHECK_EQ(readings, before + 5);
+    words.paused = false; /* HAMi's monitor raises no epoch */
+    CHECK(!rules_look(now += 5 * MS));
 }
 
 int main(int argc, char **argv)
