@@ -44,8 +44,9 @@ _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 static _Thread_local struct {
     uint64_t looked_ns;
     int free_step;
-    CUstream noted; /* which the governor was told of, */
+    CUstream stream; /* which the governor was told of, */
     uint64_t noted_ns;
+    struct unmeasured_noted noted;
 } thread __attribute__((tls_model("initial-exec")));
 
 /* As the driver reads it in its first cuInit: launches wait for their kernels. */
@@ -64,11 +65,12 @@ static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
     thread.looked_ns = now_ns;
     pace_free_launches = thread.free_step;
     govern_note_unmeasured();
-    if (stream == thread.noted && now_ns - thread.noted_ns < RULES_LOOK_NS)
+    if (stream == thread.stream &&
+        (now_ns - thread.noted_ns < RULES_LOOK_NS || unmeasured_is_noted(&thread.noted)))
         return;
-    thread.noted = stream;
+    thread.stream = stream;
     thread.noted_ns = now_ns;
-    unmeasured_note(stream, zero);
+    thread.noted = unmeasured_note(stream, zero);
 }
 
 /* ---- launches ---- */
@@ -230,6 +232,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
     bool rests = governor_sleeps();
     if (rests && !may_rest(here))
         return false;
+    store_relaxed(&here->key, launch->key);
     store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
     store_release(&here->launches, here->launches + 1);
     if (rests)
@@ -592,6 +595,7 @@ static bool note_current(void)
 
 CUresult pace_context_changed(CUresult result)
 {
+    thread.noted.record = NULL;
     if (!load_relaxed(&pace_limited) && !thread_mine)
         return result;
     process_enter(container_reset);

@@ -8,6 +8,7 @@
 #include "limit/budget.h"
 #include "limit/coupling.h"
 #include "limit/container.h"
+#include "limit/governor.h"
 #include "region/account.h"
 
 #include <string.h>
@@ -134,12 +135,14 @@ static bool is_due(uint64_t now_ns)
     return now_ns - load_relaxed(&rules.looked_ns) >= RULES_LOOK_NS;
 }
 
-/* Where nothing is in force, and nobody raised the epoch since that was read: one system call
- * instead of four, which a launch that comes alone pays for with cold caches. */
+/* Where nothing is in force, and nobody raised the epoch since that was read: the governor, who
+ * sleeps on it, would have read what came; without one it is asked for by one system call instead
+ * of four, which a launch that comes alone makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
-    return !load_relaxed(&pace_limited) && now_ns - load_relaxed(&rules.read_ns) < READ_NS &&
-           account_orders_stand(load_relaxed(&rules.epoch));
+    if (load_relaxed(&pace_limited) || now_ns - load_relaxed(&rules.read_ns) >= READ_NS)
+        return false;
+    return governor_works() || account_orders_stand(load_relaxed(&rules.epoch));
 }
 
 bool rules_look(uint64_t now_ns)

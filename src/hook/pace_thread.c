@@ -75,7 +75,8 @@ static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
     charge_up_to(here, work_ns);
     if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
-        lane_note(&lane->lane, launches - here->noted.launches, more_ns, 0, first_ns);
+        uint64_t key = launches == 1 ? load_relaxed(&here->key) : 0;
+        lane_note(&lane->lane, launches - here->noted.launches, more_ns, key, first_ns);
         lane->opener = marks_thread();
     }
     here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
@@ -90,6 +91,23 @@ void thread_flush(struct thread_stream *here)
     here->charged_ns = 0;
     store_relaxed(&here->launches, 0u);
     store_relaxed(&here->work_ns, 0u);
+}
+
+void thread_took_less(struct thread_stream *here, uint32_t less_ns)
+{
+    lock_take(&marks_lock);
+    note_let_by(here);
+    struct lane_record *lane = here->lane;
+    bool noted = lane && marks_is_same(lane, here->lane_id) && lane->lane.open.work_ns > less_ns &&
+                 here->noted.work_ns > less_ns && here->charged_ns > less_ns;
+    if (noted) {
+        lane->lane.open.work_ns -= less_ns;
+        here->noted.work_ns -= less_ns;
+        here->charged_ns -= less_ns;
+        store_relaxed(&here->work_ns, here->work_ns - less_ns);
+        gate_charge_later((unsigned)here->device, -(int64_t)less_ns);
+    }
+    lock_release(&marks_lock);
 }
 
 /* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
@@ -253,8 +271,10 @@ struct pace_thread *thread_own(void)
     if (!threads.set)
         find_thread_ends();
     struct pace_thread *own = slab_take(&threads.slab);
-    if (own)
+    if (own) {
+        own->to_mark = THREAD_MARKS;
         link_in(own);
+    }
     lock_release(&threads.lock);
     thread_mine = own;
     if (own && threads.set)

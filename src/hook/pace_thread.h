@@ -21,6 +21,10 @@
  * time between the launches included, or shorter: who queues what he launches does not wait. */
 #define THREAD_UNSEEN_PART 4
 
+/* Of rounds that begin quietly so many have a mark behind them after one that did not take what was
+ * thought. */
+#define THREAD_MARKS 16
+
 /* What a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
     uint64_t began_ns;   /* its first launch; 0: there was none */
@@ -40,6 +44,7 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
+    uint64_t key;       /* of its last launch */
     uint64_t shown_ns;  /* since when a call may wait for what it launches; 0: none */
     uint32_t work_ns, due_ns, quantum_ns;
     bool waits;    /* the thread waited for what it launched, as seen then */
@@ -77,7 +82,8 @@ struct pace_thread {
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
     unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
     struct thread_missed missed;
-    bool found_over; /* what it launched last, of what is measured, when the call returned late */
+    unsigned to_mark; /* so many have a mark behind them, of those that are not looked at */
+    bool found_over;  /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
 
@@ -143,6 +149,10 @@ void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
 /* Records a mark behind what the thread let by on the stream, so that it is measured whatever comes
  * next. `dry`: the stream was idle before that. False where there was nothing, or none can be. */
 bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry);
+
+/* What it let by on the stream is over, and took so much less than was thought: the thread saw it
+ * begin and end, and no mark will say so. */
+void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 
 /* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
  * for it: where it runs longer the governor sees it as if it had been let by. */

@@ -9,17 +9,21 @@
 
 static uint64_t stood_by_ns; /* the governor's */
 
-void unmeasured_note(CUstream stream, enum stream_zero zero)
+struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
 {
+    struct unmeasured_noted noted = {NULL};
     if (!rules_are_given() || capture_records(stream, zero))
-        return;
+        return noted;
     lock_take(&marks_lock);
     struct lane_record *record = marks_lane(thread_named(stream, zero));
     if (record && !record->unmeasured) {
-        record->unmeasured = true;
         record->unmeasured_ns = 0;
+        store_relaxed(&record->unmeasured, true);
     }
+    if (record)
+        noted = (struct unmeasured_noted){record, record->id};
     lock_release(&marks_lock);
+    return noted;
 }
 
 void unmeasured_stand_by(uint64_t now_ns)
@@ -41,7 +45,7 @@ static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t lo
     if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
         record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
     bool told = is_over(record) || marks_lane_works(record, &works);
-    record->unmeasured = works || !told;
+    store_relaxed(&record->unmeasured, works || !told);
     if (works) {
         marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
         survey->outstanding++;

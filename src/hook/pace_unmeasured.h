@@ -8,9 +8,22 @@
 #include "hook/capture.h"
 #include "hook/pace_marks.h"
 
+/* Where a thread's launch was noted. */
+struct unmeasured_noted {
+    const struct lane_record *record; /* NULL: nowhere */
+    uint32_t id;
+};
+
 /* The calling thread launches on the stream without a limit, one of several launches: not all are
  * noted. */
-void unmeasured_note(CUstream stream, enum stream_zero zero);
+struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero);
+
+/* Whether that holds still: the stream is the same, and nobody has seen it do nothing since. */
+static inline bool unmeasured_is_noted(const struct unmeasured_noted *noted)
+{
+    return noted->record && marks_is_same(noted->record, noted->id) &&
+           load_relaxed(&noted->record->unmeasured);
+}
 
 /* For the governor: adds what runs still on the device to the survey, and charges for it from the
  * first look under a limit on. */

@@ -327,6 +327,24 @@ static void learn(const struct lane *lane, const struct lane_stretch *stretch, u
         duration_confirm(stretch->key);
 }
 
+/* From one launch that went by its estimate onto a stream where nothing was, alone: it took no
+ * longer than from the launch to its mark, and ran at least since that was recorded. */
+static void learn_dry(
+    const struct lane_stretch *stretch, const struct lane_mark *mark, uint64_t to_ns)
+{
+    bool doubtful = stretch->other || stretch->shared || stretch->siblings || is_in_part(stretch);
+    uint64_t known = duration_of(stretch->key), most = above(to_ns, stretch->first_ns),
+             least = above(to_ns, mark->recorded_ns);
+    if (!known || stretch->measured || stretch->launches != 1 || doubtful)
+        return;
+    if (most < known)
+        duration_learn_alone(stretch->key, most);
+    else if (least > known)
+        duration_learn_alone(stretch->key, least);
+    else
+        duration_confirm(stretch->key);
+}
+
 void *lane_forget(struct lane *lane)
 {
     void *event = lane->marks[lane->first].event;
@@ -396,6 +414,8 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
          * but anything is better than nothing. */
         if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(stretch))))
             learn(lane, stretch, open);
+        if (open == at_ns - from && !stretch->continuous && stretch->first_ns > from)
+            learn_dry(stretch, mark, at_ns);
         if (open == at_ns - from)
             compare(lane, stretch, open);
         if (stretch->apart)

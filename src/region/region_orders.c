@@ -36,11 +36,12 @@ void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns)
     errno = errno_kept;
 }
 
-/* Wakes and moves nobody: what is left of that call compares the word. */
+/* Wakes and moves nobody: what is left of that call compares the word. As if it were private, for
+ * which the kernel does not look up the file's page: nobody sleeps on it so. */
 bool orders_epoch_is(uint32_t *epoch, uint32_t seen)
 {
     int errno_kept = errno;
-    bool same = syscall(SYS_futex, epoch, FUTEX_CMP_REQUEUE, 0, NULL, epoch, seen) == 0;
+    bool same = syscall(SYS_futex, epoch, FUTEX_CMP_REQUEUE_PRIVATE, 0, NULL, epoch, seen) == 0;
     errno = errno_kept;
     return same;
 }

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "hook/pace.h"
 #include "limit/container.h"
+#include "limit/governor.h"
 #include "region/account.h"
 
 #include <pthread.h>
@@ -31,6 +32,13 @@ void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
 bool account_orders_stand(uint32_t seen)
 {
     return seen == words.epoch;
+}
+
+static bool governed;
+
+bool governor_works(void)
+{
+    return governed;
 }
 
 void account_note_activity(void)
@@ -102,6 +110,22 @@ TEST("where nothing is in force it is read anew after 25 ms, or when the epoch w
     CHECK(!rules_look(now += 4 * MS));
     CHECK(rules_look(now += MS));
     CHECK_EQ(rules_percent(3), 20);
+}
+
+TEST("a governor who sleeps on the epoch is believed to read what comes, for so long")
+{
+    uint32_t epoch;
+    uint64_t now = 1500 * MS;
+    words = (struct account_orders){.epoch = 7};
+    CHECK(!rules_read(now, &epoch));
+    uint64_t before = readings;
+    words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
+    governed = true;
+    CHECK(!rules_look(now += 24 * MS));
+    CHECK_EQ(readings, before);
+    CHECK(rules_look(now += 5 * MS));
+    CHECK_EQ(readings, before + 1);
+    governed = false;
 }
 
 TEST("and where something is, each 5 ms")
