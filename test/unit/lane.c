@@ -302,6 +302,45 @@ TEST("beside other streams' work a duration is only learnt where it is new or sh
     CHECK(duration_of(KEY) > known);
 }
 
+/* One launch by its estimate onto a stream where nothing was, whose mark is recorded 20 us later.
+ */
+static void let_by_alone(uint64_t known, uint64_t took, struct lane_run run, uint32_t launches)
+{
+    uint64_t from = lane.reached_ns + 10 * MS;
+    lane_note(&lane, launches, launches * known, KEY, from);
+    lane_mark(&lane, &event[1], from + 20 * US, &run);
+    (void)pass(from + took);
+}
+
+TEST("by a mark behind a launch that came alone its duration is learnt: no longer than from its "
+     "launch")
+{
+    begin();
+    duration_learn_alone(KEY, 500 * US);
+    let_by_alone(500 * US, 510 * US, dry, 1); /* from 490 to 510 us */
+    CHECK_EQ(duration_of(KEY), 500 * US);
+    for (int i = 0; i < 60; i++)
+        let_by_alone(duration_of(KEY), 300 * US, dry, 1);
+    CHECK(duration_of(KEY) >= 300 * US && duration_of(KEY) < 305 * US);
+    for (int i = 0; i < 60; i++)
+        let_by_alone(duration_of(KEY), 420 * US, dry, 1);
+    CHECK(duration_of(KEY) <= 400 * US && duration_of(KEY) > 395 * US);
+    CHECK(duration_is_alone(KEY));
+}
+
+TEST("of several, of what is unknown, and beside others nothing is learnt by it")
+{
+    const struct lane_run beside[] = {{.shared = true}, {.siblings = true}, {.part = 500}};
+    begin();
+    let_by_alone(500 * US, 300 * US, dry, 1);
+    CHECK_EQ(duration_of(KEY), 0);
+    duration_learn_alone(KEY, 500 * US);
+    for (unsigned i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+        let_by_alone(500 * US, 300 * US, beside[i], 1);
+    let_by_alone(500 * US, 300 * US, dry, 2);
+    CHECK_EQ(duration_of(KEY), 500 * US);
+}
+
 /* ---- what runs on ---- */
 
 /* A stretch of `work` that runs for `length`, looked at each `step`: all that was charged for it,
