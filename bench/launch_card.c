@@ -63,11 +63,18 @@ static void launch_graph(unsigned stream)
     DRIVER_CALL(driver.cuGraphLaunch(exec, streams[stream]));
 }
 
+static void launch_and_wait(unsigned stream)
+{
+    launch_kernel(stream);
+    DRIVER_CALL(driver.cuStreamSynchronize(streams[stream]));
+}
+
 static const struct {
     const char *name;
     void (*launch)(unsigned stream);
     unsigned streams;
-} cases[] = {{"kernel, one stream", launch_kernel, 1},
+} cases[] = {{"kernel, each waited for", launch_and_wait, 1},
+    {"kernel, one stream", launch_kernel, 1},
     {"kernel, four streams in turn", launch_kernel, STREAMS},
     {"graph, one stream", launch_graph, 1}};
 

@@ -140,6 +140,33 @@ static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t m
     return (int64_t)(done > round->began_ns && done < now_ns ? done - round->began_ns : took_ns);
 }
 
+static bool is_unseen(const struct thread_round *round)
+{
+    return round->quiet && !round->marked;
+}
+
+static void note_shorter(struct thread_stream *here, int64_t less_ns)
+{
+    if (is_unseen(&here->round))
+        thread_took_less(here, (uint32_t)less_ns);
+    doubt(thread_mine, false);
+}
+
+/* Of a quiet round that has no mark the next ones tell whether it was the device. */
+static void note_longer(
+    const struct thread_stream *here, int64_t more_ns, bool hidden, uint64_t now_ns)
+{
+    struct pace_thread *own = thread_mine;
+    if (hidden || !is_unseen(&here->round))
+        doubt(own, hidden);
+    if (hidden)
+        return;
+    if (!here->round.marked)
+        note_missed(&own->missed, (uint64_t)more_ns, now_ns);
+    else if (!here->round.quiet)
+        note_seen(here, &own->missed, (uint64_t)more_ns);
+}
+
 /* Whether what is launched from now on may go by estimate. */
 static void judge_round(struct thread_stream *here, uint64_t now_ns)
 {
@@ -156,19 +183,11 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
         own->unseen -= own->unseen && round->quiet;
         return;
     }
-    bool hidden = longer && is_hidden(round, work_ns, off_ns);
-    bool unseen = round->quiet && !round->marked;
     own->to_mark = THREAD_MARKS;
-    if (!longer && unseen)
-        thread_took_less(here, (uint32_t)(work_ns - took_ns));
-    if (!longer || hidden || !unseen) /* else the next ones tell whether it was the device */
-        doubt(own, hidden);
-    if (!longer || hidden)
-        return;
-    if (!round->marked)
-        note_missed(&own->missed, (uint64_t)(took_ns - work_ns), now_ns);
-    else if (!round->quiet)
-        note_seen(here, &own->missed, (uint64_t)(took_ns - work_ns));
+    if (longer)
+        note_longer(here, took_ns - work_ns, is_hidden(round, work_ns, off_ns), now_ns);
+    else
+        note_shorter(here, work_ns - took_ns);
 }
 
 /* ---- waits for a stream ---- */
