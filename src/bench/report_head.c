@@ -253,7 +253,7 @@ void page_head(struct page *page)
     fputs("<h2>How to read it</h2>\n<p>A mark is the median, the line through it goes from the "
           "10th to the 90th percentile, and the fine strokes are the single samples; … or an "
           "arrow at the edge: some lie beyond the axis. A dashed line is a target. A linear axis "
-          "has 0 on it; where values span more than two decades the axis is logarithmic and says "
+          "has 0 on it, or is around 1 for ratios; where values span more than two decades the axis is logarithmic and says "
           "so. "
           "<span class=\"beside\">1.020× native</span> is the median of what both took in the same "
           "turn, divided, or else the median divided by native’s; with ≈ the difference may be "

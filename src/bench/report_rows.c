@@ -82,11 +82,12 @@ static struct axis make_axis(const struct rows *rows)
         if (!rows->ratios && figure->has_target)
             axis_span_add(&span, figure->target);
     }
-    if (rows->ratios) { /* around 1, and no wider for noise than 5 % */
+    bool around_one = rows->ratios || !strcmp(rows->figures[0]->unit, "ratio");
+    if (around_one) { /* and no wider for noise than 5 % */
         axis_span_add(&span, 0.95);
         axis_span_add(&span, 1.05);
     }
-    return axis_make(&span, rows->ratios ? AXIS_RATIO : AXIS_ZERO, 5);
+    return axis_make(&span, around_one ? AXIS_RATIO : AXIS_ZERO, 5);
 }
 
 static double percent(const struct rows *rows, double value)
