@@ -22,6 +22,7 @@ LOADS = {
     "sync-100us": ["--shape", "sync", "--kernel-us", "100"],
     "hostbound": ["--shape", "hostbound"],
     "burst": ["--shape", "burst"],
+    "requests": ["--shape", "sync", "--kernel-us", "100", "--period-ms", "10"],
     "persistent": ["--shape", "persistent"],
 }
 WARM_S = 1.5

@@ -3,8 +3,8 @@
  * launch_card BATCHES [CORE]. Prints a line for each case: its name, a tab, and the median
  * nanoseconds of a launch in a batch, by the clock and by the thread's processor time. Between
  * batches it waits for the work and turns for a while, so that a limit of 95 % is not reached. The
- * last case are requests that come alone, as many: a kernel of 100 us and a wait for it, after 10
- * ms of nothing; their thread stays on one core, CORE where it is given, because cores differ by a
+ * first case are requests that come alone, as many: a kernel of 100 us and a wait for it, after 10
+ * ms of nothing. The thread stays on one core, CORE where it is given, because cores differ by a
  * tenth of what a request takes. For bench/launch.py.
  */
 #include "driver.h"
@@ -117,10 +117,11 @@ static void request(void)
     DRIVER_CALL(driver.cuStreamSynchronize(streams[0]));
 }
 
-/* The main thread alone: who was made by the first launches stays where it is. */
+/* The main thread alone: who was made by a first launch stays where it is. */
 static void stay_on(int core)
 {
     cpu_set_t set;
+    request();
     CPU_ZERO(&set);
     CPU_SET((size_t)core, &set);
     if (sched_setaffinity(0, sizeof(set), &set) != 0)
@@ -174,10 +175,10 @@ int main(int argc, char **argv)
     double *figures = malloc(2 * sizeof(double) * batches);
     if (!figures)
         return 1;
-    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        measure(i, batches, figures, figures + batches);
     stay_on(argc == 3 ? atoi(argv[2]) : sched_getcpu());
     measure_requests(batches, figures, figures + batches);
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        measure(i, batches, figures, figures + batches);
     free(figures);
     return 0;
 }

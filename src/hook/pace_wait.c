@@ -177,7 +177,7 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
     bool longer = took_ns > work_ns + off_ns;
     if (longer)
         own->missed.longer_ns = now_ns;
-    else if (round->marked && !round->quiet)
+    else if (round->marked)
         note_agreed(&own->missed, now_ns);
     if (!longer && took_ns >= work_ns - off_ns) {
         own->unseen -= own->unseen && round->quiet;
