@@ -74,6 +74,8 @@ static inline void card_note_copy(uint64_t bytes, CUstream stream, enum stream_z
 {
     if (bytes >= CARD_LARGE_BYTES)
         pace_note_other(stream, zero);
+    else
+        pace_note_copy(stream, zero);
 }
 
 #endif

@@ -232,7 +232,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
     bool rests = governor_sleeps();
     if (rests && !may_rest(here))
         return false;
-    store_relaxed(&here->key, launch->key);
+    here->key = launch->key;
     store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
     store_release(&here->launches, here->launches + 1);
     if (rests)
@@ -451,6 +451,7 @@ static void take_back(const struct pace_launch *launch)
         return;
     store_relaxed(&here->launches, here->launches - 1);
     store_relaxed(&here->work_ns, here->work_ns - (uint32_t)launch->work_ns);
+    here->key = 0; /* it was another's before */
 }
 
 /* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
@@ -529,6 +530,14 @@ static void mark_own(CUstream stream)
         (void)thread_put_mark(thread_stream(thread_mine, stream), stream, false);
 }
 
+void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
+{
+    CUstream named = thread_named(stream, zero);
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
+    if (here && here->stream == named)
+        here->copied = true;
+}
+
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
     process_enter(container_reset);
@@ -596,6 +605,7 @@ static bool note_current(void)
 CUresult pace_context_changed(CUresult result)
 {
     thread.noted.record = NULL;
+    thread.noted_ns = 0;
     if (!load_relaxed(&pace_limited) && !thread_mine)
         return result;
     process_enter(container_reset);

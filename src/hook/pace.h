@@ -69,6 +69,16 @@ static inline void pace_note_other(CUstream stream, enum stream_zero zero)
         pace_note_other_slow(stream, zero);
 }
 
+/* A copy goes there that takes no longer than it takes to begin it: what is behind a mark is not a
+ * kernel alone. One load without a limit. */
+void pace_note_copy_slow(CUstream stream, enum stream_zero zero);
+
+static inline void pace_note_copy(CUstream stream, enum stream_zero zero)
+{
+    if (__builtin_expect(load_relaxed(&pace_limited), 0))
+        pace_note_copy_slow(stream, zero);
+}
+
 /* A wait goes onto all streams of the context, or of the green one that it stands for. */
 void pace_note_context_waits(CUcontext context);
 

@@ -126,6 +126,7 @@ static uint64_t reached_ns(
     CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
     if (result != CUDA_SUCCESS) {
         marks_note_blind(context->device, result, now_ns);
+        mark->before.moved = true;
         return mark->recorded_ns;
     }
     marks_note_seen(context->device);

@@ -140,9 +140,10 @@ static bool is_due(uint64_t now_ns)
  * of four, which a launch that comes alone makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
-    if (load_relaxed(&pace_limited) || now_ns - load_relaxed(&rules.read_ns) >= READ_NS)
+    if (load_relaxed(&pace_limited) || now_ns - load_relaxed(&rules.read_ns) >= READ_NS ||
+        now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS)
         return false;
-    return governor_works() || account_orders_stand(load_relaxed(&rules.epoch));
+    return governor_is_awake() || account_orders_stand(load_relaxed(&rules.epoch));
 }
 
 bool rules_look(uint64_t now_ns)

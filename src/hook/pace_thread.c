@@ -65,7 +65,7 @@ void thread_charge(struct thread_stream *here)
 /* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
  * its stretch took. */
-static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
+static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(marks_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
     struct lane_record *lane = load_relaxed(&here->lane);
@@ -75,8 +75,8 @@ static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
     charge_up_to(here, work_ns);
     if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
-        uint64_t key = launches == 1 ? load_relaxed(&here->key) : 0;
-        lane_note(&lane->lane, launches - here->noted.launches, more_ns, key, first_ns);
+        lane_note(&lane->lane, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
+            first_ns);
         lane->opener = marks_thread();
     }
     here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
@@ -84,7 +84,7 @@ static void note_let_by(struct thread_stream *here) REQUIRES(marks_lock)
 
 void thread_flush(struct thread_stream *here)
 {
-    note_let_by(here);
+    note_let_by(here, here->copied ? 0 : here->key);
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
     here->round.before_ns -= here->work_ns;
     here->noted = (struct thread_noted){0};
@@ -96,16 +96,15 @@ void thread_flush(struct thread_stream *here)
 void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
     lock_take(&marks_lock);
-    note_let_by(here);
-    struct lane_record *lane = here->lane;
-    bool noted = lane && marks_is_same(lane, here->lane_id) && lane->lane.open.work_ns > less_ns &&
-                 here->noted.work_ns > less_ns && here->charged_ns > less_ns;
-    if (noted) {
-        lane->lane.open.work_ns -= less_ns;
-        here->noted.work_ns -= less_ns;
-        here->charged_ns -= less_ns;
-        store_relaxed(&here->work_ns, here->work_ns - less_ns);
-        gate_charge_later((unsigned)here->device, -(int64_t)less_ns);
+    uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
+    /* Not where some of it is a lane's already: what is there may have been settled. */
+    if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
+        work_ns -= less_ns;
+        store_relaxed(&here->work_ns, work_ns);
+        if (here->charged_ns > work_ns) {
+            gate_charge_later((unsigned)here->device, -(int64_t)(here->charged_ns - work_ns));
+            here->charged_ns = work_ns;
+        }
     }
     lock_release(&marks_lock);
 }
@@ -135,7 +134,7 @@ void thread_gather(struct lane_record *record)
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
             if (load_relaxed(&own->streams[i].lane) == record)
-                note_let_by(&own->streams[i]);
+                note_let_by(&own->streams[i], 0);
         }
     }
     lock_release(&threads.lock);
@@ -146,7 +145,7 @@ static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         const struct lane_record *record = load_relaxed(&own->streams[i].lane);
         if (record && (marks_is_on(record, stream) || marks_is_on(record, CU_STREAM_LEGACY)))
-            note_let_by(&own->streams[i]);
+            note_let_by(&own->streams[i], 0);
     }
 }
 
@@ -273,6 +272,7 @@ struct pace_thread *thread_own(void)
     struct pace_thread *own = slab_take(&threads.slab);
     if (own) {
         own->to_mark = THREAD_MARKS;
+        own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
         link_in(own);
     }
     lock_release(&threads.lock);

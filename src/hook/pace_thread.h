@@ -31,6 +31,7 @@ struct thread_round {
     uint64_t waiting_ns; /* when the wait at its end began */
     uint64_t awaited_ns; /* and was over; 0: it goes on */
     int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
+    uint32_t before;     /* the stream's launches then */
     bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
     bool marked;         /* what of it went by estimate has a mark behind it */
     bool dry;            /* nothing of the thread's was on the stream when it began */
@@ -44,9 +45,10 @@ struct thread_stream {
     struct lane_record *lane; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
-    uint64_t key;       /* of its last launch */
+    uint64_t key;       /* of its last launch; the owner's own */
     uint64_t shown_ns;  /* since when a call may wait for what it launches; 0: none */
     uint32_t work_ns, due_ns, quantum_ns;
+    bool copied;   /* a small copy went there since the thread's last wait for it */
     bool waits;    /* the thread waited for what it launched, as seen then */
     uint32_t news; /* rules_news() then */
     uint32_t launches, lane_id;
@@ -128,6 +130,7 @@ static inline void thread_round_begins(struct thread_stream *here, uint64_t now_
 {
     here->round = (struct thread_round){.began_ns = now_ns,
         .before_ns = (int64_t)here->work_ns,
+        .before = here->launches,
         .quiet = quiet,
         .dry = here->round.over};
     thread_mine->rounds |= 1ull << (here - thread_mine->streams);
@@ -150,7 +153,7 @@ void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
  * next. `dry`: the stream was idle before that. False where there was nothing, or none can be. */
 bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry);
 
-/* What it let by on the stream is over, and took so much less than was thought: the thread saw it
+/* Of what it let by on the stream the last took so much less than was thought: the thread saw it
  * begin and end, and no mark will say so. */
 void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 

@@ -190,6 +190,33 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
         note_shorter(here, work_ns - took_ns);
 }
 
+/* ---- rounds that go on ---- */
+
+/* The next of the thread's streams at or behind `place` whose round goes on; NULL: there is none.
+ */
+static struct thread_stream *next_round(unsigned place)
+{
+    while (thread_mine && place < THREAD_STREAMS && thread_mine->rounds >> place) {
+        place += (unsigned)__builtin_ctzll(thread_mine->rounds >> place);
+        struct thread_stream *here = &thread_mine->streams[place];
+        if (here->stream && thread_round_goes_on(here))
+            return here;
+        thread_mine->rounds &= ~(1ull << place);
+    }
+    return NULL;
+}
+
+static unsigned behind(const struct thread_stream *here)
+{
+    return (unsigned)(here - thread_mine->streams) + 1;
+}
+
+static struct thread_stream *only_round(void)
+{
+    struct thread_stream *first = next_round(0);
+    return first && !next_round(behind(first)) ? first : NULL;
+}
+
 /* ---- waits for a stream ---- */
 
 /* The stream that the thread launched on, whose round is not over; NULL where there is none. */
@@ -205,32 +232,42 @@ static void note_waiting(struct thread_stream *here)
         here->round.waiting_ns = clock_now_ns();
 }
 
-/* A mark is one event more that the wait waits for. Few of the requests that come alone have one as
- * long as they take what is thought, as the thread sees it, so that most are as fast as natively,
- * and what is thought stays right. */
-static bool is_to_be_marked(const struct thread_round *round)
-{
-    struct pace_thread *own = thread_mine;
-    if (round->quiet && !own->to_mark && thread_random(own) % MARKED_PART == 0)
-        own->to_mark = 2;
-    return (round->quiet && own->to_mark) || round->waiting_ns < own->missed.marks_to_ns;
-}
-
 /* While what is waited for runs. */
 static void mark_round(struct thread_stream *here)
 {
-    if (!here->launches || !is_to_be_marked(&here->round))
+    struct pace_thread *own = thread_mine;
+    if (!here->launches || !(here->round.quiet || here->round.waiting_ns < own->missed.marks_to_ns))
         return;
     here->round.marked = thread_put_mark(here, here->stream, here->round.dry);
-    if (here->round.marked && here->round.quiet && thread_mine->to_mark)
-        thread_mine->to_mark--;
+    own->to_mark -= here->round.marked && here->round.quiet && own->to_mark;
 }
 
 static void end_round(struct thread_stream *here, uint64_t now_ns, bool over)
 {
     here->round.awaited_ns = now_ns;
     here->round.over = over;
+    here->copied = false;
     thread_mine->rounds &= ~(1ull << (here - thread_mine->streams));
+}
+
+/* One kernel, and nothing else on the stream or on others: what it takes the thread sees as well.
+ */
+static bool is_plain(const struct thread_stream *here)
+{
+    return here->launches == here->round.before + 1 && !here->copied && only_round() == here;
+}
+
+/* A mark is one event more that the wait waits for. Few of the requests that come alone have one as
+ * long as they take what is thought, as the thread sees it, so that most are as fast as natively,
+ * and what is thought stays right. */
+static bool needs_no_mark(const struct thread_stream *here)
+{
+    struct pace_thread *own = thread_mine;
+    if (!here->round.quiet || here->round.waiting_ns < own->missed.marks_to_ns || !is_plain(here))
+        return false;
+    if (!own->to_mark && thread_random(own) % MARKED_PART == 0)
+        own->to_mark = 2;
+    return !own->to_mark;
 }
 
 bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
@@ -240,7 +277,8 @@ bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
     if (!here)
         return false;
     note_waiting(here);
-    mark_round(here);
+    if (!needs_no_mark(here))
+        mark_round(here);
     return true;
 }
 
@@ -272,31 +310,6 @@ void pace_stream_works(CUstream stream, enum stream_zero zero)
 }
 
 /* ---- waits for a context, or an event ---- */
-
-/* The next of the thread's streams at or behind `place` whose round goes on; NULL: there is none.
- */
-static struct thread_stream *next_round(unsigned place)
-{
-    while (thread_mine && place < THREAD_STREAMS && thread_mine->rounds >> place) {
-        place += (unsigned)__builtin_ctzll(thread_mine->rounds >> place);
-        struct thread_stream *here = &thread_mine->streams[place];
-        if (here->stream && thread_round_goes_on(here))
-            return here;
-        thread_mine->rounds &= ~(1ull << place);
-    }
-    return NULL;
-}
-
-static unsigned behind(const struct thread_stream *here)
-{
-    return (unsigned)(here - thread_mine->streams) + 1;
-}
-
-static struct thread_stream *only_round(void)
-{
-    struct thread_stream *first = next_round(0);
-    return first && !next_round(behind(first)) ? first : NULL;
-}
 
 bool pace_wait_begins_slow(bool asks)
 {

@@ -139,6 +139,12 @@ bool governor_works(void)
     return state >= STARTING && state <= ASLEEP;
 }
 
+bool governor_is_awake(void)
+{
+    uint32_t state = load_acquire(&governor.state);
+    return state == STARTING || state == AWAKE;
+}
+
 bool governor_sleeps(void)
 {
     uint32_t state = load_relaxed(&governor.state);

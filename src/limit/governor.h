@@ -29,6 +29,10 @@ void governor_rouse(void);
  * could be made, and after governor_stop. One load. */
 bool governor_works(void);
 
+/* Whether there is one, or will be in a moment, that sleeps on nothing but what governor_wake was
+ * given. One load. */
+bool governor_is_awake(void);
+
 /* Whether there is one that sleeps because nothing works: it is to be told of what does. One load.
  */
 bool governor_sleeps(void);

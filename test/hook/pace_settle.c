@@ -293,6 +293,57 @@ BED_TEST("most of them have none once they take what is thought",
     load_check_measured(&from);
 }
 
+static void of_two_kernels(CUstream stream)
+{
+    CHECK_EQ(load_launch_of(known, stream, REQUEST_NS / 2), CUDA_SUCCESS);
+    CHECK_EQ(load_launch_of(known, stream, REQUEST_NS / 2), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+}
+
+static void behind_a_copy(CUstream stream)
+{
+    static CUdeviceptr memory;
+    static char bytes[4096];
+    if (!memory)
+        REQUIRE(CU(cuMemAlloc_v2)(&memory, sizeof(bytes)) == CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemcpyHtoDAsync_v2)(memory, bytes, sizeof(bytes), stream), CUDA_SUCCESS);
+    CHECK_EQ(load_launch_of(known, stream, REQUEST_NS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+}
+
+static void awaited_by_the_context(CUstream stream)
+{
+    CHECK_EQ(load_launch_of(known, stream, REQUEST_NS), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+}
+
+static void asked_for(CUstream stream)
+{
+    CHECK_EQ(load_launch_of(known, stream, REQUEST_NS), CUDA_SUCCESS);
+    while (CU(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
+        usleep(50);
+}
+
+BED_TEST("those of several kernels, behind a copy, or waited for otherwise have one each",
+    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+{
+    void (*const kinds[])(CUstream) = {
+        of_two_kernels, behind_a_copy, awaited_by_the_context, asked_for};
+    CUstream stream = requests_begin();
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct load_state from = load_state(0);
+        uint64_t before = sim_calls("cuEventRecord");
+        for (int k = 0; k < REQUESTS; k++) {
+            kinds[i](stream);
+            usleep(3000);
+        }
+        uint64_t records = sim_calls("cuEventRecord") - before;
+        if (!CHECK(records >= REQUESTS - REQUESTS / 10))
+            dprintf(STDOUT_FILENO, "# kind %u: %llu marks\n", i, (unsigned long long)records);
+        load_check_measured(&from);
+    }
+}
+
 /* An estimate stands where a round was shorter, up to what it took by the processor's clock, which
  * is more where the computer is loaded. */
 static void check_charged(const struct load_state *from)

@@ -36,7 +36,7 @@ bool account_orders_stand(uint32_t seen)
 
 static bool governed;
 
-bool governor_works(void)
+bool governor_is_awake(void)
 {
     return governed;
 }
@@ -100,6 +100,7 @@ TEST("where nothing is in force it is read anew after 25 ms, or when the epoch w
     uint64_t now = 1000 * MS;
     words = (struct account_orders){.epoch = 7};
     CHECK(!rules_read(now, &epoch));
+    CHECK(!rules_look(now += 5 * MS)); /* says that the program works, and reads for that */
     uint64_t before = readings;
     for (unsigned i = 0; i < 24; i++)
         CHECK(!rules_look(now += MS));
@@ -118,6 +119,7 @@ TEST("a governor who sleeps on the epoch is believed to read what comes, for so 
     uint64_t now = 1500 * MS;
     words = (struct account_orders){.epoch = 7};
     CHECK(!rules_read(now, &epoch));
+    CHECK(!rules_look(now += 500 * MS));
     uint64_t before = readings;
     words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
     governed = true;
