@@ -337,6 +337,24 @@ TEST("who stirs it leaves a rest alone, and ends a sleep for good")
     CHECK(wait_for_looks(before + 1));
 }
 
+TEST("it is awake while it looks again and again, and neither in a rest nor asleep")
+{
+    CHECK(!governor_is_awake());
+    store_relaxed(&answer, (uint64_t)1000000);
+    governor_wake(look, rest);
+    CHECK(governor_is_awake());
+    REQUIRE(wait_for_looks(3));
+    CHECK(governor_is_awake());
+    store_relaxed(&answer, GOVERNOR_IDLE | 1000000000000u);
+    REQUIRE(wait_for_rest());
+    CHECK(!governor_is_awake());
+    store_relaxed(&answer, GOVERNOR_NOTHING);
+    governor_rouse();
+    for (int i = 0; i < WAIT_SECONDS * 200 && !sleeps_for_good(); i++)
+        pause_ms(5);
+    CHECK(sleeps_for_good() && !governor_is_awake());
+}
+
 TEST("what is noted while it falls asleep for good is seen, though nobody rouses it from a rest")
 {
     for (int round = 0; round < 25; round++) {
