@@ -23,23 +23,6 @@
 #define REQUEST_NS 100000
 #define REQUEST_REST_US 10000
 
-static const char spin_ptx[] = ".version 6.0\n"
-                               ".target sm_60\n"
-                               ".address_size 64\n"
-                               ".visible .entry spin(.param .u64 duration_ns)\n"
-                               "{\n"
-                               "    .reg .b64 %rd<5>;\n"
-                               "    .reg .pred %p<2>;\n"
-                               "    ld.param.u64 %rd1, [duration_ns];\n"
-                               "    mov.u64 %rd2, %globaltimer;\n"
-                               "again:\n"
-                               "    mov.u64 %rd3, %globaltimer;\n"
-                               "    sub.u64 %rd4, %rd3, %rd2;\n"
-                               "    setp.lt.u64 %p1, %rd4, %rd1;\n"
-                               "    @%p1 bra again;\n"
-                               "    ret;\n"
-                               "}\n";
-
 static CUfunction nop, spin;
 static CUgraphExec exec;
 static CUstream streams[STREAMS];
@@ -152,7 +135,7 @@ static void begin(void)
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
     DRIVER_CALL(driver.cuModuleLoadData(&module, driver_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&nop, module, "nop"));
-    DRIVER_CALL(driver.cuModuleLoadData(&module, spin_ptx));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, driver_spin_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
     for (unsigned i = 0; i < STREAMS; i++)
         DRIVER_CALL(driver.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));

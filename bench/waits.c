@@ -13,21 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
-                          ".visible .entry work(.param .u64 duration_ns)\n"
-                          "{\n"
-                          "    .reg .pred %p1;\n"
-                          "    .reg .b64 %rd<5>;\n"
-                          "    ld.param.u64 %rd1, [duration_ns];\n"
-                          "    mov.u64 %rd2, %globaltimer;\n"
-                          "again:\n"
-                          "    mov.u64 %rd3, %globaltimer;\n"
-                          "    sub.u64 %rd4, %rd3, %rd2;\n"
-                          "    setp.lt.u64 %p1, %rd4, %rd1;\n"
-                          "    @%p1 bra again;\n"
-                          "    ret;\n"
-                          "}\n";
-
 static CUfunction work;
 static CUstream stream;
 static CUevent event;
@@ -103,8 +88,8 @@ static void begin(void)
     DRIVER_CALL(driver.cuDeviceGet(&device, 0));
     DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, device));
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
-    DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
-    DRIVER_CALL(driver.cuModuleGetFunction(&work, module, "work"));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, driver_spin_ptx));
+    DRIVER_CALL(driver.cuModuleGetFunction(&work, module, "spin"));
     DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     DRIVER_CALL(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 }

@@ -24,6 +24,13 @@ const char driver_ptx[] =
     "ld.local.u32 %r3, [%rd6];\nst.global.u32 [%rd1], %r3;\nret;\n}\n"
     ".visible .entry nop(.param .u64 cell)\n{\nret;\n}\n";
 
+const char driver_spin_ptx[] =
+    ".version 6.4\n.target sm_70\n.address_size 64\n"
+    ".visible .entry spin(.param .u64 duration_ns)\n{\n.reg .b64 %rd<5>;\n.reg .pred %p<2>;\n"
+    "ld.param.u64 %rd1, [duration_ns];\nmov.u64 %rd2, %globaltimer;\nagain:\n"
+    "mov.u64 %rd3, %globaltimer;\nsub.u64 %rd4, %rd3, %rd2;\n"
+    "setp.lt.u64 %p1, %rd4, %rd1;\n@%p1 bra again;\nret;\n}\n";
+
 bool driver_load(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -32,6 +32,9 @@ void driver_must(CUresult result, const char *call, const char *file, int line);
  * takes one 64-bit parameter. */
 extern const char driver_ptx[];
 
+/* A kernel (`spin`) that runs for its parameter's nanoseconds, by the device's global timer. */
+extern const char driver_spin_ptx[];
+
 /* What the container's region says this process holds on the first device; all zero outside. */
 struct vgpu_usage driver_region_usage(void);
 

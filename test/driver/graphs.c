@@ -12,13 +12,6 @@
 #define MIB (1024.0 * 1024.0)
 #define ANY ((CUresult)-1) /* not documented */
 
-static const char spin_ptx[] =
-    ".version 6.4\n.target sm_70\n.address_size 64\n"
-    ".visible .entry spin(.param .u64 duration_ns)\n{\n.reg .b64 %rd<5>;\n.reg .pred %p<2>;\n"
-    "ld.param.u64 %rd1, [duration_ns];\nmov.u64 %rd2, %globaltimer;\nagain:\n"
-    "mov.u64 %rd3, %globaltimer;\nsub.u64 %rd4, %rd3, %rd2;\n"
-    "setp.lt.u64 %p1, %rd4, %rd1;\n@%p1 bra again;\nret;\n}\n";
-
 static int64_t tolerance_bytes = 1 << 20;
 static int different, unexpected;
 static CUfunction spin;
@@ -354,7 +347,7 @@ static void beyond_the_slice(void)
 static void load_kernels(void)
 {
     CUmodule module;
-    DRIVER_CALL(driver.cuModuleLoadData(&module, spin_ptx));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, driver_spin_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
 }
 
