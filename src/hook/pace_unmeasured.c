@@ -11,7 +11,7 @@ static uint64_t stood_by_ns; /* the governor's */
 
 struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
 {
-    struct unmeasured_noted noted = {NULL};
+    struct unmeasured_noted noted = {.record = NULL};
     if (!rules_are_given() || capture_records(stream, zero))
         return noted;
     lock_take(&marks_lock);
