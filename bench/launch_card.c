@@ -104,7 +104,6 @@ static void request(void)
 static void stay_on(int core)
 {
     cpu_set_t set;
-    request();
     CPU_ZERO(&set);
     CPU_SET((size_t)core, &set);
     if (sched_setaffinity(0, sizeof(set), &set) != 0)
@@ -158,6 +157,7 @@ int main(int argc, char **argv)
     double *figures = malloc(2 * sizeof(double) * batches);
     if (!figures)
         return 1;
+    request();
     stay_on(argc == 3 ? atoi(argv[2]) : sched_getcpu());
     measure_requests(batches, figures, figures + batches);
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

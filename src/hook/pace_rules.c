@@ -135,13 +135,18 @@ static bool is_due(uint64_t now_ns)
     return now_ns - load_relaxed(&rules.looked_ns) >= RULES_LOOK_NS;
 }
 
+static bool note_is_due(uint64_t now_ns)
+{
+    return now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS;
+}
+
 /* Where nothing is in force, and nobody raised the epoch since that was read: the governor, who
  * sleeps on it, would have read what came; without one it is asked for by one system call instead
  * of four, which a launch that comes alone makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
     if (load_relaxed(&pace_limited) || now_ns - load_relaxed(&rules.read_ns) >= READ_NS ||
-        now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS)
+        note_is_due(now_ns))
         return false;
     return governor_is_awake() || account_orders_stand(load_relaxed(&rules.epoch));
 }
@@ -156,7 +161,7 @@ bool rules_look(uint64_t now_ns)
         return false;
     }
     /* Who waits until the container may work at all does not work. */
-    if (!rules_hold() && now_ns - load_relaxed(&rules.noted_ns) >= NOTE_NS) {
+    if (!rules_hold() && note_is_due(now_ns)) {
         store_relaxed(&rules.noted_ns, now_ns);
         account_note_activity();
     }

@@ -232,11 +232,17 @@ static void note_waiting(struct thread_stream *here)
         here->round.waiting_ns = clock_now_ns();
 }
 
+/* Rounds took longer than was thought: each has a mark for a while. */
+static bool is_among_missed(const struct thread_round *round)
+{
+    return round->waiting_ns < thread_mine->missed.marks_to_ns;
+}
+
 /* While what is waited for runs. */
 static void mark_round(struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
-    if (!here->launches || !(here->round.quiet || here->round.waiting_ns < own->missed.marks_to_ns))
+    if (!here->launches || !(here->round.quiet || is_among_missed(&here->round)))
         return;
     here->round.marked = thread_put_mark(here, here->stream, here->round.dry);
     own->to_mark -= here->round.marked && here->round.quiet && own->to_mark;
@@ -263,7 +269,7 @@ static bool is_plain(const struct thread_stream *here)
 static bool needs_no_mark(const struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
-    if (!here->round.quiet || here->round.waiting_ns < own->missed.marks_to_ns || !is_plain(here))
+    if (!here->round.quiet || is_among_missed(&here->round) || !is_plain(here))
         return false;
     if (!own->to_mark && thread_random(own) % MARKED_PART == 0)
         own->to_mark = 2;

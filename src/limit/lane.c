@@ -330,14 +330,16 @@ static void learn(const struct lane *lane, const struct lane_stretch *stretch, u
 /* From one launch that went by its estimate onto a stream where nothing was, alone: it took no
  * longer than from the launch to its mark, and ran at least since that was recorded, if that was
  * while it was thought to run. */
-static void learn_dry(const struct lane *lane, const struct lane_mark *mark, uint64_t to_ns)
+static void learn_dry(
+    const struct lane *lane, const struct lane_mark *mark, uint64_t from_ns, uint64_t to_ns)
 {
     const struct lane_stretch *stretch = &mark->before;
     bool doubtful = stretch->other || stretch->shared || stretch->siblings || stretch->moved ||
                     is_in_part(stretch);
     uint64_t known = duration_of(stretch->key), most = above(to_ns, stretch->first_ns),
              least = above(to_ns, mark->recorded_ns + event_ns(lane));
-    if (!known || stretch->measured || stretch->launches != 1 || doubtful)
+    bool dry = !stretch->continuous && !stretch->measured && stretch->first_ns > from_ns;
+    if (!known || !dry || stretch->launches != 1 || doubtful)
         return;
     if (most < known)
         duration_learn_alone(stretch->key, most);
@@ -416,10 +418,10 @@ void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charg
          * but anything is better than nothing. */
         if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(stretch))))
             learn(lane, stretch, open);
-        if (open == at_ns - from && !stretch->continuous && stretch->first_ns > from)
-            learn_dry(lane, mark, at_ns);
-        if (open == at_ns - from)
+        if (open == at_ns - from) {
+            learn_dry(lane, mark, from, at_ns);
             compare(lane, stretch, open);
+        }
         if (stretch->apart)
             learn_event(lane, open, mark->recorded_ns - lane->former_ns);
         cut = is_cut(stretch);

@@ -24,12 +24,8 @@
 #define BESIDE_NS 200000ull
 #define LATENCIES 1000
 
-static const char ptx[] =
+static const char add_ptx[] =
     ".version 6.4\n.target sm_70\n.address_size 64\n"
-    ".visible .entry spin(.param .u64 duration_ns)\n{\n.reg .b64 %rd<5>;\n.reg .pred %p<2>;\n"
-    "ld.param.u64 %rd1, [duration_ns];\nmov.u64 %rd2, %globaltimer;\nagain:\n"
-    "mov.u64 %rd3, %globaltimer;\nsub.u64 %rd4, %rd3, %rd2;\n"
-    "setp.lt.u64 %p1, %rd4, %rd1;\n@%p1 bra again;\nret;\n}\n"
     ".visible .entry add(.param .u64 cell)\n{\n.reg .b64 %rd<3>;\n.reg .b32 %r<3>;\n"
     "ld.param.u64 %rd1, [cell];\ncvta.to.global.u64 %rd1, %rd1;\n"
     "ld.global.u32 %r1, [%rd1];\nadd.u32 %r1, %r1, 1;\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
@@ -277,8 +273,9 @@ static void begin(void)
     DRIVER_CALL(driver.cuInit(0));
     DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
-    DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, driver_spin_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
+    DRIVER_CALL(driver.cuModuleLoadData(&module, add_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&add, module, "add"));
     DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     DRIVER_CALL(driver.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
