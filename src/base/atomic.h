@@ -17,6 +17,8 @@
 #define or_relaxed(p, v) __atomic_fetch_or((p), (v), __ATOMIC_RELAXED)
 #define add_seq_cst(p, v) __atomic_add_fetch((p), (v), __ATOMIC_SEQ_CST)
 #define sub_seq_cst(p, v) __atomic_sub_fetch((p), (v), __ATOMIC_SEQ_CST)
+/* Later loads of this thread are not made before its earlier ones. */
+#define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define exchange_acq_rel(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
 
 /* Compare-and-swap, sequentially consistent; true where *p was `from` and is now `to`. */

@@ -27,13 +27,6 @@ struct cuda_functions cuda = {
 
 struct cuda_functions cuda_exported;
 
-static void *load_one(void *library, const char *name, void **exported)
-{
-    void *function = library_function(library, name);
-    store_relaxed(exported, function);
-    return function ? function : (void *)answer_not_supported;
-}
-
 bool cuda_loaded;
 
 bool cuda_load_slow(bool open)
@@ -41,9 +34,10 @@ bool cuda_load_slow(bool open)
     void *library = library_open("libcuda.so.1", open);
     if (!library)
         return false;
-        /* Threads that race here store the same values. */
 #define CALL(name)                                                                                 \
-    store_relaxed((void **)&cuda.name, load_one(library, #name, (void **)&cuda_exported.name));
+    library_take(library, #name, &cuda_loaded,                                                     \
+        (struct library_slot){                                                                     \
+            (void **)&cuda_exported.name, (void **)&cuda.name, (void *)answer_not_supported});
 #define HOOK(name) CALL(name)
 #include "driver/cuda.def"
 #undef CALL

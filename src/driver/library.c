@@ -39,3 +39,14 @@ void *library_function(void *library, const char *name)
     void *(*symbol)(void *, const char *) = libc_function("dlsym", &cache);
     return symbol && library ? symbol(library, name) : NULL;
 }
+
+void library_take(void *library, const char *name, const bool *loaded, struct library_slot slot)
+{
+    void *function = library_function(library, name);
+    /* Symbols are exchanged only after `loaded` was set: a look-up that found a hook sees it. */
+    fence_acquire();
+    if (load_acquire(loaded))
+        return;
+    store_relaxed(slot.exported, function);
+    store_relaxed(slot.callable, function ? function : slot.absent);
+}

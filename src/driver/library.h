@@ -3,6 +3,7 @@
 #ifndef VGPU_DRIVER_LIBRARY_H
 #define VGPU_DRIVER_LIBRARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The real dlsym (the next one after this library), found without calling it; NULL before any
@@ -15,5 +16,17 @@ void *library_open(const char *soname, int load);
 
 /* The function `name` of that library; NULL where it has none. */
 void *library_function(void *library, const char *name);
+
+/* Where a driver's table keeps one function. */
+struct library_slot {
+    void **exported; /* NULL where the library lacks it */
+    void **callable; /* then `absent` */
+    void *absent;
+};
+
+/* Looks `name` up and stores it in the slot; threads that race store the same values. Stores
+ * nothing once `*loaded` is set: the library's symbols may stand for hooks by then
+ * (hook_exchange_exports). */
+void library_take(void *library, const char *name, const bool *loaded, struct library_slot slot);
 
 #endif

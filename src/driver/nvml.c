@@ -25,13 +25,6 @@ struct nvml_functions nvml = {
 
 struct nvml_functions nvml_exported;
 
-static void *load_one(void *library, const char *name, void **exported)
-{
-    void *function = library_function(library, name);
-    store_relaxed(exported, function);
-    return function ? function : (void *)answer_not_found;
-}
-
 bool nvml_load(bool open)
 {
     static bool loaded;
@@ -40,9 +33,10 @@ bool nvml_load(bool open)
     void *library = library_open("libnvidia-ml.so.1", open);
     if (!library)
         return false;
-        /* Threads that race here store the same values. */
 #define CALL(name)                                                                                 \
-    store_relaxed((void **)&nvml.name, load_one(library, #name, (void **)&nvml_exported.name));
+    library_take(library, #name, &loaded,                                                          \
+        (struct library_slot){                                                                     \
+            (void **)&nvml_exported.name, (void **)&nvml.name, (void *)answer_not_found});
 #define HOOK(name) CALL(name)
 #include "driver/nvml.def"
 #undef CALL

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What dlsym and dlvsym answer: the driver's function is looked up first, with the caller's own
- * handle, and only a function that the driver has and we replace is exchanged for its hook. */
+ * handle, and only a function that the driver has and we replace is exchanged for its hook.
+ * RTLD_NEXT depends on the caller's place, and a library that is loaded with RTLD_DEEPBIND calls
+ * the C library's own dlsym: for these the driver's symbol table is exchanged
+ * (hook_exchange_exports). */
+#include "base/atomic.h"
 #include "base/elf.h"
 #include "driver/library.h"
 #include "hook/hook.h"
 #include "vgpu/report.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,10 +23,13 @@ struct answer {
 bool hook_is_spare;
 
 /* Read by the assembly. Never NULL once a libc is mapped. */
-void *door_symbol_next_dlsym, *door_symbol_next_dlvsym;
+void *door_symbol_next_dlsym, *door_symbol_next_dlvsym, *door_symbol_next_dlopen;
 
 /* version NULL: dlsym was called. */
 struct answer door_symbol_answer(void *handle, const char *name, const char *version);
+
+/* Before a dlopen with these arguments. */
+void door_symbol_before_open(const char *file, int mode);
 
 static void *no_symbol(void)
 {
@@ -42,7 +50,9 @@ __attribute__((constructor)) static void find_next(void)
     hook_is_spare = is_behind_another();
     void *dlsym = library_next_function("dlsym");
     void *dlvsym = library_next_function("dlvsym");
+    void *dlopen = library_next_function("dlopen");
     door_symbol_next_dlvsym = dlvsym ? dlvsym : (void *)no_symbol;
+    door_symbol_next_dlopen = dlopen ? dlopen : (void *)no_symbol;
     door_symbol_next_dlsym = dlsym ? dlsym : (void *)no_symbol;
 }
 
@@ -67,13 +77,13 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
     struct answer next = {NULL, 0};
     if (__builtin_expect(!door_symbol_next_dlsym, 0))
         find_next();
-    /* Of RTLD_NEXT only the caller's place knows the answer: whoever asks so stands between the
-     * program and the driver, behind this door or before it. */
-    if (hook_is_spare || handle == RTLD_NEXT || !name || !may_be_ours(name))
+    if (hook_is_spare || !name || !may_be_ours(name))
         return next;
     void *real;
     void *hook = hook_by_name(name, &real);
-    if (!hook)
+    if (hook && real && handle == RTLD_NEXT)
+        hook_exchange_exports(name[0] == 'c' ? HOOK_LIBRARY_CUDA : HOOK_LIBRARY_NVML, false);
+    if (!hook || handle == RTLD_NEXT)
         return next;
     void *found = ask_next(handle, name, version);
     /* Without a handle the first in the global scope may be our own export. Where the driver lacks
@@ -84,4 +94,22 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
     if (found == hook)
         return (struct answer){real ? hook : ask_next(handle, name, "absent"), 1};
     return (struct answer){ours ? hook : found, 1};
+}
+
+/* What is loaded with RTLD_DEEPBIND finds its own libraries' functions before ours: the driver's
+ * and the C library's dlsym, dlopen and ioctl, and so does a driver that comes with it. So the
+ * driver is loaded before, without the flag. */
+void door_symbol_before_open(const char *file, int mode)
+{
+    static bool tried;
+    if (!door_symbol_next_dlopen)
+        find_next();
+    if (hook_is_spare || !file || !(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD))
+        return;
+    int saved = errno;
+    bool open = !load_relaxed(&tried);
+    store_relaxed(&tried, true);
+    hook_exchange_exports(HOOK_LIBRARY_CUDA, open);
+    hook_exchange_exports(HOOK_LIBRARY_NVML, open);
+    errno = saved;
 }

@@ -81,7 +81,8 @@ static void say_words(
 /* By what the program came to our functions. */
 static void say_use(struct report *report)
 {
-    static const char *const doors[] = {"dlsym", "dlvsym", "procaddress", "ioctl", "symbols"};
+    static const char *const doors[] = {
+        "dlsym", "dlvsym", "procaddress", "ioctl", "symbols", "table"};
     static const char *const calls[] = {"cuda", "nvml"};
     char command[32];
     unsigned used = load_relaxed(&report_doors_used);
@@ -90,7 +91,7 @@ static void say_use(struct report *report)
     process_command(command, sizeof(command));
     say(report, "process.command", "%s", command);
     say_words(report, "process.calls", calls, 2, load_relaxed(&report_calls_made));
-    say_words(report, "door.used", doors, 5, used);
+    say_words(report, "door.used", doors, 6, used);
 }
 
 static void say_ledger(struct report *report)

@@ -48,7 +48,7 @@ void report_reset(void)
 /* What is worth telling at once. */
 static unsigned state_now(void)
 {
-    return load_relaxed(&report_doors_used) | load_relaxed(&report_calls_made) << 4 |
+    return load_relaxed(&report_doors_used) | load_relaxed(&report_calls_made) << 6 |
            (unsigned)memory_ledger() << 8 | (unsigned)rm_memory_may_see() << 12;
 }
 

@@ -14,6 +14,8 @@ enum report_door {
     REPORT_DOOR_DLSYM = 1,
     REPORT_DOOR_DLVSYM = 2,
     REPORT_DOOR_PROCADDRESS = 4,
+    /* 8 and 16 are ioctl and exported symbols, which are asked for when it is reported. */
+    REPORT_DOOR_TABLE = 32,
 };
 
 /* Whose functions were called. */

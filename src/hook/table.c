@@ -3,6 +3,8 @@
 #include "hook/hook.h"
 
 #include "base/atomic.h"
+#include "base/elf_exchange.h"
+#include "base/log.h"
 #include "hook/context_make.h"
 #include "hook/graph.h"
 #include "hook/green.h"
@@ -16,20 +18,14 @@
 #include <stdint.h>
 #include <string.h>
 
-struct row {
-    const char *name;
-    void *hook;
-    void **real; /* in cuda_exported or nvml_exported */
-};
-
 #define CALL(name)
 #define HOOK(name) {#name, (void *)hook_##name, (void **)&cuda_exported.name},
-static const struct row cuda_rows[] = {
+static const struct elf_exchange cuda_rows[] = {
 #include "driver/cuda.def"
 };
 #undef HOOK
 #define HOOK(name) {#name, (void *)hook_##name, (void **)&nvml_exported.name},
-static const struct row nvml_rows[] = {
+static const struct elf_exchange nvml_rows[] = {
 #include "driver/nvml.def"
 };
 #undef CALL
@@ -37,7 +33,8 @@ static const struct row nvml_rows[] = {
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-static const struct row *find_row(const struct row *rows, size_t count, const char *name)
+static const struct elf_exchange *find_row(
+    const struct elf_exchange *rows, size_t count, const char *name)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -55,7 +52,7 @@ static const struct row *find_row(const struct row *rows, size_t count, const ch
 
 void *hook_by_name(const char *name, void **ret_real)
 {
-    const struct row *row;
+    const struct elf_exchange *row;
     bool loaded;
     if (name[0] == 'c') {
         row = find_row(cuda_rows, COUNT(cuda_rows), name);
@@ -64,18 +61,42 @@ void *hook_by_name(const char *name, void **ret_real)
         row = find_row(nvml_rows, COUNT(nvml_rows), name);
         loaded = row && nvml_load(false);
     }
-    *ret_real = loaded ? load_relaxed(row->real) : NULL;
-    return row ? row->hook : NULL;
+    *ret_real = loaded ? load_relaxed(row->from) : NULL;
+    return row ? row->to : NULL;
 }
 
 /* Rows are few and this is asked at start only: a scan does. */
 void *hook_for_cuda(void *real)
 {
     for (size_t i = 0; i < COUNT(cuda_rows); i++) {
-        if (load_relaxed(cuda_rows[i].real) == real)
-            return cuda_rows[i].hook;
+        if (load_relaxed(cuda_rows[i].from) == real)
+            return cuda_rows[i].to;
     }
     return real;
+}
+
+static void exchange(
+    const char *library, const void *inside, const struct elf_exchange *rows, size_t count)
+{
+    static unsigned said;
+    int result = elf_exchange(inside, rows, count);
+    if (result == 0)
+        report_door_used(REPORT_DOOR_TABLE);
+    else if (!or_relaxed(&said, 1u))
+        log_warning(
+            "%s: its symbol table cannot be changed (%s): libraries that look functions up by "
+            "RTLD_NEXT, or are loaded with RTLD_DEEPBIND, pass the limits of the API",
+            library, strerror(-result));
+}
+
+void hook_exchange_exports(enum hook_library library, bool open)
+{
+    if (library == HOOK_LIBRARY_CUDA && cuda_load(open))
+        exchange("libcuda.so.1", (const void *)load_relaxed(&cuda_exported.cuInit), cuda_rows,
+            COUNT(cuda_rows));
+    else if (library == HOOK_LIBRARY_NVML && nvml_load(open))
+        exchange("libnvidia-ml.so.1", (const void *)load_relaxed(&nvml_exported.nvmlInit_v2),
+            nvml_rows, COUNT(nvml_rows));
 }
 
 static void reset(void)

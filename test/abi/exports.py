@@ -14,7 +14,7 @@ import tap
 from tap import Skip, equal, test, true
 
 LIBRARY = os.path.join(BUILD, "libvgpu.so")
-DOORS = {"dlsym", "dlvsym", "ioctl"}
+DOORS = {"dlopen", "dlsym", "dlvsym", "ioctl"}
 FOR_TOOLS = {"vgpu_report"}  # include/vgpu/report.h
 OLDEST_GLIBC = (2, 17)
 OLDEST_FOR_TOOLS = (2, 23)  # of dockerfiles/Dockerfile-tf1.8-cu90
@@ -35,7 +35,7 @@ def symbols(option, library=LIBRARY):
         kind, name = line.split()[-2:]
         name, _, version = name.partition("@")
         if kind == "A" and name.startswith("GLIBC_"):
-            continue  # a version node that dlsym and dlvsym are exported under
+            continue  # a version node that dlsym, dlvsym and dlopen are exported under
         yield name, kind, version.lstrip("@")
 
 

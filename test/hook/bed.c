@@ -49,7 +49,8 @@ static void set_preloads(const struct bed *bed)
     append(preload, "src/sim/libvgpu-sim-rm.so");
     if (bed->driver)
         append(libraries, bed->driver);
-    append(libraries, "src/sim");
+    if (!bed->no_driver)
+        append(libraries, "src/sim");
     setenv("LD_PRELOAD", preload, 1);
     setenv("LD_LIBRARY_PATH", libraries, 1);
     setenv("VGPU_TEST_WATCH_PRELOAD", bed_build_path("src/sim/libvgpu-sim-rm.so"), 1);

@@ -69,10 +69,12 @@ BED_TEST("an interposer before us goes on to us", .before = NEXT, .limit = "1GiB
     CHECK_EQ(interposer_calls(), 2);
 }
 
-BED_TEST("an interposer behind us goes on to the driver", .behind = NEXT, .limit = "1GiB")
+BED_TEST("an interposer behind us goes on to us, too, and each call counts once", .behind = NEXT,
+    .limit = "1GiB")
 {
     CHECK_STR(where_is((void *)cuMemAlloc_v2), "libvgpu.so");
-    CHECK_STR(where_is(interposer_next("cuMemAlloc_v2")), "libcuda.so.1");
+    CHECK_STR(where_is(interposer_next("cuMemAlloc_v2")), "libvgpu.so");
+    CHECK_STR(where_is(interposer_next("cuDriverGetVersion")), "libcuda.so.1");
     CHECK_STR(where_is(interposer_next("puts")), "libc.so.6");
     CHECK_STR(where_is(interposer_next("ioctl")), "libvgpu-sim-rm.so");
     allocate();
