@@ -17,6 +17,7 @@ nvmlReturn_t nvmlDeviceGetAccountingPids(
     nvmlDevice_t device, unsigned int *count, unsigned int *pids);
 nvmlReturn_t nvmlDeviceGetAccountingStats(
     nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats);
+nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *stats);
 nvmlReturn_t nvmlDeviceGetApplicationsClock(
     nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz);
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch);
@@ -38,6 +39,10 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos);
+nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(
+    nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *memInfo);
+nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(
+    nvmlDevice_t device, nvmlMemory_t *memory);
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount);
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount);
 nvmlReturn_t nvmlDeviceGetCpuAffinity(
@@ -66,9 +71,13 @@ nvmlReturn_t nvmlDeviceGetDriverModel(
     nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending);
 nvmlReturn_t nvmlDeviceGetEccMode(
     nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending);
+nvmlReturn_t nvmlDeviceGetEncoderSessions(
+    nvmlDevice_t device, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfos);
 nvmlReturn_t nvmlDeviceGetEncoderUtilization(
     nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs);
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *limit);
+nvmlReturn_t nvmlDeviceGetFBCSessions(
+    nvmlDevice_t device, unsigned int *sessionCount, nvmlFBCSessionInfo_t *sessionInfo);
 nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed);
 nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *speed);
 nvmlReturn_t nvmlDeviceGetFieldValues(

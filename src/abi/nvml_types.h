@@ -367,8 +367,9 @@ typedef struct nvmlProcessInfo_v2_st {
 } nvmlProcessInfo_v2_t;
 
 /*
- * Of the _v3 process lists, the same as _v2's. Drivers 535.43 to 535.86 wrote a fifth field there,
- * u64 usedGpuCcProtectedMemory, without a new version; later ones took it out again.
+ * Of the _v3 process lists, the same as _v2's. Drivers 535.43 to 535.86 write the elements of
+ * nvmlProcessDetail_v1_t there, 32 bytes each, without a new version; 535.98 took that back and
+ * brought nvmlDeviceGetRunningProcessDetailList for them.
  */
 typedef struct nvmlProcessInfo_st {
     unsigned int pid;
@@ -485,6 +486,67 @@ typedef struct nvmlAccountingStats_st {
     unsigned int reserved[5];
 } nvmlAccountingStats_t;
 
+typedef struct nvmlAccountingStats_v2_st {
+    unsigned int pid; /* in */
+    unsigned int isRunning;
+    unsigned int gpuUtilization;
+    unsigned int memoryUtilization;
+    unsigned long long maxMemoryUsage;
+    unsigned int sampleCount;
+    unsigned long long sumGpuUtil;
+    unsigned long long sumFbUtil;
+    unsigned long long time;
+    unsigned long long startTime;
+} nvmlAccountingStats_v2_t;
+
+typedef unsigned int nvmlVgpuInstance_t;
+
+typedef enum nvmlEncoderQueryType_enum {
+    NVML_ENCODER_QUERY_H264 = 0,
+    NVML_ENCODER_QUERY_HEVC = 1,
+    NVML_ENCODER_QUERY_AV1 = 2,
+    NVML_ENCODER_QUERY_UNKNOWN = 0xFF,
+} nvmlEncoderType_t;
+
+typedef struct nvmlEncoderSessionInfo_st {
+    unsigned int sessionId;
+    unsigned int pid;
+    nvmlVgpuInstance_t vgpuInstance;
+    nvmlEncoderType_t codecType;
+    unsigned int hResolution;
+    unsigned int vResolution;
+    unsigned int averageFps;
+    unsigned int averageLatency;
+} nvmlEncoderSessionInfo_t;
+
+typedef enum nvmlFBCSessionType_enum {
+    NVML_FBC_SESSION_TYPE_UNKNOWN = 0,
+    NVML_FBC_SESSION_TYPE_TOSYS = 1,
+    NVML_FBC_SESSION_TYPE_CUDA = 2,
+    NVML_FBC_SESSION_TYPE_VID = 3,
+    NVML_FBC_SESSION_TYPE_HWENC = 4,
+} nvmlFBCSessionType_t;
+
+typedef struct nvmlFBCSessionInfo_st {
+    unsigned int sessionId;
+    unsigned int pid;
+    nvmlVgpuInstance_t vgpuInstance;
+    unsigned int displayOrdinal;
+    nvmlFBCSessionType_t sessionType;
+    unsigned int sessionFlags;
+    unsigned int hMaxResolution;
+    unsigned int vMaxResolution;
+    unsigned int hResolution;
+    unsigned int vResolution;
+    unsigned int averageFPS;
+    unsigned int averageLatency;
+} nvmlFBCSessionInfo_t;
+
+typedef struct nvmlConfComputeMemSizeInfo_st {
+    unsigned long long protectedMemSizeKib;
+    unsigned long long unprotectedMemSizeKib;
+} nvmlConfComputeMemSizeInfo_t;
+
 typedef struct nvmlTemperature_v1_st {
     unsigned int version; /* in: nvmlTemperature_v1 */
     nvmlTemperatureSensors_t sensorType;
@@ -538,5 +600,9 @@ _Static_assert(sizeof(nvmlFieldValue_t) == 40, "field value");
 _Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "process utilization");
 _Static_assert(sizeof(nvmlProcessesUtilizationInfo_v1_t) == 24, "processes' utilization");
 _Static_assert(sizeof(nvmlAccountingStats_t) == 56, "accounting");
+_Static_assert(sizeof(nvmlAccountingStats_v2_t) == 64, "accounting, version 2");
+_Static_assert(sizeof(nvmlEncoderSessionInfo_t) == 32, "encoder session");
+_Static_assert(sizeof(nvmlFBCSessionInfo_t) == 48, "frame buffer capture session");
+_Static_assert(sizeof(nvmlConfComputeMemSizeInfo_t) == 16, "confidential memory");
 
 #endif

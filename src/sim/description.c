@@ -60,6 +60,7 @@ static const char accepted[] =
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
     "mps, no-gsp, "
     "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
+    "accounting, video, confidential, "
     "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], rm-status=STATUS@#NTH, "
     "fail=FUNCTION[:NTH[:CODE]], fail=cu#NTH[:CODE], fail=nvml#NTH[:CODE]";
 
@@ -429,6 +430,9 @@ static const struct {
     {"no-async", offsetof(struct sim_description, no_async)},
     {"no-vmm", offsetof(struct sim_description, no_vmm)},
     {"other-pointers", offsetof(struct sim_description, other_pointers)},
+    {"accounting", offsetof(struct sim_description, accounting)},
+    {"video", offsetof(struct sim_description, video)},
+    {"confidential", offsetof(struct sim_description, confidential)},
 };
 
 /* [N x] MODEL, where x may be the multiplication sign. *ret_known tells whether the word was one.

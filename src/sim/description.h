@@ -92,6 +92,9 @@ struct sim_description {
     bool no_vmm;           /* no virtual memory management API */
     bool other_pointers;   /* cuGetProcAddress answers with other pointers than dlsym */
     enum sim_nvml_pid nvml_pid;
+    bool accounting;   /* NVML keeps accounts of processes */
+    bool video;        /* … and has each of them encode and capture */
+    bool confidential; /* … and all of the card's memory is protected */
 
     struct sim_rule rules[SIM_RULES_MAX];
     uint32_t rule_count;

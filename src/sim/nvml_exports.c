@@ -3,7 +3,7 @@
 #include "sim/exports.h"
 #include "sim/nvml_sim.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 /*
@@ -14,12 +14,15 @@ static const struct {
     const char *name;
     unsigned driver;
 } since[] = {
+    {"nvmlDeviceGetAccountingStats_v2", 590},
     {"nvmlDeviceGetArchitecture", 470},
     {"nvmlDeviceGetAttributes", 470},
     {"nvmlDeviceGetAttributes_v2", 470},
     {"nvmlDeviceGetComputeInstanceId", 470},
     {"nvmlDeviceGetComputeRunningProcesses_v2", 470},
     {"nvmlDeviceGetComputeRunningProcesses_v3", 535},
+    {"nvmlDeviceGetConfComputeMemSizeInfo", 535},
+    {"nvmlDeviceGetConfComputeProtectedMemoryUsage", 535},
     {"nvmlDeviceGetCpuAffinityWithinScope", 470},
     {"nvmlDeviceGetCurrentClocksEventReasons", 535},
     {"nvmlDeviceGetDeviceHandleFromMigDeviceHandle", 470},
@@ -51,18 +54,25 @@ static const struct {
     {"nvmlDeviceGetProcessesUtilizationInfo", 580},
     {"nvmlDeviceGetRemappedRows", 470},
     {"nvmlDeviceGetRowRemapperHistogram", 470},
-    {"nvmlDeviceGetRunningProcessDetailList", 535},
     {"nvmlDeviceGetTemperatureV", 580},
     {"nvmlDeviceIsMigDeviceHandle", 470},
     {"nvmlEventSetWait_v2", 470},
 };
 
+bool nvml_driver_is_before(unsigned driver, unsigned minor)
+{
+    unsigned own = 0, own_minor = 0;
+    (void)sscanf(sim_description()->driver_version, "%u.%u", &own, &own_minor);
+    return own < driver || (own == driver && own_minor < minor);
+}
+
 static bool is_absent(const char *name)
 {
-    unsigned long driver = strtoul(sim_description()->driver_version, NULL, 10);
+    if (strcmp(name, "nvmlDeviceGetRunningProcessDetailList") == 0)
+        return nvml_driver_is_before(NVML_DETAIL_LIST_DRIVER, NVML_DETAIL_LIST_MINOR);
     for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
         if (strcmp(name, since[i].name) == 0)
-            return since[i].driver > driver;
+            return nvml_driver_is_before(since[i].driver, 0);
     }
     return false;
 }

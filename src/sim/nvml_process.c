@@ -6,8 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#define PROCESSES_MAX 1024
-
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlReturn_t result = nvml_enter_device(__func__, device, memory);
@@ -38,33 +36,25 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     return NVML_SUCCESS;
 }
 
-/* What NVML gives for a pid (H200, 580.159.04: the pids of the caller's own namespace). */
-static unsigned shown_pid(pid_t pid)
+unsigned nvml_shown_pid(pid_t pid)
 {
     unsigned shift = sim_description()->nvml_pid == SIM_NVML_PID_HOST ? SIM_NVML_PID_HOST_SHIFT : 0;
     return (unsigned)pid + shift;
 }
 
-struct process_list {
-    unsigned count;
-    struct sim_process entries[PROCESSES_MAX];
-};
-
-/* NULL: no memory. The caller frees it. */
-static struct process_list *list_processes(nvmlDevice_t device)
+struct nvml_process_list *nvml_list_processes(nvmlDevice_t device)
 {
-    struct process_list *list = calloc(1, sizeof *list);
+    struct nvml_process_list *list = calloc(1, sizeof *list);
     if (list == NULL || sim_description()->nvml_pid == SIM_NVML_PID_NONE)
         return list;
-    list->count = sim_device_processes(nvml_index(device), list->entries, PROCESSES_MAX);
-    if (list->count > PROCESSES_MAX)
-        list->count = PROCESSES_MAX;
+    list->count = sim_device_processes(nvml_index(device), list->entries, NVML_PROCESSES_MAX);
+    if (list->count > NVML_PROCESSES_MAX)
+        list->count = NVML_PROCESSES_MAX;
     return list;
 }
 
-/* The figure that equals the resource manager's ledger of the process; a vGPU guest has none
- * (assumed). */
-static unsigned long long used_bytes(const struct sim_process *process)
+/* A vGPU guest has none (assumed). */
+unsigned long long nvml_used_bytes(const struct sim_process *process)
 {
     if (sim_description()->vgpu_guest)
         return (unsigned long long)NVML_VALUE_NOT_AVAILABLE;
@@ -80,13 +70,13 @@ static nvmlReturn_t get_compute_processes(
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result != NVML_SUCCESS)
         return result;
-    struct process_list *list = list_processes(device);
+    struct nvml_process_list *list = nvml_list_processes(device);
     if (list == NULL)
         return NVML_ERROR_MEMORY;
     bool fits = list->count <= *count;
     for (unsigned i = 0; fits && i < list->count; i++) {
-        nvmlProcessInfo_t info = {.pid = shown_pid(list->entries[i].pid),
-            .usedGpuMemory = used_bytes(&list->entries[i]),
+        nvmlProcessDetail_v1_t info = {.pid = nvml_shown_pid(list->entries[i].pid),
+            .usedGpuMemory = nvml_used_bytes(&list->entries[i]),
             .gpuInstanceId = ~0u,
             .computeInstanceId = ~0u};
         memcpy((char *)infos + i * entry_size, &info, entry_size);
@@ -115,7 +105,9 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    return get_compute_processes(__func__, device, infoCount, infos, sizeof *infos);
+    bool is_long = nvml_driver_is_before(NVML_DETAIL_LIST_DRIVER, NVML_DETAIL_LIST_MINOR);
+    return get_compute_processes(__func__, device, infoCount, infos,
+        is_long ? sizeof(nvmlProcessDetail_v1_t) : sizeof *infos);
 }
 
 /* Nothing draws on the pretend machine, and no MPS server runs. */
@@ -175,14 +167,14 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result != NVML_SUCCESS)
         return result;
-    struct process_list *list = list_processes(device);
+    struct nvml_process_list *list = nvml_list_processes(device);
     if (list == NULL)
         return NVML_ERROR_MEMORY;
     unsigned count = plist->mode == 0 ? list->count : 0;
     bool fits = count <= plist->numProcArrayEntries;
     for (unsigned i = 0; fits && i < count; i++) {
-        plist->procArray[i] = (nvmlProcessDetail_v1_t){.pid = shown_pid(list->entries[i].pid),
-            .usedGpuMemory = used_bytes(&list->entries[i]),
+        plist->procArray[i] = (nvmlProcessDetail_v1_t){.pid = nvml_shown_pid(list->entries[i].pid),
+            .usedGpuMemory = nvml_used_bytes(&list->entries[i]),
             .gpuInstanceId = ~0u,
             .computeInstanceId = ~0u};
     }
@@ -247,7 +239,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
     for (unsigned i = 0; i < count; i++) {
-        utilization[i] = (nvmlProcessUtilizationSample_t){.pid = shown_pid(samples[i].pid),
+        utilization[i] = (nvmlProcessUtilizationSample_t){.pid = nvml_shown_pid(samples[i].pid),
             .timeStamp = wall_us(samples[i].end_ns),
             .smUtil = samples[i].busy_percent};
     }
@@ -276,7 +268,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
     for (unsigned i = 0; i < count; i++) {
         procesesUtilInfo->procUtilArray[i] =
             (nvmlProcessUtilizationInfo_v1_t){.timeStamp = wall_us(samples[i].end_ns),
-                .pid = shown_pid(samples[i].pid),
+                .pid = nvml_shown_pid(samples[i].pid),
                 .smUtil = samples[i].busy_percent};
     }
     return NVML_SUCCESS;

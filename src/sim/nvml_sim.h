@@ -23,6 +23,28 @@ const struct sim_device *nvml_sim_device(nvmlDevice_t device);
 
 nvmlDevice_t nvml_handle(unsigned index);
 
+/* Whether the described driver is older than `driver`.`minor`. */
+bool nvml_driver_is_before(unsigned driver, unsigned minor);
+
+/* The driver that brought the list of processes in detail, and with it today's layout of the third
+ * lists (abi/nvml_types.h). */
+#define NVML_DETAIL_LIST_DRIVER 535
+#define NVML_DETAIL_LIST_MINOR 98
+
+/* A device's processes with a context, of whichever container. */
+#define NVML_PROCESSES_MAX 1024
+struct nvml_process_list {
+    unsigned count;
+    struct sim_process entries[NVML_PROCESSES_MAX];
+};
+/* NULL: no memory. The caller frees it. */
+struct nvml_process_list *nvml_list_processes(nvmlDevice_t device) SIM_WARN_UNUSED;
+
+/* What NVML gives for a pid (H200, 580.159.04: the pids of the caller's own namespace), and for the
+ * memory that a process holds: the figure that equals the resource manager's ledger of it. */
+unsigned nvml_shown_pid(pid_t pid);
+unsigned long long nvml_used_bytes(const struct sim_process *process);
+
 /* Into a caller's buffer, whole or not at all: NVML_ERROR_INSUFFICIENT_SIZE. */
 nvmlReturn_t nvml_copy_text(const char *text, char *buffer, unsigned length) SIM_WARN_UNUSED;
 

@@ -290,11 +290,6 @@ nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *di
     return get_state(__func__, device, NVML_FEATURE_DISABLED, display);
 }
 
-nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode)
-{
-    return get_state(__func__, device, NVML_FEATURE_DISABLED, mode);
-}
-
 nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t *defaultMode)
 {
     return get_state(__func__, device, NVML_FEATURE_ENABLED, defaultMode);

@@ -11,23 +11,6 @@ static nvmlReturn_t refuse(const char *function, nvmlDevice_t device)
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
 }
 
-nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *bufferSize)
-{
-    return refuse(__func__, device);
-}
-
-nvmlReturn_t nvmlDeviceGetAccountingPids(
-    nvmlDevice_t device, unsigned int *count, unsigned int *pids)
-{
-    return refuse(__func__, device);
-}
-
-nvmlReturn_t nvmlDeviceGetAccountingStats(
-    nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)
-{
-    return refuse(__func__, device);
-}
-
 nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
     return refuse(__func__, device);
