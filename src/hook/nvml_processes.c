@@ -2,56 +2,41 @@
 /* What NVML's users, nvidia-smi among them, are told of the processes on a limited device: only the
  * container's own, by the pids that the container knows. */
 #include "hook/hook.h"
+#include "hook/nvml_own.h"
 
-#include "region/account.h"
-
-#include <stddef.h>
 #include <string.h>
 
 /* NVML's value where MIG is off. */
 #define NO_INSTANCE 0xFFFFFFFFu
 
-/* The structures of all versions begin with these members. */
+/* The structures of all versions begin with the members of the shorter ones. */
 static void fill(
     void *infos, size_t stride, unsigned count, const struct account_process *processes)
 {
     for (unsigned i = 0; i < count; i++) {
-        nvmlProcessInfo_v1_t *info = (void *)((char *)infos + i * stride);
-        info->pid = (unsigned)processes[i].pid;
-        info->usedGpuMemory = processes[i].device_bytes;
-        if (stride == sizeof(nvmlProcessInfo_v2_t)) {
-            nvmlProcessInfo_v2_t *wide = (void *)info;
-            wide->gpuInstanceId = NO_INSTANCE;
-            wide->computeInstanceId = NO_INSTANCE;
-        }
+        nvmlProcessDetail_v1_t info = {.pid = (unsigned)processes[i].pid,
+            .usedGpuMemory = processes[i].device_bytes,
+            .gpuInstanceId = NO_INSTANCE,
+            .computeInstanceId = NO_INSTANCE};
+        memcpy((char *)infos + i * stride, &info, stride);
     }
 }
 
-/* The one question of all lists: whether the device is limited, so that its processes are the
- * container's. A closed device (CONTAINER_DEVICE_CLOSED) is, and has none. */
-static nvmlReturn_t identify_limited(nvmlDevice_t handle, int *ret_device, bool *ret_limited)
+/* The length of an element of the driver's _v3 lists: see nvmlProcessInfo_t. The drivers with the
+ * longer one are those with confidential computing that lack the list in detail. */
+static size_t third_stride(void)
 {
-    uint64_t total, used, free;
-    nvmlReturn_t result = hook_identify_nvml(handle, ret_device);
-    if (result == NVML_SUCCESS)
-        *ret_limited =
-            container_memory_view(*ret_device, UINT64_MAX, UINT64_MAX, &total, &used, &free);
-    return result;
-}
-
-static unsigned own_processes(
-    int device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
-{
-    return device >= 0 ? account_processes((unsigned)device, ret_processes) : 0;
+    bool is_long = nvml_exported.nvmlDeviceGetConfComputeMemSizeInfo &&
+                   !nvml_exported.nvmlDeviceGetRunningProcessDetailList;
+    return is_long ? sizeof(nvmlProcessDetail_v1_t) : sizeof(nvmlProcessInfo_t);
 }
 
 /* The container's programs compute: they are in the compute lists alone. *count: the room in
  * `infos`, then how many there are. */
-static nvmlReturn_t list_own(int device, bool compute, unsigned *count, const void *infos,
-    struct account_process ret_processes[ACCOUNT_PROCESSES_MAX])
+static nvmlReturn_t list_own(struct nvml_own *own, bool compute, unsigned *count, const void *infos)
 {
     unsigned room = *count;
-    *count = own_processes(compute ? device : CONTAINER_DEVICE_CLOSED, ret_processes);
+    *count = compute ? own->count : 0;
     return *count > room || (*count && !infos) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
@@ -62,29 +47,29 @@ static nvmlReturn_t list(
     nvmlDevice_t device, unsigned *info_count, void *infos, size_t stride, void *real, bool compute)
 {
     list_function *ask = (list_function *)real;
-    unsigned none = 0;
     if (!info_count)
         return ask(device, NULL, infos);
-    nvmlReturn_t result = ask(device, &none, NULL);
+    unsigned room = infos ? 0 : *info_count;
+    nvmlReturn_t result = ask(device, &room, NULL);
     if (result != NVML_SUCCESS && result != NVML_ERROR_INSUFFICIENT_SIZE)
         return result;
-    int own;
-    bool limited;
-    result = identify_limited(device, &own, &limited);
+    struct nvml_own own;
+    result = nvml_own_read(device, &own);
     if (result != NVML_SUCCESS)
         return result;
-    if (!limited)
+    if (!own.limited)
         return ask(device, info_count, infos);
-    struct account_process processes[ACCOUNT_PROCESSES_MAX];
-    result = list_own(own, compute, info_count, infos, processes);
+    result = list_own(&own, compute, info_count, infos);
     if (result == NVML_SUCCESS)
-        fill(infos, stride, *info_count, processes);
+        fill(infos, stride, *info_count, own.processes);
     return result;
 }
 
 /* What all the lists do, with the parameters of their hooks. */
-#define LIST(name, compute)                                                                        \
-    (hook_nvml_enter(), list(device, infoCount, infos, sizeof(*infos), (void *)nvml.name, compute))
+#define LIST_OF(name, compute, stride)                                                             \
+    (hook_nvml_enter(), list(device, infoCount, infos, stride, (void *)nvml.name, compute))
+#define LIST(name, compute) LIST_OF(name, compute, sizeof(*infos))
+#define LIST_THIRD(name, compute) LIST_OF(name, compute, third_stride())
 
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
@@ -101,7 +86,7 @@ nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses_v2(
 nvmlReturn_t hook_nvmlDeviceGetComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    return LIST(nvmlDeviceGetComputeRunningProcesses_v3, true);
+    return LIST_THIRD(nvmlDeviceGetComputeRunningProcesses_v3, true);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses(
@@ -119,7 +104,7 @@ nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses_v2(
 nvmlReturn_t hook_nvmlDeviceGetGraphicsRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    return LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, false);
+    return LIST_THIRD(nvmlDeviceGetGraphicsRunningProcesses_v3, false);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses(
@@ -137,93 +122,34 @@ nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses_v2(
 nvmlReturn_t hook_nvmlDeviceGetMPSComputeRunningProcesses_v3(
     nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    return LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, false);
+    return LIST_THIRD(nvmlDeviceGetMPSComputeRunningProcesses_v3, false);
 }
 
+/* A version that is not known here lays its elements out in an unknown way: it is answered as by a
+ * driver that does not know it either. */
 nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(
     nvmlDevice_t device, nvmlProcessDetailList_t *plist)
 {
     hook_nvml_enter();
     if (!plist)
         return nvml.nvmlDeviceGetRunningProcessDetailList(device, plist);
-    nvmlProcessDetailList_t question = {.version = plist->version, .mode = plist->mode};
+    nvmlProcessDetailList_t question = {.version = plist->version,
+        .mode = plist->mode,
+        .numProcArrayEntries = plist->procArray ? 0 : plist->numProcArrayEntries};
     nvmlReturn_t result = nvml.nvmlDeviceGetRunningProcessDetailList(device, &question);
     if (result != NVML_SUCCESS && result != NVML_ERROR_INSUFFICIENT_SIZE)
         return result;
-    int own;
-    bool limited;
-    result = identify_limited(device, &own, &limited);
+    struct nvml_own own;
+    result = nvml_own_read(device, &own);
     if (result != NVML_SUCCESS)
         return result;
-    if (!limited)
+    if (!own.limited)
         return nvml.nvmlDeviceGetRunningProcessDetailList(device, plist);
-    struct account_process processes[ACCOUNT_PROCESSES_MAX];
+    if (plist->version != nvmlProcessDetailList_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned *count = &plist->numProcArrayEntries;
-    result = list_own(own, plist->mode == 0, count, plist->procArray, processes);
-    if (result != NVML_SUCCESS)
-        return result;
-    for (unsigned i = 0; i < *count; i++)
-        plist->procArray[i] = (nvmlProcessDetail_v1_t){.pid = (unsigned)processes[i].pid,
-            .usedGpuMemory = processes[i].device_bytes,
-            .gpuInstanceId = NO_INSTANCE,
-            .computeInstanceId = NO_INSTANCE};
-    return NVML_SUCCESS;
-}
-
-static bool is_listed(
-    const struct account_process *processes, unsigned count, const void *sample, size_t pid_offset)
-{
-    unsigned pid;
-    memcpy(&pid, (const char *)sample + pid_offset, sizeof(pid));
-    for (unsigned i = 0; i < count; i++) {
-        if ((unsigned)processes[i].pid == pid)
-            return true;
-    }
-    return false;
-}
-
-/* Leaves those of the `*count` samples that are of the container's processes, where the device is
- * limited. As the driver does where nothing ran, an empty list is an error. */
-static nvmlReturn_t keep_own(
-    nvmlDevice_t handle, void *samples, size_t stride, size_t pid_offset, unsigned *count)
-{
-    int device;
-    bool limited;
-    nvmlReturn_t result = identify_limited(handle, &device, &limited);
-    if (result != NVML_SUCCESS || !limited)
-        return result;
-    struct account_process processes[ACCOUNT_PROCESSES_MAX];
-    unsigned own = own_processes(device, processes), kept = 0;
-    for (unsigned i = 0; i < *count; i++) {
-        const char *sample = (const char *)samples + i * stride;
-        if (is_listed(processes, own, sample, pid_offset))
-            memmove((char *)samples + kept++ * stride, sample, stride);
-    }
-    *count = kept;
-    return kept ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-    nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
-    unsigned long long lastSeenTimeStamp)
-{
-    hook_nvml_enter();
-    nvmlReturn_t result = nvml.nvmlDeviceGetProcessUtilization(
-        device, utilization, processSamplesCount, lastSeenTimeStamp);
-    if (result != NVML_SUCCESS || !utilization)
-        return result;
-    return keep_own(device, utilization, sizeof(*utilization),
-        offsetof(nvmlProcessUtilizationSample_t, pid), processSamplesCount);
-}
-
-nvmlReturn_t hook_nvmlDeviceGetProcessesUtilizationInfo(
-    nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
-{
-    hook_nvml_enter();
-    nvmlReturn_t result = nvml.nvmlDeviceGetProcessesUtilizationInfo(device, procesesUtilInfo);
-    if (result != NVML_SUCCESS || !procesesUtilInfo->procUtilArray)
-        return result;
-    return keep_own(device, procesesUtilInfo->procUtilArray,
-        sizeof(*procesesUtilInfo->procUtilArray), offsetof(nvmlProcessUtilizationInfo_v1_t, pid),
-        &procesesUtilInfo->processSamplesCount);
+    result = list_own(&own, plist->mode == 0, count, plist->procArray);
+    if (result == NVML_SUCCESS)
+        fill(plist->procArray, sizeof(*plist->procArray), *count, own.processes);
+    return result;
 }

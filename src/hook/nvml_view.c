@@ -42,3 +42,40 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
     }
     return result;
 }
+
+static uint64_t least(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+/* The parts of a card's memory that confidential computing protects and does not: of a slice, the
+ * protected part first. */
+nvmlReturn_t hook_nvmlDeviceGetConfComputeMemSizeInfo(
+    nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *memInfo)
+{
+    hook_nvml_enter();
+    bool is_slice;
+    nvmlReturn_t result = nvml.nvmlDeviceGetConfComputeMemSizeInfo(device, memInfo);
+    if (result != NVML_SUCCESS)
+        return result;
+    uint64_t bytes = (memInfo->protectedMemSizeKib + memInfo->unprotectedMemSizeKib) << 10;
+    nvmlMemory_t shown = {.total = bytes, .free = bytes};
+    result = view(device, &shown, &is_slice);
+    if (result == NVML_SUCCESS && is_slice) {
+        uint64_t kib = shown.total >> 10;
+        memInfo->protectedMemSizeKib = least(memInfo->protectedMemSizeKib, kib);
+        memInfo->unprotectedMemSizeKib =
+            least(memInfo->unprotectedMemSizeKib, kib - memInfo->protectedMemSizeKib);
+    }
+    return result;
+}
+
+/* Where the card protects none of its memory, its figures hold: they are 0. */
+nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(
+    nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    hook_nvml_enter();
+    bool is_slice;
+    nvmlReturn_t result = nvml.nvmlDeviceGetConfComputeProtectedMemoryUsage(device, memory);
+    return result == NVML_SUCCESS && memory->total ? view(device, memory, &is_slice) : result;
+}

@@ -89,6 +89,7 @@ void account_view(unsigned device, struct account_view *ret_view);
 
 struct account_process {
     int pid;               /* as the process itself knows it */
+    bool is_foreign_pid;   /* a number of another PID namespace than the caller's */
     uint64_t device_bytes; /* on the card: without managed memory */
 };
 

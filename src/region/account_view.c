@@ -51,18 +51,28 @@ void account_view(unsigned device, struct account_view *ret_view)
     lock_release(&account.lock);
 }
 
+/* 0: not known, as in a process that sees no /proc. */
+static uint64_t slot_namespace(const struct region *region, unsigned slot)
+{
+    return load_relaxed(&region->shared->slots[slot].pid_namespace);
+}
+
 static unsigned processes_locked(unsigned entry, struct account_process *ret_processes)
     REQUIRES(account.lock)
 {
     unsigned count = 0;
     unsigned bound = region_slot_bound(account.region);
+    uint64_t ours = slot_namespace(account.region, (unsigned)account.region->slot);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &account.region->shared->slots[i];
         uint64_t word = load_acquire(&slot->state);
         uint64_t bytes = load_relaxed(&slot->usage[entry].bytes);
         uint64_t managed = load_relaxed(&slot->usage[entry].managed);
+        uint64_t theirs = slot_namespace(account.region, i);
         if (slot_word_state(word) == VGPU_SLOT_LIVE && bytes > managed)
-            ret_processes[count++] = (struct account_process){slot_word_pid(word), bytes - managed};
+            ret_processes[count++] = (struct account_process){.pid = slot_word_pid(word),
+                .is_foreign_pid = ours && theirs && theirs != ours,
+                .device_bytes = bytes - managed};
     }
     return count;
 }

@@ -290,7 +290,7 @@ SWEEP("launches", each_launches, .limit = EACH_LIMIT)
 SWEEP("launches of old forms", each_old_launches, .limit = EACH_LIMIT)
 SWEEP("graphs", each_graphs, .limit = EACH_LIMIT)
 SWEEP("graphs that are changed", each_changed_graphs, .limit = EACH_LIMIT)
-SWEEP("views", each_views, .limit = EACH_LIMIT)
+SWEEP("views", each_views, .limit = EACH_LIMIT, .sim = EACH_VIEWS_SIM)
 SWEEP("lookups", each_lookups, .limit = EACH_LIMIT)
 SWEEP("copies in stream order", each_copies, .limit = EACH_LIMIT)
 SWEEP("copies of shapes and arrays", each_shaped_copies, .limit = EACH_LIMIT)
@@ -321,7 +321,8 @@ static void check_passed(
     }
 }
 
-BED_TEST("each function that we replace is passed by a workload", .limit = EACH_LIMIT)
+BED_TEST("each function that we replace is passed by a workload", .limit = EACH_LIMIT,
+    .sim = EACH_VIEWS_SIM)
 {
     static char passed[512][48];
     unsigned count = 0;

@@ -19,6 +19,9 @@ struct each_work {
     bool bare;          /* not inside a primary context that is made for it */
 };
 
+/* A machine that answers all that the views ask. */
+#define EACH_VIEWS_SIM "driver=590.44.01,accounting,video,confidential"
+
 enum each_api { EACH_CUDA, EACH_NVML, EACH_RM, EACH_APIS };
 
 /* How the names of an API's functions begin, as the simulator counts them. */

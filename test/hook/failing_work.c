@@ -323,6 +323,38 @@ static void process_views(nvmlDevice_t device)
     ANSWERS_NVML(NVML_ERROR_NOT_FOUND, nvmlDeviceGetProcessesUtilizationInfo, device, &infos);
 }
 
+static void record_views(nvmlDevice_t device)
+{
+    nvmlEncoderSessionInfo_t encoders[ROOM];
+    nvmlFBCSessionInfo_t captures[ROOM];
+    nvmlAccountingStats_t first;
+    nvmlAccountingStats_v2_t second = {.pid = (unsigned)getpid()};
+    unsigned pids[ROOM], count = ROOM;
+    DO_NVML(nvmlDeviceGetEncoderSessions, device, &count, encoders);
+    CHECK_EQ(count, 1);
+    count = ROOM;
+    DO_NVML(nvmlDeviceGetFBCSessions, device, &count, captures);
+    CHECK_EQ(count, 1);
+    count = ROOM;
+    DO_NVML(nvmlDeviceGetAccountingPids, device, &count, pids);
+    CHECK_EQ(count, 1);
+    DO_NVML(nvmlDeviceGetAccountingStats, device, (unsigned)getpid(), &first);
+    CHECK(first.isRunning);
+    DO_NVML(nvmlDeviceGetAccountingStats_v2, device, &second);
+    CHECK(second.isRunning);
+}
+
+static void protected_views(nvmlDevice_t device, uint64_t used)
+{
+    nvmlConfComputeMemSizeInfo_t sizes;
+    nvmlMemory_t memory;
+    DO_NVML(nvmlDeviceGetConfComputeMemSizeInfo, device, &sizes);
+    CHECK_EQ(sizes.protectedMemSizeKib, EACH_LIMIT_BYTES >> 10);
+    DO_NVML(nvmlDeviceGetConfComputeProtectedMemoryUsage, device, &memory);
+    CHECK_EQ(memory.total, EACH_LIMIT_BYTES);
+    CHECK_EQ(memory.used, used);
+}
+
 static void views(void)
 {
     nvmlDevice_t device;
@@ -332,6 +364,8 @@ static void views(void)
     DO_NVML(nvmlDeviceGetHandleByIndex_v2, 0u, &device);
     memory_views(device, used);
     process_views(device);
+    record_views(device);
+    protected_views(device, used);
     DO_NVML(nvmlShutdown, );
 }
 const struct each_work each_views = {"views", views, .bare = false};
