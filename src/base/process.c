@@ -80,17 +80,53 @@ int process_status(int pid, struct process_status *ret_status)
     return error;
 }
 
-uint64_t process_pid_namespace(void)
+static uint64_t namespace_at(const char *path)
 {
     char link[64];
-    int errno_kept = errno;
-    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
-    errno = errno_kept;
+    ssize_t length = readlink(path, link, sizeof(link) - 1);
     if (length <= 0)
         return 0;
     link[length] = '\0';
     const char *number = strchr(link, '[');
     return number ? parse_digits(number + 1) : 0;
+}
+
+uint64_t process_pid_namespace(void)
+{
+    int errno_kept = errno;
+    uint64_t inode = namespace_at("/proc/self/ns/pid");
+    errno = errno_kept;
+    return inode;
+}
+
+/* The last of the numbers of "NSpid:", one for each namespace from the outermost that /proc shows;
+ * 0: not told. */
+static int innermost_pid(int pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    const char *line = read_file(path, text, sizeof(text)) ? NULL : strstr(text, "\nNSpid:");
+    if (!line)
+        return 0;
+    const char *last = line + strcspn(line + 1, "\n") + 1;
+    while (isdigit((unsigned char)last[-1]))
+        last--;
+    return (int)parse_digits(last);
+}
+
+int process_own_number(int pid, int *ret_pid, uint64_t *ret_namespace)
+{
+    char path[64];
+    int errno_kept = errno;
+    int number = innermost_pid(pid);
+    snprintf(path, sizeof(path), "/proc/%d/ns/pid", pid);
+    uint64_t inode = number ? namespace_at(path) : 0;
+    errno = errno_kept;
+    if (!inode)
+        return -ENOTSUP;
+    *ret_pid = number;
+    *ret_namespace = inode;
+    return 0;
 }
 
 static bool shares_namespace(int pid, const char *kind)

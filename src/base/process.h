@@ -20,6 +20,12 @@ int process_status(int pid, struct process_status *ret_status) __attribute__((wa
 /* Inode of the calling process's PID namespace, 0 where it cannot be told. */
 uint64_t process_pid_namespace(void);
 
+/* How a process that the caller sees as `pid` knows itself: its number in its own PID namespace,
+ * and that namespace's inode. Returns 0, or -ENOTSUP where /proc does not tell (it is older than
+ * Linux 4.1, or we may not look). Keeps errno. */
+int process_own_number(int pid, int *ret_pid, uint64_t *ret_namespace)
+    __attribute__((warn_unused_result));
+
 /* Whether a file of a user whom the calling process's user namespace does not know would show `uid`
  * as its owner. Where that cannot be told, as if not all users were known. Keeps errno. */
 bool process_hides_owner(unsigned uid);

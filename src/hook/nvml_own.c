@@ -1,7 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/nvml_own.h"
 
+#include "base/process.h"
+
 #include <string.h>
+
+#define LISTED_MAX 512
+
+static void rename_foreign(struct nvml_own *own, unsigned listed)
+{
+    int number;
+    uint64_t namespace;
+    if (process_own_number((int)listed, &number, &namespace) != 0)
+        return;
+    for (unsigned i = 0; i < own->count; i++) {
+        struct account_process *process = &own->processes[i];
+        if (process->foreign_namespace == namespace && process->pid == number) {
+            process->pid = (int)listed;
+            process->foreign_namespace = 0;
+        }
+    }
+}
+
+static bool has_foreign(const struct nvml_own *own)
+{
+    for (unsigned i = 0; i < own->count; i++) {
+        if (own->processes[i].foreign_namespace)
+            return true;
+    }
+    return false;
+}
+
+/* The driver's list is in the caller's numbers. */
+static void rename_all_foreign(nvmlDevice_t handle, struct nvml_own *own)
+{
+    nvmlProcessInfo_v1_t listed[LISTED_MAX];
+    unsigned count = LISTED_MAX;
+    if (nvml.nvmlDeviceGetComputeRunningProcesses(handle, &count, listed) != NVML_SUCCESS)
+        return;
+    for (unsigned i = 0; i < count; i++)
+        rename_foreign(own, listed[i].pid);
+}
 
 nvmlReturn_t nvml_own_read(nvmlDevice_t handle, struct nvml_own *ret_own)
 {
@@ -14,13 +53,15 @@ nvmlReturn_t nvml_own_read(nvmlDevice_t handle, struct nvml_own *ret_own)
     ret_own->count = ret_own->limited && device >= 0
                          ? account_processes((unsigned)device, ret_own->processes)
                          : 0;
+    if (has_foreign(ret_own))
+        rename_all_foreign(handle, ret_own);
     return NVML_SUCCESS;
 }
 
 bool nvml_own_has(const struct nvml_own *own, unsigned pid)
 {
     for (unsigned i = 0; i < own->count; i++) {
-        if ((unsigned)own->processes[i].pid == pid && !own->processes[i].is_foreign_pid)
+        if ((unsigned)own->processes[i].pid == pid && !own->processes[i].foreign_namespace)
             return true;
     }
     return false;

@@ -13,8 +13,10 @@ struct nvml_own {
     struct account_process processes[ACCOUNT_PROCESSES_MAX];
 };
 
-/* Reads them; a device whose limit cannot be kept (CONTAINER_DEVICE_CLOSED) is limited and has
- * none. Returns the driver's code where it does not tell which device the handle is. */
+/* Reads them. One of a PID namespace below the caller's gets the number that the caller knows,
+ * where the driver lists it and /proc shows it; else `foreign_namespace` says that its number is
+ * not the caller's. A device whose limit cannot be kept (CONTAINER_DEVICE_CLOSED) is limited and
+ * has none. Returns the driver's code where it does not tell which device the handle is. */
 nvmlReturn_t nvml_own_read(nvmlDevice_t handle, struct nvml_own *ret_own)
     __attribute__((warn_unused_result));
 

@@ -88,9 +88,9 @@ void account_view(unsigned device, struct account_view *ret_view);
 #define ACCOUNT_PROCESSES_MAX VGPU_REGION_SLOTS
 
 struct account_process {
-    int pid;               /* as the process itself knows it */
-    bool is_foreign_pid;   /* a number of another PID namespace than the caller's */
-    uint64_t device_bytes; /* on the card: without managed memory */
+    int pid;                    /* as the process itself knows it */
+    uint64_t foreign_namespace; /* of `pid`, where that is not the caller's own; 0: it is */
+    uint64_t device_bytes;      /* on the card: without managed memory */
 };
 
 /* The container's live processes that hold memory of the device; returns how many were filled. */

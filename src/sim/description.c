@@ -59,7 +59,8 @@ static const char accepted[] =
     "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
     "mps, no-gsp, "
-    "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, nvml-pid=own|none|host, "
+    "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, "
+    "nvml-pid=own|none|host|INNER:OUTER, "
     "accounting, video, confidential, "
     "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], rm-status=STATUS@#NTH, "
     "fail=FUNCTION[:NTH[:CODE]], fail=cu#NTH[:CODE], fail=nvml#NTH[:CODE]";
@@ -304,6 +305,20 @@ static int set_filter(struct parse *parse, const char *word, const char *value)
     return read_errno(parse, word, value, &parse->description.filter_errno);
 }
 
+/* INNER:OUTER */
+static bool read_pid_pair(const char *text, uint32_t *ret_inner, uint32_t *ret_outer)
+{
+    char inner[16];
+    const char *colon = strchr(text, ':');
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    if (length == 0 || length >= sizeof inner)
+        return false;
+    memcpy(inner, text, length);
+    inner[length] = '\0';
+    return read_number(inner, 1, INT32_MAX, ret_inner) &&
+           read_number(colon + 1, 1, INT32_MAX, ret_outer);
+}
+
 static int set_nvml_pid(struct parse *parse, const char *word, const char *value)
 {
     if (strcmp(value, "own") == 0)
@@ -312,8 +327,9 @@ static int set_nvml_pid(struct parse *parse, const char *word, const char *value
         parse->description.nvml_pid = SIM_NVML_PID_NONE;
     else if (strcmp(value, "host") == 0)
         parse->description.nvml_pid = SIM_NVML_PID_HOST;
-    else
-        return fail_value(parse, word, "own, none or host");
+    else if (!read_pid_pair(
+                 value, &parse->description.nvml_pid_inner, &parse->description.nvml_pid_outer))
+        return fail_value(parse, word, "own, none, host or INNER:OUTER");
     return 0;
 }
 

@@ -92,6 +92,8 @@ struct sim_description {
     bool no_vmm;           /* no virtual memory management API */
     bool other_pointers;   /* cuGetProcAddress answers with other pointers than dlsym */
     enum sim_nvml_pid nvml_pid;
+    uint32_t nvml_pid_inner; /* NVML gives this process nvml_pid_outer's number; 0: none */
+    uint32_t nvml_pid_outer;
     bool accounting;   /* NVML keeps accounts of processes */
     bool video;        /* … and has each of them encode and capture */
     bool confidential; /* … and all of the card's memory is protected */

@@ -38,6 +38,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 
 unsigned nvml_shown_pid(pid_t pid)
 {
+    if ((uint32_t)pid == sim_description()->nvml_pid_inner)
+        return sim_description()->nvml_pid_outer;
     unsigned shift = sim_description()->nvml_pid == SIM_NVML_PID_HOST ? SIM_NVML_PID_HOST_SHIFT : 0;
     return (unsigned)pid + shift;
 }

@@ -5,7 +5,10 @@
 #include "pace_load.h"
 #include "sim/machine.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 
 #define LIMIT "8GiB"
 #define ROOM 64
@@ -305,6 +308,56 @@ BED_TEST("a pid of another PID namespace is not taken for the same number in our
         check_names(&peers, &lists()[i], 1);
     CHECK_EQ(ML(nvmlDeviceGetAccountingStats)(device(), (unsigned)peers.own, &stats),
         NVML_ERROR_NOT_FOUND);
+}
+
+static void live_below(void *argument)
+{
+    int *pipes = argument;
+    REQUIRE(unshare(CLONE_NEWPID) == 0);
+    pid_t child = fork();
+    if (child) {
+        (void)!write(pipes[1], &child, sizeof(child));
+        _exit(bed_ended_well(child) ? 0 : 1);
+    }
+    struct peer peer = {.pipes = {pipes[0], pipes[1]}};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    live(&peer);
+}
+
+static bool may_unshare(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWPID) == 0 ? 0 : 1);
+    return bed_ended_well(pid);
+}
+
+BED_TEST("a process of a PID namespace below is named by the caller's number", .limit = LIMIT,
+    .sim = "accounting,video")
+{
+    int pipes[2];
+    char words[512];
+    struct peers peers = {0};
+    nvmlProcessInfo_t infos[ROOM];
+    nvmlAccountingStats_t stats;
+    unsigned count = ROOM;
+    if (!may_unshare())
+        SKIP("no new PID namespace is permitted");
+    REQUIRE(pipe(pipes) == 0);
+    bed_fork(live_below, pipes);
+    REQUIRE(read(pipes[0], &peers.own, sizeof(peers.own)) == sizeof(peers.own));
+    REQUIRE(read(pipes[0], words, 1) == 1);
+    snprintf(words, sizeof(words), "%s,nvml-pid=1:%d", getenv("VGPU_SIM"), (int)peers.own);
+    setenv("VGPU_SIM", words, 1);
+    start(true, false);
+    bed_context(0);
+    for (int i = 0; i < 3; i++)
+        check_names(&peers, &lists()[i], 2);
+    CHECK_EQ(ML(nvmlDeviceGetComputeRunningProcesses_v3)(device(), &count, infos), NVML_SUCCESS);
+    CHECK_EQ(count, 2);
+    CHECK(is_own(&peers, infos[0].pid) && is_own(&peers, infos[1].pid));
+    CHECK_EQ(ML(nvmlDeviceGetAccountingStats)(device(), (unsigned)peers.own, &stats), NVML_SUCCESS);
+    CHECK_EQ(ML(nvmlDeviceGetAccountingStats)(device(), 1, &stats), NVML_ERROR_NOT_FOUND);
 }
 
 /* ---- utilisation ---- */

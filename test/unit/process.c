@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 
 static void sleep_ms(long ms)
@@ -151,6 +152,43 @@ TEST("a process shares its PID namespace with its children")
         _exit(0);
     }
     waitpid(pid, NULL, 0);
+}
+
+TEST("a process of the caller's PID namespace knows itself by the number that the caller knows")
+{
+    int number = 0;
+    uint64_t namespace = 0;
+    errno = 4711;
+    if (process_own_number(getpid(), &number, &namespace) != 0)
+        SKIP("/proc does not tell the numbers of namespaces");
+    CHECK_EQ(number, getpid());
+    CHECK_EQ(namespace, process_pid_namespace());
+    CHECK_EQ(errno, 4711);
+}
+
+TEST("a process of a PID namespace below knows itself by its number there")
+{
+    int pipes[2], number = 0;
+    uint64_t namespace = 0;
+    pid_t outer;
+    REQUIRE(pipe(pipes) == 0);
+    pid_t helper = fork();
+    if (helper == 0) {
+        pid_t child = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+        while (child == 0)
+            pause();
+        if (child > 0)
+            (void)!write(pipes[1], &child, sizeof(child));
+        _exit(0);
+    }
+    close(pipes[1]);
+    if (read(pipes[0], &outer, sizeof(outer)) != sizeof(outer))
+        SKIP("no new PID namespace is permitted");
+    CHECK_EQ(process_own_number(outer, &number, &namespace), 0);
+    CHECK_EQ(number, 1);
+    CHECK(namespace && namespace != process_pid_namespace());
+    kill(outer, SIGKILL);
+    waitpid(helper, NULL, 0);
 }
 
 int main(int argc, char **argv)
