@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define PID_MAX 4194304u /* the kernel's own largest */
 
@@ -33,6 +34,17 @@ const char *region_explain(int error)
     default:
         return strerror(-error);
     }
+}
+
+bool region_lacks_directory(const char *path, char *ret_directory, size_t size)
+{
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path || (size_t)(slash - path) >= size)
+        return false;
+    snprintf(ret_directory, size, "%.*s", (int)(slash - path), path);
+    return stat(ret_directory, &status) != 0 ? errno == ENOENT || errno == ENOTDIR
+                                             : !S_ISDIR(status.st_mode);
 }
 
 static int refuse(const struct chosen_region *chosen, int error)

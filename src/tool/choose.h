@@ -27,6 +27,12 @@ int region_choose(const struct region_choice *choice, struct chosen_region *ret_
 /* Of the environment, only what says where the region of a program started here lies. */
 void region_config(struct config *ret_config);
 
+/* Whether there is no directory for a file of that path; ret_directory: its name. The library makes
+ * directories that are missing, for all users; a tool, which may be root's and whose argument may
+ * be mistyped, is to refuse instead. */
+bool region_lacks_directory(const char *path, char *ret_directory, size_t size)
+    __attribute__((warn_unused_result));
+
 /* Why a file cannot be used as a region (-errno), in words. */
 const char *region_explain(int error);
 

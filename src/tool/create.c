@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "region/region_anew.h"
 #include "region/region_file.h"
+#include "tool/choose.h"
+#include "tool/limits.h"
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -53,9 +55,18 @@ static const char *explain(int error)
     }
 }
 
+static void warn_of_limits(void)
+{
+    for (int i = -1; i < CONFIG_DEVICES; i++) {
+        struct config_value limit = i < 0 ? config.memory_default : config.memory[i];
+        if (limit.state == VALUE_SET)
+            limits_warn_of_little_memory(limit.value);
+    }
+}
+
 int create_region(const char *file)
 {
-    char path[PATH_MAX + 16], shown[PATH_MAX];
+    char path[PATH_MAX + 16], directory[PATH_MAX], shown[PATH_MAX];
     bool was = false;
     if (!read_environment())
         return TOOL_USAGE;
@@ -63,12 +74,18 @@ int create_region(const char *file)
     if (status)
         return status;
     int error = region_file_path(&config, path, sizeof(path));
+    if (!error && region_lacks_directory(path, directory, sizeof(directory))) {
+        tool_error("cannot make the region %.256s: there is no directory %.256s; make it first",
+            path, directory);
+        return TOOL_FAILED;
+    }
     if (!error)
         error = region_anew(&config, &was);
     if (error) {
         tool_error("cannot make the region %.256s anew: %s", config.region_path, explain(error));
         return TOOL_FAILED;
     }
+    warn_of_limits();
     text_escape(shown, sizeof(shown), path, strlen(path));
     printf("region %s %s, with the limits of the environment\n", shown,
         was ? "made anew: what it held is forgotten" : "made");

@@ -69,8 +69,25 @@ void limits_print_size(char *buffer, size_t size, uint64_t bytes)
     const double mib = (double)(1u << 20);
     if (bytes >= 1u << 30)
         snprintf(buffer, size, "%.1f GiB", (double)bytes / (1024 * mib));
+    else if (bytes && bytes < 1u << 20)
+        snprintf(buffer, size, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
     else
         snprintf(buffer, size, "%.0f MiB", (double)bytes / mib);
+}
+
+void limits_warn_of_little_memory(uint64_t limit_bytes)
+{
+    char size[32];
+    if (!limit_bytes || limit_bytes >= LIMITS_CONTEXT_BYTES)
+        return;
+    limits_print_size(size, sizeof(size), limit_bytes);
+    /* As of --memory 2, where a unit was forgotten. */
+    const char *hint = limit_bytes < 1u << 20 ? "; a number without a unit is bytes, write 2GiB or "
+                                                "1.5g"
+                                              : "";
+    tool_error("a memory limit of %s is less than a CUDA context takes (about %llu MiB on an H100 "
+               "or H200): programs may fail to start%s",
+        size, LIMITS_CONTEXT_BYTES >> 20, hint);
 }
 
 static void print_limits(const struct vgpu_device *device)
@@ -121,17 +138,19 @@ static void warn_of_excess(int number, const struct region_look *look)
         number, used, limit);
 }
 
-static void warn_of_vain_soft_limit(const char *name, const struct vgpu_device *device)
+void limits_warn_of_vain_soft_limit(int number, unsigned soft_percent, unsigned core_percent)
 {
-    if (!device->core_soft_limit ||
-        (device->core_limit && device->core_soft_limit > device->core_limit))
+    char name[32] = "all devices";
+    if (!soft_percent || (core_percent && soft_percent > core_percent))
         return;
-    if (device->core_limit)
+    if (number != REGION_ALL_DEVICES)
+        snprintf(name, sizeof(name), "device %d", number);
+    if (core_percent)
         tool_error("%s: the soft limit of %u %% is not above the limit of %u %%: it has no effect",
-            name, (unsigned)device->core_soft_limit, (unsigned)device->core_limit);
+            name, soft_percent, core_percent);
     else
         tool_error("%s: there is no compute limit, so the soft limit of %u %% has no effect", name,
-            (unsigned)device->core_soft_limit);
+            soft_percent);
 }
 
 int limits_refuse(const struct chosen_region *chosen, int error)
@@ -173,16 +192,12 @@ static int print_state(struct chosen_region *chosen)
 
 void limits_warn(int number, const struct region_look *look, const struct region_change *change)
 {
-    char name[32];
-    if (number == REGION_ALL_DEVICES)
-        snprintf(name, sizeof(name), "all devices");
-    else
-        snprintf(name, sizeof(name), "device %d", number);
     fflush(stdout);
     if (change && change->memory)
         warn_of_excess(number, look);
     if (change && change->soft_cores)
-        warn_of_vain_soft_limit(name, &look->device);
+        limits_warn_of_vain_soft_limit(
+            number, look->device.core_soft_limit, look->device.core_limit);
 }
 
 /* One device, or all and what holds for those that come. */
@@ -221,7 +236,10 @@ int limits_change(struct chosen_region *chosen, int device, const struct region_
     int error = count < 0 ? count : region_set_limits(&chosen->region, device, change);
     if (error)
         return limits_refuse_device(chosen, device, count, error);
-    return show(chosen, device, count, change);
+    int status = show(chosen, device, count, change);
+    if (!status && change->memory)
+        limits_warn_of_little_memory(change->memory_bytes);
+    return status;
 }
 
 int limits_print(struct chosen_region *chosen)

@@ -6,6 +6,7 @@
 
 #include "region/region_set.h"
 #include "tool/choose.h"
+#include "tool/living.h"
 
 /* Parse an option's value; `option` is for the line that refuses it. Return 0 or TOOL_USAGE. */
 int limits_parse_memory(const char *option, const char *text, struct region_change *change);
@@ -14,7 +15,18 @@ int limits_parse_soft_cores(const char *option, const char *text, struct region_
 int limits_parse_priority(const char *option, const char *text, struct region_change *change);
 int limits_parse_device(const char *option, const char *text, int *ret_device);
 
-/* "612 MiB", "2.0 GiB". */
+/* Device memory that a CUDA context takes by itself, about, in bytes: 518 MiB on an H200 and 520
+ * MiB on an H100 (driver 580.159.04). Other cards need less. */
+#define LIMITS_CONTEXT_BYTES (520ull << 20)
+
+/* One line on stderr where a memory limit leaves no room for a context; 0 is no limit. */
+void limits_warn_of_little_memory(uint64_t limit_bytes);
+
+/* One line on stderr where a soft limit lets nothing rise above the compute limit; each 0: none.
+ * `number` may be REGION_ALL_DEVICES. */
+void limits_warn_of_vain_soft_limit(int number, unsigned soft_percent, unsigned core_percent);
+
+/* "2 bytes", "612 MiB", "2.0 GiB". */
 void limits_print_size(char *buffer, size_t size, uint64_t bytes);
 
 /* Which region it is, in a line on stdout. */
@@ -30,17 +42,18 @@ int limits_refuse_device(const struct chosen_region *chosen, int device, int cou
 void limits_warn(int number, const struct region_look *look, const struct region_change *change);
 
 /* Changes the limits and says on stdout what holds now, and on stderr where more memory is in use
- * than that, or a soft limit has no effect. Returns the exit status; where it is not 0, one line
- * says why. */
+ * than that, the memory is too little for a context, or a soft limit has no effect. Returns the
+ * exit status; where it is not 0, one line says why. */
 int limits_change(struct chosen_region *chosen, int device, const struct region_change *change);
 
 /* As limits_change, with what holds as JSON. */
 int limits_change_json(
     struct chosen_region *chosen, int device, const struct region_change *change);
 
-/* What was done about a pause, and what holds now, as JSON; `command` is the one that did it. */
+/* What was done about a pause, whom it reached, and what holds now, as JSON; `command` is the one
+ * that did it. */
 void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
-    const struct region_state *state);
+    const struct region_state *state, const struct living *living);
 
 /* What holds, on stdout. Returns the exit status, likewise. */
 int limits_print(struct chosen_region *chosen);

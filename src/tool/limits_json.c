@@ -91,11 +91,26 @@ int limits_change_json(struct chosen_region *chosen, int device, const struct re
         limits_warn(i, &seen.devices[i], change);
     if (device == REGION_ALL_DEVICES && !count)
         limits_warn(REGION_ALL_DEVICES, &seen.others, change);
+    if (change->memory)
+        limits_warn_of_little_memory(change->memory_bytes);
     return 0;
 }
 
+static void write_living(struct json *json, const struct living *living)
+{
+    json_number(json, "process_count", living->count);
+    json_begin_array(json, "processes");
+    for (unsigned i = 0; i < living->count && i < LIVING_SHOWN; i++) {
+        json_begin_object(json, NULL);
+        json_signed(json, "pid", living->shown[i].pid);
+        json_string(json, "command", living->shown[i].command);
+        json_end_inner(json);
+    }
+    json_end_inner(json);
+}
+
 void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
-    const struct region_state *state)
+    const struct region_state *state, const struct living *living)
 {
     struct json json;
     json_begin(&json, stdout);
@@ -103,5 +118,6 @@ void limits_pause_json(const char *command, const struct chosen_region *chosen, 
     write_region(&json, chosen);
     json_bool(&json, "was_paused", was_paused);
     write_state(&json, state);
+    write_living(&json, living);
     json_end(&json);
 }

@@ -3,6 +3,7 @@
 #include "tool/order.h"
 
 #include "tool/limits.h"
+#include "tool/living.h"
 #include "tool/options.h"
 #include "tool/tool.h"
 
@@ -40,55 +41,45 @@ static int parse_options(const struct order *order, int argc, char **argv,
     return status;
 }
 
-static void say(const struct chosen_region *chosen, bool paused, bool was, bool held)
+static void say(
+    const struct chosen_region *chosen, bool paused, const struct pause_outcome *outcome)
 {
     limits_print_region(chosen);
     if (paused)
-        printf("paused%s: its programs wait until 'vgpu resume'\n", was ? " already" : "");
+        printf("paused%s: its programs wait until 'vgpu resume'\n", outcome->was ? " already" : "");
     else
-        printf("%s\n", was ? "resumed" : "it was not paused");
-    if (!paused && held)
+        printf("%s\n", outcome->was ? "resumed" : "it was not paused");
+    if (outcome->living.count && (paused || outcome->was))
+        living_print(&outcome->living);
+    if (!paused && outcome->state.held)
         printf("HAMi's monitor has it wait all the same\n");
 }
 
-static int give(bool paused, struct chosen_region *chosen)
-{
-    struct region_state state;
-    bool was;
-    int error = region_set_paused(&chosen->region, paused, &was);
-    if (!error)
-        error = region_set_state(&chosen->region, &state);
-    if (error)
-        return limits_refuse(chosen, error);
-    say(chosen, paused, was, state.held);
-    return 0;
-}
-
-int order_pause(const struct region_choice *choice, bool paused)
+/* json: the command that is said in JSON to have done it; NULL: in words. */
+static int pause_chosen(
+    const struct region_choice *choice, bool paused, const char *json, int nobody_status)
 {
     static struct chosen_region chosen;
+    static struct pause_outcome outcome;
     int status = region_choose(choice, &chosen);
-    if (!status)
-        status = give(paused, &chosen);
-    region_detach(&chosen.region);
-    return status;
-}
-
-static int give_json(const struct order *order, const struct region_choice *choice)
-{
-    static struct chosen_region chosen;
-    struct region_state state;
-    bool was;
-    int status = region_choose(choice, &chosen);
-    int error = status ? 0 : region_set_paused(&chosen.region, order->paused, &was);
-    if (!status && !error)
-        error = region_set_state(&chosen.region, &state);
-    if (error)
+    int error = status ? 0 : living_pause(&chosen, paused, &outcome);
+    if (error) {
         status = limits_refuse(&chosen, error);
-    else if (!status)
-        limits_pause_json(order->command, &chosen, was, &state);
+    } else if (!status && outcome.nobody) {
+        living_refuse_nobody(&chosen, &outcome);
+        status = nobody_status;
+    } else if (!status && json) {
+        limits_pause_json(json, &chosen, outcome.was, &outcome.state, &outcome.living);
+    } else if (!status) {
+        say(&chosen, paused, &outcome);
+    }
     region_detach(&chosen.region);
     return status;
+}
+
+int order_pause(const struct region_choice *choice, bool paused, int nobody_status)
+{
+    return pause_chosen(choice, paused, NULL, nobody_status);
 }
 
 int order_give(const struct order *order, int argc, char **argv)
@@ -98,7 +89,6 @@ int order_give(const struct order *order, int argc, char **argv)
     int status = parse_options(order, argc, argv, &options, &done);
     if (done || status)
         return status;
-    if (options.json)
-        return give_json(order, &options.region);
-    return order_pause(&options.region, order->paused);
+    return pause_chosen(
+        &options.region, order->paused, options.json ? order->command : NULL, TOOL_FAILED);
 }

@@ -8,7 +8,7 @@ static const char usage_text[] =
     "\n"
     "Takes the programs of a container off the GPU: what they launch waits, and what runs is\n"
     "stopped where the driver allows it. They keep their memory. It lasts until 'vgpu resume',\n"
-    "also for programs that come later.\n"
+    "also for programs that come later. Where no program lives there is nobody to pause.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and holds now, for programs\n"

@@ -8,6 +8,7 @@
 #include "tool/preload.h"
 #include "tool/run_env.h"
 #include "tool/run_files.h"
+#include "tool/run_warn.h"
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -31,12 +32,13 @@ static const char usage_text[] =
     "\n"
     "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
     "  --memory SIZE    device memory, for all devices or one size each: 2GiB, 1.5g, 512m;\n"
-    "                   0: no limit\n"
+    "                   0: no limit. A context alone takes about 520 MiB on an H100 or H200\n"
     "  --cores PERCENT  share of the GPU's time, for all devices or one each\n"
     "  --soft-cores PERCENT\n"
     "                   share up to which it may rise while the GPU is otherwise idle, likewise\n"
     "  --priority N     0 is high, larger is lower; 1 without it\n"
-    "  --region FILE    join (or create) the container with this shared region\n"
+    "  --region FILE    join (or create) the container with this shared region; its directory\n"
+    "                   must be there\n"
     "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n"
     "  --env            run nothing: print the variables that COMMAND would have, for a shell:\n"
     "                   eval \"$(vgpu run --env --memory 2GiB)\"\n"
@@ -225,6 +227,10 @@ static int set_limits(const struct run_options *options)
             check_percent, PARSE_PERCENT_ACCEPTED);
     if (!status && options->priority)
         status = set_priority(options->priority);
+    if (!status)
+        run_warn_of_memory(options->memory);
+    if (!status && (options->soft_cores || options->cores))
+        run_warn_of_soft_limits();
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "base/guard.h"
 #include "region/region.h"
 #include "region/slot.h"
+#include "tool/choose.h"
 #include "tool/glob.h"
 #include "tool/tool.h"
 
@@ -124,6 +125,13 @@ static int refuse_region(const char *name, const char *reason)
     return TOOL_USAGE;
 }
 
+static int refuse_missing(const char *name, const char *directory)
+{
+    tool_error("--region \"%.256s\" is not accepted: there is no directory %.256s; make it first",
+        name, directory);
+    return TOOL_USAGE;
+}
+
 /* A region's name counts from where we are, not from where the command's processes will be. */
 static int name_region(const char *name)
 {
@@ -136,6 +144,8 @@ static int name_region(const char *name)
     int length = snprintf(path, sizeof(path), "%s%s%s", directory, directory[0] ? "/" : "", name);
     if (length < 0 || (size_t)length >= sizeof(path))
         return refuse_region(name, strerror(ENAMETOOLONG));
+    if (region_lacks_directory(path, directory, sizeof(directory)))
+        return refuse_missing(name, directory);
     bool there = lstat(path, &status) == 0;
     if (!there && errno != ENOENT)
         return refuse_region(name, strerror(errno));

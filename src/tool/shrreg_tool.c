@@ -19,7 +19,8 @@ static const char usage_text[] =
     "a\n"
     "                   process of the container lives\n"
     "  --print          shows the limits, and what each process holds\n"
-    "  --suspend        nothing of the container runs on the GPU until --resume\n"
+    "  --suspend        nothing of the container runs on the GPU until --resume; changes nothing\n"
+    "                   where no process of it lives\n"
     "  --resume         lets it go on\n"
     "  --set-sm-limit DEVICE PERCENT\n"
     "                   changes the compute limit of one device, at once; 0 and 100: no limit.\n"
@@ -96,16 +97,17 @@ static int print(const struct region_choice *choice, char **values)
     return status;
 }
 
+/* HAMi-core's sends a signal to each process of the region; where there is none that is success. */
 static int suspend(const struct region_choice *choice, char **values)
 {
     (void)values;
-    return order_pause(choice, true);
+    return order_pause(choice, true, 0);
 }
 
 static int resume(const struct region_choice *choice, char **values)
 {
     (void)values;
-    return order_pause(choice, false);
+    return order_pause(choice, false, 0);
 }
 
 static int create(const struct region_choice *choice, char **values)

@@ -3,6 +3,7 @@
 
 #include "tool/choose.h"
 #include "tool/limits.h"
+#include "tool/living.h"
 #include "tool/tool.h"
 
 #include <stdio.h>
@@ -59,9 +60,13 @@ static bool find(struct top_order *order, struct chosen_region *chosen)
 
 static int give(const struct top_order *order, struct chosen_region *chosen)
 {
-    bool was;
-    int error = region_set_paused(&chosen->region, order->paused, &was);
-    return error ? limits_refuse(chosen, error) : 0;
+    struct pause_outcome outcome;
+    int error = living_pause(chosen, order->paused, &outcome);
+    if (error)
+        return limits_refuse(chosen, error);
+    if (outcome.nobody)
+        living_refuse_nobody(chosen, &outcome);
+    return outcome.nobody ? TOOL_FAILED : 0;
 }
 
 static int change(const struct top_order *order, struct chosen_region *chosen)
@@ -72,6 +77,8 @@ static int change(const struct top_order *order, struct chosen_region *chosen)
         count < 0 ? count : region_set_limits(&chosen->region, order->device, &order->change);
     if (error)
         return limits_refuse_device(chosen, order->device, count, error);
+    if (order->change.memory)
+        limits_warn_of_little_memory(order->change.memory_bytes);
     for (int i = 0; i < count; i++) {
         bool asked = order->device == REGION_ALL_DEVICES || order->device == i;
         if (asked && region_set_look(&chosen->region, i, &look) == 0)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """orders BUILD: `vgpu pause`, `vgpu resume`, soft limits and priorities, as the region's words say.
 What becomes of running programs: pause.py."""
+import contextlib
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -28,6 +30,12 @@ def done(command, place, *arguments, **more):
     equal((answer.returncode, answer.stderr), (0, ""), f"{command} {arguments}")
     true(answer.stdout.startswith(f"region {place.region} (named by --region)\n"), answer.stdout)
     return answer.stdout.splitlines()[1:]
+
+
+def of(program):
+    """The line by which an order says whom it reaches."""
+    pid = child_of(program)
+    return f"1 process: {pid} ({read(f'/proc/{pid}/comm', 0, 64).decode().strip()})"
 
 
 def word(place, offset, form="I"):
@@ -74,11 +82,11 @@ def pause_and_resume():
     with Place() as place, place.program("--memory", "2g") as program:
         program.got(1)
         equal(paused(place), 0, "the word at the start")
-        for command, said, kept in (("pause", f"paused: {WAITS}", 1),
-                                    ("pause", f"paused already: {WAITS}", 1),
-                                    ("resume", "resumed", 0), ("resume", "it was not paused", 0)):
+        for command, said, kept in (("pause", [f"paused: {WAITS}", of(program)], 1),
+                                    ("pause", [f"paused already: {WAITS}", of(program)], 1),
+                                    ("resume", ["resumed", of(program)], 0), ("resume", ["it was not paused"], 0)):
             before = epoch(place)
-            equal(done(command, place), [said], command)
+            equal(done(command, place), said, command)
             equal(paused(place), kept, f"the word after {command}")
             true(epoch(place) != before, f"{command} raises no epoch")
         program.got(1)
@@ -93,7 +101,7 @@ def choosing():
         true(f"region {place.region} (of process " in answer.stdout, answer.stdout)
         equal(paused(place), 1, "the word")
         answer = vgpu("resume", environment={VARIABLE: place.region})
-        true(f"region {place.region} (named by {VARIABLE})\nresumed\n" == answer.stdout, answer.stdout)
+        equal(answer.stdout, f"region {place.region} (named by {VARIABLE})\nresumed\n{of(program)}\n")
         equal(paused(place), 0, "the word")
 
 
@@ -108,7 +116,7 @@ def shown():
         write(place, RECENT_KERNEL, -1)
         equal(done("set", place, "--priority", "0")[:3],
               [f"paused: {WAITS}", "HAMi's monitor has it wait", "priority 0"], "the lines")
-        equal(done("resume", place), ["resumed", "HAMi's monitor has it wait all the same"], "resume")
+        equal(done("resume", place), ["resumed", of(program), "HAMi's monitor has it wait all the same"], "resume")
         write(place, RECENT_KERNEL, 3)
         equal(done("set", place, "--priority", "4")[0], "priority 4", "the line")
 
@@ -123,6 +131,37 @@ def tool_killed():
         equal((ended.returncode, paused(place)), (-signal.SIGKILL, 1), "the end and the word")
         done("resume", place)
         equal(paused(place), 0, "the word")
+
+
+@test
+def nobody():
+    """where no process lives a pause is refused, whatever names the region, and changes nothing"""
+    with Place() as place:
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+        named = {VARIABLE: place.region}
+        for answer in (vgpu("pause", "--region", place.region), vgpu("pause", environment=named),
+                       vgpu("pause", "--json", environment=named)):
+            refused_line(answer, 1, place.region, "there is nobody to pause", "nothing is changed")
+            true("since before" not in answer.stderr, answer.stderr)
+        equal(paused(place), 0, "the word")
+        with place.program("--memory", "2g") as program:
+            program.got(1)
+            done("pause", place)
+        refused_line(vgpu("pause", "--region", place.region), 1, "It is paused since before")
+        equal(done("resume", place), ["resumed"], "a resume")
+
+
+@test
+def many():
+    """a pause names all processes that it reaches"""
+    with Place() as place, contextlib.ExitStack() as stack:
+        programs = [stack.enter_context(place.program("--memory", "8g")) for _ in range(3)]
+        for program in programs:
+            program.got(1)
+        said = done("pause", place)[1]
+        true(said.startswith("3 processes: "), said)
+        equal(sorted(map(int, re.findall(r"(\d+) \(", said))), sorted(map(child_of, programs)), "processes")
 
 
 @test

@@ -305,6 +305,52 @@ def refused_region():
 
 
 @test
+def no_directory():
+    """a region's name in a directory that is missing is refused, naming the directory, and none is made"""
+    with tempfile.TemporaryDirectory() as directory:
+        open(f"{directory}/file", "w", encoding="ascii").close()
+        for name, missing in (("none/deep/x", f"{directory}/none/deep"), ("none/x", f"{directory}/none"),
+                              ("none/", f"{directory}/none"), ("file/x", f"{directory}/file")):
+            for path in (name, f"{directory}/{name}"):
+                done = run("--memory", "2g", "--region", path, "--", "echo", "ran", cwd=directory)
+                equal((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                true(f"there is no directory {missing};" in done.stderr, done.stderr)
+        equal(os.listdir(directory), ["file"], "what is there")
+
+
+@test
+def little_memory():
+    """a memory limit that no context fits into is told, one that it fits into and no limit are not"""
+    unit = "a number without a unit is bytes"
+    for size, said in (("2", "2 bytes"), ("1", "1 byte"), ("300m", "300 MiB"), ("519m", "519 MiB"), ("4g,100m", "100 MiB"),
+                       ("0", None), ("520m", None), ("2g", None), ("2g,0", None)):
+        done = run("--memory", size, "--", "echo", "ran")
+        equal((done.returncode, done.stdout, done.stderr.count("\n")), (0, "ran\n", 1 if said else 0), done.stderr)
+        true(not said or f"a memory limit of {said} is less than a CUDA context takes" in done.stderr, done.stderr)
+        equal(unit in done.stderr, said in ("2 bytes", "1 byte"), f"a word about units for {size}")
+
+
+@test
+def vain_soft_limits():
+    """a soft limit that has no effect is told before the command runs, and one that has some is not"""
+    for options, said in ((("--soft-cores", "50"), "all devices: there is no compute limit, so the soft limit of 50 %"),
+                          (("--cores", "0", "--soft-cores", "50"), "all devices: there is no compute limit"),
+                          (("--cores", "100", "--soft-cores", "50"), "all devices: there is no compute limit"),
+                          (("--cores", "50", "--soft-cores", "50"), "all devices: the soft limit of 50 % is not above"),
+                          (("--cores", "50", "--soft-cores", "30"), "all devices: the soft limit of 30 % is not above"),
+                          (("--cores", "30,60", "--soft-cores", "50"), "device 1: the soft limit of 50 % is not above"),
+                          (("--cores", "30", "--soft-cores", "50,20"), "device 1: the soft limit of 20 % is not above"),
+                          (("--cores", "30,60", "--soft-cores", "50,0"), None), (("--soft-cores", "0"), None),
+                          (("--cores", "30", "--soft-cores", "100"), None), (("--cores", "30,40", "--soft-cores", "60"), None)):
+        done = run(*options, "--", "echo", "ran")
+        equal((done.returncode, done.stdout, done.stderr.count("\n")), (0, "ran\n", 1 if said else 0), done.stderr)
+        true(not said or said in done.stderr, done.stderr)
+    done = subprocess.run([VGPU, "run", "--soft-cores", "50", "--", "true"], capture_output=True, text=True, check=False,
+                          env={**MINE, "CUDA_DEVICE_SM_LIMIT": "30"})
+    equal((done.returncode, done.stderr), (0, ""), "with a compute limit of the environment")
+
+
+@test
 def nothing_left():
     """nothing of a run is left in /tmp, however it ends"""
     before = left_behind()

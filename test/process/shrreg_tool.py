@@ -173,12 +173,42 @@ def makes():
 
 
 @test
+def no_directory():
+    """--create_new makes no directory: it refuses, naming the one that is missing"""
+    with Place() as place:
+        name = f"{place.directory}/none/deep/x"
+        for done in (tool(SHRREG, "--region", name, "--create_new"),
+                     tool(SHRREG, "--create_new", environment={VARIABLE: name})):
+            refused_line(done, 1, f"there is no directory {place.directory}/none/deep;")
+        true(not os.path.exists(f"{place.directory}/none"), "a directory was made")
+
+
+@test
+def little_memory():
+    """--create_new tells of a memory limit that no context fits into"""
+    with Place() as place:
+        said = create(place, **{MEMORY: "2", f"{MEMORY}_1": "300m", f"{MEMORY}_2": "4g"}).stderr.splitlines()
+        equal([re.search("limit of (.*) is less", line)[1] for line in said], ["2 bytes", "300 MiB"], "lines")
+
+
+@test
+def nobody_to_suspend():
+    """--suspend where no process lives changes nothing and says so, with HAMi-core's exit status"""
+    with Place() as place:
+        create(place)
+        done = tool(SHRREG, "--region", place.region, "--suspend")
+        refused_line(done, 0, place.region, "there is nobody to pause")
+        equal(paused(place), 0, "the word")
+
+
+@test
 def makes_anew():
     """where nobody lives --create_new forgets what was set, in the same file"""
     with Place() as place:
         with place.program("--memory", "4g", "--cores", "50") as program:
             program.got(1)
-        shrreg(place, "--set-sm-limit", "0", "20", "--suspend")
+            shrreg(place, "--set-sm-limit", "0", "20", "--suspend")
+        equal(paused(place), 1, "the word")
         before = os.stat(place.region)
         true("made anew: what it held is forgotten" in create(place, **{MEMORY: "1g"}).stdout, "what it said")
         after = os.stat(place.region)

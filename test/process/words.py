@@ -19,7 +19,7 @@ import tap
 from tap import Skip, equal, test, true
 
 from mine import BUILD, MINE, VGPU
-from place import NOBODY, Place, need_nobody, refused_line, tool
+from place import NOBODY, Place, child_of, need_nobody, refused_line, tool
 from screen import Terminal
 
 SMI = os.path.join(BUILD, "examples/vgpu-example-smi")
@@ -116,9 +116,10 @@ def named():
         true(re.fullmatch(rf"vgpu: {words[0]}: (?!{words[0]}: )[^\n]+\n", done.stderr), f"{words}: {done.stderr!r}")
     with Place() as place, place.program("--memory", "2g") as program:
         program.got(1)
-        for words in (("--cores", "3", "--device", "7"), ("--memory", "1m"), ("--soft-cores", "10")):
+        for words in (("--cores", "3", "--device", "7"), ("--memory", "1g"), ("--memory", "1m"), ("--soft-cores", "10")):
             done = tool(VGPU, "set", *words, "--region", place.region)
-            true(re.fullmatch(r"vgpu: set: device [^\n]+\n", done.stderr), f"{words}: {done.stderr!r}")
+            lines = r"vgpu: set: device [^\n]+\n(vgpu: set: a memory limit of 1 MiB is less [^\n]+\n)?"
+            true(re.fullmatch(lines if words[1] != "1g" else "", done.stderr), f"{words}: {done.stderr!r}")
 
 
 @test
@@ -286,6 +287,7 @@ def changes_as_json():
                                      ("resume", False, False)):
             said, words = say(command)
             equal((said[command], said["was_paused"], said["paused"], words), (1, was, paused, ""), command)
+            equal((said["process_count"], said["processes"][0]["pid"]), (1, child_of(program)), "processes")
         refused_line(tool(VGPU, "set", "--json", "--memory", "1g", "--region", "/nowhere"), 1, "/nowhere")
         refused_line(tool(VGPU, "set", "--json", "--memory", "x"), 2, "--memory", "x")
         refused_line(tool(VGPU, "set", "--json", "--device", "7", "--memory", "1g", "--region", place.region), 1, "7")
