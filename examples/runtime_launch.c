@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_runtime_launch: loads the GPU until it is stopped and reports its throughput once a second.
  * HAMi-core has a program of this name; this one is vgpu-load's full shape. */
-#include "load/meter.h"
+#include "load/driver.h"
 #include "load/processes.h"
+#include "load/stop.h"
 
 int main(int argc, char **argv)
 {

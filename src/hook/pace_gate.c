@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "hook/hook.h"
 #include "hook/pace.h"
 #include "hook/pace_channels.h"
@@ -47,8 +48,9 @@ static struct {
     uint64_t counted_ns[VGPU_REGION_DEVICES];  /* when they were counted */
     /* Touched only within account_visit_compute, which one thread at a time is in. */
     struct budget_share shares[VGPU_REGION_DEVICES];
-    bool used;   /* some launch was under a limit */
-    int32_t pid; /* whose end is watched; 0: nobody's yet */
+    bool used;         /* some launch was under a limit */
+    int32_t pid;       /* whose end is watched; 0: nobody's yet */
+    int32_t explained; /* the pause was, once */
 } gate;
 
 /* ---- the end of the process ---- */
@@ -213,9 +215,23 @@ static bool is_always_admitted(unsigned device, unsigned percent)
            (rules_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
 }
 
+void gate_explain_pause(void)
+{
+    if (!rules_pause() || !swap_seq_cst(&gate.explained, (int32_t)0, (int32_t)1))
+        return;
+    if (rules_pause_is_the_monitors())
+        log_message(
+            "the container is paused by HAMi's monitor: work for the GPU waits until it lets "
+            "the container go on");
+    else
+        log_message("the container is paused: work for the GPU waits until 'vgpu resume --pid %d'",
+            (int)getpid());
+}
+
 void gate_wait_while_held(void)
 {
     while (rules_hold()) {
+        gate_explain_pause();
         channels_note_held();
         govern_note_held(clock_now_ns());
         rules_wait(HOLD_WAIT_NS);
@@ -267,6 +283,7 @@ static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns
 static void wait_once(const struct admission *admission, bool busy)
 {
     if (rules_hold()) {
+        gate_explain_pause();
         channels_note_held();
         govern_note_held(admission->now_ns);
         rules_wait(HOLD_WAIT_NS);

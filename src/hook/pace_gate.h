@@ -24,6 +24,10 @@ void gate_stand_by(void);
 /* Blocks while the container may not work at all (rules_hold). */
 void gate_wait_while_held(void);
 
+/* Where the container is paused: says so in the log, once in a process, because whoever started the
+ * program sees nothing else of why it stands still. Keeps errno. */
+void gate_explain_pause(void);
+
 /* Harvests the marks of the stream's device; returns how many are outstanding on the stream,
  * *ret_on_device: on the device. While the channels are closed nothing is asked. */
 unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device);

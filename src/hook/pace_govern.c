@@ -544,6 +544,9 @@ static uint64_t govern(void)
     guard_enter();
     uint64_t ns = look();
     guard_leave();
+    /* What was stopped, whose threads may all wait in the driver. */
+    if (rules_pause() && !is_idle(clock_now_ns()))
+        gate_explain_pause();
     return ns;
 }
 

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@ struct load_cuda load_cuda;
 struct load_nvml load_nvml;
 const char *load_program = "vgpu-load";
 static void *cuda_library;
+static atomic_uint returned;
 
 static void say(const char *format, va_list arguments)
 {
@@ -41,9 +43,20 @@ void load_fail(const char *format, ...)
     exit(LOAD_FAILED);
 }
 
+unsigned load_returned(void)
+{
+    return atomic_load_explicit(&returned, memory_order_relaxed);
+}
+
+void load_note_returned(void)
+{
+    atomic_store_explicit(&returned, load_returned() + 1, memory_order_relaxed);
+}
+
 void load_check(CUresult result, const char *call)
 {
     const char *name = NULL;
+    load_note_returned();
     if (result == CUDA_SUCCESS)
         return;
     if (!load_cuda.cuGetErrorName || load_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS ||

@@ -95,6 +95,10 @@ void load_cuda_per_thread(void);
 
 /* Ends the program with the call's name and the error's, unless it succeeded. */
 void load_check(CUresult result, const char *call);
+
+/* How often that was called, or the next was: by the thread that works. */
+unsigned load_returned(void);
+void load_note_returned(void);
 #define LOAD_CALL(name, ...) load_check(load_cuda.name(__VA_ARGS__), #name)
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu-load: a load generator on the CUDA driver API. */
-#include "load/meter.h"
 #include "load/processes.h"
+#include "load/stop.h"
 
 int main(int argc, char **argv)
 {

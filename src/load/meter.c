@@ -3,6 +3,7 @@
 #include "load/meter.h"
 
 #include "base/clock.h"
+#include "load/stop.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -17,21 +18,6 @@
 #define SAMPLES_MAX 256
 /* NVML's first rates are of the time before. */
 #define RATES_SKIPPED 3
-
-atomic_int load_stop;
-
-static void note_stop(int number)
-{
-    (void)number;
-    load_stop = 1;
-}
-
-void load_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = note_stop, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static double cpu_seconds(void)
 {

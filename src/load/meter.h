@@ -38,10 +38,6 @@ struct load_meter {
     unsigned sampled_count;
 };
 
-/* Set by SIGINT and SIGTERM, which load_catch_signals catches. */
-extern atomic_int load_stop;
-void load_catch_signals(void);
-
 /* A kernel's native duration, and the time before which the load does not begin. */
 void load_meter_init(struct load_meter *meter, const struct load_options *options, double kernel_us,
     uint64_t start_ns);

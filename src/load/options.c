@@ -57,7 +57,9 @@ static const char usage_text[] =
     "Save a calibration without a compute limit and with the device to yourself. Without one, "
     "each\n"
     "run calibrates itself by short kernels, which a limit may blur.\n"
-    "SIGINT and SIGTERM end it with its report. Exit status: 0 done or stopped, 1 a call of the\n"
+    "SIGINT and SIGTERM end it with its report, or without where no call of the driver returns "
+    "for\n"
+    "5 s, as in a container that is paused. Exit status: 0 done or stopped, 1 a call of the\n"
     "driver failed or a file cannot be used, 2 the arguments are off.\n";
 
 const char *load_shape_name(enum load_shape shape)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "load/run.h"
+#include "load/stop.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
 #include "load/run.h"
 
 #include "load/shapes.h"
+#include "load/stop.h"
 
 #include <string.h>
 
@@ -25,6 +26,7 @@ static enum load_form form_of(enum load_shape shape)
 void load_run_open(struct load_run *run, const struct load_options *options)
 {
     run->options = options;
+    load_watch_stop();
     load_cuda_open();
     load_device_open(&run->device, (unsigned)options->device);
 }

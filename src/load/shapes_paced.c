@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "load/queue.h"
+#include "load/stop.h"
 
 #include <stddef.h>
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "load/queue.h"
+#include "load/stop.h"
 
 #include <time.h>
 
@@ -189,6 +190,7 @@ static bool persistent_stop(struct load_run *run, CUevent ended)
     run->device.words->stop = 1;
     for (;;) {
         CUresult result = load_cuda.cuEventQuery(ended);
+        load_note_returned();
         if (result == CUDA_SUCCESS)
             return true;
         if (result != CUDA_ERROR_NOT_READY)

@@ -4,6 +4,7 @@ wait by HAMi's monitor."""
 import contextlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -96,9 +97,13 @@ def children_of(pid):
         return [int(child) for child in file.read().split()]
 
 
+WHY = re.compile(r"\[HAMI-core Msg\([^)]*\)\]: the container is paused(: work for the GPU waits until 'vgpu resume "
+                 r"--pid \d+'| by HAMi's monitor: work for the GPU waits until it lets the container go on)\n")
+
+
 def report(program):
     out, err = program.communicate(timeout=50)
-    equal((program.returncode, err), (0, ""), "status and messages")
+    true(program.returncode == 0 and (not err or WHY.fullmatch(err)), f"status {program.returncode}, {err}")
     return json.loads(out)
 
 
@@ -151,6 +156,71 @@ def shapes():
             moments = pause_for(container)
             time.sleep(0.7)
             check_stopped(finish(program), *moments, what=shape)
+
+
+@test
+def explained():
+    """a program that waits for a pause says once why, whether it started before the pause or after"""
+    with Container(*MEMORY) as container:
+        program = container.load()
+        container.until_there()
+        container.order("pause")
+        late = container.load(seconds="0.1")
+        for waiting in (program, late):
+            line = waiting.stderr.readline()
+            true(WHY.fullmatch(line) and f"--pid {children_of(waiting.pid)[0]}'" in line, line)
+        for command in ("resume", "pause", "resume"):
+            time.sleep(0.5)
+            container.order(command)
+        for waiting in (program, late):
+            for pid in children_of(waiting.pid) if waiting.poll() is None else ():
+                os.kill(pid, signal.SIGTERM)
+            equal((waiting.communicate(timeout=50)[1], waiting.returncode), ("", 0), "what it says later")
+
+
+@test
+def explained_in_the_driver():
+    """so does one whose kernel was stopped, while its thread waits in the driver"""
+    with Container(*MEMORY) as container:
+        program = container.load("--shape", "persistent", seconds="4")
+        container.until_there()
+        container.order("pause")
+        true(WHY.fullmatch(program.stderr.readline()), "no word of the pause")
+        container.order("resume")
+        report(program)
+
+
+@test
+def quiet():
+    """at LIBCUDA_LOG_LEVEL 0 it says nothing"""
+    with Container(*MEMORY) as container:
+        program = container.load(environment={"LIBCUDA_LOG_LEVEL": "0"})
+        container.until_there()
+        pause_for(container)
+        time.sleep(0.5)
+        for pid in children_of(program.pid):
+            os.kill(pid, signal.SIGTERM)
+        equal((program.communicate(timeout=50)[1], program.returncode), ("", 0), "what it says")
+
+
+@test
+def ended_while_paused():
+    """vgpu-load ends by SIGTERM and SIGINT while it is paused, and says so; several processes of it too"""
+    for number, arguments, status in ((signal.SIGTERM, (), -signal.SIGTERM), (signal.SIGINT, (), -signal.SIGINT),
+                                      (signal.SIGTERM, ("--processes", "2"), 1)):
+        with Container(*MEMORY) as container:
+            program = container.load(*arguments)
+            container.until_there()
+            container.order("pause")
+            late = container.load(*arguments)
+            time.sleep(SETTLED)
+            for waiting in (program, late):
+                for pid in children_of(waiting.pid):
+                    os.kill(pid, number)
+            for waiting in (program, late):
+                said = waiting.communicate(timeout=50)[1]
+                equal(waiting.returncode, status, said)
+                true("vgpu-load: no driver call returned for 5 s" in said, said)
 
 
 @test
