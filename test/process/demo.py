@@ -3,6 +3,7 @@
 spoil that, and then it says so. That it says so, shows all its acts and leaves nothing is."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,11 +19,11 @@ ACTS = 5
 COLUMNS = 80
 
 
-def start(directory, *acts, **variables):
+def start(directory, *acts, build=BUILD, **variables):
     """The demo in a session of its own, without a terminal; its temporary files are in `directory`."""
     if os.path.exists("/dev/nvidiactl"):
         raise Skip("there is a card, on which the demo would run")
-    return subprocess.Popen(["sh", DEMO, BUILD, *acts],
+    return subprocess.Popen(["sh", DEMO, build, *acts],
                             env={**MINE, "TMPDIR": directory, "LC_ALL": "C", **variables},
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, start_new_session=True)
@@ -63,6 +64,7 @@ def whole():
         bars = [line for line in said.splitlines() if re.match(r" +[0-9.]+ s  ", line)]
         true(len(bars) > 40, f"{len(bars)} bars")
         true(max(map(len, bars)) <= COLUMNS, max(bars, key=len))
+        true("as expected:\n    Device 0 OOM" in said and "HAMI-core ERROR" not in said, "an expected refusal looks like an error")
         nothing_left(directory, program)
         print(f"# not as promised on this machine now: {failed}" if failed else "# all as promised")
 
@@ -73,6 +75,19 @@ def no_act():
     with tempfile.TemporaryDirectory() as directory, start(directory, "view", "dance") as program:
         said = program.communicate(timeout=100)[0]
         equal((program.returncode, '"dance"' in said, said.count("\n")), (2, True, 1), said)
+
+
+@test
+def odd_place():
+    """a build that lies in a directory with a space in its name is shown all the same"""
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as place:
+        shutil.copytree(BUILD, f"{place}/a place", symlinks=True, ignore=lambda _, names: [
+            name for name in names if name.endswith((".p", ".a")) or name in (
+                "test", "bench", "meson-info", "meson-logs", "meson-private")])
+        with start(directory, "view", "refusal", build=f"{place}/a place") as program:
+            said = program.communicate(timeout=100)[0]
+            equal((program.returncode, len(verdicts(said))), (0, 5), said)
+            nothing_left(directory, program)
 
 
 @test

@@ -244,7 +244,7 @@ def no_device():
 def no_region():
     """a region that cannot be used is a problem, with the reason"""
     with Scene() as scene:
-        answer = scene.doctor(region="/proc/vgpu/region")
+        answer = Answer(scene.run("env", "CUDA_DEVICE_MEMORY_SHARED_CACHE=/proc/vgpu/region", VGPU, "doctor", "--json"))
         answer.one("problem", "region", "/proc/vgpu/region", "cannot be used")
         strange = scene.directory + "/strange"
         with open(strange, "w", encoding="ascii") as file:
