@@ -96,6 +96,40 @@ def daemonsets():
 
 
 @test
+def names():
+    """no two DaemonSets of one namespace have a name or a selector in common, and each says that its image is to be renamed"""
+    seen = set()
+    for name in ("koordinator", "kubernetes", "hami"):
+        text = read("deploy", name, "daemonset.yaml")
+        found = re.search(r"^  name: (\S+)\n  namespace: (\S+)", text, re.MULTILINE)
+        label = re.search(r"matchLabels:\n +(\S+: \S+)", text)[1]
+        true(not seen & {found.groups(), label}, f"{name}: {found.groups()}, {label} is another's too")
+        seen |= {found.groups(), label}
+        equal(text.count(label), 2, f"{name}: uses of the label")
+        true(re.search(r"# To be changed: [^\n]*image[^\n]*\n +image: vgpu:", text), f"{name}: the image")
+    true("rollout status daemonset vgpu-install-hami" in read("docs/kubernetes.md"), "docs/kubernetes.md")
+
+
+@test
+def documented():
+    """the documents name each command, each manifest, where boards lie and why, and how all is taken away"""
+    tools = read("docs/tools.md")
+    done = subprocess.run([os.path.join(BUILD, "vgpu"), "--help"], env=MINE, capture_output=True, text=True, check=True)
+    commands = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
+    equal([word for word in commands if f"`vgpu {word}`" not in tools and word != "help"], [], "commands that tools.md lacks")
+    true("](kubernetes.md)" in read("docs/hami.md"), "hami.md does not link kubernetes.md")
+    for name in ("quickstart", "kubernetes"):
+        text = read("docs", name + ".md")
+        true("\n## Uninstall\n" in text, f"{name}.md: no uninstall")
+        true("/tmp/vgpulock" in text and "/run/vgpu-boards" in text, f"{name}.md: boards")
+    for name in ("koordinator", "kubernetes", "hami"):
+        true(f"kubectl delete -f deploy/{name}/daemonset.yaml" in read("docs/kubernetes.md") or name == "kubernetes",
+             f"{name}: not taken away")
+    for name in ("docs/hami.md", "docs/environment.md", "docs/quickstart.md"):
+        true("HAMI-core" in read(name), f"{name}: nothing about the log's prefix")
+
+
+@test
 def image():
     """the image is built as dockerfiles/Dockerfile.build says, and has what the manifests call"""
     text, build = read("deploy/Dockerfile"), read("dockerfiles/Dockerfile.build")

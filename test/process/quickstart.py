@@ -101,6 +101,8 @@ import os, subprocess, sys
 if sys.argv[1:] == ["daemon-reload"]:
     sys.exit(0)
 verb, unit = sys.argv[1:]
+if verb == "stop":
+    sys.exit(0)
 assert verb == "start", sys.argv
 environment = {"PATH": os.environ["PATH"], "VGPU_SIM_MACHINE": "/machine/service", "TRAIN_SECONDS": "60"}
 command = None
@@ -150,6 +152,7 @@ def make_machine():
     for name in ("bin/vgpu", "bin/shrreg-tool", "lib/libvgpu.so"):
         os.makedirs(os.path.dirname(path("usr/local", name)), exist_ok=True)
         shutil.copy(os.path.join(BUILD, os.path.basename(name)), path("usr/local", name))
+    shutil.copy(os.path.join(SOURCE, "deploy/vgpu-install"), path("usr/local/bin"))
     os.mkdir(path("opt/stand"))
     for name, script in STAND.items():
         with open(path("opt/stand", name), "w", encoding="utf-8") as file:
@@ -255,11 +258,22 @@ def workstation():
 
 
 @test
+def uninstall():
+    """what the document sets up it takes away again, whatever was set up of it"""
+    script, = section("Uninstall")
+    good(script)
+    for name in ("etc/systemd/system/vgpu-train.service", "etc/tmpfiles.d/vgpu-boards.conf", "run/vgpu-boards", "tmp/vgpulock",
+                 "usr/local/vgpu/libvgpu.so", "usr/local/vgpu/ld.so.preload"):
+        true(not os.path.exists(path(name)), f"{name} is left")
+    good(script)
+
+
+@test
 def covered():
     """each block of commands is run by one of these tests"""
     titles = {title for title, _ in blocks(DOCUMENT)}
     equal(titles, {"Build and install", "A command", "Docker", "A systemd service",
-                   "A workstation with several users"}, "headings")
+                   "A workstation with several users", "Uninstall"}, "headings")
 
 
 tap.main()
