@@ -58,6 +58,17 @@ static const struct attribute constants[] = {
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
 };
 
+/* Whether the driver knows memory of the whole host, or of its NUMA node. */
+static bool host_is_place(bool whole)
+{
+    CUmemLocation location = {
+        whole ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+    enum memory_place place;
+    struct device *device;
+
+    return place_of(CU_MEM_ALLOCATION_TYPE_PINNED, &location, &place, &device) == CUDA_SUCCESS;
+}
+
 static bool attribute_of_model(const struct device *device, CUdevice_attribute attribute, int *ret)
 {
     const struct sim_model *model = &device->facts->model;
@@ -103,6 +114,17 @@ static bool attribute_of_model(const struct device *device, CUdevice_attribute a
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *ret = !described->no_vmm;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED:
+        *ret = !described->no_async &&
+               host_is_place(attribute == CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED);
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *ret = !described->no_vmm &&
+               host_is_place(
+                   attribute == CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
         return true;
     default:
         return false;

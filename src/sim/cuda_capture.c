@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/cuda_pool.h"
 #include "sim/cuda_stream.h"
 
 /* Flag of cuStreamUpdateCaptureDependencies: in place of the present ones, not added. */
@@ -125,9 +126,14 @@ CUresult capture_work(struct stream *stream, const struct work *work)
 }
 
 CUresult capture_allocation(
-    struct stream *stream, uint64_t bytes, struct device *device, CUdeviceptr *ret_address)
+    struct stream *stream, uint64_t bytes, const struct pool *pool, CUdeviceptr *ret_address)
 {
-    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .memory = {device, 0, bytes}};
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        .memory = {.device = pool->device,
+            .bytes = bytes,
+            .place = pool->place,
+            .type = pool->type,
+            .location = pool->location}};
     struct graph_node *node;
     CUresult r = capture_node(stream, &work, &node);
 
@@ -138,8 +144,8 @@ CUresult capture_allocation(
 
 CUresult capture_free(struct stream *stream, uint64_t address)
 {
-    struct work work = {
-        .type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {stream->context->device, address, 0}};
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+        .memory = {.device = stream->context->device, .address = address}};
 
     if (stream->capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
         !graph_address_may_free(stream->capture->graph, address))

@@ -2,7 +2,8 @@
 /*
  * The memory that graphs allocate. Addresses are fixed with the node and never given out again;
  * memory is taken at the upload or the launch, and kept for the next one until
- * cuDeviceGraphMemTrim. Work in flight keeps what it uses.
+ * cuDeviceGraphMemTrim. Work in flight keeps what it uses. Host and managed memory takes none of
+ * the device's.
  */
 #include <stdlib.h>
 
@@ -237,7 +238,7 @@ static CUresult needs_add(struct needs *needs, const struct graph *graph, struct
         if (node->disabled)
             continue;
         if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            r = need_allocation(needs, node);
+            r = node->work.memory.place == PLACE_DEVICE ? need_allocation(needs, node) : r;
         else if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
             need_free(needs, node);
         else if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
@@ -298,12 +299,13 @@ void graph_memory_free_left(const struct graph *graph, const struct sim_ticket *
 /* ---- as the nodes run ---- */
 CUresult graph_memory_take(struct stream *stream, const struct work *work)
 {
-    struct device *device = work->memory.device;
+    struct device *device = work->memory.device ? work->memory.device : stream->context->device;
     struct pool *pool = device->graph_pool;
     uint64_t bytes = round_up(work->memory.bytes, POOL_CHUNK_BYTES);
     struct allocation allocation = {.address = work->memory.address,
         .bytes = work->memory.bytes,
         .kind = ALLOCATION_POOL,
+        .place = work->memory.place,
         .context = stream->context,
         .device = device,
         .graph = true};
@@ -311,6 +313,8 @@ CUresult graph_memory_take(struct stream *stream, const struct work *work)
 
     if (allocation_find(allocation.address))
         return CUDA_ERROR_INVALID_VALUE;
+    if (work->memory.place != PLACE_DEVICE)
+        return allocation_add(allocation, NULL);
     if (!kept_take(device, bytes, stream, &allocation.rm))
         r = memory_make(device, bytes, &allocation.rm);
     if (r != CUDA_SUCCESS)
@@ -327,8 +331,10 @@ CUresult graph_memory_take(struct stream *stream, const struct work *work)
 
 static void release_after(struct allocation *allocation, const struct sim_ticket *after)
 {
-    allocation->device->graph_pool->used -= allocation->rm.bytes;
-    kept_give(allocation->device, &allocation->rm, after);
+    if (allocation->place == PLACE_DEVICE) {
+        allocation->device->graph_pool->used -= allocation->rm.bytes;
+        kept_give(allocation->device, &allocation->rm, after);
+    }
     allocation_forget(allocation);
 }
 

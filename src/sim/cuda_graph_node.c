@@ -188,13 +188,14 @@ CUresult sim_cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph graph, const CUgra
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     CUresult r;
 
-    if (!params || !params->bytesize ||
-        params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!params || !params->bytesize)
         return CUDA_ERROR_INVALID_VALUE;
-    work.memory.device = device_of(params->poolProps.location.id);
     work.memory.bytes = params->bytesize;
-    if (!work.memory.device)
-        return CUDA_ERROR_INVALID_DEVICE;
+    work.memory.type = params->poolProps.allocType;
+    work.memory.location = params->poolProps.location;
+    r = place_of(work.memory.type, &work.memory.location, &work.memory.place, &work.memory.device);
+    if (r != CUDA_SUCCESS)
+        return r;
     r = node_add(ret, graph, deps, count, &work, &node);
     if (r == CUDA_SUCCESS)
         params->dptr = node->work.memory.address;
@@ -206,7 +207,7 @@ CUresult sim_cuGraphAddMemFreeNode(
 {
     CUDA_LOCKED;
     struct graph_node *node;
-    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {NULL, address, 0}};
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .memory = {.address = address}};
 
     if (!graph_of(graph) || !graph_address_may_free(graph_of(graph), address))
         return CUDA_ERROR_INVALID_VALUE;
@@ -403,8 +404,7 @@ CUresult sim_cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NOD
     if (!node || !params || node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
         return CUDA_ERROR_INVALID_VALUE;
     *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-            .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->work.memory.device->ordinal}},
+        .poolProps = {.allocType = node->work.memory.type, .location = node->work.memory.location},
         .bytesize = node->work.memory.bytes,
         .dptr = node->work.memory.address};
     return CUDA_SUCCESS;

@@ -142,8 +142,10 @@ static CUresult managed_check(CUdeviceptr address, size_t bytes)
 {
     const struct allocation *allocation = allocation_find(address);
 
-    return bytes && allocation && allocation->kind == ALLOCATION_MANAGED ? CUDA_SUCCESS
-                                                                         : CUDA_ERROR_INVALID_VALUE;
+    bool managed = allocation &&
+                   (allocation->kind == ALLOCATION_MANAGED || allocation->place == PLACE_MANAGED);
+
+    return bytes && managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)

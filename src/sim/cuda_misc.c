@@ -57,7 +57,8 @@ CUresult sim_cuStreamAttachMemAsync(
 
     (void)bytes;
     (void)flags;
-    if (r == CUDA_SUCCESS && (!allocation || allocation->kind != ALLOCATION_MANAGED))
+    if (r == CUDA_SUCCESS && (!allocation || (allocation->kind != ALLOCATION_MANAGED &&
+                                                 allocation->place != PLACE_MANAGED)))
         r = CUDA_ERROR_INVALID_VALUE;
     return r;
 }

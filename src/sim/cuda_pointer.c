@@ -6,7 +6,8 @@
 
 static bool on_host(const struct allocation *allocation)
 {
-    return allocation->kind == ALLOCATION_HOST || allocation->kind == ALLOCATION_REGISTERED;
+    return allocation->kind == ALLOCATION_HOST || allocation->kind == ALLOCATION_REGISTERED ||
+           allocation->place == PLACE_HOST;
 }
 
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
@@ -34,7 +35,8 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         *(unsigned long long *)data = allocation->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = allocation->kind == ALLOCATION_MANAGED;
+        *(unsigned *)data =
+            allocation->kind == ALLOCATION_MANAGED || allocation->place == PLACE_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = allocation->device->ordinal;

@@ -2,12 +2,17 @@
 /*
  * Stream-ordered memory: pools that grow by allocations of 32 MiB each (200 MiB took seven on an
  * H200, driver 580.159.04) and give empty chunks back above the release threshold when
- * synchronised.
+ * synchronised. Chunks of host and managed memory take none of the device's; that they have the
+ * same size was not seen on a driver.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "sim/cuda_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "sim/cuda_stream.h"
 
@@ -22,8 +27,9 @@ struct hole {
 
 struct chunk {
     struct chunk *next;
-    struct rm_object rm;
+    struct rm_object rm; /* of device memory */
     uint64_t address;
+    uint64_t bytes;
     struct hole *holes;
     uint64_t used;
 };
@@ -35,13 +41,16 @@ struct pool *pool_of(CUmemoryPool handle)
     return object_find(handle, OBJECT_POOL);
 }
 
-CUresult pool_create(struct device *device, struct pool **ret_pool)
+CUresult pool_create(
+    CUmemAllocationType type, const CUmemLocation *location, struct pool **ret_pool)
 {
-    struct pool *pool = calloc(1, sizeof *pool);
+    struct pool start = {.type = type, .location = *location};
+    CUresult r = place_of(type, location, &start.place, &start.device);
+    struct pool *pool = r == CUDA_SUCCESS ? malloc(sizeof *pool) : NULL;
 
     if (!pool)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pool->device = device;
+        return r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r;
+    *pool = start;
     pool->follow_event = pool->opportunistic = pool->internal = 1;
     pool->next = pools;
     pools = pool;
@@ -50,14 +59,57 @@ CUresult pool_create(struct device *device, struct pool **ret_pool)
     return CUDA_SUCCESS;
 }
 
+static CUresult device_pool_create(const struct device *device, struct pool **pool)
+{
+    CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
+    CUresult r = *pool ? CUDA_SUCCESS : pool_create(CU_MEM_ALLOCATION_TYPE_PINNED, &here, pool);
+
+    if (r == CUDA_SUCCESS)
+        (*pool)->is_default = true;
+    return r;
+}
+
 CUresult pools_init(struct device *device)
 {
-    CUresult r = device->default_pool ? CUDA_SUCCESS : pool_create(device, &device->default_pool);
+    CUresult r = device_pool_create(device, &device->default_pool);
 
-    if (r == CUDA_SUCCESS && !device->graph_pool)
-        r = pool_create(device, &device->graph_pool);
+    if (r == CUDA_SUCCESS)
+        r = device_pool_create(device, &device->graph_pool);
     device->current_pool = device->default_pool;
     return r;
+}
+
+/* Device memory has addresses that the host does not reach, the other kinds are mapped. */
+static CUresult chunk_take_memory(struct pool *pool, struct chunk *chunk)
+{
+    CUresult r;
+    void *mapped;
+
+    if (pool->place != PLACE_DEVICE) {
+        mapped = mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        chunk->address = (uintptr_t)mapped;
+        return mapped == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    }
+    r = rm_memory_create_parts(pool->device, chunk->bytes, POOL_CHUNK_BYTES, &chunk->rm);
+    if (r != CUDA_SUCCESS)
+        return r;
+    chunk->address = address_take(chunk->bytes, MEMORY_PAGE_BYTES);
+    if (!chunk->address) {
+        rm_memory_destroy(pool->device, &chunk->rm);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return r;
+}
+
+static void chunk_give_memory(struct pool *pool, struct chunk *chunk)
+{
+    if (pool->place != PLACE_DEVICE) {
+        munmap((void *)(uintptr_t)chunk->address, chunk->bytes);
+        return;
+    }
+    address_release(chunk->address, chunk->bytes);
+    rm_memory_destroy(pool->device, &chunk->rm);
 }
 
 static void chunk_destroy(struct pool *pool, struct chunk *chunk)
@@ -68,9 +120,8 @@ static void chunk_destroy(struct pool *pool, struct chunk *chunk)
         chunk->holes = hole->next;
         free(hole);
     }
-    pool->reserved -= chunk->rm.bytes;
-    address_release(chunk->address, chunk->rm.bytes);
-    rm_memory_destroy(pool->device, &chunk->rm);
+    pool->reserved -= chunk->bytes;
+    chunk_give_memory(pool, chunk);
     free(chunk);
 }
 
@@ -81,17 +132,10 @@ static CUresult chunk_create(struct pool *pool, uint64_t bytes, struct chunk **r
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (chunk && hole && bytes <= UINT64_MAX / 4) {
-        bytes = round_up(bytes, POOL_CHUNK_BYTES);
+        chunk->bytes = bytes = round_up(bytes, POOL_CHUNK_BYTES);
         r = pool->max_size && pool->reserved + bytes > round_up(pool->max_size, POOL_CHUNK_BYTES)
                 ? CUDA_ERROR_OUT_OF_MEMORY
-                : rm_memory_create_parts(pool->device, bytes, POOL_CHUNK_BYTES, &chunk->rm);
-    }
-    if (r == CUDA_SUCCESS) {
-        chunk->address = address_take(bytes, MEMORY_PAGE_BYTES);
-        if (!chunk->address) {
-            rm_memory_destroy(pool->device, &chunk->rm);
-            r = CUDA_ERROR_OUT_OF_MEMORY;
-        }
+                : chunk_take_memory(pool, chunk);
     }
     if (r != CUDA_SUCCESS) {
         free(chunk);
@@ -164,7 +208,7 @@ static struct chunk *chunk_of(const struct pool *pool, uint64_t address)
 {
     struct chunk *chunk = pool->chunks;
 
-    while (chunk && (address < chunk->address || address >= chunk->address + chunk->rm.bytes))
+    while (chunk && (address < chunk->address || address >= chunk->address + chunk->bytes))
         chunk = chunk->next;
     return chunk;
 }
@@ -193,8 +237,9 @@ CUresult pool_allocate(
     r = allocation_add((struct allocation){.address = address,
                            .bytes = bytes,
                            .kind = ALLOCATION_POOL,
+                           .place = pool->place,
                            .context = context,
-                           .device = pool->device,
+                           .device = pool->device ? pool->device : context->device,
                            .pool = pool},
         ret_allocation);
     if (r != CUDA_SUCCESS) {
@@ -256,15 +301,14 @@ void pools_release(struct device *device)
 {
     for (struct pool *pool = pools; pool; pool = pool->next) {
         /* Graph memory stays until cuDeviceGraphMemTrim. */
-        if (pool->device == device && pool != device->graph_pool)
+        if ((pool->device == device || !pool->device) && pool != device->graph_pool)
             pool_trim(pool, pool->release_threshold);
     }
 }
 
 void pool_destroy(struct pool *pool)
 {
-    if (pool->device->current_pool == pool)
-        pool->device->current_pool = pool->device->default_pool;
+    pool_leave_places(pool);
     object_remove(&pool->object);
     pool->destroyed = true;
     if (pool->used == 0)

@@ -10,7 +10,10 @@ struct chunk;
 struct pool {
     struct object object;
     struct pool *next;
-    struct device *device;
+    enum memory_place place;
+    CUmemAllocationType type;
+    CUmemLocation location;
+    struct device *device; /* the location's; NULL: it is none */
     struct chunk *chunks;
     uint64_t reserved;
     uint64_t reserved_high;
@@ -22,10 +25,14 @@ struct pool {
     int opportunistic;
     int internal;
     unsigned handle_types;
-    bool destroyed; /* lives on until its last allocation is freed */
+    bool is_default; /* of a location, or a device's for graphs: it cannot be destroyed */
+    bool destroyed;  /* lives on until its last allocation is freed */
 };
 
-CUresult pool_create(struct device *device, struct pool **ret_pool);
+CUresult pool_create(
+    CUmemAllocationType type, const CUmemLocation *location, struct pool **ret_pool);
+/* The pool goes: where it is current for a location, that one's default becomes so. */
+void pool_leave_places(const struct pool *pool);
 /* The handle dies at once, the memory with the last allocation. */
 void pool_destroy(struct pool *pool);
 /* Gives empty chunks back until at most keep bytes are reserved; returns the bytes given back. */

@@ -17,7 +17,7 @@ static CUresult pool_allocate_on(
     if (!pool)
         pool = stream->context->device->current_pool;
     if (stream->capture)
-        return capture_allocation(stream, bytes, pool->device, address);
+        return capture_allocation(stream, bytes, pool, address);
     r = pool_allocate(pool, stream->context, bytes, &allocation);
     if (r == CUDA_SUCCESS)
         *address = allocation->address;
@@ -68,21 +68,24 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     return CUDA_SUCCESS;
 }
 
+/* "Not IPC capable" are pools of the whole host and of managed memory; the latter have neither a
+ * bound nor a use of their own (cuMemPoolCreate). */
+static bool pool_props_fit(const CUmemPoolProps *props)
+{
+    if (props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return !props->handleTypes && !props->maxSize && !props->usage;
+    return props->location.type != CU_MEM_LOCATION_TYPE_HOST || !props->handleTypes;
+}
+
 CUresult sim_cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 {
     CUDA_LOCKED;
-    struct device *device;
     struct pool *pool;
     CUresult r;
 
-    if (!ret || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!ret || !props || !pool_props_fit(props))
         return CUDA_ERROR_INVALID_VALUE;
-    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    device = device_of(props->location.id);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    r = pool_create(device, &pool);
+    r = pool_create(props->allocType, &props->location, &pool);
     if (r != CUDA_SUCCESS)
         return r;
     pool->max_size = props->maxSize;
@@ -96,7 +99,7 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
     CUDA_LOCKED;
     struct pool *pool = pool_of(handle);
 
-    if (!pool || pool == pool->device->default_pool || pool == pool->device->graph_pool)
+    if (!pool || pool->is_default)
         return CUDA_ERROR_INVALID_VALUE;
     pool_destroy(pool);
     return CUDA_SUCCESS;
@@ -184,58 +187,6 @@ CUresult sim_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map,
     CUDA_LOCKED;
 
     return pool_of(handle) && (map || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult sim_cuMemPoolGetAccess(
-    CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
-{
-    CUDA_LOCKED;
-    const struct pool *pool = pool_of(handle);
-
-    if (!flags || !pool || !location)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = location->id == pool->device->ordinal ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool *ret, CUdevice ordinal)
-{
-    const struct device *device = device_of(ordinal);
-
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!ret)
-        return CUDA_ERROR_INVALID_VALUE;
-    *ret = (CUmemoryPool)device->default_pool;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_cuDeviceGetMemPool(CUmemoryPool *ret, CUdevice ordinal)
-{
-    CUDA_LOCKED;
-    const struct device *device = device_of(ordinal);
-
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!ret)
-        return CUDA_ERROR_INVALID_VALUE;
-    *ret = (CUmemoryPool)device->current_pool;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
-{
-    CUDA_LOCKED;
-    struct device *device = device_of(ordinal);
-    struct pool *pool = pool_of(handle);
-
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!pool || pool->device != device)
-        return CUDA_ERROR_INVALID_VALUE;
-    device->current_pool = pool;
-    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuDeviceGraphMemTrim(CUdevice ordinal)

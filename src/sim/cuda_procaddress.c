@@ -45,7 +45,8 @@ static bool starts_with(const char *text, const char *start)
 static bool hidden_by_description(const char *name, const struct sim_description *described)
 {
     static const char *const async[] = {"cuMemAllocAsync", "cuMemFreeAsync", "cuMemAllocFromPool",
-        "cuMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", "cuDeviceGetDefaultMemPool"};
+        "cuMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", "cuDeviceGetDefaultMemPool",
+        "cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemSetMemPool"};
     static const char *const vmm[] = {"cuMemAddress", "cuMemCreate", "cuMemRelease", "cuMemMap",
         "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess", "cuMemExportToShareable",
         "cuMemImportFromShareable", "cuMemGetAllocation", "cuMemRetainAllocation"};

@@ -188,10 +188,25 @@ enum allocation_kind {
 
 struct vmm;
 
+/* Where memory of a pool, of a graph or of cuMemCreate lies. */
+enum memory_place {
+    PLACE_DEVICE,
+    PLACE_MANAGED, /* with a preferred location or none */
+    PLACE_HOST,
+};
+
+/* Whether the driver knows such memory, by its manual (cuMemPoolCreate, cuMemCreate). *ret_device:
+ * the location's, NULL where that is none. */
+CUresult place_of(CUmemAllocationType type, const CUmemLocation *location,
+    enum memory_place *ret_place, struct device **ret_device);
+/* Two locations that mean the same. */
+bool place_is_same(const CUmemLocation *one, const CUmemLocation *other);
+
 struct allocation {
     uint64_t address;
     uint64_t bytes;
     enum allocation_kind kind;
+    enum memory_place place; /* of ALLOCATION_POOL and ALLOCATION_MAPPING */
     struct context *context;
     struct device *device;
     struct rm_object rm;

@@ -28,9 +28,12 @@ struct work {
         CUDA_MEMSET_NODE_PARAMS fill;
         CUDA_HOST_NODE_PARAMS host;
         struct {
-            struct device *device;
+            struct device *device; /* NULL: the location is none */
             uint64_t address;
             uint64_t bytes;
+            enum memory_place place;
+            CUmemAllocationType type;
+            CUmemLocation location;
         } memory;
         struct graph *child;
         struct event *event;
@@ -128,8 +131,9 @@ void values_forget(uint64_t address, uint64_t bytes);
 
 /* ---- captures ---- */
 CUresult capture_work(struct stream *stream, const struct work *work);
+/* With the pool's properties, "owned by the graph instead of the memory pool". */
 CUresult capture_allocation(
-    struct stream *stream, uint64_t bytes, struct device *device, CUdeviceptr *ret_address);
+    struct stream *stream, uint64_t bytes, const struct pool *pool, CUdeviceptr *ret_address);
 CUresult capture_free(struct stream *stream, uint64_t address);
 /* The stream's work from now on depends on these nodes too, and is part of the capture. */
 CUresult capture_join(struct stream *stream, struct capture *capture, const struct node_list *on);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Virtual memory management: physical handles (each one device-memory object that lives until its
- * last reference and mapping are gone), reserved ranges, mappings, and sharing by descriptor.
+ * last reference and mapping are gone, or memory of the host), reserved ranges, mappings, and
+ * sharing by descriptor.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,9 @@
 
 struct vmm {
     struct object object;
-    struct device *device;
-    struct rm_object rm;
+    enum memory_place place;
+    struct device *device; /* NULL: the host */
+    struct rm_object rm;   /* of device memory */
     uint64_t bytes;
     unsigned handles; /* cuMemCreate, retain and import each give one */
     unsigned mappings;
@@ -43,26 +45,29 @@ static void vmm_drop(struct vmm *vmm)
     if (vmm->handles || vmm->mappings)
         return;
     object_remove(&vmm->object);
-    rm_memory_destroy(vmm->device, &vmm->rm);
+    if (vmm->place == PLACE_DEVICE)
+        rm_memory_destroy(vmm->device, &vmm->rm);
     contents_drop(vmm->contents, vmm->bytes);
     free(vmm);
 }
 
-static CUresult vmm_check(const CUmemAllocationProp *prop, struct device **ret_device)
+/* "HOST allocations are not IPC capable" (cuMemCreate). */
+static CUresult vmm_check(
+    const CUmemAllocationProp *prop, enum memory_place *ret_place, struct device **ret_device)
 {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *ret_device = device_of(prop->location.id);
-    return *ret_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST && prop->requestedHandleTypes)
+        return CUDA_ERROR_INVALID_VALUE;
+    return place_of(prop->type, &prop->location, ret_place, ret_device);
 }
 
 CUresult sim_cuMemGetAllocationGranularity(
     size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     struct device *device;
-    CUresult r = vmm_check(prop, &device);
+    enum memory_place place;
+    CUresult r = vmm_check(prop, &place, &device);
 
     (void)option;
     if (r == CUDA_SUCCESS && !granularity)
@@ -77,7 +82,8 @@ static CUresult vmm_add(struct vmm start, CUmemGenericAllocationHandle *ret)
     struct vmm *vmm = malloc(sizeof *vmm);
 
     if (!vmm) {
-        rm_memory_destroy(start.device, &start.rm);
+        if (start.place == PLACE_DEVICE)
+            rm_memory_destroy(start.device, &start.rm);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *vmm = start;
@@ -92,14 +98,15 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
 {
     CUDA_LOCKED;
     struct vmm vmm = {.bytes = bytes};
-    CUresult r = vmm_check(prop, &vmm.device);
+    CUresult r = vmm_check(prop, &vmm.place, &vmm.device);
 
     if (r != CUDA_SUCCESS)
         return r;
     if (!ret || !bytes || bytes % MEMORY_PAGE_BYTES || flags)
         return CUDA_ERROR_INVALID_VALUE;
     vmm.props = *prop;
-    r = rm_memory_create_unmapped(vmm.device, bytes, &vmm.rm);
+    if (vmm.place == PLACE_DEVICE)
+        r = rm_memory_create_unmapped(vmm.device, bytes, &vmm.rm);
     return r == CUDA_SUCCESS ? vmm_add(vmm, ret) : r;
 }
 
@@ -202,11 +209,12 @@ CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     r = allocation_add((struct allocation){.address = address,
                            .bytes = bytes,
                            .kind = ALLOCATION_MAPPING,
-                           .device = vmm->device,
+                           .place = vmm->place,
+                           .device = vmm->device ? vmm->device : device_of(0),
                            .vmm = vmm,
                            .vmm_offset = offset},
         NULL);
-    if (r == CUDA_SUCCESS && vmm->mappings++ == 0)
+    if (r == CUDA_SUCCESS && vmm->mappings++ == 0 && vmm->place == PLACE_DEVICE)
         rm_memory_map(&vmm->rm, true);
     return r;
 }
@@ -241,7 +249,7 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
 
         address += mapping->bytes;
         allocation_forget(mapping);
-        if (--vmm->mappings == 0)
+        if (--vmm->mappings == 0 && vmm->place == PLACE_DEVICE)
             rm_memory_map(&vmm->rm, false);
         vmm_drop(vmm);
         mapping = allocation_find(address);
@@ -289,6 +297,8 @@ CUresult sim_cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandl
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!((unsigned)vmm->props.requestedHandleTypes & (unsigned)type))
         return CUDA_ERROR_INVALID_VALUE;
+    if (vmm->place != PLACE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED; /* the simulator does not share memory of the host */
     return rm_memory_export(vmm->device, &vmm->rm, ret);
 }
 
