@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream-ordered allocation: what a pool can serve from what it holds goes in; its growth is judged
- * below the API, or by the pool's own figure under the API ledger. */
+ * below the API, or by the pool's own figure under the API ledger and for managed memory. Pools of
+ * host memory are not limited. */
 #include "hook/capture.h"
 #include "hook/hook.h"
 #include "hook/pace.h"
@@ -16,8 +17,8 @@
 struct pooled {
     struct memory_request request;
     enum account_kind former_kind;
-    CUdevice ordinal;
     CUmemoryPool pool;
+    struct pool_place place; /* where it is counted, or of host memory */
     struct pool_growth growth;
     bool counted;
 };
@@ -35,30 +36,36 @@ static bool enter_stream(CUstream stream)
 static CUresult identify_pool(struct pooled *pooled, CUstream stream, int *ret_device)
 {
     CUcontext context;
-    bool entered = !pooled->pool && enter_stream(stream);
-    CUresult result = pools_ordinal(pooled->pool, &pooled->ordinal);
-    if (result == CUDA_SUCCESS && !pooled->pool)
-        result = cuda.cuDeviceGetMemPool(&pooled->pool, pooled->ordinal);
+    bool entered = pools_goes_by_stream(pooled->pool) && enter_stream(stream);
+    CUresult result = pooled->pool ? pools_place(pooled->pool, &pooled->place)
+                                   : pools_place_current(&pooled->pool, &pooled->place);
     if (entered)
         (void)cuda.cuCtxPopCurrent_v2(&context);
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
     if (result != CUDA_SUCCESS)
         return container_unidentified_device() == CONTAINER_DEVICE_CLOSED ? result : CUDA_SUCCESS;
-    return hook_identify(pooled->ordinal, ret_device);
+    return hook_identify(pooled->place.ordinal, ret_device);
+}
+
+/* Whether such a pool is counted here. */
+static bool counts(enum pool_kind kind)
+{
+    return kind == POOL_MANAGED || (kind == POOL_DEVICE && memory_ledger() == MEMORY_LEDGER_API);
 }
 
 static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stream)
 {
     int device;
     struct capture_relaxed former = capture_relax();
-    pooled->ordinal = -1;
     CUresult result = identify_pool(pooled, stream, &device);
-    if (result == CUDA_SUCCESS)
-        pooled->growth = pools_growth(pooled->pool, bytes);
+    pooled->counted = counts(pooled->place.kind);
+    if (result == CUDA_SUCCESS && pooled->counted)
+        pooled->growth = pools_growth(pooled->pool, pooled->place.kind, bytes);
     capture_restore(&former);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || !pooled->counted)
         return result;
-    return memory_begin(&pooled->request, device, pooled->growth.bytes, ACCOUNT_BUFFER) == 0
+    return memory_begin(&pooled->request, device, pooled->growth.bytes,
+               pooled->place.kind == POOL_MANAGED ? ACCOUNT_MANAGED : ACCOUNT_BUFFER) == 0
                ? CUDA_SUCCESS
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -67,57 +74,72 @@ static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stre
 static CUresult begin_pooled(
     struct pooled *pooled, size_t bytes, CUmemoryPool pool, CUstream stream, enum stream_zero zero)
 {
-    pooled->pool = pool;
-    pooled->counted = memory_ledger() == MEMORY_LEDGER_API && !capture_records(stream, zero);
+    *pooled = (struct pooled){.pool = pool, .place = {.ordinal = -1}};
     pools_note_use();
-    if (pooled->counted)
-        return begin_counted(pooled, bytes, stream);
+    if (pools_count() && !capture_records(stream, zero)) {
+        CUresult result = begin_counted(pooled, bytes, stream);
+        if (result != CUDA_SUCCESS || pooled->counted)
+            return result;
+    }
     pooled->former_kind = rm_memory_set_kind(ACCOUNT_BUFFER);
     return CUDA_SUCCESS;
 }
 
 static CUresult end_counted(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
-    CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
+    size_t bytes, CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     int device = pooled->request.device;
-    bool overgrown = result == CUDA_SUCCESS && pools_charge(pooled->pool, device, &pooled->growth);
+    bool overgrown = false;
+    if (result == CUDA_SUCCESS) {
+        pools_note_allocated(pooled->pool, *dptr, bytes);
+        overgrown = pools_charge(pooled->pool, pooled->place.kind, device, &pooled->growth);
+    }
     memory_end(&pooled->request, false, MEMORY_POOL, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
     /* What lies unused in a pool may be in pieces too small for the request: the pool has then
      * grown by more than was reserved. */
-    if (!overgrown || device < 0 || account_check((unsigned)device, 0) == 0) {
-        pools_note_allocated(pooled->pool, *dptr);
+    if (!overgrown || device < 0 || account_check((unsigned)device, 0) == 0)
         return result;
-    }
-    (void)undo(*dptr, stream);
+    if (undo(*dptr, stream) == CUDA_SUCCESS)
+        pools_note_freed(*dptr);
     struct capture_relaxed former = capture_relax();
     (void)cuda.cuMemPoolTrimTo(pooled->pool, 0);
     capture_restore(&former);
-    pools_refresh(pooled->ordinal);
+    pools_refresh(pooled->place.ordinal);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult end_pooled(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
-    CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
+    size_t bytes, CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     if (pooled->counted)
-        return end_counted(pooled, result, dptr, stream, undo);
+        return end_counted(pooled, result, dptr, bytes, stream, undo);
     rm_memory_set_kind(pooled->former_kind);
     return result;
+}
+
+/* As pools_try_again; the room is made where the pool is counted, and none for memory of the host.
+ */
+static bool try_again(CUresult result, const struct pooled *pooled, unsigned *attempts)
+{
+    if (pooled->place.kind == POOL_HOST)
+        return false;
+    if (pooled->place.ordinal < 0)
+        return pools_try_again(result, attempts);
+    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 &&
+           pools_make_room(pooled->place.ordinal);
 }
 
 static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, enum stream_zero zero,
     __typeof__(cuda.cuMemAllocAsync) real, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     unsigned attempts = 0;
+    struct pooled pooled;
     CUresult result;
     do {
-        struct pooled pooled;
         result = begin_pooled(&pooled, bytes, NULL, stream, zero);
         if (result == CUDA_SUCCESS)
-            result = end_pooled(&pooled, real(dptr, bytes, stream), dptr, stream, undo);
-    } while (pools_try_again(result, &attempts));
+            result = end_pooled(&pooled, real(dptr, bytes, stream), dptr, bytes, stream, undo);
+    } while (try_again(result, &pooled, &attempts));
     return result;
 }
 
@@ -126,13 +148,14 @@ static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool
     __typeof__(cuda.cuMemFreeAsync) undo)
 {
     unsigned attempts = 0;
+    struct pooled pooled;
     CUresult result;
     do {
-        struct pooled pooled;
         result = begin_pooled(&pooled, bytes, pool, stream, zero);
         if (result == CUDA_SUCCESS)
-            result = end_pooled(&pooled, real(dptr, bytes, pool, stream), dptr, stream, undo);
-    } while (pools_try_again(result, &attempts));
+            result =
+                end_pooled(&pooled, real(dptr, bytes, pool, stream), dptr, bytes, stream, undo);
+    } while (try_again(result, &pooled, &attempts));
     return result;
 }
 
@@ -195,8 +218,36 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 {
     hook_enter();
     CUresult result = cuda.cuMemPoolCreate(pool, poolProps);
-    if (result == CUDA_SUCCESS && poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        pools_note(*pool, poolProps->location.id);
+    if (result == CUDA_SUCCESS)
+        pools_note(*pool, poolProps->allocType, &poolProps->location);
+    return result;
+}
+
+CUresult hook_cuMemGetDefaultMemPool(
+    CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemGetDefaultMemPool(pool_out, location, type);
+    if (result == CUDA_SUCCESS)
+        pools_note_met(*pool_out, type, location);
+    return result;
+}
+
+CUresult hook_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemGetMemPool(pool, location, type);
+    if (result == CUDA_SUCCESS)
+        pools_note_met(*pool, type, location);
+    return result;
+}
+
+CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    hook_enter();
+    CUresult result = cuda.cuMemSetMemPool(location, type, pool);
+    if (result == CUDA_SUCCESS)
+        pools_note_met(pool, type, location);
     return result;
 }
 
@@ -210,13 +261,13 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     hook_enter();
     CUresult result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
-    CUdevice ordinal;
-    if (memory_ledger() != MEMORY_LEDGER_API)
+    struct pool_place place;
+    if (!pools_count())
         return result;
-    if (pools_ordinal(pool, &ordinal) == CUDA_SUCCESS)
-        pools_refresh(ordinal);
-    else
+    if (pools_place(pool, &place) != CUDA_SUCCESS)
         pools_refresh_current();
+    else if (place.kind != POOL_HOST)
+        pools_refresh(place.ordinal);
     return result;
 }
 

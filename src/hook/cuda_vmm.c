@@ -28,13 +28,16 @@ void vmm_reset(void)
     map_finish(&mappings.index);
 }
 
-/* Memory of the host, and of other devices than the current one, goes by its property. */
+/* Memory of the host, and of other devices than the current one, goes by its property. A kind of
+ * location that we do not know is taken for the current device. */
 static CUresult identify_property(const CUmemAllocationProp *prop, int *ret_device)
 {
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
-    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (!prop || pools_kind(prop->type, &prop->location) == POOL_HOST)
         return CUDA_SUCCESS;
-    return hook_identify(prop->location.id, ret_device);
+    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+               ? hook_identify(prop->location.id, ret_device)
+               : hook_identify_current(ret_device);
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,

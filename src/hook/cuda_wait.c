@@ -10,7 +10,7 @@
 static inline CUresult synchronised(CUresult result)
 {
     pace_note_wait();
-    if (__builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0))
+    if (pools_count())
         pools_refresh_current();
     return result;
 }

@@ -17,27 +17,43 @@
 
 struct pool {
     CUmemoryPool pool;
-    CUdevice ordinal;
-    unsigned live; /* API ledger: allocations that were seen and not freed */
+    enum pool_kind kind;
+    CUdevice ordinal; /* that is charged; -1: none yet, or never */
+    bool has_device;  /* the location is one */
+    bool tells_used;  /* the driver's figure of what is in use agreed with ours */
+    unsigned live;    /* allocations that were seen and not freed */
+    uint64_t live_bytes;
     bool destroyed;
     unsigned users; /* threads of ours that ask the driver for it now */
 };
+
+struct pool_allocation {
+    struct pool *pool;
+    uint64_t bytes;
+};
+
+bool pools_managed_met;
 
 static struct {
     struct lock lock; /* all but `used`; not held over driver calls */
     bool used;
     struct slab slab;
-    struct map list;        /* the program's own, by handle; the devices' are asked for */
-    struct map allocations; /* API ledger: the pool of a pointer */
-} pools = {.slab = {.object_bytes = sizeof(struct pool)}};
+    struct map list; /* by handle: the program's own, and the defaults of managed and host memory;
+                        the devices' are asked for */
+    struct slab allocation_slab;
+    struct map allocations; /* of pools that are counted, by pointer */
+} pools = {.slab = {.object_bytes = sizeof(struct pool)},
+    .allocation_slab = {.object_bytes = sizeof(struct pool_allocation)}};
 
 void pools_reset(void)
 {
     lock_reset(&pools.lock);
     slab_finish(&pools.slab);
+    slab_finish(&pools.allocation_slab);
     map_finish(&pools.list);
     map_finish(&pools.allocations);
     pools.used = false;
+    pools_managed_met = false;
 }
 
 void pools_note_use(void)
@@ -46,16 +62,50 @@ void pools_note_use(void)
         store_relaxed(&pools.used, true);
 }
 
-void pools_note(CUmemoryPool pool, CUdevice ordinal)
+static bool is_host(CUmemLocationType type)
 {
+    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+enum pool_kind pools_kind(CUmemAllocationType type, const CUmemLocation *location)
+{
+    return type == CU_MEM_ALLOCATION_TYPE_MANAGED ? POOL_MANAGED
+           : is_host(location->type)              ? POOL_HOST
+                                                  : POOL_DEVICE;
+}
+
+static void note(
+    CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location, bool made)
+{
+    bool has_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+    struct pool start = {.pool = pool,
+        .kind = pools_kind(type, location),
+        .ordinal = has_device ? location->id : -1,
+        .has_device = has_device};
+    if (start.kind == POOL_DEVICE && !(has_device && made))
+        return;
     lock_take(&pools.lock);
-    struct pool *own = slab_take(&pools.slab);
+    struct pool *own =
+        made || !map_get(&pools.list, (uintptr_t)pool) ? slab_take(&pools.slab) : NULL;
     if (own) {
-        *own = (struct pool){.pool = pool, .ordinal = ordinal};
+        *own = start;
         if (map_put(&pools.list, (uintptr_t)pool, own) != 0)
             slab_give(&pools.slab, own);
     }
+    if (start.kind == POOL_MANAGED)
+        store_relaxed(&pools_managed_met, true);
     lock_release(&pools.lock);
+}
+
+void pools_note(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location)
+{
+    note(pool, type, location, true);
+}
+
+void pools_note_met(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location)
+{
+    note(pool, type, location, false);
 }
 
 /* CUDA_ERROR_INVALID_DEVICE: it is none. */
@@ -72,17 +122,78 @@ static CUresult find_default_pool(CUmemoryPool pool, CUdevice *ret_ordinal)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult pools_ordinal(CUmemoryPool pool, CUdevice *ret_ordinal)
+/* A copy of what was noted, or of nothing. */
+static struct pool known(CUmemoryPool pool)
 {
+    struct pool copy = {.ordinal = -1};
     lock_take(&pools.lock);
     const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
     if (own)
-        *ret_ordinal = own->ordinal;
+        copy = *own;
     lock_release(&pools.lock);
-    if (own)
+    return copy;
+}
+
+/* While a pool without a device of its own holds nothing, it may come to be another's. */
+static CUresult choose_ordinal(CUmemoryPool pool, CUdevice *ordinal)
+{
+    if (*ordinal >= 0 && memory_recorded_bytes(MEMORY_POOL, (uintptr_t)pool))
         return CUDA_SUCCESS;
-    CUresult result = pool ? find_default_pool(pool, ret_ordinal) : CUDA_ERROR_INVALID_DEVICE;
-    return result == CUDA_ERROR_INVALID_DEVICE ? cuda.cuCtxGetDevice(ret_ordinal) : result;
+    CUresult result = cuda.cuCtxGetDevice(ordinal);
+    if (result != CUDA_SUCCESS)
+        return result;
+    lock_take(&pools.lock);
+    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
+    if (own)
+        own->ordinal = *ordinal;
+    lock_release(&pools.lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult place_known(const struct pool *own, struct pool_place *ret_place)
+{
+    struct pool_place place = {.kind = own->kind, .ordinal = own->ordinal};
+    CUresult result = CUDA_SUCCESS;
+    if (own->kind == POOL_MANAGED && !own->has_device)
+        result = choose_ordinal(own->pool, &place.ordinal);
+    if (result == CUDA_SUCCESS)
+        *ret_place = place;
+    return result;
+}
+
+CUresult pools_place(CUmemoryPool pool, struct pool_place *ret_place)
+{
+    struct pool own = known(pool);
+    if (own.pool)
+        return place_known(&own, ret_place);
+    CUdevice ordinal = -1;
+    CUresult result = pool ? find_default_pool(pool, &ordinal) : CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_ERROR_INVALID_DEVICE)
+        result = cuda.cuCtxGetDevice(&ordinal);
+    if (result == CUDA_SUCCESS)
+        *ret_place = (struct pool_place){.kind = POOL_DEVICE, .ordinal = ordinal};
+    return result;
+}
+
+CUresult pools_place_current(CUmemoryPool *ret_pool, struct pool_place *ret_place)
+{
+    CUmemoryPool pool = NULL;
+    CUdevice ordinal = -1;
+    CUresult result = cuda.cuCtxGetDevice(&ordinal);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuDeviceGetMemPool(&pool, ordinal);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct pool own = known(pool);
+    *ret_pool = pool;
+    *ret_place = (struct pool_place){.kind = POOL_DEVICE, .ordinal = ordinal};
+    return own.pool ? place_known(&own, ret_place) : CUDA_SUCCESS;
+}
+
+bool pools_goes_by_stream(CUmemoryPool pool)
+{
+    struct pool own = known(pool);
+    return !pool || (own.kind == POOL_MANAGED && !own.has_device);
 }
 
 static struct pool_growth growth(uint64_t bytes, uint64_t reserved, uint64_t used)
@@ -113,12 +224,34 @@ static bool graphs_tell(CUdevice ordinal, CUgraphMem_attribute name, cuuint64_t 
     return cuda.cuDeviceGetGraphMemAttribute(ordinal, name, ret_bytes) == CUDA_SUCCESS;
 }
 
-struct pool_growth pools_growth(CUmemoryPool pool, uint64_t bytes)
+struct pool_growth pools_growth(CUmemoryPool pool, enum pool_kind kind, uint64_t bytes)
 {
     cuuint64_t reserved, used;
     if (!tells_reserved(pool, &reserved) || !tells_used(pool, &used))
         reserved = used = memory_recorded_bytes(MEMORY_POOL, (uintptr_t)pool);
-    return growth(bytes, reserved, used);
+    if (kind == POOL_DEVICE)
+        return growth(bytes, reserved, used);
+    /* In which steps managed pools grow was not seen: what is more than foreseen is judged
+     * afterwards. */
+    uint64_t unused = reserved > used ? reserved - used : 0;
+    return (struct pool_growth){.held_bytes = reserved > used ? reserved : used,
+        .bytes = bytes > unused ? bytes - unused : 0};
+}
+
+/* What a managed pool holds. Nothing says that a driver counts as reserved what nobody has touched
+ * yet: no less than what is in use, by its figure or, where that is not to be had, by ours. */
+static uint64_t managed_bytes(CUmemoryPool pool)
+{
+    cuuint64_t reserved = 0, used = 0;
+    bool tells = tells_reserved(pool, &reserved) && tells_used(pool, &used);
+    lock_take(&pools.lock);
+    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
+    if (own && tells && used && used >= own->live_bytes)
+        own->tells_used = true;
+    if (own && !(tells && own->tells_used))
+        used = own->live_bytes;
+    lock_release(&pools.lock);
+    return reserved > used ? reserved : used;
 }
 
 struct pool_growth pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back)
@@ -145,13 +278,21 @@ static bool charge(enum memory_handle type, uint64_t handle, int device,
     return told && reserved > foreseen->held_bytes + foreseen->bytes;
 }
 
-bool pools_charge(CUmemoryPool pool, int device, const struct pool_growth *foreseen)
+bool pools_charge(
+    CUmemoryPool pool, enum pool_kind kind, int device, const struct pool_growth *foreseen)
 {
     cuuint64_t reserved = 0;
     struct capture_relaxed former = capture_relax();
-    bool told = tells_reserved(pool, &reserved);
+    bool told = true;
+    if (kind == POOL_MANAGED)
+        reserved = managed_bytes(pool);
+    else
+        told = tells_reserved(pool, &reserved);
     capture_restore(&former);
-    return charge(MEMORY_POOL, (uintptr_t)pool, device, foreseen, told, reserved);
+    if (kind == POOL_DEVICE)
+        return charge(MEMORY_POOL, (uintptr_t)pool, device, foreseen, told, reserved);
+    memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_MANAGED);
+    return reserved > foreseen->held_bytes + foreseen->bytes;
 }
 
 bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth *foreseen)
@@ -166,8 +307,13 @@ bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth 
 /* Where one of a destroyed pool's allocations was its last, its key in the account; else 0. */
 static uint64_t forget_allocation(CUdeviceptr pointer)
 {
-    struct pool *own = map_remove(&pools.allocations, pointer);
-    if (!own || --own->live || !own->destroyed)
+    struct pool_allocation *allocation = map_remove(&pools.allocations, pointer);
+    if (!allocation)
+        return 0;
+    struct pool *own = allocation->pool;
+    own->live_bytes -= allocation->bytes;
+    slab_give(&pools.allocation_slab, allocation);
+    if (--own->live || !own->destroyed)
         return 0;
     slab_give(&pools.slab, own);
     return (uintptr_t)own;
@@ -181,21 +327,36 @@ static void give_back(uint64_t key)
     memory_taken(&record, true, MEMORY_POOL, key);
 }
 
-void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer)
+static void put_allocation(struct pool *own, CUdeviceptr pointer, uint64_t bytes)
+    REQUIRES(pools.lock)
+{
+    struct pool_allocation *allocation = slab_take(&pools.allocation_slab);
+    if (!allocation)
+        return;
+    *allocation = (struct pool_allocation){.pool = own, .bytes = bytes};
+    if (map_put(&pools.allocations, pointer, allocation) != 0) {
+        slab_give(&pools.allocation_slab, allocation);
+        return;
+    }
+    own->live++;
+    own->live_bytes += bytes;
+}
+
+void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer, uint64_t bytes)
 {
     lock_take(&pools.lock);
     /* An address that comes again was freed meanwhile, in a way that is not seen. */
     uint64_t gone = forget_allocation(pointer);
     struct pool *own = map_get(&pools.list, (uintptr_t)pool);
-    if (own && map_put(&pools.allocations, pointer, own) == 0)
-        own->live++;
+    if (own)
+        put_allocation(own, pointer, bytes);
     lock_release(&pools.lock);
     give_back(gone);
 }
 
 void pools_note_freed(CUdeviceptr pointer)
 {
-    if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used) || !pointer)
+    if (!pools_count() || !load_relaxed(&pools.used) || !pointer)
         return;
     lock_take(&pools.lock);
     uint64_t gone = forget_allocation(pointer);
@@ -227,7 +388,7 @@ static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
     } else if (own->live) {
         /* Where nothing is used, its allocations were freed in a way that is not seen. */
         own->destroyed = true;
-        in_use = used_bytes;
+        in_use = used_bytes || (own->kind == POOL_MANAGED && !own->tells_used);
     } else {
         slab_give(&pools.slab, own);
     }
@@ -238,7 +399,7 @@ static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
 CUresult pools_destroy(CUmemoryPool pool)
 {
     cuuint64_t used = 0;
-    if (memory_ledger() == MEMORY_LEDGER_API && !tells_used(pool, &used))
+    if (pools_count() && !tells_used(pool, &used))
         used = memory_recorded_bytes(MEMORY_POOL, (uintptr_t)pool);
     struct pool *own = take_out(pool);
     struct memory_record record = memory_take(MEMORY_POOL, (uintptr_t)pool);
@@ -250,10 +411,11 @@ CUresult pools_destroy(CUmemoryPool pool)
 }
 
 /* Walks the pools that may hold memory of the ordinal: the device's current and default one, then
- * the program's own, of which one may be missed where others change meanwhile. NULL at the end. The
- * program's own is not destroyed before the walk has gone on. */
+ * those that were noted, of which one may be missed where others change meanwhile. NULL at the end.
+ * The program's own is not destroyed before the walk has gone on. */
 struct pool_walk {
     CUdevice ordinal;
+    bool managed_only;
     unsigned place;
     size_t cursor;
     CUmemoryPool current;
@@ -276,7 +438,8 @@ static CUmemoryPool next_own(struct pool_walk *walk)
     lock_take(&pools.lock);
     do
         own = map_next(&pools.list, &walk->cursor, &key);
-    while (own && (own->ordinal != walk->ordinal || own->pool == walk->current));
+    while (own && (own->ordinal != walk->ordinal || own->pool == walk->current ||
+                      (walk->managed_only && own->kind != POOL_MANAGED)));
     use(walk, own);
     CUmemoryPool pool = own ? own->pool : NULL;
     lock_release(&pools.lock);
@@ -296,6 +459,8 @@ static bool use_current(struct pool_walk *walk)
 static CUmemoryPool next_pool(struct pool_walk *walk)
 {
     CUmemoryPool pool = NULL;
+    if (walk->managed_only)
+        return next_own(walk);
     if (walk->place == 0) {
         walk->place++;
         if (cuda.cuDeviceGetMemPool(&walk->current, walk->ordinal) == CUDA_SUCCESS &&
@@ -335,10 +500,14 @@ bool pools_make_room_current(void)
 }
 
 /* Asked once more where the driver does not tell: what it gave back stays charged until then. */
-static void refresh_pool(CUmemoryPool pool, int device)
+static void refresh_pool(CUmemoryPool pool, enum pool_kind kind, int device)
 {
     cuuint64_t reserved = 0;
     bool told = false;
+    if (kind == POOL_MANAGED)
+        memory_set(MEMORY_POOL, (uintptr_t)pool, device, managed_bytes(pool), ACCOUNT_MANAGED);
+    if (kind != POOL_DEVICE)
+        return;
     for (int tries = 0; tries < 2 && !told; tries++)
         told = tells_reserved(pool, &reserved);
     if (told)
@@ -357,22 +526,23 @@ static void refresh_graphs(CUdevice ordinal, int device)
 
 void pools_refresh(CUdevice ordinal)
 {
-    struct pool_walk walk = {.ordinal = ordinal};
+    bool all = memory_ledger() == MEMORY_LEDGER_API;
+    struct pool_walk walk = {.ordinal = ordinal, .managed_only = !all};
     CUmemoryPool pool;
-    if (memory_ledger() != MEMORY_LEDGER_API || !load_relaxed(&pools.used))
+    if (!pools_count() || !load_relaxed(&pools.used))
         return;
     int device = hook_device(ordinal);
     struct capture_relaxed former = capture_relax();
     while ((pool = next_pool(&walk)))
-        refresh_pool(pool, device);
-    refresh_graphs(ordinal, device);
+        refresh_pool(pool, known(pool).kind, device);
+    if (all)
+        refresh_graphs(ordinal, device);
     capture_restore(&former);
 }
 
 void pools_refresh_current(void)
 {
     CUdevice ordinal;
-    if (memory_ledger() == MEMORY_LEDGER_API && load_relaxed(&pools.used) &&
-        cuda.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
+    if (pools_count() && load_relaxed(&pools.used) && cuda.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
         pools_refresh(ordinal);
 }

@@ -418,14 +418,17 @@ void memory_set(
 void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint64_t bytes,
     enum account_kind kind, uint64_t context)
 {
-    if (device < 0 || memory_ledger() != MEMORY_LEDGER_API)
+    if (device < 0 || !is_counted_here(kind))
         return;
     struct memory_record record = memory_take(type, handle);
-    uint64_t from = record.device < 0 ? 0 : record.bytes;
+    bool moves = record.device >= 0 && record.device != device;
+    uint64_t from = record.device < 0 || moves ? 0 : record.bytes;
     if (bytes > from)
         account_add((unsigned)device, bytes - from, kind);
     else if (bytes < from)
         account_release((unsigned)device, from - bytes, kind);
+    if (moves)
+        give_back(&record);
     if (bytes)
         put_record(type, handle,
             &(struct memory_record){.device = device,

@@ -115,8 +115,9 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd);
  * told: while any such handle is held, all that lingers on the device counts. */
 void memory_add_import(enum memory_handle type, uint64_t handle, int device);
 
-/* API ledger: makes what is recorded for the handle equal to `bytes`, whatever the limit says.
- * `context` as in memory_record's owner. */
+/* API ledger, and managed memory under both: makes what is recorded for the handle equal to
+ * `bytes`, whatever the limit says, and moves it to the device. `context` as in memory_record's
+ * owner. */
 void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind);
 void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint64_t bytes,
