@@ -23,6 +23,7 @@ struct pool {
     bool tells_used;  /* the driver's figure of what is in use agreed with ours */
     unsigned live;    /* allocations that were seen and not freed */
     uint64_t live_bytes;
+    uint64_t below_bytes; /* managed: that the resource-manager ledger counts */
     bool destroyed;
     unsigned users; /* threads of ours that ask the driver for it now */
 };
@@ -278,21 +279,40 @@ static bool charge(enum memory_handle type, uint64_t handle, int device,
     return told && reserved > foreseen->held_bytes + foreseen->bytes;
 }
 
-bool pools_charge(
-    CUmemoryPool pool, enum pool_kind kind, int device, const struct pool_growth *foreseen)
+/* Whoever grew the pool foresaw `foreseen`, and the ledger below charged `seen` meanwhile; NULL: it
+ * did not grow. Returns what is held. */
+static uint64_t charge_managed(
+    CUmemoryPool pool, int device, const struct pool_growth *foreseen, uint64_t seen)
+{
+    uint64_t held = managed_bytes(pool), below = 0;
+    lock_take(&pools.lock);
+    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
+    if (own) {
+        uint64_t grown = foreseen && held > foreseen->held_bytes ? held - foreseen->held_bytes : 0;
+        own->below_bytes += seen >= grown ? grown : 0;
+        if (own->below_bytes > held)
+            own->below_bytes = held;
+        below = own->below_bytes;
+    }
+    lock_release(&pools.lock);
+    memory_set(MEMORY_POOL, (uintptr_t)pool, device, held - below, ACCOUNT_MANAGED);
+    return held;
+}
+
+bool pools_charge(CUmemoryPool pool, enum pool_kind kind, int device,
+    const struct pool_growth *foreseen, uint64_t seen)
 {
     cuuint64_t reserved = 0;
-    struct capture_relaxed former = capture_relax();
     bool told = true;
+    struct capture_relaxed former = capture_relax();
     if (kind == POOL_MANAGED)
-        reserved = managed_bytes(pool);
+        reserved = charge_managed(pool, device, foreseen, seen);
     else
         told = tells_reserved(pool, &reserved);
     capture_restore(&former);
-    if (kind == POOL_DEVICE)
-        return charge(MEMORY_POOL, (uintptr_t)pool, device, foreseen, told, reserved);
-    memory_set(MEMORY_POOL, (uintptr_t)pool, device, reserved, ACCOUNT_MANAGED);
-    return reserved > foreseen->held_bytes + foreseen->bytes;
+    return kind == POOL_MANAGED
+               ? reserved > foreseen->held_bytes + foreseen->bytes
+               : charge(MEMORY_POOL, (uintptr_t)pool, device, foreseen, told, reserved);
 }
 
 bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth *foreseen)
@@ -505,7 +525,7 @@ static void refresh_pool(CUmemoryPool pool, enum pool_kind kind, int device)
     cuuint64_t reserved = 0;
     bool told = false;
     if (kind == POOL_MANAGED)
-        memory_set(MEMORY_POOL, (uintptr_t)pool, device, managed_bytes(pool), ACCOUNT_MANAGED);
+        (void)charge_managed(pool, device, NULL, 0);
     if (kind != POOL_DEVICE)
         return;
     for (int tries = 0; tries < 2 && !told; tries++)

@@ -27,7 +27,8 @@ struct hole {
 
 struct chunk {
     struct chunk *next;
-    struct rm_object rm; /* of device memory */
+    struct rm_object rm; /* of device memory, with "managed-rm" also of managed */
+    struct device *device;
     uint64_t address;
     uint64_t bytes;
     struct hole *holes;
@@ -79,37 +80,43 @@ CUresult pools_init(struct device *device)
     return r;
 }
 
-/* Device memory has addresses that the host does not reach, the other kinds are mapped. */
-static CUresult chunk_take_memory(struct pool *pool, struct chunk *chunk)
+static void chunk_give_memory(const struct pool *pool, struct chunk *chunk)
 {
-    CUresult r;
-    void *mapped;
-
-    if (pool->place != PLACE_DEVICE) {
-        mapped = mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        chunk->address = (uintptr_t)mapped;
-        return mapped == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    }
-    r = rm_memory_create_parts(pool->device, chunk->bytes, POOL_CHUNK_BYTES, &chunk->rm);
-    if (r != CUDA_SUCCESS)
-        return r;
-    chunk->address = address_take(chunk->bytes, MEMORY_PAGE_BYTES);
-    if (!chunk->address) {
-        rm_memory_destroy(pool->device, &chunk->rm);
-        r = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return r;
+    if (pool->place == PLACE_DEVICE)
+        address_release(chunk->address, chunk->bytes);
+    else
+        munmap((void *)(uintptr_t)chunk->address, chunk->bytes);
+    if (chunk->rm.handle)
+        rm_memory_destroy(chunk->device, &chunk->rm);
 }
 
-static void chunk_give_memory(struct pool *pool, struct chunk *chunk)
+/* Device memory has addresses that the host does not reach, the other kinds are mapped. */
+static uint64_t chunk_address(const struct pool *pool, uint64_t bytes)
 {
-    if (pool->place != PLACE_DEVICE) {
-        munmap((void *)(uintptr_t)chunk->address, chunk->bytes);
-        return;
-    }
-    address_release(chunk->address, chunk->bytes);
-    rm_memory_destroy(pool->device, &chunk->rm);
+    void *mapped;
+
+    if (pool->place == PLACE_DEVICE)
+        return address_take(bytes, MEMORY_PAGE_BYTES);
+    mapped = mmap(
+        NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return mapped == MAP_FAILED ? 0 : (uintptr_t)mapped;
+}
+
+static CUresult chunk_take_memory(const struct pool *pool, struct chunk *chunk)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (pool->place == PLACE_DEVICE ||
+        (pool->place == PLACE_MANAGED && sim_description()->managed_rm))
+        r = rm_memory_create_parts(chunk->device, chunk->bytes, POOL_CHUNK_BYTES, &chunk->rm);
+    if (r != CUDA_SUCCESS)
+        return r;
+    chunk->address = chunk_address(pool, chunk->bytes);
+    if (chunk->address)
+        return CUDA_SUCCESS;
+    if (chunk->rm.handle)
+        rm_memory_destroy(chunk->device, &chunk->rm);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void chunk_destroy(struct pool *pool, struct chunk *chunk)
@@ -125,13 +132,15 @@ static void chunk_destroy(struct pool *pool, struct chunk *chunk)
     free(chunk);
 }
 
-static CUresult chunk_create(struct pool *pool, uint64_t bytes, struct chunk **ret_chunk)
+static CUresult chunk_create(
+    struct pool *pool, struct device *device, uint64_t bytes, struct chunk **ret_chunk)
 {
     struct chunk *chunk = calloc(1, sizeof *chunk);
     struct hole *hole = calloc(1, sizeof *hole);
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (chunk && hole && bytes <= UINT64_MAX / 4) {
+        chunk->device = device;
         chunk->bytes = bytes = round_up(bytes, POOL_CHUNK_BYTES);
         r = pool->max_size && pool->reserved + bytes > round_up(pool->max_size, POOL_CHUNK_BYTES)
                 ? CUDA_ERROR_OUT_OF_MEMORY
@@ -218,6 +227,7 @@ CUresult pool_allocate(
 {
     uint64_t units;
     uint64_t address = 0;
+    struct device *device = pool->device ? pool->device : context->device;
     struct chunk *chunk;
     CUresult r;
 
@@ -227,9 +237,9 @@ CUresult pool_allocate(
     for (chunk = pool->chunks; chunk && !address; chunk = chunk->next)
         address = chunk_take(chunk, units);
     if (!address) {
-        r = chunk_create(pool, units, &chunk);
+        r = chunk_create(pool, device, units, &chunk);
         if (r == CUDA_ERROR_OUT_OF_MEMORY && pool_trim(pool, 0))
-            r = chunk_create(pool, units, &chunk);
+            r = chunk_create(pool, device, units, &chunk);
         if (r != CUDA_SUCCESS)
             return r;
         address = chunk_take(chunk, units);
@@ -239,7 +249,7 @@ CUresult pool_allocate(
                            .kind = ALLOCATION_POOL,
                            .place = pool->place,
                            .context = context,
-                           .device = pool->device ? pool->device : context->device,
+                           .device = device,
                            .pool = pool},
         ret_allocation);
     if (r != CUDA_SUCCESS) {
