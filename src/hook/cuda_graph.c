@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs: their memory comes from a pool of the device's own, at the upload or the first launch. It
- * is charged below the API; under the API ledger a launch is judged by what the graph needed when
- * it was instantiated or updated. */
+ * is charged below the API; under the API ledger, and for managed memory, a launch is judged by
+ * what the graph needed when it was instantiated or updated. */
 #include "hook/capture.h"
 #include "hook/context_memory.h"
 #include "hook/graph.h"
 #include "hook/hook.h"
 #include "hook/pace.h"
 #include "hook/pools.h"
+#include "limit/rm_memory.h"
 
 #include "base/lock.h"
 #include "base/slab.h"
@@ -22,12 +23,13 @@ struct exec {
     struct graph_needs needs;
     bool frees_itself; /* what the launch before left goes first */
     bool launched;
+    uint64_t context; /* that it goes with; 0: not asked, it takes no managed memory */
 };
 
 static struct {
     struct lock lock;
     struct slab slab;
-    struct map index; /* by handle; API ledger only */
+    struct map index; /* by handle */
 } graphs = {.slab = {.object_bytes = sizeof(struct exec)}};
 
 void graph_reset(void)
@@ -46,7 +48,7 @@ static bool takes_memory(const struct graph_needs *needs)
 {
     bool takes = needs->local_bytes > DEFAULT_LOCAL_BYTES;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        takes = takes || needs->bytes[i];
+        takes = takes || needs->bytes[i] || needs->managed_bytes[i];
     return takes;
 }
 
@@ -96,8 +98,58 @@ static void forget_exec(CUgraphExec handle)
     lock_release(&graphs.lock);
 }
 
+/* ---- managed memory: charged from the first launch until the graph is destroyed; what the graph
+ * does not free itself, until the program does ---- */
+
+static uint64_t managed_key(CUgraphExec handle, CUdevice ordinal)
+{
+    return (uintptr_t)handle ^ (uint64_t)ordinal << 48;
+}
+
+static uint64_t managed_charged(CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
+{
+    uint64_t bytes = memory_recorded_bytes(MEMORY_GRAPH_MANAGED, managed_key(handle, ordinal));
+    for (unsigned i = 0; i < exec->needs.left_count; i++) {
+        if (exec->needs.left[i].ordinal == ordinal)
+            bytes += memory_recorded_bytes(MEMORY_POINTER, exec->needs.left[i].pointer);
+    }
+    return bytes;
+}
+
+static void charge_managed(CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
+{
+    int device = hook_device(ordinal);
+    uint64_t own = exec->needs.managed_bytes[ordinal];
+    for (unsigned i = 0; i < exec->needs.left_count; i++) {
+        const struct graph_left *left = &exec->needs.left[i];
+        if (left->ordinal != ordinal)
+            continue;
+        memory_set(MEMORY_POINTER, left->pointer, device, left->bytes, ACCOUNT_MANAGED);
+        own -= left->bytes;
+    }
+    memory_set_owned(MEMORY_GRAPH_MANAGED, managed_key(handle, ordinal), device, own,
+        ACCOUNT_MANAGED, exec->context);
+}
+
+/* The graph is gone. Where it leaves more than is noted by pointer, that stays charged for good. */
+static void release_managed(CUgraphExec handle, const struct exec *exec)
+{
+    for (CUdevice ordinal = 0; ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
+        uint64_t key = managed_key(handle, ordinal), more = exec->needs.left_more_bytes[ordinal];
+        if (!exec->needs.managed_bytes[ordinal])
+            continue;
+        struct memory_record record = memory_take(MEMORY_GRAPH_MANAGED, key);
+        if (record.device >= 0 && more)
+            account_add((unsigned)record.device, more, ACCOUNT_MANAGED);
+        memory_taken(&record, true, MEMORY_GRAPH_MANAGED, key);
+    }
+}
+
 /* ---- what a launch may take, reserved until the pools tell their size ---- */
 struct taking {
+    struct memory_request managed[VGPU_REGION_DEVICES];
+    CUdevice managed_ordinals[VGPU_REGION_DEVICES];
+    unsigned managed_count;
     struct memory_request requests[VGPU_REGION_DEVICES];
     struct pool_growth foreseen[VGPU_REGION_DEVICES];
     CUdevice ordinals[VGPU_REGION_DEVICES];
@@ -105,24 +157,51 @@ struct taking {
     struct context_growth growth;
 };
 
-static void end_taking(struct taking *taking, bool taken)
+static void end_taking(
+    struct taking *taking, CUgraphExec handle, const struct exec *exec, bool taken)
 {
     for (unsigned i = taking->count; i-- > 0;) {
         pools_charge_graphs(taking->ordinals[i], taking->requests[i].device, &taking->foreseen[i]);
         memory_end(&taking->requests[i], false, MEMORY_GRAPH_POOL, 0);
     }
+    for (unsigned i = taking->managed_count; i-- > 0;) {
+        if (taken)
+            charge_managed(handle, exec, taking->managed_ordinals[i]);
+        memory_end(&taking->managed[i], false, MEMORY_GRAPH_MANAGED, 0);
+    }
     context_memory_settle(&taking->growth, taken);
 }
 
-static bool begin_taking(struct taking *taking, const struct exec *exec)
+static bool begin_managed(
+    struct taking *taking, CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
+{
+    uint64_t bytes = exec->needs.managed_bytes[ordinal];
+    uint64_t charged = bytes && handle ? managed_charged(handle, exec, ordinal) : 0;
+    unsigned i = taking->managed_count;
+    if (bytes <= charged)
+        return true;
+    if (memory_begin(&taking->managed[i], hook_device(ordinal), bytes - charged, ACCOUNT_MANAGED) !=
+        0)
+        return false;
+    /* The graph's other memory is not managed. */
+    rm_memory_set_kind(taking->managed[i].former_kind);
+    taking->managed_ordinals[i] = ordinal;
+    taking->managed_count++;
+    return true;
+}
+
+/* handle NULL: a graph that is being instantiated. */
+static bool begin_taking(struct taking *taking, CUgraphExec handle, const struct exec *exec)
 {
     bool fits = true;
-    taking->count = 0;
+    taking->count = taking->managed_count = 0;
     taking->growth = (struct context_growth){.charged = false};
     if (exec->needs.local_bytes > DEFAULT_LOCAL_BYTES)
         fits = context_memory_fits_limit(
             CU_LIMIT_STACK_SIZE, (size_t)exec->needs.local_bytes, &taking->growth);
     struct capture_relaxed former = capture_relax();
+    for (CUdevice ordinal = 0; fits && ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++)
+        fits = begin_managed(taking, handle, exec, ordinal);
     for (CUdevice ordinal = 0; fits && ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
         uint64_t bytes = exec->needs.bytes[ordinal];
         if (!bytes)
@@ -137,7 +216,7 @@ static bool begin_taking(struct taking *taking, const struct exec *exec)
     }
     capture_restore(&former);
     if (!fits)
-        end_taking(taking, false);
+        end_taking(taking, handle, exec, false);
     return fits;
 }
 
@@ -148,10 +227,10 @@ static CUresult run_counted(
     struct taking taking;
     if (!get_exec(handle, &exec) || capture_records(stream, zero))
         return run(handle, stream);
-    if (!begin_taking(&taking, &exec))
+    if (!begin_taking(&taking, handle, &exec))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = run(handle, stream);
-    end_taking(&taking, result == CUDA_SUCCESS);
+    end_taking(&taking, handle, &exec, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
         note_launched(handle);
     return result;
@@ -165,7 +244,7 @@ __attribute__((noinline)) static CUresult run_slowly(
     unsigned attempts = 0;
     CUresult result;
     do
-        result = counts_by_api() ? run_counted(handle, stream, zero, run) : run(handle, stream);
+        result = pools_count() ? run_counted(handle, stream, zero, run) : run(handle, stream);
     while (pools_try_again(result, &attempts));
     return result;
 }
@@ -210,17 +289,25 @@ static CUresult read_graph(CUgraph graph, unsigned long long flags, struct exec 
     pools_note_use();
     *ret_exec =
         (struct exec){.frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
-    if (!counts_by_api())
+    if (!pools_count())
         return CUDA_SUCCESS;
     struct capture_relaxed former = capture_relax();
     CUresult result = graph_needs_of(graph, &ret_exec->needs);
     capture_restore(&former);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < VGPU_REGION_DEVICES; i++) {
+        if (ret_exec->needs.managed_bytes[i] && memory_current_context(&ret_exec->context) != 0)
+            result = CUDA_ERROR_OUT_OF_MEMORY; /* it would never be given back with it */
+    }
+    if (!counts_by_api()) {
+        memset(ret_exec->needs.bytes, 0, sizeof(ret_exec->needs.bytes));
+        ret_exec->needs.local_bytes = 0;
+    }
     return result;
 }
 
 static CUresult instantiated(CUresult result, const CUgraphExec *handle, const struct exec *exec)
 {
-    if (result == CUDA_SUCCESS && counts_by_api())
+    if (result == CUDA_SUCCESS && pools_count())
         put_exec(*handle, exec);
     return result;
 }
@@ -271,12 +358,12 @@ static CUresult instantiate_with(CUgraphExec *handle, CUgraph graph,
     CUresult result = read_graph(graph, flags, &exec);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!counts_by_api() || !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+    if (!pools_count() || !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
         return instantiated(real(handle, graph, params), handle, &exec);
-    if (!begin_taking(&taking, &exec))
+    if (!begin_taking(&taking, NULL, &exec))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = real(handle, graph, params);
-    end_taking(&taking, result == CUDA_SUCCESS);
+    end_taking(&taking, result == CUDA_SUCCESS ? *handle : NULL, &exec, result == CUDA_SUCCESS);
     return instantiated(result, handle, &exec);
 }
 
@@ -312,12 +399,14 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
     hook_enter();
     /* Before the driver's call: the handle may be given out again at once. */
     struct exec exec;
-    bool known = counts_by_api() && get_exec(hGraphExec, &exec);
+    bool known = pools_count() && get_exec(hGraphExec, &exec);
     if (known)
         forget_exec(hGraphExec);
     CUresult result = cuda.cuGraphExecDestroy(hGraphExec);
     if (known && result != CUDA_SUCCESS)
         put_exec(hGraphExec, &exec);
+    else if (known)
+        release_managed(hGraphExec, &exec);
     pools_refresh_current();
     return result;
 }
@@ -327,8 +416,34 @@ CUresult hook_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
     hook_enter();
     pools_note_use();
+    if (nodeParams)
+        pools_note_node(&nodeParams->poolProps);
     return cuda.cuGraphAddMemAllocNode(
         phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+static void note_node(const CUgraphNodeParams *params)
+{
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        pools_note_node(&params->alloc.poolProps);
+}
+
+CUresult hook_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+    const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    hook_enter();
+    note_node(nodeParams);
+    return cuda.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+CUresult hook_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+    const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
+    CUgraphNodeParams *nodeParams)
+{
+    hook_enter();
+    note_node(nodeParams);
+    return cuda.cuGraphAddNode_v2(
+        phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
 }
 
 /* ---- updates: the kernels may be others, which need more local memory ---- */

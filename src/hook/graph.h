@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API ledger: what a graph takes when it is launched: its allocations, as many as live at a time,
- * and the local memory of its kernels. */
+/* What a graph takes when it is launched: its allocations, as many as live at a time, and the local
+ * memory of its kernels. Only managed memory is counted here under both ledgers, the rest by the
+ * API ledger alone; memory of the host is not counted. */
 #ifndef VGPU_HOOK_GRAPH_H
 #define VGPU_HOOK_GRAPH_H
 
@@ -11,9 +12,22 @@
 
 void graph_reset(void);
 
+/* Managed memory that the graph does not free itself. */
+struct graph_left {
+    CUdeviceptr pointer;
+    uint64_t bytes;
+    CUdevice ordinal;
+};
+#define GRAPH_LEFT_MAX 16
+
 struct graph_needs {
     uint64_t bytes[VGPU_REGION_DEVICES]; /* by ordinal; later ones are not counted */
     uint64_t local_bytes;                /* a thread */
+    /* Managed memory; of a location that is no device it is the current one's. */
+    uint64_t managed_bytes[VGPU_REGION_DEVICES];
+    unsigned left_count;
+    struct graph_left left[GRAPH_LEFT_MAX];
+    uint64_t left_more_bytes[VGPU_REGION_DEVICES]; /* beyond those */
 };
 
 /* Of the graph and its children. The allocations are added and freed in the order in which the

@@ -2,6 +2,7 @@
 /* Reads graphs. */
 #include "hook/graph.h"
 #include "hook/hook.h"
+#include "hook/pools.h"
 
 #include "base/slab.h"
 
@@ -11,27 +12,46 @@
 
 #define DEPTH_MAX 16      /* of graphs in graphs */
 #define ORDINAL_SHIFT 56u /* above any number of bytes */
+#define MANAGED (1ull << 63)
 
 struct walk {
     struct graph_needs needs; /* the largest so far */
-    uint64_t live[VGPU_REGION_DEVICES];
-    struct map allocations; /* by address: bytes and ordinal */
+    uint64_t live[VGPU_REGION_DEVICES], managed_live[VGPU_REGION_DEVICES];
+    struct map allocations; /* by address: bytes, ordinal and whether it is managed */
 };
+
+static uint64_t bytes_of(uint64_t packed)
+{
+    return packed & ((1ull << ORDINAL_SHIFT) - 1);
+}
+
+static unsigned ordinal_of(uint64_t packed)
+{
+    return (unsigned)((packed & ~MANAGED) >> ORDINAL_SHIFT);
+}
 
 static CUresult walk_allocation(struct walk *walk, CUgraphNode node)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUresult result = cuda.cuGraphMemAllocNodeGetParams(node, &params);
-    if (result != CUDA_SUCCESS || params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (result != CUDA_SUCCESS)
         return result;
-    unsigned ordinal = (unsigned)params.poolProps.location.id;
-    if (ordinal >= VGPU_REGION_DEVICES || params.bytesize >> ORDINAL_SHIFT)
+    const CUmemLocation *location = &params.poolProps.location;
+    bool managed = pools_kind(params.poolProps.allocType, location) == POOL_MANAGED;
+    CUdevice ordinal = location->id;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        result = managed ? cuda.cuCtxGetDevice(&ordinal) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS || (location->type != CU_MEM_LOCATION_TYPE_DEVICE && !managed) ||
+        (unsigned)ordinal >= VGPU_REGION_DEVICES || params.bytesize >> ORDINAL_SHIFT)
         return result;
-    uint64_t packed = params.bytesize | (uint64_t)ordinal << ORDINAL_SHIFT;
+    uint64_t packed =
+        params.bytesize | (uint64_t)ordinal << ORDINAL_SHIFT | (managed ? MANAGED : 0);
     (void)!map_put(&walk->allocations, params.dptr, (void *)(uintptr_t)packed);
-    walk->live[ordinal] += params.bytesize;
-    if (walk->live[ordinal] > walk->needs.bytes[ordinal])
-        walk->needs.bytes[ordinal] = walk->live[ordinal];
+    uint64_t *live = managed ? walk->managed_live : walk->live;
+    uint64_t *most = managed ? walk->needs.managed_bytes : walk->needs.bytes;
+    live[ordinal] += params.bytesize;
+    if (live[ordinal] > most[ordinal])
+        most[ordinal] = live[ordinal];
     return result;
 }
 
@@ -42,8 +62,27 @@ static CUresult walk_free(struct walk *walk, CUgraphNode node)
     if (result != CUDA_SUCCESS || !address)
         return result;
     uint64_t packed = (uintptr_t)map_remove(&walk->allocations, address);
-    walk->live[packed >> ORDINAL_SHIFT] -= packed & ((1ull << ORDINAL_SHIFT) - 1);
+    uint64_t *live = packed & MANAGED ? walk->managed_live : walk->live;
+    live[ordinal_of(packed)] -= bytes_of(packed);
     return result;
+}
+
+/* What the walk has not seen freed. */
+static void note_left(struct walk *walk)
+{
+    struct graph_needs *needs = &walk->needs;
+    size_t cursor = 0;
+    uint64_t pointer;
+    for (void *value; (value = map_next(&walk->allocations, &cursor, &pointer));) {
+        uint64_t packed = (uintptr_t)value;
+        if (!(packed & MANAGED))
+            continue;
+        if (needs->left_count == GRAPH_LEFT_MAX)
+            needs->left_more_bytes[ordinal_of(packed)] += bytes_of(packed);
+        else
+            needs->left[needs->left_count++] =
+                (struct graph_left){pointer, bytes_of(packed), (CUdevice)ordinal_of(packed)};
+    }
 }
 
 static CUresult ask_local_bytes(const CUDA_KERNEL_NODE_PARAMS *params, int *ret_bytes)
@@ -124,6 +163,7 @@ CUresult graph_needs_of(CUgraph graph, struct graph_needs *ret_needs)
     struct walk walk;
     memset(&walk, 0, sizeof(walk));
     CUresult result = walk_graph(&walk, graph, 0);
+    note_left(&walk);
     map_finish(&walk.allocations);
     if (is_in_the_way(result))
         return result;

@@ -123,6 +123,13 @@ static CUresult find_default_pool(CUmemoryPool pool, CUdevice *ret_ordinal)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
+void pools_note_node(const CUmemPoolProps *props)
+{
+    pools_note_use();
+    if (pools_kind(props->allocType, &props->location) == POOL_MANAGED)
+        store_relaxed(&pools_managed_met, true);
+}
+
 /* A copy of what was noted, or of nothing. */
 static struct pool known(CUmemoryPool pool)
 {

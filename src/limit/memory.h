@@ -28,6 +28,7 @@ enum memory_handle {
     MEMORY_PRIMARY, /* a device's primary context, by ordinal */
     MEMORY_POOL,
     MEMORY_GRAPH_POOL,    /* a device's graph memory, by ordinal */
+    MEMORY_GRAPH_MANAGED, /* managed memory of an executable graph, by graph and ordinal */
     MEMORY_CONTEXT_LIMIT, /* what a limit of a context takes, by context and limit */
 };
 

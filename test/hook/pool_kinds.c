@@ -351,6 +351,117 @@ BED_TEST("managed pools of two processes share the limit, and death gives back",
     CHECK_EQ(take(&pointer, 640 * MIB, pool), CUDA_SUCCESS);
 }
 
+static CUgraphExec graph_of(
+    CUmemAllocationType type, CUmemLocation location, uint64_t bytes, bool freed, CUdeviceptr *ret)
+{
+    CUgraph graph;
+    CUgraphNode node, end;
+    CUgraphExec exec = NULL;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    params.alloc.poolProps = (CUmemPoolProps){.allocType = type, .location = location};
+    params.alloc.bytesize = bytes;
+    (void)CU(cuMemGetDefaultMemPool); /* a driver that is older knows no such nodes */
+    CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphAddNode)(&node, graph, NULL, 0, &params), CUDA_SUCCESS);
+    *ret = params.alloc.dptr;
+    if (freed)
+        CHECK_EQ(CU(cuGraphAddMemFreeNode)(&end, graph, &node, 1, *ret), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    return exec;
+}
+
+BED_TEST("managed memory of graphs is limited, and host memory is not", .limit = LIMIT)
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    for (size_t i = 0; i < LOCATIONS; i++) {
+        CUgraphExec large =
+            graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[i], 4 * GIB, true, &pointer);
+        CHECK_EQ(CU(cuGraphLaunch)(large, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+        CUgraphExec one =
+            graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[i], GIB, true, &pointer);
+        CUgraphExec two =
+            graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[i], GIB, true, &pointer);
+        for (int round = 0; round < 3; round++) {
+            CHECK_EQ(CU(cuGraphLaunch)(one, NULL), CUDA_SUCCESS);
+            CHECK_EQ(allocation_charged() - before, GIB);
+        }
+        CHECK_EQ(CU(cuGraphLaunch)(two, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphExecDestroy)(one), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged(), before);
+        CHECK_EQ(CU(cuGraphLaunch)(two, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphExecDestroy)(two), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphExecDestroy)(large), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged(), before);
+    }
+    for (size_t i = OF_HOST; i < LOCATIONS; i++) {
+        CUgraphExec host =
+            graph_of(CU_MEM_ALLOCATION_TYPE_PINNED, locations[i], 8 * GIB, true, &pointer);
+        CHECK_EQ(CU(cuGraphLaunch)(host, NULL), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged(), before);
+        CHECK_EQ(CU(cuGraphExecDestroy)(host), CUDA_SUCCESS);
+    }
+}
+
+BED_TEST("managed memory that a graph leaves counts until it is freed", .limit = LIMIT)
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    for (int by = 0; by < 2; by++) {
+        CUgraphExec exec =
+            graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[NO_DEVICE], GIB, false, &pointer);
+        CHECK_EQ(CU(cuGraphUpload)(exec, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphExecDestroy)(exec), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged() - before, GIB);
+        CHECK_EQ(by ? CU(cuMemFree_v2)(pointer) : give(pointer), CUDA_SUCCESS);
+        CHECK_EQ(allocation_charged(), before);
+    }
+}
+
+BED_TEST("managed memory of graphs goes with their context", .limit = LIMIT)
+{
+    CUcontext context;
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuCtxCreate_v2)(&context, 0, 0), CUDA_SUCCESS);
+    CUgraphExec exec =
+        graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[0], 512 * MIB, true, &pointer);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_SUCCESS);
+    CHECK(allocation_charged() - before >= 512 * MIB);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
+BED_TEST("a captured allocation of a managed pool counts when it is launched", .limit = LIMIT)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr pointer;
+    bed_context(0);
+    CUmemoryPool pool = make_managed(NO_DEVICE);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAllocFromPoolAsync)(&pointer, GIB, pool, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, stream), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged() - before, GIB);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphExecDestroy)(exec), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
 BED_TEST("host memory of cuMemCreate counts nowhere and is not limited", .limit = LIMIT)
 {
     CUmemGenericAllocationHandle handle;
