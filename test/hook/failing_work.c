@@ -217,6 +217,50 @@ static void pools(void)
 }
 const struct each_work each_pools = {"pools", pools, .bare = false};
 
+/* Managed memory: the default pool, one of the program's own made the current one, a graph's. */
+static void managed_pools(void)
+{
+    CUmemLocation anywhere = {.type = CU_MEM_LOCATION_TYPE_NONE};
+    CUmemoryPool pool = NULL, found = NULL;
+    CUdeviceptr pointer = 0;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = anywhere};
+    DO(cuMemGetDefaultMemPool, &found, &anywhere, CU_MEM_ALLOCATION_TYPE_MANAGED);
+    DO(cuMemAllocFromPoolAsync, &pointer, SIZE, found, NULL);
+    DO(cuMemFreeAsync, pointer, NULL);
+    DO(cuMemPoolCreate, &pool, &props);
+    DO(cuMemSetMemPool, &anywhere, CU_MEM_ALLOCATION_TYPE_MANAGED, pool);
+    DO(cuMemGetMemPool, &found, &anywhere, CU_MEM_ALLOCATION_TYPE_MANAGED);
+    DO(cuMemAllocFromPoolAsync, &pointer, SIZE, found, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuMemFree_v2, pointer);
+    DO(cuMemPoolTrimTo, pool, 0);
+    DO(cuMemPoolDestroy, pool);
+}
+const struct each_work each_managed_pools = {"managed pools", managed_pools, .bare = false};
+
+/* The memory of a graph: given back with it, and what it leaves by hand. */
+static void managed_graph(void)
+{
+    CUgraph graph = NULL;
+    CUgraphNode node = NULL;
+    CUgraphExec exec = NULL;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    params.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    params.alloc.bytesize = SIZE;
+    CUgraphNodeParams freed = params;
+    DO(cuGraphCreate, &graph, 0);
+    DO(cuGraphAddNode, &node, graph, NULL, 0, &params);
+    DO(cuGraphAddNode_v2, &node, graph, NULL, NULL, 0, &freed);
+    DO(cuGraphAddMemFreeNode, &node, graph, &node, 1, freed.alloc.dptr);
+    DO(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    DO(cuGraphLaunch, exec, NULL);
+    DO(cuCtxSynchronize, );
+    DO(cuGraphExecDestroy, exec);
+    DO(cuMemFree_v2, params.alloc.dptr);
+    DO(cuGraphDestroy, graph);
+}
+const struct each_work each_managed_graph = {"managed graph", managed_graph, .bare = false};
+
 static void mapping(void)
 {
     CUmemAllocationProp property = allocation_property(0);

@@ -18,6 +18,11 @@ static void make_memory(struct world *w)
     MUST(CU(cuMemAlloc_v2)(&w->cell, 4096));
     MUST(CU(cuMemAllocAsync)(&w->pooled, 4 << 20, w->other));
     MUST(CU(cuMemPoolCreate)(&w->pool, &w->pool_props));
+    CUmemPoolProps managed = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED};
+    MUST(CU(cuMemPoolCreate)(&w->managed_pool, &managed));
+    w->managed_node.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    w->managed_node.alloc.poolProps = managed;
+    w->managed_node.alloc.bytesize = 64 << 20;
     MUST(CU(cuMemCreate)(&w->handle, 4 << 20, &w->property, 0));
     MUST(CU(cuMemAddressReserve)(&w->range, 8 << 20, 0, 0, 0));
     MUST(CU(cuMemMap)(w->range, 4 << 20, 0, w->handle, 0));

@@ -22,8 +22,9 @@ struct world {
     CUDA_LAUNCH_PARAMS launch;
     CUdeviceptr pointer, pooled, range, made_pointer, cell;
     CUdeviceptr_v1 small_pointer;
-    CUmemoryPool pool, made_pool;
+    CUmemoryPool pool, managed_pool, made_pool;
     CUmemPoolProps pool_props;
+    CUmemLocation anywhere;
     CUmemGenericAllocationHandle handle, made_handle;
     CUmemAllocationProp property;
     int fd, exported_fd;
@@ -38,7 +39,7 @@ struct world {
     CUgraphNode node, kernel_node;
     CUgraphExec exec, made_exec;
     CUDA_KERNEL_NODE_PARAMS kernel;
-    CUgraphNodeParams any;
+    CUgraphNodeParams any, managed_node;
     CUDA_MEM_ALLOC_NODE_PARAMS allocation;
     CUDA_GRAPH_INSTANTIATE_PARAMS instantiation;
     CUgraphExecUpdateResult update;
