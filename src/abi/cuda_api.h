@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prototypes of the CUDA driver's entry points, up to CUDA 13.0, under the names that the driver
+ * Prototypes of the CUDA driver's entry points, up to CUDA 13.0 and
+ * as far as they are replaced up to CUDA 13.5, under the names that the driver
  * exports: cuMemAlloc is the first version (32-bit sizes), cuMemAlloc_v2 what programs call.
  * Also compiles after the toolkit's <cuda.h> with __CUDA_API_VERSION_INTERNAL defined.
  */
@@ -9,6 +10,8 @@
 
 #ifndef __cuda_cuda_h__
 #include "abi/cuda_types.h"
+#else
+#include "abi/cuda_types_newer.h"
 #endif
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
@@ -300,6 +303,10 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
     const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies);
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream);
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream);
+CUresult cuGraphicsMapResources(
+    unsigned int count, CUgraphicsResource *resources, CUstream hStream);
+CUresult cuGraphicsMapResources_ptsz(
+    unsigned int count, CUgraphicsResource *resources, CUstream hStream);
 CUresult cuGreenCtxCreate(
     CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags);
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx);
@@ -848,5 +855,40 @@ CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
 CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray,
     const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems,
     CUstream stream);
+
+/* CUDA 13.1 to 13.5. */
+CUresult cuFabricCpyBatchAsync(
+    size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
+CUresult cuFabricCpyBatchAsync_ptsz(
+    size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
+CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode);
+CUresult cuLaunchHostFunc_v2_ptsz(
+    CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode);
+CUresult cuMemcpy3DWithAttributesAsync(
+    CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream);
+CUresult cuMemcpy3DWithAttributesAsync_ptsz(
+    CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream);
+CUresult cuMemcpyWithAttributesAsync(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream);
+CUresult cuMemcpyWithAttributesAsync_ptsz(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream);
+CUresult cuStreamBeginCaptureToCig(
+    CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams);
+CUresult cuStreamBeginCaptureToCig_ptsz(
+    CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams);
+CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
+    CUgraphRecaptureCallback callbackFunc, void *userData);
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode,
+    CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData);
+CUresult cuStreamEndCaptureToCig(CUstream hStream);
+CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream);
+
+/* Of cudaGL.h and cudaVDPAU.h: the last two are VDPAU's device and its function's address. */
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+    cuuint32_t vdpDevice, void *vdpGetProcAddress);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+    cuuint32_t vdpDevice, void *vdpGetProcAddress);
 
 #endif

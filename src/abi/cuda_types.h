@@ -118,6 +118,7 @@ typedef struct CUdevprop_st {
 } CUdevprop_v1;
 typedef CUdevprop_v1 CUdevprop;
 typedef struct CUlinkState_st *CUlinkState;
+typedef struct CUgraphicsResource_st *CUgraphicsResource;
 typedef void (*CUhostFn)(void *userData);
 
 typedef struct CUaccessPolicyWindow_st {
@@ -927,5 +928,7 @@ typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
 #define CU_LAUNCH_PARAM_END ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
+
+#include "abi/cuda_types_newer.h"
 
 #endif

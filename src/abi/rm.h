@@ -25,6 +25,7 @@
 #define RM_NR_SHARE 0x35u
 #define RM_NR_VID_HEAP_CONTROL 0x4Au /* an older way to memory; 580 has it still */
 #define RM_NR_XFER 0xD3u             /* wraps a request whose structure is too large */
+#define RM_NR_EXPORT_TO_DMABUF 0xD9u
 
 #define RM_REQUEST(nr, size) _IOC(_IOC_READ | _IOC_WRITE, RM_IOCTL_TYPE, (nr), (size))
 #define RM_REQUEST_TYPE(request) ((unsigned)_IOC_TYPE(request))
@@ -399,6 +400,47 @@ _Static_assert(sizeof(struct rm_export_objects) == 2128, "export objects");
 _Static_assert(offsetof(struct rm_import_objects, types) == 520, "import objects");
 _Static_assert(offsetof(struct rm_import_objects, count) == 648, "import objects");
 _Static_assert(sizeof(struct rm_import_objects) == 652, "import objects");
+
+/* An ioctl of its own on a GPU's device file: the kernel duplicates the handles for itself and
+ * keeps the memory until the dma-buf goes. fd -1 makes one; else the objects go into its places
+ * index and on. Drivers before mappingType have the older form (seen in the open kernel modules 515
+ * and 580).
+ */
+#define RM_DMABUF_OBJECTS_MAX 128
+
+struct rm_export_dmabuf {
+    int32_t fd; /* in and out */
+    uint32_t client;
+    uint32_t total_objects;
+    uint32_t count;
+    uint32_t index;
+    uint64_t total_bytes;
+    uint8_t mapping_type;
+    uint8_t may_be_mapped;
+    uint32_t objects[RM_DMABUF_OBJECTS_MAX];
+    uint64_t offsets[RM_DMABUF_OBJECTS_MAX];
+    uint64_t sizes[RM_DMABUF_OBJECTS_MAX];
+    uint32_t status;
+};
+
+struct rm_export_dmabuf_old {
+    int32_t fd;
+    uint32_t client;
+    uint32_t total_objects;
+    uint32_t count;
+    uint32_t index;
+    uint64_t total_bytes;
+    uint32_t objects[RM_DMABUF_OBJECTS_MAX];
+    uint64_t offsets[RM_DMABUF_OBJECTS_MAX];
+    uint64_t sizes[RM_DMABUF_OBJECTS_MAX];
+    uint32_t status;
+};
+
+_Static_assert(offsetof(struct rm_export_dmabuf, objects) == 36, "export to a dma-buf");
+_Static_assert(offsetof(struct rm_export_dmabuf, offsets) == 552, "export to a dma-buf");
+_Static_assert(offsetof(struct rm_export_dmabuf, status) == 2600, "export to a dma-buf");
+_Static_assert(sizeof(struct rm_export_dmabuf) == 2608, "export to a dma-buf");
+_Static_assert(sizeof(struct rm_export_dmabuf_old) == 2600, "export to a dma-buf");
 
 /* Controls on a subdevice. */
 #define RM_CTRL_GPU_GET_GID_INFO 0x2080014Au

@@ -4,13 +4,71 @@
 
 #include "hook/hook.h"
 
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "base/slab.h"
+
 #include <stddef.h>
+
+/* Streams that capture into command lists: few, if any. */
+static struct {
+    struct lock lock;
+    struct map streams;
+    size_t count; /* theirs, read without the lock */
+} lists;
+
+/* Each thread's own default stream has the same handle: it is known by the thread. */
+static uint64_t list_key(CUstream stream, enum stream_zero zero)
+{
+    static _Thread_local char own __attribute__((tls_model("initial-exec")));
+    bool per_thread = stream == CU_STREAM_PER_THREAD || (!stream && zero == STREAM_ZERO_PER_THREAD);
+    return per_thread ? (uintptr_t)&own : (uintptr_t)(stream ? stream : CU_STREAM_LEGACY);
+}
+
+bool capture_list_begins(CUstream stream, enum stream_zero zero)
+{
+    uint64_t key = list_key(stream, zero);
+    lock_take(&lists.lock);
+    bool newly = !map_get(&lists.streams, key) && map_put(&lists.streams, key, &lists) == 0;
+    store_relaxed(&lists.count, lists.streams.count);
+    lock_release(&lists.lock);
+    return newly;
+}
+
+void capture_list_ends(CUstream stream, enum stream_zero zero)
+{
+    if (!load_relaxed(&lists.count))
+        return;
+    lock_take(&lists.lock);
+    (void)map_remove(&lists.streams, list_key(stream, zero));
+    store_relaxed(&lists.count, lists.streams.count);
+    lock_release(&lists.lock);
+}
+
+static bool captures_list(CUstream stream, enum stream_zero zero)
+{
+    if (__builtin_expect(!load_relaxed(&lists.count), 1))
+        return false;
+    lock_take(&lists.lock);
+    bool captures = map_get(&lists.streams, list_key(stream, zero)) != NULL;
+    lock_release(&lists.lock);
+    return captures;
+}
+
+void capture_reset(void)
+{
+    lock_reset(&lists.lock);
+    map_finish(&lists.streams);
+    store_relaxed(&lists.count, (size_t)0);
+}
 
 bool capture_records(CUstream stream, enum stream_zero zero)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!stream && zero == STREAM_ZERO_PER_THREAD)
         stream = CU_STREAM_PER_THREAD;
+    if (captures_list(stream, zero))
+        return true;
     CUresult result = cuda.cuStreamIsCapturing(stream, &status);
     /* The legacy stream beside a capturing stream that it would wait for. */
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)

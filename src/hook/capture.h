@@ -15,6 +15,15 @@ enum stream_zero { STREAM_ZERO_LEGACY, STREAM_ZERO_PER_THREAD };
  * 50 ns. */
 bool capture_records(CUstream stream, enum stream_zero zero);
 
+/* The stream captures into a command list of a graphics API from now on, which the driver's
+ * cuStreamIsCapturing does not tell; until it ends capture_records says so. False where it did so
+ * before. Any thread. */
+bool capture_list_begins(CUstream stream, enum stream_zero zero);
+void capture_list_ends(CUstream stream, enum stream_zero zero);
+
+/* In a forked child. */
+void capture_reset(void);
+
 /* Around calls that the program did not make: for the time being this thread may make those that a
  * capture, its own or another thread's, would forbid and be spoilt by. */
 struct capture_relaxed {

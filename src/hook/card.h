@@ -17,7 +17,14 @@
 #define CARD_LARGE_BYTES (1u << 20)
 
 /* Work of one kind and about one size takes about the same time. */
-enum card_work { CARD_FILL, CARD_FILL_ROWS, CARD_COPY, CARD_COPY_ROWS, CARD_COPY_LIST };
+enum card_work {
+    CARD_FILL,
+    CARD_FILL_ROWS,
+    CARD_COPY,
+    CARD_COPY_ROWS,
+    CARD_COPY_LIST,
+    CARD_DECOMPRESSION
+};
 
 /* The gate's key (limit/durations.h) of work of `bytes` in as many rows, or copies of a list: both
  * to a quarter of a power of two, and one for all that is small. */

@@ -44,6 +44,37 @@ CUresult hook_cuCtxCreate_v4(
         cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
+/* Those that graphics APIs share are contexts like others (deprecated since CUDA 5.0). */
+CUresult hook_cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+    hook_enter();
+    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
+        cuda.cuGLCtxCreate(pCtx, Flags, device)));
+}
+
+CUresult hook_cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+    hook_enter();
+    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
+        cuda.cuGLCtxCreate_v2(pCtx, Flags, device)));
+}
+
+CUresult hook_cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+    cuuint32_t vdpDevice, void *vdpGetProcAddress)
+{
+    hook_enter();
+    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
+        cuda.cuVDPAUCtxCreate(pCtx, flags, device, vdpDevice, vdpGetProcAddress)));
+}
+
+CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+    cuuint32_t vdpDevice, void *vdpGetProcAddress)
+{
+    hook_enter();
+    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
+        cuda.cuVDPAUCtxCreate_v2(pCtx, flags, device, vdpDevice, vdpGetProcAddress)));
+}
+
 /* How often each context was attached to and not detached from: it goes with the detach that finds
  * none left. */
 static struct {

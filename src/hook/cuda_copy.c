@@ -155,6 +155,20 @@ CUresult hook_cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext
                                dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream));
 }
 
+CUresult hook_cuMemcpyWithAttributesAsync(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    struct pace_launch copy, *begun = begin(&copy, dst, src, size, hStream, STREAM_ZERO_LEGACY);
+    return card_end(begun, cuda.cuMemcpyWithAttributesAsync(dst, src, size, attr, hStream));
+}
+
+CUresult hook_cuMemcpyWithAttributesAsync_ptsz(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    struct pace_launch copy, *begun = begin(&copy, dst, src, size, hStream, STREAM_ZERO_PER_THREAD);
+    return card_end(begun, cuda.cuMemcpyWithAttributesAsync_ptsz(dst, src, size, attr, hStream));
+}
+
 CUresult hook_cuMemPrefetchAsync(
     CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {

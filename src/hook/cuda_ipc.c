@@ -14,7 +14,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (result == CUDA_SUCCESS)
         result = cuda.cuIpcGetMemHandle(pHandle, dptr);
     if (result == CUDA_SUCCESS && counted)
-        memory_mark_exported(MEMORY_POINTER, base, -1);
+        memory_mark_exported(MEMORY_POINTER, base, (struct rm_export_fd){.fd = -1});
     return result;
 }
 

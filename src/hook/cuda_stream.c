@@ -19,6 +19,20 @@ CUresult hook_cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userDat
     return cuda.cuLaunchHostFunc_ptsz(hStream, fn, userData);
 }
 
+CUresult hook_cuLaunchHostFunc_v2(
+    CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    pace_note_other(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuLaunchHostFunc_v2(hStream, fn, userData, syncMode);
+}
+
+CUresult hook_cuLaunchHostFunc_v2_ptsz(
+    CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    pace_note_other(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuLaunchHostFunc_v2_ptsz(hStream, fn, userData, syncMode);
+}
+
 CUresult hook_cuStreamAddCallback(
     CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
@@ -145,6 +159,21 @@ CUresult hook_cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extS
     return cuda.cuWaitExternalSemaphoresAsync_ptsz(extSemArray, paramsArray, numExtSems, stream);
 }
 
+/* The stream waits for what the graphics API does with them. */
+CUresult hook_cuGraphicsMapResources(
+    unsigned int count, CUgraphicsResource *resources, CUstream hStream)
+{
+    pace_note_other(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuGraphicsMapResources(count, resources, hStream);
+}
+
+CUresult hook_cuGraphicsMapResources_ptsz(
+    unsigned int count, CUgraphicsResource *resources, CUstream hStream)
+{
+    pace_note_other(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuGraphicsMapResources_ptsz(count, resources, hStream);
+}
+
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
@@ -196,17 +225,78 @@ CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
         hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
+CUresult hook_cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode,
+    CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_LEGACY);
+    return cuda.cuStreamBeginRecaptureToGraph(hStream, mode, hGraph, callbackFunc, userData);
+}
+
+CUresult hook_cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode,
+    CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
+{
+    pace_capture_begins(hStream, STREAM_ZERO_PER_THREAD);
+    return cuda.cuStreamBeginRecaptureToGraph_ptsz(hStream, mode, hGraph, callbackFunc, userData);
+}
+
+/* Into a command list of a graphics API, which runs it later, where nothing measures it. The driver
+ * is not asked for it: cuStreamIsCapturing is about graphs. */
+static CUresult begin_cig(CUstream stream, enum stream_zero zero, CUstreamCigCaptureParams *params,
+    __typeof__(cuda.cuStreamBeginCaptureToCig) real)
+{
+    hook_enter();
+    pace_capture_begins(stream, zero);
+    bool newly = capture_list_begins(stream, zero);
+    CUresult result = real(stream, params);
+    if (newly && result != CUDA_SUCCESS)
+        capture_list_ends(stream, zero);
+    return result;
+}
+
+static CUresult end_cig(CUstream stream, enum stream_zero zero, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        capture_list_ends(stream, zero);
+    return result;
+}
+
+CUresult hook_cuStreamBeginCaptureToCig(
+    CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
+{
+    return begin_cig(
+        hStream, STREAM_ZERO_LEGACY, streamCigCaptureParams, cuda.cuStreamBeginCaptureToCig);
+}
+
+CUresult hook_cuStreamEndCaptureToCig(CUstream hStream)
+{
+    return end_cig(hStream, STREAM_ZERO_LEGACY, cuda.cuStreamEndCaptureToCig(hStream));
+}
+
+CUresult hook_cuStreamBeginCaptureToCig_ptsz(
+    CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
+{
+    return begin_cig(hStream, STREAM_ZERO_PER_THREAD, streamCigCaptureParams,
+        cuda.cuStreamBeginCaptureToCig_ptsz);
+}
+
+CUresult hook_cuStreamEndCaptureToCig_ptsz(CUstream hStream)
+{
+    return end_cig(hStream, STREAM_ZERO_PER_THREAD, cuda.cuStreamEndCaptureToCig_ptsz(hStream));
+}
+
 /* ---- streams and current contexts ---- */
 
 CUresult hook_cuStreamDestroy(CUstream hStream)
 {
     pace_stream_leaves(hStream);
+    capture_list_ends(hStream, STREAM_ZERO_LEGACY);
     return cuda.cuStreamDestroy(hStream);
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 {
     pace_stream_leaves(hStream);
+    capture_list_ends(hStream, STREAM_ZERO_LEGACY);
     return cuda.cuStreamDestroy_v2(hStream);
 }
 

@@ -6,6 +6,7 @@
 #include "base/slab.h"
 #include "hook/pools.h"
 #include "hook/vmm.h"
+#include "limit/rm_export.h"
 
 #include <stddef.h>
 
@@ -77,7 +78,9 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
     CUresult result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
     if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
         memory_mark_exported(MEMORY_VMM, handle,
-            handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? *(int *)shareableHandle : -1);
+            rm_export_to(handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                             ? *(int *)shareableHandle
+                             : -1));
     return result;
 }
 
@@ -152,5 +155,63 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
         struct memory_record record = memory_take(MEMORY_VMM, mapping.handle);
         memory_taken(&record, true, MEMORY_VMM, mapping.handle);
     }
+    return result;
+}
+
+/* The mapping that the address lies in. */
+static bool mapping_find(CUdeviceptr address, CUdeviceptr *ret_end, struct mapping *ret_mapping)
+{
+    bool found = false;
+    size_t cursor = 0;
+    uint64_t begin;
+    lock_take(&mappings.lock);
+    for (const struct mapping *mapping;
+         !found && (mapping = map_next(&mappings.index, &cursor, &begin));) {
+        found = address >= begin && address - begin < mapping->bytes;
+        if (found) {
+            *ret_mapping = *mapping;
+            *ret_end = begin + mapping->bytes;
+        }
+    }
+    lock_release(&mappings.lock);
+    return found;
+}
+
+/* base: of the allocation that the range lies in, where it is not one of mappings. */
+static void mark_range(CUdeviceptr address, size_t bytes, CUdeviceptr base, int fd)
+{
+    struct rm_export_fd to = rm_export_to(fd);
+    CUdeviceptr end = address;
+    struct mapping mapping;
+    for (CUdeviceptr at = address; at - address < bytes && mapping_find(at, &end, &mapping);
+         at = end)
+        memory_mark_exported(MEMORY_VMM, mapping.handle, to);
+    if (end == address)
+        memory_mark_exported(MEMORY_POINTER, base, to);
+}
+
+/* Memory of the host has no such range, and is not counted. */
+static CUresult find_base(CUdeviceptr address, CUdeviceptr *ret_base)
+{
+    *ret_base = address;
+    if (memory_ledger() != MEMORY_LEDGER_API)
+        return CUDA_SUCCESS;
+    CUresult result = cuda.cuMemGetAddressRange_v2(ret_base, NULL, address);
+    bool is_none = result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE;
+    return is_none ? CUDA_SUCCESS : result;
+}
+
+/* A dma-buf keeps the memory when all else has let go of it. */
+CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+    CUmemRangeHandleType handleType, unsigned long long flags)
+{
+    hook_enter();
+    CUdeviceptr base;
+    CUresult result = find_base(dptr, &base);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    if (result == CUDA_SUCCESS && handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+        memory_ledger() == MEMORY_LEDGER_API)
+        mark_range(dptr, size, base, *(int *)handle);
     return result;
 }

@@ -25,6 +25,13 @@ static const struct version versions[] = {
 };
 #undef ENTRY
 
+/* A version that is replaced, but that the driver does not have yet. */
+static bool is_absent(const char *entry)
+{
+    void *real;
+    return hook_by_name(entry, &real) && !real;
+}
+
 /* The entry that a version and flags ask for: where the driver's own pointers cannot be told. */
 static const char *entry_asked(const char *name, int version, cuuint64_t flags)
 {
@@ -33,7 +40,7 @@ static const char *entry_asked(const char *name, int version, cuuint64_t flags)
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         const struct version *row = &versions[i];
         if (strcmp(row->name, name) != 0 || row->since > version ||
-            (row->per_thread && !per_thread))
+            (row->per_thread && !per_thread) || is_absent(row->entry))
             continue;
         if (!best || row->per_thread > best->per_thread ||
             (row->per_thread == best->per_thread && row->since > best->since))

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/elf_exchange.h"
 #include "base/log.h"
+#include "hook/capture.h"
 #include "hook/context_make.h"
 #include "hook/graph.h"
 #include "hook/green.h"
@@ -101,6 +102,7 @@ void hook_exchange_exports(enum hook_library library, bool open)
 
 static void reset(void)
 {
+    capture_reset();
     contexts_reset();
     graph_reset();
     green_reset();

@@ -385,14 +385,19 @@ void memory_taken(
     }
 }
 
-void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd)
+void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_export_fd to)
 {
     if (!load_relaxed(&memory_record_count))
         return;
-    struct rm_export_fd to = rm_export_to(fd);
     lock_take(&memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    /* What shares its block lives and dies with the block. */
+    /* What shares its block lives and dies with the block, which a descriptor keeps whole. */
+    struct memory_record small = {0};
+    if (kept && kept->shares_block && to.fd >= 0) {
+        small = *kept;
+        kept->shares_block = false;
+        kept->bytes = BLOCK_BYTES;
+    }
     bool newly = kept && !kept->imported && !kept->exported && !kept->shares_block;
     struct memory_record record = {0};
     if (newly) {
@@ -402,6 +407,10 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd)
     if (kept && to.fd >= 0)
         kept->to = to;
     lock_release(&memory.lock);
+    if (small.shares_block) {
+        account_add((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
+        release_small((unsigned)small.device, small.bytes);
+    }
     if (newly)
         account_add_exported((unsigned)record.device, (int64_t)record.bytes);
 }

@@ -115,8 +115,9 @@ uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle);
 /* One more holder of a recorded handle, which memory_take takes away. */
 void memory_retain(enum memory_handle type, uint64_t handle);
 
-/* API ledger: others may get handles on the memory, by descriptor or (fd -1) by handle. */
-void memory_mark_exported(enum memory_handle type, uint64_t handle, int fd);
+/* API ledger: others may get handles on the memory, by descriptor (rm_export_to) or (to.fd -1) by
+ * handle. */
+void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_export_fd to);
 
 /* API ledger: the handle is one on memory that was exported, here or elsewhere. Its size cannot be
  * told: while any such handle is held, all that lingers on the device counts. */

@@ -255,3 +255,31 @@ int rm_export_share(const struct rm_call *call)
         mark_exported(form.client, form.object, (struct rm_export_fd){.fd = -1});
     return result;
 }
+
+/* What the two forms have in common. */
+struct dmabuf {
+    int fd;
+    uint32_t client, count, index;
+    const uint32_t *objects;
+};
+
+static void note_dmabuf(const struct dmabuf *dmabuf)
+{
+    struct rm_export_fd to =
+        dmabuf->index == 0 ? rm_export_to(dmabuf->fd) : export_to_same(dmabuf->fd);
+    (void)rm_export_sweep();
+    for (unsigned i = 0; i < dmabuf->count && i < RM_DMABUF_OBJECTS_MAX; i++)
+        mark_exported(dmabuf->client, dmabuf->objects[i], to);
+}
+
+int rm_export_dmabuf(const struct rm_call *call)
+{
+    struct rm_export_dmabuf form;
+    struct rm_export_dmabuf_old old;
+    int result = rm_call_pass(call);
+    if (rm_call_answer(call, result, &form, sizeof(form)) && form.status == RM_OK)
+        note_dmabuf(&(struct dmabuf){form.fd, form.client, form.count, form.index, form.objects});
+    else if (rm_call_answer(call, result, &old, sizeof(old)) && old.status == RM_OK)
+        note_dmabuf(&(struct dmabuf){old.fd, old.client, old.count, old.index, old.objects});
+    return result;
+}

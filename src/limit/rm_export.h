@@ -19,6 +19,11 @@
 int rm_export_control(const struct rm_call *call);
 int rm_export_share(const struct rm_call *call);
 
+/* RM_EXPORT_TO_DMABUF, carried out: the kernel holds what goes into the dma-buf, whose descriptor
+ * counts as one that memory was exported to. Whoever else holds the dma-buf, as an RDMA adapter's
+ * driver may when it is closed here, is not seen. */
+int rm_export_dmabuf(const struct rm_call *call);
+
 /* A handle (client, object) on another process's memory came to be. */
 void rm_export_imported(
     int fd, uint32_t client, uint32_t parent, uint32_t object, rm_ioctl_function *next);

@@ -388,6 +388,8 @@ int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_func
         return do_control(&call);
     case RM_NR_SHARE:
         return rm_export_share(&call);
+    case RM_NR_EXPORT_TO_DMABUF:
+        return rm_export_dmabuf(&call);
     default:
         return do_other(&call);
     }

@@ -111,6 +111,9 @@ static bool attribute_of_model(const struct device *device, CUdevice_attribute a
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         *ret = !described->no_async;
         return true;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        *ret = sim_cuda_version() >= 11070;
+        return true;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *ret = !described->no_vmm;

@@ -315,3 +315,48 @@ CUresult sim_cuGraphExecNodeSetParams(
     memcpy(&kernel, &params->kernel, sizeof kernel);
     return kernel_set(handle, node, &kernel);
 }
+
+/* The copy that the executable graph has of the node, if it is of a kind that can be disabled. */
+static CUresult exec_switchable(
+    CUgraphExec handle, CUgraphNode node_handle, struct graph_node **ret_node)
+{
+    struct graph_exec *exec = exec_of(handle);
+    const struct graph_node *original = object_find(node_handle, OBJECT_GRAPH_NODE);
+
+    for (struct graph_node *node = exec && original ? exec->graph->nodes : NULL; node;
+         node = node->next) {
+        if (node->original != original)
+            continue;
+        *ret_node = node;
+        return node->work.type == CU_GRAPH_NODE_TYPE_KERNEL ||
+                       node->work.type == CU_GRAPH_NODE_TYPE_MEMSET ||
+                       node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node_handle, unsigned enabled)
+{
+    CUDA_LOCKED;
+    struct graph_node *node = NULL;
+    CUresult r = exec_switchable(exec, node_handle, &node);
+
+    if (r == CUDA_SUCCESS)
+        node->disabled = !enabled;
+    return r;
+}
+
+CUresult sim_cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node_handle, unsigned *ret_enabled)
+{
+    CUDA_LOCKED;
+    struct graph_node *node = NULL;
+    CUresult r = exec_switchable(exec, node_handle, &node);
+
+    if (r == CUDA_SUCCESS && !ret_enabled)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        *ret_enabled = !node->disabled;
+    return r;
+}

@@ -173,3 +173,8 @@ CUresult sim_cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
         r = CUDA_ERROR_INVALID_VALUE;
     return r == CUDA_SUCCESS ? stream_run(stream, &work) : r;
 }
+
+CUresult sim_cuLaunchHostFunc_v2(CUstream handle, CUhostFn fn, void *data, unsigned sync_mode)
+{
+    return sync_mode > 1 ? CUDA_ERROR_INVALID_VALUE : sim_cuLaunchHostFunc(handle, fn, data);
+}

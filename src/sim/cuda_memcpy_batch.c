@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of odd forms, each put as plain ones: between peers, of one-dimensional arrays, and lists
  * of copies and prefetches. */
+#include <time.h>
+
 #include "sim/cuda_stream.h"
 
 #include <string.h>
@@ -212,4 +214,118 @@ CUresult sim_cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *bytes, size
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
         r = sim_cuMemPrefetchAsync(addresses[i], bytes[i], 0, stream);
     return r;
+}
+
+static CUresult attributes_check(const CUmemcpyAttributes *attributes)
+{
+    return attributes && attributes->srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_INVALID
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuMemcpyWithAttributesAsync(
+    CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *attributes, CUstream stream)
+{
+    CUresult r = attributes_check(attributes);
+
+    return r == CUDA_SUCCESS ? sim_cuMemcpyAsync(to, from, bytes, stream) : r;
+}
+
+CUresult sim_cuMemcpy3DWithAttributesAsync(
+    CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream stream)
+{
+    return op && !flags ? batch_op_run(op, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* There is no fabric: between pointers alone. */
+CUresult sim_cuFabricCpyBatchAsync(
+    size_t count, CUDA_FABRIC_COPY_BATCH_OP *ops, unsigned long long flags, CUstream stream)
+{
+    CUresult r = batch_begin(stream);
+
+    if (r == CUDA_SUCCESS && (!count || !ops || flags))
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++) {
+        if (ops[i].src.type != CU_FABRIC_COPY_OPERAND_TYPE_POINTER ||
+            ops[i].dst.type != CU_FABRIC_COPY_OPERAND_TYPE_POINTER)
+            r = CUDA_ERROR_NOT_SUPPORTED;
+        else if (ops[i].size)
+            r = sim_cuMemcpyAsync(
+                ops[i].dst.op.ptr.ptr, ops[i].src.op.ptr.ptr, ops[i].size, stream);
+    }
+    return r;
+}
+
+/* Nothing is unpacked: what it would write is filled, which takes the machine its time. */
+CUresult sim_cuMemBatchDecompressAsync(
+    CUmemDecompressParams *list, size_t count, unsigned flags, size_t *error_index, CUstream stream)
+{
+    CUresult r = list && count && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    size_t i = 0;
+
+    for (; i < count && r == CUDA_SUCCESS; i++)
+        r = list[i].dst && list[i].src && list[i].algo != CU_MEM_DECOMPRESS_UNSUPPORTED
+                ? sim_cuMemsetD8Async((uintptr_t)list[i].dst, 0, list[i].dstNumBytes, stream)
+                : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS && error_index)
+        *error_index = i ? i - 1 : SIZE_MAX;
+    return r;
+}
+
+/* It is the processor that discards, page by page; how long that takes is assumed. */
+#define DISCARD_PAGE_BYTES (64u << 10)
+#define DISCARD_PAGE_NS 1000u
+
+static void discard_pages(void *pages)
+{
+    uint64_t ns = (uintptr_t)pages * (uint64_t)DISCARD_PAGE_NS;
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    while (nanosleep(&left, &left) != 0)
+        continue;
+}
+
+/* Contents stay: nothing is said of what is read then. */
+static CUresult discard(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
+    unsigned long long flags, CUstream handle)
+{
+    CUDA_LOCKED;
+    struct work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {discard_pages, NULL}};
+    struct stream *stream;
+    uint64_t pages = 0;
+    CUresult r = stream_get(handle, &stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!count || !addresses || !bytes || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        const struct allocation *allocation = allocation_find(addresses[i]);
+
+        if (!allocation || allocation->kind != ALLOCATION_MANAGED ||
+            bytes[i] > allocation->bytes - (addresses[i] - allocation->address))
+            return CUDA_ERROR_INVALID_VALUE;
+        pages += bytes[i] / DISCARD_PAGE_BYTES;
+    }
+    work.host.userData = (void *)(uintptr_t)pages;
+    return stream_run(stream, &work);
+}
+
+CUresult sim_cuMemDiscardBatchAsync(
+    CUdeviceptr *addresses, size_t *bytes, size_t count, unsigned long long flags, CUstream stream)
+{
+    CUresult r = batch_begin(stream);
+
+    return r == CUDA_SUCCESS ? discard(addresses, bytes, count, flags, stream) : r;
+}
+
+CUresult sim_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *bytes, size_t count,
+    CUmemLocation *locations, size_t *locations_from, size_t locations_count,
+    unsigned long long flags, CUstream stream)
+{
+    CUresult r = sim_cuMemDiscardBatchAsync(addresses, bytes, count, flags, stream);
+
+    return r == CUDA_SUCCESS ? sim_cuMemPrefetchBatchAsync(addresses, bytes, count, locations,
+                                   locations_from, locations_count, flags, stream)
+                             : r;
 }

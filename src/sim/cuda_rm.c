@@ -360,6 +360,13 @@ CUresult rm_memory_export(struct device *device, const struct rm_object *object,
     return r;
 }
 
+CUresult rm_dmabuf(struct rm_export_dmabuf *params)
+{
+    int rc = rm_call(RM_NR_EXPORT_TO_DMABUF, params, sizeof *params);
+
+    return rm_result(rc, params->status);
+}
+
 CUresult rm_memory_import(
     struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object)
 {

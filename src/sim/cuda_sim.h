@@ -96,6 +96,8 @@ CUresult rm_memory_share(const struct rm_object *object);
 CUresult rm_memory_dup(struct device *device, uint32_t client, uint32_t handle, uint64_t bytes,
     struct rm_object *ret_object);
 CUresult rm_memory_export(struct device *device, const struct rm_object *object, int *ret_fd);
+struct rm_export_dmabuf;
+CUresult rm_dmabuf(struct rm_export_dmabuf *params);
 CUresult rm_memory_import(
     struct device *device, int fd, uint64_t bytes, struct rm_object *ret_object);
 /* On which device (the machine's index) the memory of an exported descriptor is, and how much. */
@@ -187,6 +189,7 @@ enum allocation_kind {
 };
 
 struct vmm;
+struct rm_object vmm_object(const struct vmm *vmm);
 
 /* Where memory of a pool, of a graph or of cuMemCreate lies. */
 enum memory_place {

@@ -261,6 +261,8 @@ CUresult stream_run(struct stream *stream, const struct work *work)
 {
     if (stream->capture)
         return capture_work(stream, work);
+    if (stream->list)
+        return CUDA_SUCCESS;
     stream_join(stream);
     return work_run(stream, work);
 }

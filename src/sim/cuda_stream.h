@@ -70,6 +70,7 @@ struct stream {
     struct sim_queue queue;
     struct sim_ticket joined;    /* of the legacy stream, for which this one waits already */
     struct sim_ticket joined_by; /* of this one, for which the legacy stream waits already */
+    bool list;                   /* captures into a command list: what is put on it goes nowhere */
     struct capture *capture;
     struct stream *next_member;
     struct node_list tail;

@@ -35,6 +35,11 @@ char *vmm_contents(struct vmm *vmm)
     return contents_get(&vmm->contents, vmm->bytes);
 }
 
+struct rm_object vmm_object(const struct vmm *vmm)
+{
+    return vmm->rm;
+}
+
 static struct vmm *vmm_of(CUmemGenericAllocationHandle handle)
 {
     return object_find((void *)(uintptr_t)handle, OBJECT_VMM);

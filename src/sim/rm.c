@@ -319,6 +319,8 @@ static void name_call(unsigned nr, const void *arg, char ret_name[CALL_NAME_BYTE
         name = "RM_SHARE";
     else if (nr == RM_NR_VID_HEAP_CONTROL)
         name = "RM_VID_HEAP_CONTROL";
+    else if (nr == RM_NR_EXPORT_TO_DMABUF)
+        name = "RM_EXPORT_TO_DMABUF";
     bool has_number = nr == RM_NR_ALLOC || nr == RM_NR_ALLOC_MEMORY || nr == RM_NR_CONTROL;
     snprintf(ret_name, CALL_NAME_BYTES, has_number ? "%s 0x%x" : "%s", name, number);
 }
@@ -342,6 +344,8 @@ static uint32_t *status_of(unsigned nr, void *arg, size_t size)
         return &((struct rm_vid_heap *)arg)->status;
     if (nr == RM_NR_CONTROL && size == sizeof(struct rm_control))
         return &((struct rm_control *)arg)->status;
+    if (nr == RM_NR_EXPORT_TO_DMABUF && size == sizeof(struct rm_export_dmabuf))
+        return &((struct rm_export_dmabuf *)arg)->status;
     return NULL;
 }
 
@@ -405,6 +409,23 @@ static int dispatch_locked(uint32_t slot, unsigned nr, void *arg, size_t size)
     }
 }
 
+/* A dma-buf's descriptor is one of the machine's, which holds the memory while it is open. */
+static int execute_dmabuf(int fd, struct rm_export_dmabuf *form)
+{
+    bool is_new = form->fd < 0;
+    int made = is_new ? sim_rm_open() : form->fd;
+    sim_lock();
+    form->status = RM_ERR_INVALID_ARGUMENT;
+    if (made >= 0 && sim_slot_of_locked(fd) != SIM_NONE)
+        form->status = sim_rm_export_dmabuf(form, made);
+    sim_unlock();
+    if (form->status == RM_OK)
+        form->fd = made;
+    else if (is_new && made >= 0)
+        close(made);
+    return 0;
+}
+
 /* A sandbox that passes on what it knows CUDA programs to need. */
 static bool is_filtered(const struct rm_control *form)
 {
@@ -438,6 +459,10 @@ int sim_rm_execute(int fd, unsigned long request, void *arg)
     if (count_call(nr, arg, size)) {
         errno = saved;
         return 0;
+    }
+    if (nr == RM_NR_EXPORT_TO_DMABUF && size == sizeof(struct rm_export_dmabuf)) {
+        errno = saved;
+        return execute_dmabuf(fd, arg);
     }
     sim_lock();
     uint32_t slot = sim_slot_of_locked(fd);

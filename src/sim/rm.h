@@ -64,6 +64,10 @@ struct sim_rm_control {
     void *params;
 };
 
+/* RM_NR_EXPORT_TO_DMABUF, with the descriptor that it makes opened already where it is to make one:
+ * the status. */
+uint32_t sim_rm_export_dmabuf(const struct rm_export_dmabuf *form, int fd);
+
 /* Controls on the client by which memory goes to descriptors and comes from them. */
 uint32_t sim_rm_export_object(const struct sim_rm_control *control);
 uint32_t sim_rm_export_objects(const struct sim_rm_control *control);

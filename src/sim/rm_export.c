@@ -120,6 +120,28 @@ uint32_t sim_rm_export_objects(const struct sim_rm_control *control)
     return RM_OK;
 }
 
+uint32_t sim_rm_export_dmabuf(const struct rm_export_dmabuf *form, int fd)
+{
+    struct sim_export *exported = export_of(fd);
+    uint32_t client = sim_client_find_locked(form->client);
+    uint32_t memories[SIM_EXPORTS_MAX];
+    if (exported == NULL || form->count == 0 || form->total_objects > SIM_EXPORTS_MAX ||
+        form->index > form->total_objects || form->count > form->total_objects - form->index)
+        return RM_ERR_INVALID_ARGUMENT;
+    if (client == SIM_NONE)
+        return RM_ERR_INVALID_CLIENT;
+    for (uint32_t i = 0; i < form->count; i++) {
+        uint32_t status = memory_of(client, form->objects[i], &memories[i]);
+        if (status != RM_OK)
+            return status;
+    }
+    if (exported->max_objects == 0)
+        export_start(exported, sim_machine->memories[memories[0]].device, form->total_objects);
+    for (uint32_t i = 0; i < form->count; i++)
+        export_put(exported, form->index + i, memories[i]);
+    return RM_OK;
+}
+
 uint32_t sim_rm_get_export_info(const struct sim_rm_control *control)
 {
     struct rm_export_info *params = control->params;

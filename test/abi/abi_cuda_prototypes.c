@@ -11,6 +11,10 @@
 /* Before our own declarations, so that only the toolkit's can make these names known. */
 #define ENTRY(symbol, name, version, kind)                                                         \
     _Static_assert(sizeof(&symbol) == sizeof(void *), #symbol);
+#define ENTRY_OF_CUDA_H_ALONE
+#if CUDA_VERSION < 13050
+#define ENTRY_UNTIL_13000 /* the toolkit may lack the later ones */
+#endif
 #include "abi/cuda_versions.def"
 #undef ENTRY
 

@@ -14,7 +14,8 @@ static void *open_cuda(int flags)
     return library;
 }
 
-BED_TEST("dlvsym finds each hooked function of a driver with versions as ours", VERSIONED)
+BED_TEST("dlvsym finds each hooked function of a driver with versions as ours", VERSIONED,
+    .sim = "cuda=13050")
 {
     void *library = open_cuda(0);
     for (size_t i = 0; i < WHERE_COUNT(where_hooked_cuda); i++) {

@@ -44,6 +44,40 @@ BED_TEST("one that was attached to stays charged until the last detach", .limit 
     CHECK_EQ(allocation_charged(), before);
 }
 
+static CUresult make_gl(CUcontext *context)
+{
+    return CU(cuGLCtxCreate_v2)(context, 0, 0);
+}
+
+static CUresult make_vdpau(CUcontext *context)
+{
+    return CU(cuVDPAUCtxCreate_v2)(context, 0, 0, 1, context);
+}
+
+/* 1 GiB has room for one context and some more. */
+static void check_shared_with_graphics(CUresult (*make)(CUcontext *context))
+{
+    CUcontext first, second;
+    CUdeviceptr pointer;
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(make(&first), CUDA_SUCCESS);
+    CHECK(allocation_charged() >= 500 * MIB);
+    CHECK_EQ(make(&second), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 600 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(first), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), 0);
+}
+
+BED_TEST("a context that OpenGL shares is charged and given back", .limit = "1GiB")
+{
+    check_shared_with_graphics(make_gl);
+}
+
+BED_TEST("so is one that VDPAU shares", .limit = "1GiB")
+{
+    check_shared_with_graphics(make_vdpau);
+}
+
 BED_TEST("a detach that is refused gives nothing back", .limit = LIMIT)
 {
     uint64_t before = start();

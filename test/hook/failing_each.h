@@ -72,8 +72,8 @@ void each_foreign_gone(void);
 extern const struct each_work each_starting, each_contexts, each_primary, each_linear, each_arrays,
     each_async, each_pools, each_managed_pools, each_managed_graph, each_mapping, each_sharing,
     each_modules, each_launches, each_old_launches, each_graphs, each_changed_graphs, each_views,
-    each_lookups, each_ipc, each_copies, each_shaped_copies, each_listed_copies, each_prefetches,
-    each_waits, each_captures, each_currents, each_detached, each_green, each_fills,
-    each_card_copies;
+    each_lookups, each_ipc, each_newer, each_copies, each_shaped_copies, each_listed_copies,
+    each_prefetches, each_waits, each_captures, each_currents, each_detached, each_green,
+    each_fills, each_card_copies;
 
 #endif

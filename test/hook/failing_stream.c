@@ -171,6 +171,9 @@ const struct each_work each_listed_copies = {"listed copies", listed_copies, .ba
         DO(cuMemPrefetchAsync##suffix, managed, bytes, 0, stream);                                 \
         DO(cuMemPrefetchAsync_v2##suffix, managed, bytes, here, 0, stream);                        \
         DO(cuMemPrefetchBatchAsync##suffix, &managed, &bytes, 1, &here, &first, 1, 0ull, stream);  \
+        DO(cuMemDiscardBatchAsync##suffix, &managed, &bytes, 1, 0ull, stream);                     \
+        DO(cuMemDiscardAndPrefetchBatchAsync##suffix, &managed, &bytes, 1, &here, &first, 1, 0ull, \
+            stream);                                                                               \
         DO(cuStreamSynchronize##suffix, stream);                                                   \
     } while (0)
 
@@ -243,6 +246,57 @@ static void waits(void)
     DO(cuStreamDestroy_v2, stream);
 }
 const struct each_work each_waits = {"waits", waits, .bare = false};
+
+/* ---- What is rare, and what is new ---- */
+
+#define NEWER(suffix)                                                                              \
+    do {                                                                                           \
+        DO(cuLaunchHostFunc_v2##suffix, stream, count_up, &count, 1);                              \
+        DO(cuMemcpyWithAttributesAsync##suffix, device, IN(next_sent()), 2 * BYTES, &attributes,   \
+            stream);                                                                               \
+        DO(cuMemcpy3DWithAttributesAsync##suffix, &back, 0, stream);                               \
+        DO(cuStreamSynchronize##suffix, stream);                                                   \
+        CAME_BACK(2 * BYTES);                                                                      \
+        DO(cuFabricCpyBatchAsync##suffix, 1, &across, 0, stream);                                  \
+        DO(cuMemBatchDecompressAsync##suffix, &packed, 1, 0, NULL, stream);                        \
+        DO(cuGraphicsMapResources##suffix, 1, &resource, stream);                                  \
+        DO(cuStreamBeginCaptureToCig##suffix, stream, &list);                                      \
+        DO(cuStreamEndCaptureToCig##suffix, stream);                                               \
+        DO(cuStreamSynchronize##suffix, stream);                                                   \
+    } while (0)
+
+static void newer(void)
+{
+    static atomic_int count;
+    CUstream stream;
+    CUdeviceptr device;
+    CUgraphicsResource resource = (void *)1;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUstreamCigParam list_params = {STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV, &count};
+    CUstreamCigCaptureParams list = {&list_params};
+    DO(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    DO(cuMemAlloc_v2, &device, SIZE);
+    CUDA_MEMCPY3D_BATCH_OP back = {
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = device},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = IN(received)},
+        .extent = {2 * BYTES, 1, 1},
+        .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUDA_FABRIC_COPY_BATCH_OP across = {
+        .src = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = device},
+        .dst = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = device + BYTES},
+        .size = BYTES};
+    CUmemDecompressParams packed = {.srcNumBytes = BYTES,
+        .dstNumBytes = BYTES,
+        .src = (void *)(uintptr_t)device,
+        .dst = (void *)(uintptr_t)(device + BYTES),
+        .algo = CU_MEM_DECOMPRESS_ALGORITHM_LZ4};
+    NEWER();
+    NEWER(_ptsz);
+    CHECK_EQ(atomic_load(&count), 2);
+    DO(cuMemFree_v2, device);
+    DO(cuStreamDestroy_v2, stream);
+}
+const struct each_work each_newer = {"newer", newer, .bare = false};
 
 /* ---- Captures ---- */
 

@@ -53,6 +53,14 @@ static void contexts(void)
     DO(cuCtxCreate_v4, &context, NULL, 0, 0);
     DO(cuMemAllocManaged, &pointer, SIZE, CU_MEM_ATTACH_GLOBAL);
     DO(cuCtxDestroy_v2, context);
+    DO(cuGLCtxCreate, &context, 0, 0);
+    DO(cuCtxDestroy_v2, context);
+    DO(cuGLCtxCreate_v2, &context, 0, 0);
+    DO(cuCtxDestroy_v2, context);
+    DO(cuVDPAUCtxCreate, &context, 0, 0, 1, &pointer);
+    DO(cuCtxDestroy_v2, context);
+    DO(cuVDPAUCtxCreate_v2, &context, 0, 0, 1, &pointer);
+    DO(cuCtxDestroy_v2, context);
 }
 const struct each_work each_contexts = {"contexts", contexts, .bare = true};
 
@@ -285,6 +293,7 @@ static void sharing(void)
 {
     CUmemAllocationProp property = allocation_property(0);
     CUmemGenericAllocationHandle handle, imported;
+    CUdeviceptr address;
     int fd;
     DO(cuMemCreate, &handle, SIZE, &property, 0);
     DO(cuMemExportToShareableHandle, &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -293,6 +302,10 @@ static void sharing(void)
     close(fd);
     DO(cuMemRelease, imported);
     DO(cuMemRelease, handle);
+    DO(cuMemAlloc_v2, &address, SIZE);
+    DO(cuMemGetHandleForAddressRange, &fd, address, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    close(fd);
+    DO(cuMemFree_v2, address);
     /* What was kept for the descriptor is given back when it is looked for: by a refusal at the
      * latest. */
     ANSWERS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 2 * EACH_LIMIT_BYTES, &property, 0);

@@ -397,6 +397,38 @@ BED_TEST("the local memory of a graph's kernels counts, also after an update", .
     }
 }
 
+/* 8 GiB of local memory again, in a node that is disabled, and in one that is changed meanwhile. */
+BED_TEST("a kernel that is enabled again is held to the limit", .limit = "4GiB")
+{
+    CUgraphNode node;
+    uint64_t cell = 0;
+    void *arguments[] = {&cell};
+    begin();
+    CUfunction big = load(driver_ptx, "big"), nop = load(driver_ptx, "nop");
+    for (int changed = 0; changed < 2; changed++) {
+        CUDA_KERNEL_NODE_PARAMS kernel = {.func = changed ? nop : big,
+            .gridDimX = 1,
+            .gridDimY = 1,
+            .gridDimZ = 1,
+            .blockDimX = 1,
+            .blockDimY = 1,
+            .blockDimZ = 1,
+            .kernelParams = arguments};
+        CUgraph graph = new_graph();
+        CHECK_EQ(CU(cuGraphAddKernelNode_v2)(&node, graph, NULL, 0, &kernel), CUDA_SUCCESS);
+        CUgraphExec exec = instantiate(graph, 0);
+        CHECK_EQ(CU(cuGraphNodeSetEnabled)(exec, node, 0), CUDA_SUCCESS);
+        kernel.func = big;
+        if (changed)
+            CHECK_EQ(CU(cuGraphExecKernelNodeSetParams_v2)(exec, node, &kernel), CUDA_SUCCESS);
+        uint64_t before = counted();
+        CHECK_EQ(CU(cuGraphNodeSetEnabled)(exec, node, 1), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(bed_card_bytes(0) <= 4 * GIB);
+        CHECK_EQ(counted(), before);
+    }
+}
+
 BED_TEST(
     "a context is destroyed with its graphs, and handles that come again are new", .limit = "4GiB")
 {

@@ -178,7 +178,8 @@ static void transcript(
 {
     char number[2] = {(char)('0' + mode), '\0'}, *program = realpath("/proc/self/exe", NULL);
     char *argv[] = {program, SCENARIO, number, NULL};
-    struct bed bed = {.native = native, .limit = limit, .environment = {cores}};
+    struct bed bed = {
+        .native = native, .limit = limit, .sim = "cuda=13050", .environment = {cores}};
     CHECK_EQ(bed_run(&bed, argv, text, 1 << 18), 0);
     free(program);
 }

@@ -75,6 +75,18 @@ static void make_copies(struct world *w)
         .extent = {4096, 16, 1},
         .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     w->copy_attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    w->fabric = (CUDA_FABRIC_COPY_BATCH_OP){
+        .src = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = w->range},
+        .dst = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = w->pointer},
+        .size = 4096};
+    w->packed = (CUmemDecompressParams){.srcNumBytes = 4096,
+        .dstNumBytes = 4096,
+        .src = (void *)(uintptr_t)w->range,
+        .dst = (void *)(uintptr_t)w->pointer,
+        .algo = CU_MEM_DECOMPRESS_ALGORITHM_LZ4};
+    w->graphics = (void *)1;
+    w->list_params = (CUstreamCigParam){STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV, w};
+    w->list.streamCigParams = &w->list_params;
     w->operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
     w->operation.waitValue.address = w->cell;
 }

@@ -53,6 +53,11 @@ struct world {
     CUDA_MEMCPY3D_PEER copy_peer;
     CUDA_MEMCPY3D_BATCH_OP copy_op;
     CUmemcpyAttributes copy_attributes;
+    CUDA_FABRIC_COPY_BATCH_OP fabric;
+    CUmemDecompressParams packed;
+    CUgraphicsResource graphics;
+    CUstreamCigParam list_params;
+    CUstreamCigCaptureParams list;
     CUstreamBatchMemOpParams operation;
     CUexternalSemaphore semaphore;
     CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS semaphore_wait;

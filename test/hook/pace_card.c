@@ -134,6 +134,28 @@ static CUDA_MEMCPY3D_BATCH_OP *operation(void)
     return &copy;
 }
 
+static CUDA_FABRIC_COPY_BATCH_OP *fabric(void)
+{
+    static CUDA_FABRIC_COPY_BATCH_OP copy;
+    copy = (CUDA_FABRIC_COPY_BATCH_OP){
+        .src = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = source},
+        .dst = {.type = CU_FABRIC_COPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = target},
+        .size = BYTES};
+    return &copy;
+}
+
+static CUmemDecompressParams *packed(void)
+{
+    static CUmemDecompressParams list[2];
+    for (int i = 0; i < 2; i++)
+        list[i] = (CUmemDecompressParams){.srcNumBytes = MIB,
+            .dstNumBytes = BYTES / 2,
+            .src = (void *)(uintptr_t)source,
+            .dst = (void *)(uintptr_t)(target + i * (BYTES / 2)),
+            .algo = CU_MEM_DECOMPRESS_ALGORITHM_LZ4};
+    return list;
+}
+
 struct form {
     const char *name;
     CUresult (*call)(void);
@@ -183,7 +205,7 @@ static void check_form(const struct form *form)
             (long long)(charged / 1000));
 }
 
-BED_TEST("each form of a fill and of a copy on the card is charged", LIMIT_50)
+BED_TEST("each form of a fill and of a copy on the card is charged", LIMIT_50, .sim = "cuda=13050")
 {
     begin();
     for (size_t i = 0; i < FORM_COUNT; i++)
@@ -334,7 +356,7 @@ static uint64_t questions(void)
     return sim_calls("cuPointerGetAttributes") + sim_calls("cuStreamIsCapturing") + marks();
 }
 
-BED_TEST("without a limit nothing is asked or recorded")
+BED_TEST("without a limit nothing is asked or recorded", .sim = "cuda=13050")
 {
     begin();
     uint64_t before = questions();

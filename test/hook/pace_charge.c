@@ -70,6 +70,57 @@ BED_TEST("a host function of a second costs next to nothing", LIMIT_50)
     check_costs_little(host_function, NULL);
 }
 
+static void spinning_host_function(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(CU(cuLaunchHostFunc_v2)(first, nap, (void *)500, 1), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc_v2_ptsz)(first, nap, (void *)500, 1), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does one of CUDA 13.1, whose thread spins", LIMIT_50, .sim = "cuda=13010")
+{
+    begin();
+    check_costs_little(spinning_host_function, NULL);
+}
+
+static void discards(void *argument)
+{
+    CUdeviceptr managed = *(CUdeviceptr *)argument;
+    size_t bytes = 4 * GIB, from = 0;
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(CU(cuMemDiscardBatchAsync)(&managed, &bytes, 1, 0, first), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuMemDiscardBatchAsync_ptsz)(&managed, &bytes, 1, 0, first), CUDA_SUCCESS);
+    }
+    CHECK_EQ(CU(cuMemDiscardAndPrefetchBatchAsync)(&managed, &bytes, 1, &here, &from, 1, 0, first),
+        CUDA_SUCCESS);
+    CHECK_EQ(
+        CU(cuMemDiscardAndPrefetchBatchAsync_ptsz)(&managed, &bytes, 1, &here, &from, 1, 0, first),
+        CUDA_SUCCESS);
+}
+
+BED_TEST("nor do managed pages that are discarded", LIMIT_50)
+{
+    CUdeviceptr managed;
+    begin();
+    REQUIRE(CU(cuMemAllocManaged)(&managed, 4 * GIB, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS);
+    check_costs_little(discards, &managed);
+}
+
+static void graphics(void *argument)
+{
+    CUgraphicsResource resources[] = {(void *)200, (void *)300};
+    (void)argument;
+    CHECK_EQ(CU(cuGraphicsMapResources)(2, resources, first), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphicsMapResources_ptsz)(2, resources, first), CUDA_SUCCESS);
+}
+
+BED_TEST("nor does what graphics do with resources that are mapped", LIMIT_50)
+{
+    begin();
+    check_costs_little(graphics, NULL);
+}
+
 /* The default stream waits for those that do not say otherwise, and they for it. */
 static void begin_between(bool on_default)
 {

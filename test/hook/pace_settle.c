@@ -99,6 +99,42 @@ BED_TEST(
     CHECK(to.charged_ns - from.charged_ns < (int64_t)(ROUNDS * SHORTS * SHORT_NS + 5 * MS));
 }
 
+/* Nothing that is put there runs before its graphics API runs the list: a mark would never come. */
+static void check_no_mark_in_list(CUstream stream, bool per_thread)
+{
+    int unused;
+    CUstreamCigParam param = {STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV, &unused};
+    CUstreamCigCaptureParams list = {&param};
+    CHECK_EQ(per_thread ? CU(cuStreamBeginCaptureToCig_ptsz)(stream, &list)
+                        : CU(cuStreamBeginCaptureToCig)(stream, &list),
+        CUDA_SUCCESS);
+    CHECK(CU(cuStreamBeginCaptureToCig)(stream, &list) != CUDA_SUCCESS); /* and goes on */
+    uint64_t marks = sim_calls("cuEventRecord");
+    for (int i = 0; i < 100; i++)
+        launch_shorts(stream, SHORTS);
+    CHECK_EQ(sim_calls("cuEventRecord"), marks);
+    CHECK_EQ(
+        per_thread ? CU(cuStreamEndCaptureToCig_ptsz)(stream) : CU(cuStreamEndCaptureToCig)(stream),
+        CUDA_SUCCESS);
+    for (int i = 0; i < 100; i++)
+        launch_shorts(stream, SHORTS);
+    CHECK(sim_calls("cuEventRecord") > marks);
+}
+
+BED_TEST("no mark goes into a command list that a stream captures into, and some do again after it",
+    LIMIT_50, .sim = "cuda=13010")
+{
+    know_shorts();
+    check_no_mark_in_list(load_stream(), false);
+    check_no_mark_in_list(CU_STREAM_PER_THREAD, true);
+    CUstream stream = load_stream();
+    CHECK_EQ(CU(cuStreamBeginCaptureToCig)(stream, NULL), CUDA_ERROR_INVALID_VALUE);
+    uint64_t marks = sim_calls("cuEventRecord");
+    for (int i = 0; i < 100; i++)
+        launch_shorts(stream, SHORTS);
+    CHECK(sim_calls("cuEventRecord") > marks);
+}
+
 static bool captures_are_over;
 
 static void *capture_elsewhere(void *context)
