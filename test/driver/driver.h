@@ -39,7 +39,7 @@ extern const char driver_spin_ptx[];
 struct vgpu_usage driver_region_usage(void);
 
 /* What NVML says the process holds on the card, asked by a process without the library; -1 where
- * it does not know the process. The first call starts that process. */
+ * it does not know the process; of pid 0, what all hold. The first call starts that process. */
 int64_t driver_nvml_bytes(int pid);
 
 #endif

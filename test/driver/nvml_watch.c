@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers, for each pid on its input, the bytes that NVML gives for it on the first device; -1
- * where NVML does not list it. Runs outside the slice. */
+ * where NVML does not list it; for 0, what is in use on the whole device. Runs outside the slice.
+ */
 #include "abi/nvml.h"
 
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 static __typeof__(nvmlInit_v2) *init;
 static __typeof__(nvmlDeviceGetHandleByIndex_v2) *device_by_index;
 static __typeof__(nvmlDeviceGetComputeRunningProcesses_v3) *list;
+static __typeof__(nvmlDeviceGetMemoryInfo) *memory;
 
 int main(void)
 {
@@ -23,7 +25,9 @@ int main(void)
             (__typeof__(device_by_index))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
         list = (__typeof__(list))dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3");
     }
-    bool ready = init && device_by_index && list && init() == NVML_SUCCESS &&
+    if (library)
+        memory = (__typeof__(memory))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    bool ready = init && device_by_index && list && memory && init() == NVML_SUCCESS &&
                  device_by_index(0, &device) == NVML_SUCCESS;
     for (int pid; scanf("%d", &pid) == 1;) {
         nvmlProcessInfo_t processes[PROCESSES_MAX];
@@ -35,6 +39,9 @@ int main(void)
             if ((int)processes[i].pid == pid)
                 bytes = (long long)processes[i].usedGpuMemory;
         }
+        nvmlMemory_t whole;
+        if (!pid && ready && memory(device, &whole) == NVML_SUCCESS)
+            bytes = (long long)whole.used;
         printf("%lld\n", bytes);
         fflush(stdout);
     }
