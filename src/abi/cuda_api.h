@@ -194,6 +194,9 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
 CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
     CUgraphNodeParams *nodeParams);
+CUresult cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
+    const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
+    CUgraphNodeParams *nodeParams);
 CUresult cuGraphBatchMemOpNodeGetParams(
     CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out);
 CUresult cuGraphBatchMemOpNodeSetParams(

@@ -446,6 +446,16 @@ CUresult hook_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
         phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
 }
 
+CUresult hook_cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
+    const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies,
+    CUgraphNodeParams *nodeParams)
+{
+    hook_enter();
+    note_node(nodeParams);
+    return cuda.cuGraphAddNode_v3(
+        phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+
 /* ---- updates: the kernels may be others, which need more local memory ---- */
 
 /* Asked before the driver changes the graph; 0 where nothing is counted here. */

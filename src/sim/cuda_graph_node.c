@@ -286,6 +286,12 @@ CUresult sim_cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNod
     return sim_cuGraphAddNode(ret, graph, deps, count, params);
 }
 
+CUresult sim_cuGraphAddNode_v3(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+    return sim_cuGraphAddNode_v2(ret, graph, deps, edges, count, params);
+}
+
 static CUresult dependencies_add(
     CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {

@@ -259,7 +259,9 @@ static void sweep(const struct each_work *work)
 
 /* ---- The tests ---- */
 
-static const struct each_work *swept[32];
+#define SWEPT_MAX 64
+
+static const struct each_work *swept[SWEPT_MAX];
 static unsigned swept_count;
 
 #define SWEEP(sentence, work, ...) SWEEP_AT(sentence, work, __LINE__, __VA_ARGS__)
@@ -267,6 +269,8 @@ static unsigned swept_count;
 #define SWEEP_NAMED(sentence, work, line, ...)                                                     \
     __attribute__((constructor)) static void sweep_add_##line(void)                                \
     {                                                                                              \
+        if (swept_count == SWEPT_MAX)                                                              \
+            abort();                                                                               \
         swept[swept_count++] = &(work);                                                            \
     }                                                                                              \
     BED_TEST("each call fails in turn: " sentence, __VA_ARGS__)                                    \
@@ -329,13 +333,14 @@ static void check_passed(
 BED_TEST("each function that we replace is passed by a workload", .limit = EACH_LIMIT,
     .sim = EACH_VIEWS_SIM ",cuda=13050")
 {
-    static char passed[512][48];
+    static char passed[2048][48];
     unsigned count = 0;
     flights_init();
     for (unsigned w = 0; w < swept_count; w++) {
         struct each_run run;
         CHECK(pilot(swept[w], &run));
-        for (unsigned i = 0; i < run.passed_count && count < 512; i++)
+        REQUIRE(count + run.passed_count <= sizeof(passed) / sizeof(passed[0]));
+        for (unsigned i = 0; i < run.passed_count; i++)
             memcpy(passed[count++], run.passed[i], sizeof(passed[0]));
     }
     check_passed(where_hooked_cuda, WHERE_COUNT(where_hooked_cuda), passed, count);

@@ -290,8 +290,16 @@ static void newer(void)
         .src = (void *)(uintptr_t)device,
         .dst = (void *)(uintptr_t)(device + BYTES),
         .algo = CU_MEM_DECOMPRESS_ALGORITHM_LZ4};
+    CUgraph graph = NULL;
+    CUgraphNode node = NULL;
+    CUgraphNodeParams taking = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    taking.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    taking.alloc.bytesize = SIZE;
     NEWER();
     NEWER(_ptsz);
+    DO(cuGraphCreate, &graph, 0);
+    DO(cuGraphAddNode_v3, &node, graph, NULL, NULL, 0, &taking);
+    DO(cuGraphDestroy, graph);
     CHECK_EQ(atomic_load(&count), 2);
     DO(cuMemFree_v2, device);
     DO(cuStreamDestroy_v2, stream);

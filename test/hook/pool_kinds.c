@@ -371,6 +371,32 @@ static CUgraphExec graph_of(
     return exec;
 }
 
+/* By each version of the call that a driver may have. */
+BED_TEST("a node of managed memory is known by each version of the call", .limit = LIMIT,
+    .sim = "cuda=13050")
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    params.alloc.poolProps =
+        (CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = locations[0]};
+    params.alloc.bytesize = 4 * GIB;
+    bed_context(0);
+    for (int version = 1; version <= 3; version++) {
+        CUgraph graph;
+        CUgraphNode node;
+        CUgraphExec exec = NULL;
+        CHECK_EQ(CU(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+        CUresult added = version == 1 ? CU(cuGraphAddNode)(&node, graph, NULL, 0, &params)
+                         : version == 2
+                             ? CU(cuGraphAddNode_v2)(&node, graph, NULL, NULL, 0, &params)
+                             : CU(cuGraphAddNode_v3)(&node, graph, NULL, NULL, 0, &params);
+        CHECK_EQ(added, CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQ(CU(cuGraphExecDestroy)(exec), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    }
+}
+
 BED_TEST("managed memory of graphs is limited, and host memory is not", .limit = LIMIT)
 {
     CUdeviceptr pointer;
