@@ -259,6 +259,19 @@ static void read_identity(struct config_identity *identity, char *(*lookup)(cons
             read_text(identity->text[i], sizeof(identity->text[i]), lookup(names[i]));
 }
 
+static void read_device_lists(struct config *config, char *(*lookup)(const char *name))
+{
+    static const char *const variables[CONFIG_DEVICE_LISTS] = {
+        "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
+    size_t count = 0;
+    for (size_t i = 0; i < CONFIG_DEVICE_LISTS; i++) {
+        const char *text = lookup(variables[i]);
+        if (text && *text && strcmp(text, "all") != 0 && strcmp(text, "void") != 0 &&
+            strcmp(text, "none") != 0)
+            config->device_lists[count++] = text;
+    }
+}
+
 void config_read(struct config *config, char *(*lookup)(const char *name))
 {
     memset(config, 0, sizeof(*config));
@@ -278,16 +291,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     read_core_policy(config, lookup("GPU_CORE_UTILIZATION_POLICY"));
     read_region_path(config, lookup("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
     read_identity(&config->identity, lookup);
-    static const char *const lists[] = {
-        "GPU_DEVICES_UUID", "MANAGER_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !config->device_list; i++) {
-        const char *text = lookup(lists[i]);
-        if (text && *text && strcmp(text, "all") != 0 && strcmp(text, "void") != 0 &&
-            strcmp(text, "none") != 0) {
-            config->device_list = text;
-            config->device_list_name = lists[i];
-        }
-    }
+    read_device_lists(config, lookup);
 }
 
 struct config_value config_memory_limit(const struct config *config, int index)

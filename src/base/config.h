@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define CONFIG_DEVICE_LISTS 3
 #define CONFIG_DEVICES 64
 #define CONFIG_REGION_PATH "/tmp/cudevshr.cache"
 #define CONFIG_BOARD_DIRECTORY "/tmp/vgpulock" /* which HAMi mounts into its containers */
@@ -68,8 +69,9 @@ struct config {
     char region_path[PATH_MAX];
     char board_directory[PATH_MAX];                /* VGPU_BOARD_DIR; used only if it exists */
     char report_directory[REPORT_DIRECTORY_BYTES]; /* VGPU_REPORT_DIR; empty: none is wanted */
-    const char *device_list;      /* the text that limits' positions are counted in, or NULL: all */
-    const char *device_list_name; /* its variable; NULL where device_list is */
+    /* Lists of devices, as the environment has them; NULL behind the last. Positions of limits
+     * count in the first that names a device. */
+    const char *device_lists[CONFIG_DEVICE_LISTS + 1];
     struct config_identity identity;
 };
 

@@ -196,31 +196,89 @@ void device_list_reset(void)
         known.count = 0;
 }
 
-/* UUIDs may be shortened as CUDA allows; numbers are minors, or positions where no minor is known.
- */
-static bool item_names(const char *item, const struct known_device *device, unsigned position)
+/* The next item that is not empty. */
+static bool next_item(const char **names, char *item, size_t item_bytes)
 {
-    uint64_t number;
-    if (parse_number(item, 1u << 20, &number) == 0)
-        return device->minor >= 0 ? (uint64_t)device->minor == number : position == number;
-    return *item && !strncasecmp(item, device->uuid, strlen(item));
+    while (parse_list_next(names, item, item_bytes)) {
+        if (*item)
+            return true;
+    }
+    return false;
 }
 
-int device_list_position(const char *names, const char *uuid)
+/* A UUID, which may be shortened as CUDA allows: some of it must be there behind its kind. */
+static bool begins_uuid(const char *item, const char *uuid)
 {
-    struct known_device device = {.minor = -1};
-    lock_take(&list_lock);
-    int position = load_relaxed(&prepared) ? find_known(uuid) : -1;
-    if (position >= 0)
-        device = known.devices[position];
-    lock_release(&list_lock);
-    if (!names)
-        return position;
-    snprintf(device.uuid, sizeof(device.uuid), "%s", uuid);
-    char item[64];
-    for (int i = 0; parse_list_next(&names, item, sizeof(item)); i++) {
-        if (item_names(item, &device, position < 0 ? DEVICES_MAX : (unsigned)position))
-            return i;
+    bool is_uuid = !strncasecmp(item, "GPU-", 4) || !strncasecmp(item, "MIG-", 4);
+    return is_uuid && item[4] && !strncasecmp(item, uuid, strlen(item));
+}
+
+/* The known devices that an item names, a bit each. Numbers are minors, or positions where no minor
+ * is known. A UUID that is shortened too far to mean one device names none. */
+static uint64_t item_devices(const char *item) REQUIRES(list_lock)
+{
+    uint64_t number, devices = 0;
+    bool is_number = parse_number(item, 1u << 20, &number) == 0;
+    for (unsigned i = 0; load_relaxed(&prepared) && i < known.count; i++) {
+        const struct known_device *device = &known.devices[i];
+        uint64_t own = device->minor >= 0 ? (uint64_t)device->minor : i;
+        if (is_number ? own == number : begins_uuid(item, device->uuid))
+            devices |= 1ull << i;
     }
-    return -1;
+    return devices & (devices - 1) ? 0 : devices;
+}
+
+/* A device that the order does not know (position < 0) is found by its UUID alone. *ret_named: the
+ * known devices that the list names. */
+static int find_in_list(const char *names, const char *uuid, int position, uint64_t *ret_named)
+    REQUIRES(list_lock)
+{
+    char item[64];
+    int found = -1;
+    *ret_named = 0;
+    for (int i = 0; next_item(&names, item, sizeof(item)); i++) {
+        uint64_t devices = item_devices(item);
+        *ret_named |= devices;
+        bool is_it = position >= 0 ? devices >> position & 1 : !devices && begins_uuid(item, uuid);
+        if (found < 0 && is_it)
+            found = i;
+    }
+    return found;
+}
+
+/* The devices that a list does not name have the places left, in their order: those of items that
+ * name no known device, then those behind the list. So no two devices have the same place. */
+static int find_place_left(const char *names, int position, uint64_t named) REQUIRES(list_lock)
+{
+    char item[64];
+    int place = 0, before = 0;
+    for (int i = 0; i < position; i++)
+        before += !(named >> i & 1);
+    for (; next_item(&names, item, sizeof(item)); place++) {
+        if (!item_devices(item) && before-- == 0)
+            return place;
+    }
+    return place + before;
+}
+
+static int position_locked(const char *const *lists, const char *uuid) REQUIRES(list_lock)
+{
+    int position = load_relaxed(&prepared) ? find_known(uuid) : -1;
+    for (; lists && *lists; lists++) {
+        uint64_t named;
+        int found = find_in_list(*lists, uuid, position, &named);
+        if (found >= 0)
+            return found;
+        if (named)
+            return position >= 0 ? find_place_left(*lists, position, named) : -1;
+    }
+    return position;
+}
+
+int device_list_position(const char *const *lists, const char *uuid)
+{
+    lock_take(&list_lock);
+    int position = position_locked(lists, uuid);
+    lock_release(&list_lock);
+    return position;
 }

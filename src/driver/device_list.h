@@ -23,8 +23,10 @@ bool device_list_is_learning(void);
 /* For a forked child: a thread that the fork left behind may have been at it. */
 void device_list_reset(void);
 
-/* The position of the device in the list `names` (comma separated; NULL: all devices), or -1 where
- * it is not in it or the order is not known. */
-int device_list_position(const char *names, const char *uuid);
+/* The device's place in the first of `lists` (comma separated; NULL ends them, and stands for none)
+ * of which an item names a device, where every device has a place of its own: those that the list
+ * does not name have the places left. Where none does, among all devices. -1 where the order of the
+ * devices is needed for that and not known. */
+int device_list_position(const char *const *lists, const char *uuid);
 
 #endif

@@ -118,14 +118,13 @@ static int position_locked(const char *uuid) REQUIRES(container.lock)
     static bool logged;
     if (!config_is_indexed(&container.config))
         return -1;
-    int position = device_list_position(container.config.device_list, uuid);
+    int position = device_list_position(container.config.device_lists, uuid);
     if (position >= 0)
         return position;
-    const char *list = container.config.device_list_name;
     if (!logged)
-        log_warning("the position of %s in the container's device list%s%s cannot be told; devices "
+        log_warning("the position of %s in the container's device list cannot be told; devices "
                     "count in the order in which they are met",
-            uuid, list ? ", " : "", list ? list : "");
+            uuid);
     logged = true;
     return REGION_INDEX_AS_MET;
 }

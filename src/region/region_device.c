@@ -33,8 +33,12 @@ static uint64_t settings_hash(const struct config *config)
             hash = (hash ^ values[v].value) * 1099511628211ull;
         }
     }
-    for (const char *c = config->device_list; any && c && *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
+    for (const char *const *list = config->device_lists; any && *list; list++) {
+        if (list != config->device_lists)
+            hash = (hash ^ ',') * 1099511628211ull;
+        for (const char *c = *list; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
+    }
     return any ? hash | 1 : 0;
 }
 

@@ -34,10 +34,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int items = 1;
     for (const char *at = list; at && *at; at++)
         items += *at == ',';
+    int positions[DEVICES + 1];
     for (unsigned i = 0; i <= DEVICES; i++) {
         const char *device = i < DEVICES ? known.devices[i].uuid : asked ? asked : uuid;
-        int position = device_list_position(list, device);
-        FUZZ_CHECK(position >= -1 && position < (list ? items : DEVICES));
+        const char *const lists[] = {list, NULL};
+        positions[i] = device_list_position(lists, device);
+        FUZZ_CHECK(positions[i] >= (i < DEVICES ? 0 : -1) && positions[i] < items + DEVICES);
+        for (unsigned j = 0; i < DEVICES && j < i; j++)
+            FUZZ_CHECK(positions[j] != positions[i]);
     }
     free(text);
     return 0;

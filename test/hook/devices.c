@@ -151,6 +151,86 @@ BED_TEST(
     CHECK(bed_ended_well(bed_fork(listed_by_number, NULL)));
 }
 
+/* A program that sees the second card alone: it is under the second limit, as without a list. */
+static void second_alone(void *list)
+{
+    setenv("NVIDIA_VISIBLE_DEVICES", list, 1);
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    if (cuda_total(0) != 2 * GIB)
+        CHECK_STR(list, "a list that names no device");
+    bed_context(0);
+    CUdeviceptr pointer;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, GIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, GIB), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+BED_TEST("a list that names no device moves no limit", .sim = TWO, .environment = LIMITS)
+{
+    static char *const lists[] = {"void", "none", "all", "ALL", " ", ",", ",,", " , ", "\"all\"",
+        "'0,1'", "\"1,0\"", "/var/run/nvidia-container-devices",
+        "/var/run/nvidia-container-devices/1,/var/run/nvidia-container-devices/0",
+        "nvidia.com/gpu=all", "nvidia.com/gpu=1", "nvidia.com/gpu=1,nvidia.com/gpu=0",
+        "runtime.nvidia.com/gpu=0,runtime.nvidia.com/gpu=1", "nvidia.com/mig=1:0",
+        "k8s.device-plugin.nvidia.com/gpu=GPU-00000000-0000-0000-0000-000000000000",
+        "management.nvidia.com/gpu=all,example.com/fpga=1", "GPU-", "gpu", "G", "MIG-", "0:1",
+        "1:0,0:0", "7", "7,9", "-1", "1.0", "0x1", "99999999999999999999", "1-0", "1;0",
+        "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f,MIG-ab",
+        "MIG-GPU-00000000-0000-0000-0000-000000000000/1/0",
+        "GPU-00000000-0000-0000-0000-000000000000"};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        CHECK(bed_ended_well(bed_fork(second_alone, lists[i])));
+}
+
+static void long_list(void *unused)
+{
+    static char list[100001];
+    (void)unused;
+    memset(list, 'x', sizeof(list) - 1);
+    for (size_t i = 7; i < sizeof(list) - 1; i += 8)
+        list[i] = ',';
+    second_alone(list);
+}
+
+BED_TEST("a very long list that names no device moves no limit", .sim = TWO, .environment = LIMITS)
+{
+    CHECK(bed_ended_well(bed_fork(long_list, NULL)));
+}
+
+static void next_list(void *argument)
+{
+    (void)argument;
+    setenv("GPU_DEVICES_UUID", "/var/run/nvidia-container-devices", 1);
+    setenv("NVIDIA_VISIBLE_DEVICES", "1,0", 1);
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(cuda_total(0), 2 * GIB);
+    CHECK_EQ(cuda_total(1), GIB);
+}
+
+BED_TEST("a list that names no device leaves the word to the next variable's", .sim = TWO,
+    .environment = LIMITS)
+{
+    CHECK(bed_ended_well(bed_fork(next_list, NULL)));
+}
+
+/* The second card met first: the list gives the first limit to the other one. */
+static void mixed(void *list)
+{
+    setenv("NVIDIA_VISIBLE_DEVICES", list, 1);
+    setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+    CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(cuda_total(0), 2 * GIB);
+    CHECK_EQ(cuda_total(1), GIB);
+}
+
+BED_TEST("a device that the list does not name takes a place that names no other", .sim = TWO,
+    .environment = LIMITS)
+{
+    CHECK(bed_ended_well(bed_fork(mixed, "0")));
+    CHECK(bed_ended_well(bed_fork(mixed, "0,nvidia.com/gpu=1")));
+    CHECK(bed_ended_well(bed_fork(mixed, "MIG-ab,1")));
+}
+
 BED_TEST("one value is every device's", .sim = "3xh200", .limit = "3g")
 {
     CHECK_EQ(CU(cuInit)(0), CUDA_SUCCESS);

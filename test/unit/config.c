@@ -55,7 +55,7 @@ TEST("an empty environment asks for nothing")
     CHECK_EQ(config->core_policy, CORE_POLICY_DEFAULT);
     CHECK(!config->region_named && !config->region_too_long);
     CHECK_STR(config->region_path, CONFIG_REGION_PATH);
-    CHECK(config->device_list == NULL && config->device_list_name == NULL);
+    CHECK(config->device_lists[0] == NULL);
 }
 
 TEST("empty variables are unset variables")
@@ -66,7 +66,7 @@ TEST("empty variables are unset variables")
     check_value(config_core_limit(config, 0), VALUE_UNSET, 0);
     CHECK_STR(config->region_path, CONFIG_REGION_PATH);
     CHECK(!config->region_named);
-    CHECK(config->device_list == NULL);
+    CHECK(config->device_lists[0] == NULL);
 }
 
 TEST("the un-indexed limit stands for every device")
@@ -282,21 +282,22 @@ TEST("an indexed compute limit that is not understood does not fall back to the 
     check_value(config_core_limit(config, 1), VALUE_SET, 30);
 }
 
-TEST("limits count in the first device list that names devices")
+TEST("device lists are taken in their order, without those that are one word for all or none")
 {
-    CHECK_STR(READ("NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_list, "GPU-n");
-    CHECK_STR(
-        READ("MANAGER_VISIBLE_DEVICES", "GPU-m", "NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_list,
-        "GPU-m");
-    CHECK_STR(READ("GPU_DEVICES_UUID", "GPU-g", "MANAGER_VISIBLE_DEVICES", "GPU-m")->device_list,
-        "GPU-g");
-    CHECK_STR(READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1")->device_list, "0,1");
-    CHECK_STR(READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1")->device_list_name,
-        "NVIDIA_VISIBLE_DEVICES");
-    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "all")->device_list == NULL);
-    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "none")->device_list == NULL);
-    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "void")->device_list == NULL);
-    CHECK(READ("CUDA_VISIBLE_DEVICES", "1")->device_list == NULL);
+    CHECK_STR(READ("NVIDIA_VISIBLE_DEVICES", "GPU-n")->device_lists[0], "GPU-n");
+    struct config *config = READ("NVIDIA_VISIBLE_DEVICES", "GPU-n", "MANAGER_VISIBLE_DEVICES",
+        "GPU-m", "GPU_DEVICES_UUID", "GPU-g");
+    CHECK_STR(config->device_lists[0], "GPU-g");
+    CHECK_STR(config->device_lists[1], "GPU-m");
+    CHECK_STR(config->device_lists[2], "GPU-n");
+    CHECK(config->device_lists[3] == NULL);
+    config = READ("GPU_DEVICES_UUID", "all", "NVIDIA_VISIBLE_DEVICES", "0,1");
+    CHECK_STR(config->device_lists[0], "0,1");
+    CHECK(config->device_lists[1] == NULL);
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "all")->device_lists[0] == NULL);
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "none")->device_lists[0] == NULL);
+    CHECK(READ("NVIDIA_VISIBLE_DEVICES", "void")->device_lists[0] == NULL);
+    CHECK(READ("CUDA_VISIBLE_DEVICES", "1")->device_lists[0] == NULL);
 }
 
 /* The memory limit of a device without one of its own, by an environment of this one variable. */

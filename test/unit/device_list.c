@@ -18,6 +18,11 @@ bool test_nvml_load(bool open)
     return true;
 }
 
+static int at(const char *list, const char *uuid)
+{
+    return device_list_position((const char *const[]){list, NULL}, uuid);
+}
+
 static void *ask(void *result)
 {
     store_release((int *)result, device_list_position(NULL, UUID "1"));
@@ -43,9 +48,11 @@ static nvmlReturn_t finish(void)
     return NVML_SUCCESS;
 }
 
+static unsigned device_count = 2;
+
 static nvmlReturn_t get_count(unsigned *count)
 {
-    *count = 2;
+    *count = device_count;
     return NVML_SUCCESS;
 }
 
@@ -88,7 +95,7 @@ TEST("NVML's own calls may ask for a device's position while the order is learnt
     CHECK_EQ(position_beside, -1);
     CHECK(!device_list_is_learning());
     CHECK_EQ(device_list_position(NULL, UUID "1"), 1);
-    CHECK_EQ(device_list_position("1,0", UUID "1"), 0);
+    CHECK_EQ(at("1,0", UUID "1"), 0);
 }
 
 TEST("a device that is not in the order has it learnt anew once")
@@ -108,6 +115,72 @@ static void *prepare(void *unused)
     device_list_prepare();
     store_release((int *)unused, device_list_position(NULL, UUID "1"));
     return NULL;
+}
+
+/* Three devices; NVML's minor numbers are their positions. */
+static void learn(void)
+{
+    have_nvml();
+    device_count = 3;
+    known.count = 0;
+    prepared = false;
+    device_list_prepare();
+}
+
+TEST("a list of which no item names a device counts as none")
+{
+    static const char *const lists[] = {"all", " ", ",", "/var/run/nvidia-container-devices",
+        "nvidia.com/gpu=2", "runtime.nvidia.com/gpu=2,runtime.nvidia.com/gpu=0",
+        "nvidia.com/gpu=" UUID "2", "MIG-" UUID "2/1/0", "2:0,0:0", "3", "-2", "0x2", "GPU-", "G",
+        "MIG-", "GPU-0", UUID "9", "\"2\"",
+        "GPU-00000000-0000-0000-0000-000000000002-and-much-more-of-it-than-a-uuid-has"};
+    learn();
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        for (int d = 0; d < 3; d++) {
+            char uuid[48];
+            snprintf(uuid, sizeof(uuid), UUID "%d", d);
+            if (!CHECK_EQ(at(lists[i], uuid), d))
+                CHECK_STR(lists[i], "a list that names no device");
+        }
+    }
+}
+
+TEST("the first list that names a device counts")
+{
+    learn();
+    const char *const lists[] = {"nvidia.com/gpu=0", "7", "2,1", UUID "0", NULL};
+    CHECK_EQ(device_list_position(lists, UUID "2"), 0);
+    CHECK_EQ(device_list_position(lists, UUID "1"), 1);
+    CHECK_EQ(device_list_position(lists, UUID "0"), 2);
+}
+
+TEST("items count by their places, and those without a word have none")
+{
+    learn();
+    CHECK_EQ(at(",2, ,1,", UUID "2"), 0);
+    CHECK_EQ(at(",2, ,1,", UUID "1"), 1);
+    CHECK_EQ(at("2,2,1", UUID "1"), 2); /* a second limit for the same device is nobody's */
+    CHECK_EQ(at("gpu-00000000-0000-0000-0000-000000000002", UUID "2"), 0);
+}
+
+TEST("devices that a list does not name have the places left, in their order")
+{
+    learn();
+    CHECK_EQ(at("2", UUID "0"), 1);
+    CHECK_EQ(at("2", UUID "1"), 2);
+    CHECK_EQ(at("MIG-a,1,MIG-b", UUID "0"), 0);
+    CHECK_EQ(at("MIG-a,1,MIG-b", UUID "1"), 1);
+    CHECK_EQ(at("MIG-a,1,MIG-b", UUID "2"), 2);
+    CHECK_EQ(at("MIG-a,MIG-b,MIG-c,2", UUID "1"), 1);
+    CHECK_EQ(at("2,2", UUID "0"), 2);
+}
+
+TEST("a device that the order does not know is found by its UUID alone")
+{
+    learn();
+    CHECK_EQ(at("0,GPU-beef", "GPU-beefbeef"), 1);
+    CHECK_EQ(at("0,1", "GPU-beefbeef"), -1);
+    CHECK_EQ(at("nvidia.com/gpu=0", "GPU-beefbeef"), -1);
 }
 
 TEST("who comes while another thread learns waits for the order")
