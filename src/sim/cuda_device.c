@@ -20,29 +20,55 @@ struct device *device_of(CUdevice ordinal)
     return ordinal >= 0 && ordinal < count ? &devices[ordinal] : NULL;
 }
 
+/* What CUDA gives a process of a card: its first instance where it is in MIG mode (MIG user guide,
+ * "CUDA Device Enumeration"). */
+static unsigned unit_of_card(unsigned card)
+{
+    for (unsigned i = sim_device_count(); i < sim_unit_count(); i++) {
+        if (sim_device(i)->model.mig_card == card + 1)
+            return i;
+    }
+    return card;
+}
+
+/* MIG-GPU-<the card's UUID>/<GPU instance>/<compute instance>, the form before driver 470, which
+ * later ones take, too; -1 if there is no such instance. */
+static int instance_of_old_name(const char *word)
+{
+    for (unsigned i = sim_device_count(); i < sim_unit_count(); i++) {
+        char name[80];
+        snprintf(name, sizeof name, "MIG-%s/%u/0", sim_device_card(sim_device(i))->uuid,
+            sim_device(i)->gpu_instance);
+        if (strcasecmp(name, word) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
 /* The machine's index that a word of CUDA_VISIBLE_DEVICES names, -1 if none. */
 static int visible_index(const char *word)
 {
-    unsigned total = sim_device_count();
     int found = -1;
     char *end;
     long index;
 
-    if (strncasecmp(word, "GPU-", 4) == 0 && strlen(word) > 4) {
-        for (unsigned i = 0; i < total; i++) {
+    if (strncasecmp(word, "MIG-GPU-", 8) == 0)
+        return instance_of_old_name(word);
+    if ((strncasecmp(word, "GPU-", 4) == 0 || strncasecmp(word, "MIG-", 4) == 0) && word[4]) {
+        for (unsigned i = 0; i < sim_unit_count(); i++) {
             if (strncasecmp(sim_device(i)->uuid, word, strlen(word)) != 0)
                 continue;
             if (found >= 0)
                 return -1; /* abbreviated too far */
             found = (int)i;
         }
-        return found;
+        return found < 0 ? -1 : (int)unit_of_card((unsigned)found);
     }
     /* As the real driver: a number followed by anything counts as that number. */
     index = strtol(word, &end, 10);
-    if (end == word || index < 0 || index >= (long)total)
+    if (end == word || index < 0 || index >= (long)sim_device_count())
         return -1;
-    return (int)index;
+    return (int)unit_of_card((unsigned)index);
 }
 
 static bool device_add(unsigned index)
@@ -56,6 +82,19 @@ static bool device_add(unsigned index)
     return true;
 }
 
+/* CUDA enumerates one compute instance, and then no card beside it (MIG user guide, "CUDA Device
+ * Enumeration"). */
+static void devices_keep_one_instance(void)
+{
+    for (int i = 0; i < count; i++) {
+        if (!devices[i].facts->model.mig_card)
+            continue;
+        devices[0] = devices[i];
+        devices[0].ordinal = 0;
+        count = 1;
+    }
+}
+
 /* The list ends at the first word that names no device; a device named twice makes it empty. */
 static void devices_select(void)
 {
@@ -66,7 +105,7 @@ static void devices_select(void)
     count = 0;
     if (!text) {
         for (unsigned i = 0; i < sim_device_count() && i < SIM_DEVICES_MAX; i++)
-            device_add(i);
+            device_add(unit_of_card(i));
         return;
     }
     snprintf(copy, sizeof copy, "%s", text);
@@ -85,6 +124,7 @@ static void devices_select(void)
 CUresult devices_init(void)
 {
     devices_select();
+    devices_keep_one_instance();
     if (count == 0)
         return CUDA_ERROR_NO_DEVICE;
     for (int i = 0; i < count; i++) {
@@ -140,9 +180,15 @@ CUresult sim_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
+/* The card's, where the second version gives the instance's (CUDA driver API reference). */
 CUresult sim_cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 {
-    return sim_cuDeviceGetUuid_v2(uuid, ordinal);
+    const struct device *device = device_of(ordinal);
+    CUresult r = sim_cuDeviceGetUuid_v2(uuid, ordinal);
+
+    if (r == CUDA_SUCCESS)
+        memcpy(uuid, sim_device_card(device->facts)->uuid_bytes, sizeof *uuid);
+    return r;
 }
 
 CUresult sim_cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)

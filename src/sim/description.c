@@ -3,6 +3,8 @@
  * value. */
 #include "sim/description.h"
 
+#include "sim/mig.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -54,7 +56,8 @@ static const struct {
 #define MODEL_COUNT (sizeof models / sizeof models[0])
 
 static const char accepted[] =
-    "h200, a100, NxMODEL, devices=N, memory=SIZE, sms=N, driver=A.B.C, cuda=NNNNN, context=SIZE, "
+    "h200, a100, NxMODEL, devices=N, memory=SIZE, sms=N, mig=[CARD:]PROFILE+..., driver=A.B.C, "
+    "cuda=NNNNN, context=SIZE, "
     "unlisted=SIZE, machine=FILE, no-rm, "
     "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
@@ -89,6 +92,7 @@ static const struct profile {
 
 struct parse {
     struct sim_description description;
+    struct sim_mig mig;
     uint32_t devices_wanted; /* devices=N, or 0 */
     uint64_t memory_bytes;   /* memory=, or 0 */
     uint32_t multiprocessors;
@@ -197,6 +201,14 @@ static int set_multiprocessors(struct parse *parse, const char *word, const char
 {
     if (!read_number(value, 1, 1024, &parse->multiprocessors))
         return fail_value(parse, word, "a number of multiprocessors from 1 to 1024");
+    parse->description.shape_given = true;
+    return 0;
+}
+
+static int set_mig(struct parse *parse, const char *word, const char *value)
+{
+    if (!sim_mig_parse(&parse->mig, value))
+        return fail_value(parse, word, SIM_MIG_EXPECTED);
     parse->description.shape_given = true;
     return 0;
 }
@@ -414,6 +426,7 @@ static const struct {
     {"devices", set_devices},
     {"memory", set_memory},
     {"sms", set_multiprocessors},
+    {"mig", set_mig},
     {"driver", set_driver},
     {"cuda", set_cuda},
     {"context", set_context},
@@ -527,6 +540,8 @@ static int apply_to_devices(struct parse *parse)
         if (parse->multiprocessors > 0)
             model->multiprocessors = parse->multiprocessors;
     }
+    if (!sim_mig_apply(&parse->mig, description))
+        return fail_value(parse, "mig", SIM_MIG_EXPECTED);
     return 0;
 }
 

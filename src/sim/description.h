@@ -27,6 +27,8 @@ struct sim_model {
     uint32_t pci_device_id; /* as NVML gives it: device << 16 | vendor */
     uint32_t architecture;  /* nvmlDeviceArchitecture_t */
     uint64_t l2_cache_bytes;
+    uint64_t mig_card; /* of a MIG compute instance: its card's index + 1; 0: a card. 64 bits, as
+                          models are compared whole and have no padding */
 };
 
 enum sim_nvml_pid {
@@ -63,8 +65,9 @@ struct sim_rule {
 };
 
 struct sim_description {
-    struct sim_model devices[SIM_DEVICES_MAX];
-    uint32_t device_count;
+    struct sim_model devices[SIM_DEVICES_MAX]; /* cards, then instances of those in MIG mode */
+    uint32_t device_count;                     /* cards */
+    uint32_t instance_count;
     bool shape_given; /* the text named devices, sizes or versions: a machine that exists must agree
                        */
     char driver_version[32];

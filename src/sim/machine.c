@@ -90,10 +90,24 @@ static void make_device(struct sim_device *device, uint32_t index, const struct 
     u[6] = (uint8_t)((u[6] & 0x0f) | 0x40); /* a version 4 UUID, as seen */
     u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
     snprintf(device->uuid, sizeof device->uuid,
-        "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-        u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+        "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+        model->mig_card ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9],
+        u[10], u[11], u[12], u[13], u[14], u[15]);
     snprintf(
         device->pci_bus_id, sizeof device->pci_bus_id, "0000:%02X:00.0", device->pci_bus & 0xffu);
+}
+
+/* An instance is where its card is. */
+static void make_instance(
+    struct sim_machine *machine, uint32_t index, const struct sim_model *model)
+{
+    struct sim_device *card = &machine->devices[model->mig_card - 1];
+    struct sim_device *instance = &machine->devices[index];
+    make_device(instance, index, model);
+    memcpy(instance->pci_bus_id, card->pci_bus_id, sizeof instance->pci_bus_id);
+    instance->pci_bus = card->pci_bus;
+    instance->minor = card->minor;
+    instance->gpu_instance = ++card->instance_count;
 }
 
 static void read_boot_id(char boot_id[static 40])
@@ -114,9 +128,12 @@ static void machine_init(struct sim_machine *machine)
     machine->cuda_version = description.cuda_version;
     memcpy(machine->driver_version, description.driver_version, sizeof machine->driver_version);
     read_boot_id(machine->boot_id);
-    machine->device_count = description.device_count;
-    for (uint32_t i = 0; i < description.device_count; i++)
+    machine->card_count = description.device_count;
+    machine->device_count = description.device_count + description.instance_count;
+    for (uint32_t i = 0; i < machine->card_count; i++)
         make_device(&machine->devices[i], i, &description.devices[i]);
+    for (uint32_t i = machine->card_count; i < machine->device_count; i++)
+        make_instance(machine, i, &description.devices[i]);
     sim_objects_init(machine);
 
     pthread_mutexattr_t attributes;
@@ -214,7 +231,8 @@ static bool shape_agrees(const struct sim_machine *machine)
 {
     if (!description.shape_given)
         return true;
-    if (machine->device_count != description.device_count ||
+    if (machine->card_count != description.device_count ||
+        machine->device_count != description.device_count + description.instance_count ||
         machine->cuda_version != description.cuda_version ||
         strcmp(machine->driver_version, description.driver_version) != 0)
         return false;
@@ -367,7 +385,17 @@ unsigned sim_cuda_version(void)
 
 unsigned sim_device_count(void)
 {
+    return sim_machine->card_count;
+}
+
+unsigned sim_unit_count(void)
+{
     return sim_machine->device_count;
+}
+
+const struct sim_device *sim_device_card(const struct sim_device *device)
+{
+    return device->model.mig_card ? sim_device(device->model.mig_card - 1) : device;
 }
 
 const struct sim_device *sim_device(unsigned index)

@@ -35,20 +35,30 @@ const struct sim_description *sim_description(void);
 const char *sim_driver_version(void); /* "580.159.04" */
 unsigned sim_cuda_version(void);      /* 13000 */
 
-/* ---- Devices: index 0 to count - 1 is the NVML index, and the deviceId of RM class 0x80 ---- */
+/*
+ * ---- Devices: index 0 to count - 1 is a card's NVML index, and the deviceId of RM class 0x80 ----
+ * The MIG compute instances have the indices behind: each is a device with memory and a compute
+ * engine of its own, whose card (model.mig_card) does nothing itself.
+ */
 struct sim_device {
     struct sim_model model;
-    char uuid[48];          /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", derived from the index */
-    uint8_t uuid_bytes[16]; /* the same, as cuDeviceGetUuid gives it */
+    char uuid[48];          /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", derived from the index;
+                               an instance's: "MIG-..." */
+    uint8_t uuid_bytes[16]; /* the same, as cuDeviceGetUuid_v2 gives it */
     char pci_bus_id[16]; /* "0000:01:00.0": 4-digit domain, upper-case hex, as cuDeviceGetPCIBusId
                             gives it */
     uint32_t pci_domain;
     uint32_t pci_bus;
     uint32_t pci_device;
-    uint32_t minor; /* of /dev/nvidiaN */
+    uint32_t minor;          /* of /dev/nvidiaN */
+    uint32_t instance_count; /* of a card: above 0 it is in MIG mode */
+    uint32_t gpu_instance;   /* of an instance: its number among its card's, from 1 up */
 };
 
-unsigned sim_device_count(void);
+unsigned sim_device_count(void); /* cards */
+unsigned sim_unit_count(void);   /* cards and instances */
+/* An instance's card; a card itself. */
+const struct sim_device *sim_device_card(const struct sim_device *device);
 const struct sim_device *sim_device(unsigned index); /* NULL if there is none; valid for ever */
 
 struct sim_usage {
@@ -57,7 +67,8 @@ struct sim_usage {
     uint64_t used_bytes;     /* given out to objects of all processes */
     uint64_t free_bytes;     /* total - reserved - used */
 };
-/* What the card has given out now; memory of dead processes is collected first. */
+/* What the device has given out now, a card in MIG mode what its instances have; memory of dead
+ * processes is collected first. */
 void sim_device_usage(unsigned index, struct sim_usage *ret_usage);
 
 /* ---- RM descriptors ---- */

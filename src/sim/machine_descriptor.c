@@ -141,16 +141,26 @@ bool sim_rm_is_descriptor(int fd)
     return regular && sim_attach() == 0 && sim_file_is(fd);
 }
 
-void sim_device_usage(unsigned index, struct sim_usage *ret_usage)
+static uint64_t used_locked(unsigned index)
 {
-    const struct sim_model *model = &sim_machine->devices[index].model;
-    sim_lock();
-    sim_reap_locked();
     uint64_t used = sim_machine->used_bytes[index];
     for (uint32_t i = 0; i < sim_machine->clients_end; i++) {
         const struct sim_client *client = &sim_machine->clients[i];
         if (client->live && client->channel_groups[index])
             used += sim_description()->unlisted_bytes;
+    }
+    return used;
+}
+
+void sim_device_usage(unsigned index, struct sim_usage *ret_usage)
+{
+    const struct sim_model *model = &sim_machine->devices[index].model;
+    uint64_t used = 0;
+    sim_lock();
+    sim_reap_locked();
+    for (unsigned i = 0; i < sim_machine->device_count; i++) {
+        if (i == index || sim_machine->devices[i].model.mig_card == index + 1)
+            used += used_locked(i);
     }
     sim_unlock();
     uint64_t capacity = model->memory_bytes - model->reserved_bytes;

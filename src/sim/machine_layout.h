@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 5u
+#define SIM_LAYOUT_VERSION 6u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -216,7 +216,8 @@ struct sim_machine {
     char driver_version[32];
     pthread_mutex_t lock;
 
-    uint32_t device_count;
+    uint32_t device_count; /* cards, and instances of cards in MIG mode behind them */
+    uint32_t card_count;
     uint32_t slots_end; /* no live slot at or after it */
     uint32_t objects_end;
     uint32_t memories_end;

@@ -137,7 +137,7 @@ nvmlReturn_t nvml_enter_device(const char *function, nvmlDevice_t device, const 
     if (result != NVML_SUCCESS)
         return result;
     uintptr_t offset = (uintptr_t)device - (uintptr_t)handles;
-    bool known = offset < sim_device_count() * sizeof handles[0] && offset % sizeof handles[0] == 0;
+    bool known = offset < sim_unit_count() * sizeof handles[0] && offset % sizeof handles[0] == 0;
     return known && output != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
@@ -245,7 +245,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     nvmlReturn_t result = nvml_enter(__func__);
     if (result == NVML_SUCCESS && (uuid == NULL || device == NULL))
         result = NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned i = 0; result == NVML_SUCCESS && i < sim_device_count(); i++) {
+    for (unsigned i = 0; result == NVML_SUCCESS && i < sim_unit_count(); i++) {
         if (strcasecmp(uuid, sim_device(i)->uuid) == 0) {
             *device = nvml_handle(i);
             return NVML_SUCCESS;

@@ -205,41 +205,6 @@ nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi
     return result;
 }
 
-nvmlReturn_t nvmlDeviceGetMigMode(
-    nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
-{
-    nvmlReturn_t result = nvml_enter_device(__func__, device, currentMode);
-    if (result == NVML_SUCCESS && pendingMode == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
-        *currentMode = *pendingMode = NVML_DEVICE_MIG_DISABLE;
-    return result;
-}
-
-nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
-{
-    nvmlReturn_t result = nvml_enter_device(__func__, device, count);
-    if (result == NVML_SUCCESS)
-        *count = 0;
-    return result;
-}
-
-nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *isMigDevice)
-{
-    nvmlReturn_t result = nvml_enter_device(__func__, device, isMigDevice);
-    if (result == NVML_SUCCESS)
-        *isMigDevice = 0;
-    return result;
-}
-
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
-    nvmlDevice_t device, unsigned int index, nvmlDevice_t *migDevice)
-{
-    nvmlReturn_t result = nvml_enter_device(__func__, device, migDevice);
-    (void)index;
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result;
-}
-
 nvmlReturn_t nvmlDeviceGetVirtualizationMode(
     nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode)
 {

@@ -19,7 +19,9 @@ static struct sim_object *control_object(const struct sim_rm_control *control)
 static uint32_t get_gid_info(const struct sim_rm_control *control)
 {
     struct rm_gid_info *params = control->params;
-    const struct sim_device *device = &sim_machine->devices[control_object(control)->device];
+    /* The card's, also on one in MIG mode (open kernel modules, 580.95.05: gpuGetGidInfo). */
+    const struct sim_device *device =
+        sim_device_card(&sim_machine->devices[control_object(control)->device]);
     memset(params->data, 0, sizeof params->data);
     if ((params->flags & 3u) == RM_GID_FLAGS_ASCII) {
         memcpy(params->data, device->uuid, sizeof device->uuid);

@@ -10,7 +10,9 @@ static void check_accepted(const struct sim_description *description)
 {
     FUZZ_CHECK(description->device_count >= 1 && description->device_count <= SIM_DEVICES_MAX);
     FUZZ_CHECK(description->rule_count <= SIM_RULES_MAX);
-    for (uint32_t i = 0; i < description->device_count; i++) {
+    uint32_t devices = description->device_count + description->instance_count;
+    FUZZ_CHECK(devices <= SIM_DEVICES_MAX);
+    for (uint32_t i = 0; i < devices; i++) {
         const struct sim_model *model = &description->devices[i];
         FUZZ_CHECK(model->memory_bytes >= 64u << 20 && model->reserved_bytes < model->memory_bytes);
         FUZZ_CHECK(model->multiprocessors >= 1 && model->multiprocessors <= 1024);

@@ -51,6 +51,40 @@ TEST("a rule for whichever call needs a number from 1 and a known API")
     }
 }
 
+TEST("a card is split into instances with profiles")
+{
+    struct sim_description description;
+    char error[512] = "";
+    int result = sim_description_parse(
+        "mig=1:1g.10gb+3g.20gb,2xa100,mig=7g.40gb", &description, error, sizeof(error));
+    if (!CHECK_EQ(result, 0))
+        dprintf(STDOUT_FILENO, "# %s\n", error);
+    CHECK_EQ(description.device_count, 2);
+    CHECK_EQ(description.instance_count, 3);
+    CHECK_EQ(description.devices[2].memory_bytes, 10ull << 30);
+    CHECK_EQ(description.devices[2].mig_card, 2);
+    CHECK_STR(description.devices[3].name, "NVIDIA A100-SXM4-40GB MIG 3g.20gb");
+    CHECK_EQ(description.devices[3].multiprocessors, 46);
+    CHECK_EQ(description.devices[4].mig_card, 1);
+    CHECK_EQ(description.devices[0].mig_card, 0);
+}
+
+TEST("instances that a card cannot have are refused, and so are words that are no profile")
+{
+    static const char *const wrong[] = {"mig=", "mig=1g", "mig=1g.10", "mig=0g.10gb", "mig=8g.10gb",
+        "mig=1g.0gb", "mig=1g.10gb+", "mig=+1g.10gb", "mig=1g.10gb-1g.10gb", "mig=1:1g.10gb",
+        "mig=:1g.10gb", "mig=4g.10gb+4g.10gb", "mig=1g.200gb", "mig=1g.100gb+1g.100gb",
+        "mig=1c.1g.10gb", "mig=99999g.1gb", "16xa100,mig=1g.5gb", "mig",
+        "mig=1g.1gb+1g.1gb+1g.1gb+1g.1gb+1g.1gb+1g.1gb+1g.1gb+1g.1gb"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct sim_description description;
+        char error[1200] = "";
+        if (!CHECK_EQ(sim_description_parse(wrong[i], &description, error, sizeof(error)), -EINVAL))
+            dprintf(STDOUT_FILENO, "# %s\n", wrong[i]);
+        CHECK(strstr(error, "mig") != NULL);
+    }
+}
+
 static void begin(const char *rules)
 {
     setenv("VGPU_SIM", rules, 1);
