@@ -6,6 +6,7 @@
 #include "driver/library.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static CUresult answer_not_initialized(void)
 {
@@ -46,15 +47,25 @@ bool cuda_load_slow(bool open)
     return true;
 }
 
-CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48])
+static void write_uuid(char text[48], const char *kind, const CUuuid *uuid)
 {
-    CUuuid uuid;
-    CUresult result = cuda.cuDeviceGetUuid(&uuid, device);
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+    snprintf(text, 48, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+        kind, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12],
+        b[13], b[14], b[15]);
+}
+
+CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48], char ret_card[48])
+{
+    CUuuid card, own;
+    CUresult result = cuda.cuDeviceGetUuid(&card, device);
     if (result != CUDA_SUCCESS)
         return result;
-    const unsigned char *b = (const unsigned char *)uuid.bytes;
-    snprintf(ret_uuid, 48,
-        "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-        b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    result = cuda.cuDeviceGetUuid_v2(&own, device);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    bool is_instance = result == CUDA_SUCCESS && memcmp(&own, &card, sizeof(own)) != 0;
+    write_uuid(ret_card, "GPU", &card);
+    write_uuid(ret_uuid, is_instance ? "MIG" : "GPU", is_instance ? &own : &card);
     return CUDA_SUCCESS;
 }

@@ -34,8 +34,11 @@ static inline bool cuda_load(bool open)
     return __builtin_expect(load_acquire(&cuda_loaded), true) || cuda_load_slow(open);
 }
 
-/* The UUID of a device by its ordinal, as "GPU-..."; the driver's own code where it does not tell.
- */
-CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48]) __attribute__((warn_unused_result));
+/* The UUIDs of a device by its ordinal, as NVML writes them: its own, "GPU-..." or, of a MIG
+ * compute instance, "MIG-...", and its card's. The driver's own code where it does not tell. The
+ * first version of cuDeviceGetUuid gives the card's, the second (CUDA 11.4) the instance's (CUDA
+ * driver API reference); where there is no second, an instance counts as its card. */
+CUresult cuda_device_uuid(CUdevice device, char ret_uuid[48], char ret_card[48])
+    __attribute__((warn_unused_result));
 
 #endif

@@ -17,12 +17,17 @@
 #include <unistd.h>
 
 #define DEVICES_MAX 64
-#define PROC_DIRECTORY "/proc/driver/nvidia/gpus"
+#ifndef DEVICE_ROOT
+#define DEVICE_ROOT "" /* a test has one of its own */
+#endif
+#define PROC_DIRECTORY DEVICE_ROOT "/proc/driver/nvidia/gpus"
+#define PROC_CAPABILITIES DEVICE_ROOT "/proc/driver/nvidia/capabilities"
 
 struct known_device {
     char pci[24]; /* sorts as PCI addresses do */
     char uuid[48];
-    int minor;
+    char card[48]; /* of a MIG compute instance: its card's UUID; else as uuid */
+    int minor;     /* the card's; its index where NVML tells none */
 };
 
 struct list {
@@ -57,6 +62,22 @@ static void copy_field(char *target, size_t size, const char *text, const char *
     }
 }
 
+/* NVML tells the compute instances of a card in MIG mode: /proc has the ones that there are in
+ * directories gi<N> (MIG user guide, "Device Nodes and Capabilities"), and no UUIDs of theirs. */
+static bool has_instances(int minor)
+{
+    char path[96];
+    bool has = false;
+    snprintf(path, sizeof(path), PROC_CAPABILITIES "/gpu%d/mig", minor);
+    DIR *directory = opendir(path);
+    if (!directory)
+        return false;
+    for (struct dirent *entry; !has && (entry = readdir(directory));)
+        has = !strncmp(entry->d_name, "gi", 2);
+    closedir(directory);
+    return has;
+}
+
 /* False where the file names a device that it does not identify. */
 static bool read_information(const char *pci, struct list *list)
 {
@@ -75,9 +96,12 @@ static bool read_information(const char *pci, struct list *list)
     if (!device.uuid[0] || strchr(device.uuid, '?') || !minor[0] || list->count >= DEVICES_MAX)
         return false;
     device.minor = (int)parse_digits(minor);
-    snprintf(path, sizeof(path), "/dev/nvidia%d", device.minor);
+    snprintf(path, sizeof(path), DEVICE_ROOT "/dev/nvidia%d", device.minor);
     if (access(path, F_OK) != 0)
         return true; /* the host's, not the container's */
+    if (has_instances(device.minor))
+        return false;
+    memcpy(device.card, device.uuid, sizeof(device.card));
     snprintf(device.pci, sizeof(device.pci), "%.*s", (int)sizeof(device.pci) - 1, pci);
     list->devices[list->count++] = device;
     return true;
@@ -103,24 +127,39 @@ static void learn_from_proc(struct list *list)
     qsort(list->devices, list->count, sizeof(list->devices[0]), compare_pci);
 }
 
+/* A card, or the instances that it has in its place. */
+static void add_card(struct list *list, nvmlDevice_t handle, unsigned index)
+{
+    struct known_device device = {.minor = (int)index};
+    nvmlDevice_t instance;
+    unsigned minor, place = 0, before = list->count;
+    if (nvml_device_uuid(handle, device.card) != NVML_SUCCESS)
+        return;
+    if (nvml.nvmlDeviceGetMinorNumber(handle, &minor) == NVML_SUCCESS)
+        device.minor = (int)minor;
+    while (list->count < DEVICES_MAX && nvml_next_instance(handle, &place, &instance)) {
+        if (nvml_device_uuid(instance, device.uuid) == NVML_SUCCESS &&
+            strcmp(device.uuid, device.card) != 0)
+            list->devices[list->count++] = device;
+    }
+    if (list->count > before || list->count >= DEVICES_MAX)
+        return;
+    memcpy(device.uuid, device.card, sizeof(device.uuid));
+    list->devices[list->count++] = device;
+}
+
 /* NVML counts by PCI address. */
 static void learn_from_nvml(struct list *list)
 {
     unsigned count = 0;
+    nvmlDevice_t handle;
     if (!nvml_load(true) || nvml.nvmlInit_v2() != NVML_SUCCESS)
         return;
     if (nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
         count = 0;
     for (unsigned i = 0; i < count && list->count < DEVICES_MAX; i++) {
-        nvmlDevice_t handle;
-        struct known_device device = {.minor = -1};
-        unsigned minor;
-        if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS ||
-            nvml.nvmlDeviceGetUUID(handle, device.uuid, sizeof(device.uuid)) != NVML_SUCCESS)
-            continue;
-        if (nvml.nvmlDeviceGetMinorNumber(handle, &minor) == NVML_SUCCESS)
-            device.minor = (int)minor;
-        list->devices[list->count++] = device;
+        if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &handle) == NVML_SUCCESS)
+            add_card(list, handle, i);
     }
     nvml.nvmlShutdown();
 }
@@ -158,10 +197,11 @@ void device_list_prepare(void)
     lock_release(&learn_lock);
 }
 
+/* A card whose instances CUDA does not tell apart is where the first of them is. */
 static int find_known(const char *uuid) REQUIRES(list_lock)
 {
     for (unsigned i = 0; i < known.count; i++) {
-        if (!strcasecmp(known.devices[i].uuid, uuid))
+        if (!strcasecmp(known.devices[i].uuid, uuid) || !strcasecmp(known.devices[i].card, uuid))
             return (int)i;
     }
     return -1;
@@ -213,19 +253,34 @@ static bool begins_uuid(const char *item, const char *uuid)
     return is_uuid && item[4] && !strncasecmp(item, uuid, strlen(item));
 }
 
-/* The known devices that an item names, a bit each. Numbers are minors, or positions where no minor
- * is known. A UUID that is shortened too far to mean one device names none. */
-static uint64_t item_devices(const char *item) REQUIRES(list_lock)
+/* What names a card names the first of its instances, as CUDA gives it. What is shortened too far
+ * to mean one device, or one card, names none. */
+static uint64_t only_device(uint64_t devices, bool of_card) REQUIRES(list_lock)
+{
+    unsigned first = 0;
+    while (devices && !(devices >> first & 1))
+        first++;
+    for (unsigned i = first + 1; devices && i < known.count; i++) {
+        bool same = of_card && !strcmp(known.devices[i].card, known.devices[first].card);
+        if ((devices >> i & 1) && !same)
+            return 0;
+    }
+    return devices & 1ull << first;
+}
+
+/* The known device that an item names, as a bit, or 0: by its UUID, by its card's, or by the card's
+ * minor number. */
+static uint64_t item_device(const char *item) REQUIRES(list_lock)
 {
     uint64_t number, devices = 0;
     bool is_number = parse_number(item, 1u << 20, &number) == 0;
     for (unsigned i = 0; load_relaxed(&prepared) && i < known.count; i++) {
         const struct known_device *device = &known.devices[i];
-        uint64_t own = device->minor >= 0 ? (uint64_t)device->minor : i;
-        if (is_number ? own == number : begins_uuid(item, device->uuid))
+        if (is_number ? (uint64_t)device->minor == number
+                      : begins_uuid(item, device->uuid) || begins_uuid(item, device->card))
             devices |= 1ull << i;
     }
-    return devices & (devices - 1) ? 0 : devices;
+    return only_device(devices, is_number || strncasecmp(item, "MIG-", 4) != 0);
 }
 
 /* A device that the order does not know (position < 0) is found by its UUID alone. *ret_named: the
@@ -237,7 +292,7 @@ static int find_in_list(const char *names, const char *uuid, int position, uint6
     int found = -1;
     *ret_named = 0;
     for (int i = 0; next_item(&names, item, sizeof(item)); i++) {
-        uint64_t devices = item_devices(item);
+        uint64_t devices = item_device(item);
         *ret_named |= devices;
         bool is_it = position >= 0 ? devices >> position & 1 : !devices && begins_uuid(item, uuid);
         if (found < 0 && is_it)
@@ -255,7 +310,7 @@ static int find_place_left(const char *names, int position, uint64_t named) REQU
     for (int i = 0; i < position; i++)
         before += !(named >> i & 1);
     for (; next_item(&names, item, sizeof(item)); place++) {
-        if (!item_devices(item) && before-- == 0)
+        if (!item_device(item) && before-- == 0)
             return place;
     }
     return place + before;

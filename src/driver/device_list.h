@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The container's list of devices, in which the i of CUDA_DEVICE_MEMORY_LIMIT_<i> counts: the
- * UUIDs or minor numbers that the environment lists, else all devices by PCI address. It does not
+ * UUIDs or minor numbers that the environment lists, else all devices by PCI address. A card in MIG
+ * mode has its compute instances in its place. The list does not
  * depend on CUDA_VISIBLE_DEVICES, which permutes CUDA's ordinals only. */
 #ifndef VGPU_DRIVER_DEVICE_LIST_H
 #define VGPU_DRIVER_DEVICE_LIST_H

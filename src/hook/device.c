@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the container's devices a CUDA ordinal or an NVML handle means. A limit belongs to a
- * UUID: CUDA_VISIBLE_DEVICES and device orders change ordinals only. */
+ * UUID, of a card or of a MIG compute instance: CUDA_VISIBLE_DEVICES and device orders change
+ * ordinals only. */
 #include "hook/hook.h"
 
 #include "base/atomic.h"
+#include "driver/instance.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define ORDINALS_MAX 64
 
@@ -29,8 +32,8 @@ CUresult hook_identify(CUdevice ordinal, int *ret_device)
         *ret_device = container_device(uuids[ordinal]);
         return CUDA_SUCCESS;
     }
-    char uuid[48];
-    CUresult result = cuda_device_uuid(ordinal, uuid);
+    char uuid[48], card[48];
+    CUresult result = cuda_device_uuid(ordinal, uuid, card);
     if (result != CUDA_SUCCESS && !any_limit())
         return CUDA_SUCCESS;
     if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
@@ -38,6 +41,8 @@ CUresult hook_identify(CUdevice ordinal, int *ret_device)
     *ret_device = CONTAINER_DEVICE_CLOSED;
     if (result != CUDA_SUCCESS)
         return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+    if (strcmp(uuid, card) != 0)
+        instance_tie(card, uuid);
     container_confirm_device(uuid);
     for (size_t i = 0; has_room && i < sizeof(uuid); i++)
         store_relaxed(&uuids[ordinal][i], uuid[i]);
@@ -64,15 +69,32 @@ int hook_device(CUdevice ordinal)
     return device;
 }
 
+/* A handle of a card in MIG mode stands for the instance that this process uses by CUDA, else for
+ * the first: the one that CUDA would give it. Where CUDA tells only cards (before 11.4), a handle
+ * of an instance stands for its card. */
+static void take_instance(nvmlDevice_t handle, char uuid[48])
+{
+    nvmlDevice_t instance, card;
+    unsigned place = 0;
+    if (load_acquire(&cuda_loaded) && !cuda_exported.cuDeviceGetUuid_v2) {
+        if (nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle, &card) == NVML_SUCCESS)
+            (void)!nvml_device_uuid(card, uuid);
+        return;
+    }
+    if (instance_of(uuid) == uuid && nvml_next_instance(handle, &place, &instance))
+        (void)!nvml_device_uuid(instance, uuid);
+}
+
 nvmlReturn_t hook_identify_nvml(nvmlDevice_t handle, int *ret_device)
 {
-    char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
-    nvmlReturn_t result = nvml.nvmlDeviceGetUUID(handle, uuid, sizeof(uuid));
+    char uuid[48] = "";
+    nvmlReturn_t result = nvml_device_uuid(handle, uuid);
     *ret_device = container_unidentified_device();
     if (result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_FUNCTION_NOT_FOUND)
         return NVML_SUCCESS;
     if (result != NVML_SUCCESS)
         return any_limit() ? result : NVML_SUCCESS;
+    take_instance(handle, uuid);
     container_confirm_device(uuid);
     *ret_device = container_device(uuid);
     return NVML_SUCCESS;

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "driver/device_list.h"
+#include "driver/instance.h"
 #include "limit/memory.h"
 #include "region/account.h"
 #include "region/region.h"
@@ -48,6 +49,7 @@ void container_reset(void)
     bool secure = getauxval(AT_SECURE) != 0, pinned = region_file_is_pinned();
     config_process_read(&container.config, secure);
     device_list_reset();
+    instance_reset();
     memory_reset();
     if (container_reset_hooks)
         container_reset_hooks();
@@ -103,7 +105,7 @@ void container_prepare_devices(void)
 void container_confirm_device(const char *uuid)
 {
     if (config_is_indexed(&container.config))
-        device_list_confirm(uuid);
+        device_list_confirm(instance_of(uuid));
 }
 
 const struct config *container_config(void)
@@ -178,6 +180,7 @@ int container_device(const char *uuid)
 {
     if (!is_attached())
         return container_unidentified_device();
+    uuid = instance_of(uuid);
     int device = region_device_known(&container.region, uuid);
     if (device >= 0)
         return device;

@@ -46,7 +46,8 @@ struct container_file {
 };
 void container_file(struct container_file *ret_file);
 
-/* The region's index of the device `uuid`, entered there with its limits where it is new; below 0
+/* The region's index of the device `uuid` (of a card: of the MIG compute instance that this process
+ * uses on it, driver/instance.h), entered there with its limits where it is new; below 0
  * where no region is attached or it cannot be entered (CONTAINER_DEVICE_...). Keeps errno. */
 int container_device(const char *uuid);
 

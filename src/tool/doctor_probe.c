@@ -36,6 +36,7 @@ static const char *const kernels[] = {
     ROW(cuDeviceGet)                                                                               \
     ROW(cuDeviceGetName)                                                                           \
     ROW(cuDeviceGetUuid)                                                                           \
+    ROW(cuDeviceGetUuid_v2)                                                                        \
     ROW(cuDevicePrimaryCtxRetain)                                                                  \
     ROW(cuCtxSetCurrent)                                                                           \
     ROW(cuCtxSynchronize)                                                                          \
@@ -171,14 +172,21 @@ static void say_versions(void)
 static void say_identity(int ordinal, CUdevice device)
 {
     char text[128];
-    CUuuid uuid;
+    CUuuid uuid, instance;
+    const char *kind = "GPU";
     const unsigned char *b = (const unsigned char *)uuid.bytes;
     if (driver.cuDeviceGetName(text, sizeof(text), device) == CUDA_SUCCESS)
         say_of(ordinal, "name", text);
     if (!driver.cuDeviceGetUuid || driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
         return;
+    /* Of a MIG compute instance the second version gives its own, as the library counts it. */
+    if (driver.cuDeviceGetUuid_v2 && driver.cuDeviceGetUuid_v2(&instance, device) == CUDA_SUCCESS &&
+        memcmp(&instance, &uuid, sizeof(uuid)) != 0) {
+        uuid = instance;
+        kind = "MIG";
+    }
     snprintf(text, sizeof(text),
-        "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+        "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", kind, b[0], b[1],
         b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
     say_of(ordinal, "uuid", text);
 }

@@ -12,9 +12,11 @@ static void learn(void)
     prepared = true;
     known.count = DEVICES;
     for (unsigned i = 0; i < DEVICES; i++) {
-        known.devices[i].minor = (int)i - 1;
+        known.devices[i].minor = (int)i / 2; /* the first two are instances of one card */
+        snprintf(known.devices[i].card, sizeof(known.devices[i].card),
+            "GPU-%u0000000-0000-0000-0000-000000000001", i / 2 * 2);
         snprintf(known.devices[i].uuid, sizeof(known.devices[i].uuid),
-            "GPU-%u0000000-0000-0000-0000-000000000001", i);
+            "%s-%u0000000-0000-0000-0000-000000000001", i < 2 ? "MIG" : "GPU", i);
     }
 }
 

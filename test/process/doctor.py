@@ -216,6 +216,18 @@ def devices():
 
 
 @test
+def instance():
+    """a MIG compute instance is named by its own UUID, and its limits and its account are found"""
+    with Scene() as scene:
+        answer = scene.doctor(sim="2xa100,mig=1g.10gb+2g.20gb", options=("--memory", "2g,3g"))
+        answer.one("ok", "device", "MIG 1g.10gb, MIG-", device=0)
+        answer.one("ok", "limits", "memory 2048 MiB", device=0)
+        answer.one("ok", "ledger", "as the driver (NVML) says")
+        equal(answer.facts["device.0.uuid"], answer.facts["cuda.0.uuid"], "the library's UUID")
+        true("device.1.uuid" not in answer.facts, "one device is met")
+
+
+@test
 def no_driver():
     """without a driver that is the problem, and the rest is said all the same"""
     need_no_driver()

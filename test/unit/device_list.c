@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learning the order of the devices, from an NVML that leads back here. */
 #define nvml_load test_nvml_load
+#define nvml_next_instance test_nvml_next_instance
+#define DEVICE_ROOT "." /* of a test that makes one */
 #include "driver/device_list.c"
 
 #include "check.h"
+#include "scratch.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define UUID "GPU-00000000-0000-0000-0000-00000000000"
+#define MIG "MIG-00000000-0000-0000-0000-00000000000"
 
 static unsigned inits;
 static int position_within = -2, position_beside = -2;
@@ -64,7 +69,11 @@ static nvmlReturn_t get_handle(unsigned index, nvmlDevice_t *ret_device)
 
 static nvmlReturn_t get_uuid(nvmlDevice_t device, char *uuid, unsigned size)
 {
-    snprintf(uuid, size, UUID "%u", (unsigned)(uintptr_t)device - 1);
+    unsigned number = (unsigned)(uintptr_t)device - 1;
+    if (number >= 9)
+        snprintf(uuid, size, MIG "%u", number - 9);
+    else
+        snprintf(uuid, size, UUID "%u", number);
     return NVML_SUCCESS;
 }
 
@@ -72,6 +81,17 @@ static nvmlReturn_t get_minor(nvmlDevice_t device, unsigned *minor)
 {
     *minor = (unsigned)(uintptr_t)device - 1;
     return NVML_SUCCESS;
+}
+
+/* The card that is in MIG mode, or -1: its instances are the handles from 10 on. */
+static int mig_card = -1;
+
+bool test_nvml_next_instance(nvmlDevice_t card, unsigned *place, nvmlDevice_t *ret_instance)
+{
+    if ((int)(uintptr_t)card - 1 != mig_card || *place > 1)
+        return false;
+    *ret_instance = (nvmlDevice_t)(uintptr_t)(10 + (*place)++); // NOLINT(performance-no-int-to-ptr)
+    return true;
 }
 
 static void have_nvml(void)
@@ -181,6 +201,79 @@ TEST("a device that the order does not know is found by its UUID alone")
     CHECK_EQ(at("0,GPU-beef", "GPU-beefbeef"), 1);
     CHECK_EQ(at("0,1", "GPU-beefbeef"), -1);
     CHECK_EQ(at("nvidia.com/gpu=0", "GPU-beefbeef"), -1);
+}
+
+static void learn_mig(void)
+{
+    mig_card = 1;
+    learn();
+    mig_card = -1;
+}
+
+TEST("a card in MIG mode has its instances in its place")
+{
+    learn_mig();
+    CHECK_EQ(device_list_position(NULL, UUID "0"), 0);
+    CHECK_EQ(device_list_position(NULL, MIG "0"), 1);
+    CHECK_EQ(device_list_position(NULL, MIG "1"), 2);
+    CHECK_EQ(device_list_position(NULL, UUID "2"), 3);
+    CHECK_EQ(device_list_position(NULL, UUID "1"), 1); /* where CUDA tells only cards */
+}
+
+TEST("an item names an instance by its UUID, and the first of a card by the card")
+{
+    learn_mig();
+    CHECK_EQ(at(MIG "1," MIG "0", MIG "1"), 0);
+    CHECK_EQ(at(MIG "1," MIG "0", MIG "0"), 1);
+    CHECK_EQ(at("2,1", MIG "0"), 1);
+    CHECK_EQ(at("2," UUID "1", MIG "0"), 1);
+    CHECK_EQ(at("2,1", MIG "1"), 3);   /* the second takes a place that is left */
+    CHECK_EQ(at("MIG-0", MIG "1"), 2); /* either instance: names none */
+    CHECK_EQ(at("1:1,1:0", MIG "1"), 2);
+    CHECK_EQ(at("MIG-" UUID "1/2/0,MIG-" UUID "1/1/0", MIG "1"), 2);
+}
+
+static void put_card(const char *pci, const char *uuid, int minor)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "proc/driver/nvidia/gpus/%s", pci);
+    REQUIRE(mkdir(path, 0755) == 0);
+    snprintf(path, sizeof(path), "proc/driver/nvidia/gpus/%s/information", pci);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    fprintf(file, "GPU UUID: \t %s\nDevice Minor: \t %d\n", uuid, minor);
+    fclose(file);
+    snprintf(path, sizeof(path), "dev/nvidia%d", minor);
+    REQUIRE((file = fopen(path, "w")) != NULL);
+    fclose(file);
+}
+
+static void make_tree(const char *const *directories)
+{
+    for (; *directories; directories++)
+        REQUIRE(mkdir(*directories, 0755) == 0);
+}
+
+/* /proc has the order 2, 1; NVML the order 0, 1, 2. */
+TEST("NVML is asked where /proc shows instances, which it does not identify")
+{
+    have_nvml();
+    REQUIRE(chdir(scratch_path("")) == 0);
+    make_tree((const char *const[]){
+        "dev", "proc", "proc/driver", "proc/driver/nvidia", "proc/driver/nvidia/gpus", NULL});
+    put_card("0000:01:00.0", UUID "2", 2);
+    put_card("0000:02:00.0", UUID "1", 1);
+    learn();
+    CHECK_EQ(device_list_position(NULL, UUID "2"), 0);
+    CHECK_EQ(device_list_position(NULL, UUID "1"), 1);
+    make_tree((const char *const[]){"proc/driver/nvidia/capabilities",
+        "proc/driver/nvidia/capabilities/gpu1", "proc/driver/nvidia/capabilities/gpu1/mig", NULL});
+    learn_mig();
+    CHECK_EQ(device_list_position(NULL, UUID "2"), 0); /* in MIG mode, and not split */
+    make_tree((const char *const[]){"proc/driver/nvidia/capabilities/gpu1/mig/gi1", NULL});
+    learn_mig();
+    CHECK_EQ(device_list_position(NULL, MIG "0"), 1);
+    CHECK_EQ(device_list_position(NULL, UUID "2"), 3);
 }
 
 TEST("who comes while another thread learns waits for the order")
