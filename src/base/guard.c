@@ -169,7 +169,7 @@ void guard_remove(void *start)
  * later restores is ours: it means what it had then. */
 static void give_back(void)
 {
-    struct kernel_action current;
+    struct kernel_action current = {0};
     const struct kernel_action *mine = &guard.found[guard.turn];
     set_action(mine, &current);
     const struct kernel_action *found = found_by(&current);
@@ -179,9 +179,10 @@ static void give_back(void)
     set_action(found ? found : &current, NULL);
 }
 
+/* Where a system-call filter refuses this the program's disposition stays in force. */
 static void take_over(void)
 {
-    struct kernel_action former;
+    struct kernel_action former = {0};
     set_action(&ours[guard.turn], &former);
     const struct kernel_action *found = found_by(&former);
     guard.found[guard.turn] = found ? *found : former;
@@ -242,7 +243,7 @@ void guard_reset(void)
     if (thread.depth && thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
     thread.depth = 0;
-    struct kernel_action current;
+    struct kernel_action current = {0};
     set_action(NULL, &current);
     if (found_by(&current))
         give_back();

@@ -27,10 +27,23 @@ static void futex_wake(uint32_t *word, int waiters)
     errno = errno_kept;
 }
 
+/* Between looks at a word on which the kernel lets nobody sleep: at a lock, which is held for a
+ * moment, and at others. */
+#define LOCK_PAUSE_NS 50000ull
+#define WORD_PAUSE_NS 1000000ull
+
+static bool sleep_on(uint32_t *word, uint32_t value, bool shared, const struct timespec *time)
+{
+    int operation = shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE;
+    return syscall(SYS_futex, word, operation, value, time, NULL, 0) == 0 || errno == EAGAIN ||
+           errno == EINTR || errno == ETIMEDOUT;
+}
+
 void word_wait(uint32_t *word, uint32_t value)
 {
     int errno_kept = errno;
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    if (!sleep_on(word, value, false, NULL))
+        sleep_ns(WORD_PAUSE_NS);
     errno = errno_kept;
 }
 
@@ -38,8 +51,18 @@ void word_wait_for(uint32_t *word, uint32_t value, uint64_t ns)
 {
     int errno_kept = errno;
     const struct timespec time = timespec_of_ns(ns);
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &time, NULL, 0);
+    if (!sleep_on(word, value, false, &time))
+        sleep_ns(ns < WORD_PAUSE_NS ? ns : WORD_PAUSE_NS);
     errno = errno_kept;
+}
+
+bool word_wait_shared(uint32_t *word, uint32_t value, uint64_t ns)
+{
+    int errno_kept = errno;
+    const struct timespec time = timespec_of_ns(ns);
+    bool slept = sleep_on(word, value, true, &time);
+    errno = errno_kept;
+    return slept;
 }
 
 /* As in linux/futex.h, which older headers do not have. */
@@ -96,8 +119,9 @@ static bool take_or_wait(struct lock *lock, uint32_t own)
     }
     if (!word)
         return swap_seq_cst(&lock->word, 0u, own | WAITED_FOR);
-    if (word & WAITED_FOR || swap_seq_cst(&lock->word, word, word | WAITED_FOR))
-        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, word | WAITED_FOR, NULL, NULL, 0);
+    if ((word & WAITED_FOR || swap_seq_cst(&lock->word, word, word | WAITED_FOR)) &&
+        !sleep_on(&lock->word, word | WAITED_FOR, false, NULL))
+        sleep_ns(LOCK_PAUSE_NS);
     return false;
 }
 
@@ -215,10 +239,15 @@ void lock_reset(struct lock *lock)
     lock->again = 0;
 }
 
+/* A system-call filter may know only one of the two; where it lets neither pass this is a wait for
+ * a word that nobody changes. */
 void sleep_ns(uint64_t ns)
 {
     int errno_kept = errno;
-    struct timespec time = timespec_of_ns(ns);
-    syscall(SYS_nanosleep, &time, NULL);
+    const struct timespec time = timespec_of_ns(ns);
+    uint32_t nobodys = 0;
+    if (syscall(SYS_nanosleep, &time, NULL) != 0 && errno != EINTR &&
+        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL) != 0 && errno != EINTR)
+        (void)sleep_on(&nobodys, 0, false, &time);
     errno = errno_kept;
 }

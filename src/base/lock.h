@@ -53,6 +53,11 @@ void word_wake(uint32_t *word);
 /* The same for at most `ns`. */
 void word_wait_for(uint32_t *word, uint32_t value, uint64_t ns);
 
+/* The same on a word of a file that processes share, until one of them changes it and wakes its
+ * sleepers. False at once where the kernel does not let one wait there: the file was shortened, an
+ * emulator knows no futex of a file, a system-call filter refuses it. */
+bool word_wait_shared(uint32_t *word, uint32_t value, uint64_t ns);
+
 /* A word that one sleeps on beside others. */
 struct word_awaited {
     uint32_t *word;

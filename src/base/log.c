@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/elf.h"
+#include "base/file.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -104,7 +105,6 @@ void log_line(enum log_level level, const char *file, int line, const char *form
         length = sizeof(text) - 1;
     length = text_escape(buffer, sizeof(buffer) - 1, text, length);
     buffer[length++] = '\n';
-    ssize_t written = write(STDERR_FILENO, buffer, length);
-    (void)written;
+    (void)!file_write(STDERR_FILENO, buffer, length);
     errno = errno_kept;
 }

@@ -84,7 +84,8 @@ static void write_locked(void) REQUIRES(file.lock)
         store_relaxed(&report_is_wanted, false);
     if (fd < 0)
         return;
-    (void)!pwrite(fd, file.text, (size_t)length, (off_t)(file.written % 2) * REPORT_PLACE_BYTES);
+    (void)!file_write_at(
+        fd, file.text, (size_t)length, (off_t)(file.written % 2) * REPORT_PLACE_BYTES);
     close(fd);
 }
 

@@ -263,12 +263,8 @@ static void sleep_until(uint32_t *word, uint32_t epoch, uint64_t until_ns)
     uint64_t now = clock_now_ns();
     if (now >= until_ns)
         return;
-    const struct timespec time = {.tv_sec = (time_t)((until_ns - now) / 1000000000u),
-        .tv_nsec = (long)((until_ns - now) % 1000000000u)};
-    if (word && (syscall(SYS_futex, word, FUTEX_WAIT, epoch, &time, NULL, 0) == 0 ||
-                    (errno != EFAULT && errno != EINVAL && errno != ENOSYS)))
-        return;
-    sleep_ns(until_ns - now);
+    if (!word || !word_wait_shared(word, epoch, until_ns - now))
+        sleep_ns(until_ns - now);
 }
 
 void board_wait(struct board *board, uint32_t epoch, uint64_t timeout_ns)

@@ -62,9 +62,9 @@ static int write_whole(int fd)
         return -EFBIG;
     memcpy(piece, &whole_head, sizeof(whole_head));
     for (off_t at = 0; at < BOARD_BYTES; at += PIECE_BYTES) {
-        ssize_t written = pwrite(fd, piece, PIECE_BYTES, at);
+        ssize_t written = file_write_at(fd, piece, PIECE_BYTES, at);
         if (written != PIECE_BYTES)
-            return written < 0 ? -errno : -ENOSPC;
+            return written < 0 ? (int)written : -ENOSPC;
         memset(piece, 0, sizeof(whole_head));
     }
     return 0;
@@ -76,29 +76,14 @@ static int mend(int fd)
 {
     if (!file_may_reach(BOARD_BYTES))
         return -EFBIG;
-    if (pwrite(fd, "", 1, BOARD_BYTES - 1) != 1)
-        return -errno;
-    int error = file_reserve(fd, 0, BOARD_BYTES);
-    if (error && error != -EOPNOTSUPP && error != -ENOSYS)
+    ssize_t written = file_write_at(fd, "", 1, BOARD_BYTES - 1);
+    int error = written < 0 ? (int)written : file_reserve(fd, 0, BOARD_BYTES);
+    if (error)
         return error;
-    if (pwrite(fd, &whole_head, sizeof(whole_head), 0) != (ssize_t)sizeof(whole_head))
-        return -errno;
-    return 0;
-}
-
-/* Whether it holds nothing but zeros, or nothing at all. */
-static bool is_blank(int fd, off_t bytes)
-{
-    static const char zeros[PIECE_BYTES];
-    char piece[PIECE_BYTES];
-    if (bytes > BOARD_BYTES)
-        return false;
-    for (off_t at = 0; at < bytes; at += PIECE_BYTES) {
-        ssize_t count = pread(fd, piece, sizeof(piece), at);
-        if (count < 0 || memcmp(piece, zeros, (size_t)count) != 0)
-            return false;
-    }
-    return true;
+    written = file_write_at(fd, &whole_head, sizeof(whole_head), 0);
+    if (written < 0)
+        return (int)written;
+    return written == (ssize_t)sizeof(whole_head) ? 0 : -ENOSPC;
 }
 
 static int check_contents(int fd, const struct stat *status, bool make)
@@ -111,7 +96,9 @@ static int check_contents(int fd, const struct stat *status, bool make)
     bool known = memcmp(&seen, &whole_head, (size_t)bytes) == 0;
     if (known && status->st_size >= BOARD_BYTES)
         return 0;
-    return make && (known || is_blank(fd, status->st_size)) ? mend(fd) : -EPROTO;
+    return make && (known || (status->st_size <= BOARD_BYTES && file_is_blank(fd, status->st_size)))
+               ? mend(fd)
+               : -EPROTO;
 }
 
 /* Looked at before it is opened, because opening a device or a pipe can do things by itself, and
@@ -181,7 +168,7 @@ static int make_file(const char *path)
     const char *slash = strrchr(path, '/');
     snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 0, path);
     int error = make_unnamed(*directory ? directory : "/", path);
-    if (error == -EOPNOTSUPP || error == -EISDIR || error == -EINVAL || error == -ENOENT)
+    if (file_is_unavailable(error) || error == -EISDIR || error == -EINVAL || error == -ENOENT)
         error = make_named(path);
     return error == -EEXIST ? 0 : error;
 }

@@ -3,6 +3,7 @@
 #include "region/file_lock.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/lock.h"
 
 #include <errno.h>
@@ -28,11 +29,13 @@ static int control(int fd, int command, struct flock *lock)
     return error;
 }
 
+/* A lock that another holds is EAGAIN on Linux, never EACCES. A network file system without a lock
+ * service says ENOLCK. */
 static int take(int fd, short type, off_t byte)
 {
     struct flock lock = byte_lock(type, byte);
     int error = control(fd, F_OFD_SETLK, &lock);
-    return error == -EACCES ? -EAGAIN : error;
+    return file_is_unavailable(error) || error == -ENOLCK ? -EINVAL : error;
 }
 
 int file_lock_take(int fd, off_t byte)

@@ -8,12 +8,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A write lock. Returns 0, -EAGAIN where another open file holds it, -EINVAL where the kernel has
- * no such locks.
+/* A write lock. Returns 0, -EAGAIN where another open file holds it, -EINVAL where there are no
+ * such locks: the kernel or the file system has none, or a system-call filter refuses them.
  */
 int file_lock_take(int fd, off_t byte) __attribute__((warn_unused_result));
 
-/* Tries until `wait_ns` have passed; then -ETIMEDOUT. Without such locks in the kernel it returns 0
+/* Tries until `wait_ns` have passed; then -ETIMEDOUT. Where there are no such locks it returns 0
  * and nothing is held. */
 int file_lock_wait(int fd, off_t byte, uint64_t wait_ns) __attribute__((warn_unused_result));
 

@@ -3,6 +3,7 @@
 #include "region/region_anew.h"
 
 #include "base/atomic.h"
+#include "base/file.h"
 #include "base/guard.h"
 #include "region/file_lock.h"
 #include "region/region.h"
@@ -11,35 +12,9 @@
 #include "region/slot.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
-#define BLOCK_BYTES 65536
-
-/* Where the file system has no holes, all of it is written. */
-static int write_zeros(int fd, off_t bytes)
-{
-    static const char zeros[BLOCK_BYTES];
-    for (off_t at = 0; at < bytes;) {
-        off_t left = bytes - at;
-        ssize_t written = pwrite(fd, zeros, (size_t)(left < BLOCK_BYTES ? left : BLOCK_BYTES), at);
-        if (written < 0 && errno != EINTR)
-            return -errno;
-        at += written > 0 ? written : 0;
-    }
-    return 0;
-}
-
-/* Zeros, never a shorter file: the monitor's mapping of it would fault. */
-static int blank(int fd)
-{
-    const off_t bytes = (off_t)VGPU_REGION_FILE_BYTES;
-    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) == 0)
-        return 0;
-    return errno == EOPNOTSUPP || errno == ENOSYS ? write_zeros(fd, bytes) : -errno;
-}
-
-/* Who joins waits for the lock, and finds what is left. */
+/* Who joins waits for the lock, and finds what is left. Zeros, never a shorter file: the monitor's
+ * mapping of it would fault. */
 static int blank_where_nobody_lives(struct region *region)
 {
     if (region->pinned)
@@ -50,7 +25,9 @@ static int blank_where_nobody_lives(struct region *region)
     guard_enter();
     bool live = slot_any_live(region);
     guard_leave();
-    error = load_acquire(&region->lost) ? -EIO : live ? -EBUSY : blank(region->fd);
+    error = load_acquire(&region->lost) ? -EIO
+            : live                      ? -EBUSY
+                                        : file_blank(region->fd, (off_t)VGPU_REGION_FILE_BYTES);
     file_lock_drop(region->fd, VGPU_REGION_OFFSET);
     return error;
 }

@@ -243,7 +243,7 @@ int region_file_prepare(int fd, enum region_file_make make)
     if (!file_may_reach((off_t)VGPU_REGION_FILE_BYTES))
         return -EFBIG;
     if (!whole)
-        error = file_set_size(fd, (off_t)VGPU_REGION_FILE_BYTES);
+        error = file_lengthen(fd, (off_t)VGPU_REGION_FILE_BYTES);
     if (error)
         return error;
     /* HAMi-core's library may have been here: its processes are not ours. */

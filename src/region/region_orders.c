@@ -24,16 +24,10 @@ void orders_raise(struct vgpu_region *shared)
     errno = errno_kept;
 }
 
-/* A page beyond the file's end is EFAULT to the kernel; an emulator may know no futex of a file. */
 void orders_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns)
 {
-    int errno_kept = errno;
-    const struct timespec time = {
-        .tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
-    if (syscall(SYS_futex, epoch, FUTEX_WAIT, seen, &time, NULL, 0) != 0 && errno != EAGAIN &&
-        errno != EINTR && errno != ETIMEDOUT)
+    if (!word_wait_shared(epoch, seen, timeout_ns))
         sleep_ns(timeout_ns < ORDERS_SLEEP_NS ? timeout_ns : ORDERS_SLEEP_NS);
-    errno = errno_kept;
 }
 
 /* Wakes and moves nobody: what is left of that call compares the word. As if it were private, for

@@ -3,6 +3,7 @@
  * /tmp where no other place is named. It is locked as long as its `vgpu run` lives. */
 #include "tool/run_files.h"
 
+#include "base/file.h"
 #include "base/guard.h"
 #include "region/region.h"
 #include "region/slot.h"
@@ -46,7 +47,7 @@ static void write_where(const char *directory)
     int fd = region ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644) : -1;
     if (fd < 0)
         return;
-    (void)!write(fd, region, strlen(region));
+    (void)!file_write(fd, region, strlen(region));
     close(fd);
 }
 

@@ -93,6 +93,20 @@ TEST("POD_NAME stands for VGPU_POD_NAME where that is not set, or empty")
     CHECK_STR(pod(), "plain");
 }
 
+/* On tmpfs, also below another file system, looking at a hole through a mapping fills it. */
+static bool holes_last(void)
+{
+    char path[sizeof(peers_path) + 16];
+    snprintf(path, sizeof(path), "%s.hole", peers_path);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    REQUIRE(fd >= 0 && ftruncate(fd, 4096) == 0);
+    volatile char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE((void *)map != MAP_FAILED);
+    bool last = !*map && lseek(fd, 0, SEEK_DATA) < 0;
+    close(fd);
+    return last;
+}
+
 TEST("without any of them nobody said, and no storage is taken for it")
 {
     peers_begin();
@@ -101,7 +115,7 @@ TEST("without any of them nobody said, and no storage is taken for it")
     CHECK(!read_file(&identity));
     int fd = open(peers_path, O_RDONLY | O_CLOEXEC);
     const off_t offset = VGPU_REGION_OFFSET + offsetof(struct vgpu_region, identity);
-    CHECK(lseek(fd, offset, SEEK_DATA) < 0);
+    CHECK(lseek(fd, offset, SEEK_DATA) < 0 || !holes_last());
     close(fd);
 }
 
