@@ -56,25 +56,34 @@ struct vgpu_hami_slot {
     uint64_t reserved[2];
 };
 
+#define VGPU_HAMI_SEMAPHORE_SHARED 128
+
+/* glibc's sem_t, from 2.21. HAMi-core's library alone takes it; a new region has it free. */
+struct vgpu_hami_semaphore {
+    uint32_t value, waiters; /* 0: 1 free */
+    int32_t shared;          /* 8: between processes */
+    uint32_t reserved[5];
+};
+
 struct vgpu_hami {
     int32_t magic; /* 0 */
     uint32_t major, minor;
     int32_t sm_init_flag;                         /* 12: 0: the limits were not scaled */
     uint64_t owner_pid;                           /* 16: who holds the semaphore: nobody ever */
-    unsigned char lock[32];                       /* 24: a semaphore, not used */
+    struct vgpu_hami_semaphore lock;              /* 24: not used by ours */
     uint64_t device_count;                        /* 56 */
     char uuid[VGPU_HAMI_DEVICES][96];             /* 64 */
     uint64_t limit[VGPU_HAMI_DEVICES];            /* 1600: bytes; 0 none. The monitor may set it */
     uint64_t sm_limit[VGPU_HAMI_DEVICES];         /* 1728: percent; 0 or 100 none. Likewise */
     struct vgpu_hami_slot slots[VGPU_HAMI_SLOTS]; /* 1856 */
     int32_t proc_num;                             /* 2008896: no slot at or above it is in use */
-    int32_t utilization_switch;  /* 2008900: by the monitor: 0 the compute limit is not in force
-                                    (unless GPU_CORE_UTILIZATION_POLICY forces it) */
-    int32_t recent_kernel;       /* 2008904: below 0, by the monitor: the container must wait; the
-                                    container's programs set it positive when they work */
-    int32_t priority;            /* 2008908: the container's */
-    uint64_t last_kernel_time;   /* 2008912: seconds since the epoch; 0 never */
-    unsigned char late_lock[32]; /* 2008920: a semaphore, not used */
+    int32_t utilization_switch; /* 2008900: by the monitor: 0 the compute limit is not in force
+                                   (unless GPU_CORE_UTILIZATION_POLICY forces it) */
+    int32_t recent_kernel;      /* 2008904: below 0, by the monitor: the container must wait; the
+                                   container's programs set it positive when they work */
+    int32_t priority;           /* 2008908: the container's */
+    uint64_t last_kernel_time;  /* 2008912: seconds since the epoch; 0 never */
+    struct vgpu_hami_semaphore late_lock; /* 2008920: likewise */
 };
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -90,6 +99,7 @@ _Static_assert(offsetof(struct vgpu_hami_slot, monitorused) == 1032, "HAMi's lay
 _Static_assert(offsetof(struct vgpu_hami_slot, device_util) == 1160, "HAMi's layout");
 _Static_assert(offsetof(struct vgpu_hami_slot, status) == 1928, "HAMi's layout");
 _Static_assert(offsetof(struct vgpu_hami_slot, sequence) == 1936, "HAMi's layout");
+_Static_assert(sizeof(struct vgpu_hami_semaphore) == 32, "HAMi's layout");
 _Static_assert(sizeof(struct vgpu_hami) == 2008952, "HAMi's layout");
 _Static_assert(offsetof(struct vgpu_hami, sm_init_flag) == 12, "HAMi's layout");
 _Static_assert(offsetof(struct vgpu_hami, owner_pid) == 16, "HAMi's layout");

@@ -153,8 +153,9 @@ static int attach_path(struct region *region, enum region_file_make make)
 
 static const char *explain(int error)
 {
-    return error == -EPROTO ? "not a region of this version; delete it once no program uses it"
-                            : strerror(-error);
+    if (error == -EPROTO)
+        return "not a region of this version; delete it once no program uses it";
+    return error == -EBUSY ? "a program still uses it by HAMi-core's library" : strerror(-error);
 }
 
 static void say_failure(const struct region *region, int error)

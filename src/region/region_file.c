@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/process.h"
+#include "region/hami_file.h"
 #include "vgpu/region.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static int reserve_storage(int fd)
     if (!error)
         error =
             file_reserve(fd, tail, (off_t)offsetof(struct vgpu_region_map, region.slots) - tail);
-    return error == -EOPNOTSUPP || error == -ENOSYS ? 0 : error;
+    return error;
 }
 
 static bool is_ours(const struct head *head)
@@ -170,17 +171,30 @@ static bool is_ours(const struct head *head)
            head->device_entries == VGPU_REGION_DEVICES && head->slot_entries == VGPU_REGION_SLOTS;
 }
 
-/* HAMi's monitor has said nothing yet. As HAMi's library has it in a new region. */
+static int write_all(int fd, const void *data, size_t bytes, size_t offset)
+{
+    ssize_t written = file_write_at(fd, data, bytes, (off_t)offset);
+    if (written < 0)
+        return (int)written;
+    return written == (ssize_t)bytes ? 0 : -EIO;
+}
+
+/* HAMi's monitor has said nothing yet, and the semaphores are free: a program that comes by
+ * HAMi-core's library would wait 5 minutes for one that is not. As HAMi's library has it in a new
+ * region. */
 static int write_hami_words(int fd)
 {
     const struct {
         int32_t utilization_switch, recent_kernel, priority;
     } words = {1, 2, VGPU_PRIORITY_DEFAULT};
-    ssize_t written =
-        pwrite(fd, &words, sizeof(words), offsetof(struct vgpu_hami, utilization_switch));
-    if (written < 0)
-        return -errno;
-    return written == sizeof(words) ? 0 : -EIO;
+    const struct vgpu_hami_semaphore unheld = {.value = 1, .shared = VGPU_HAMI_SEMAPHORE_SHARED};
+    int error =
+        write_all(fd, &words, sizeof(words), offsetof(struct vgpu_hami, utilization_switch));
+    if (!error)
+        error = write_all(fd, &unheld, sizeof(unheld), offsetof(struct vgpu_hami, lock));
+    if (!error)
+        error = write_all(fd, &unheld, sizeof(unheld), offsetof(struct vgpu_hami, late_lock));
+    return error;
 }
 
 /* In one piece: whoever shortens the file in between must not leave half of it. */
@@ -192,10 +206,7 @@ static int write_head(int fd)
         .size = sizeof(struct vgpu_region),
         .device_entries = VGPU_REGION_DEVICES,
         .slot_entries = VGPU_REGION_SLOTS};
-    ssize_t written = pwrite(fd, &head, sizeof(head), VGPU_REGION_OFFSET);
-    if (written < 0)
-        return -errno;
-    return written == sizeof(head) ? 1 : -EIO;
+    return write_all(fd, &head, sizeof(head), VGPU_REGION_OFFSET);
 }
 
 static int read_head(int fd, struct head *ret_head)
@@ -204,26 +215,54 @@ static int read_head(int fd, struct head *ret_head)
     return pread(fd, ret_head, sizeof(*ret_head), VGPU_REGION_OFFSET) < 0 ? -errno : 0;
 }
 
-/* HAMi-core's own, or one that it is about to make. */
-static bool is_hamis(int fd, off_t size)
+static off_t region_bytes(off_t size)
 {
-    int32_t magic = -1;
-    return size == (off_t)sizeof(struct vgpu_hami) &&
-           pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
-           (magic == VGPU_HAMI_MAGIC || !magic);
+    return size < (off_t)VGPU_REGION_FILE_BYTES ? size : (off_t)VGPU_REGION_FILE_BYTES;
 }
 
-static bool has_no_data(int fd)
-{
-    return lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
-}
-
+/* A file of a region's size whose head is missing is one whose maker was killed. */
 static bool may_be_made(int fd, off_t size, const struct head *head, enum region_file_make make)
 {
     if (make == REGION_FILE_KEEP || (head->magic && !is_ours(head)))
         return false;
-    return make == REGION_FILE_MEND || is_ours(head) || is_hamis(fd, size) ||
-           size == (off_t)VGPU_REGION_FILE_BYTES || has_no_data(fd);
+    return make == REGION_FILE_MEND || is_ours(head) || size == (off_t)VGPU_REGION_FILE_BYTES ||
+           hami_file_is(fd, size) || file_is_blank(fd, region_bytes(size));
+}
+
+/* What a file's former users left. In one of a region's size others may be at work already: ours
+ * find their words gone and write them anew. */
+static off_t left_bytes(off_t size)
+{
+    return size == (off_t)VGPU_REGION_FILE_BYTES ? (off_t)sizeof(struct vgpu_hami)
+                                                 : region_bytes(size);
+}
+
+/* Of a region whose end was cut off all that is left is kept. */
+static int make_region(int fd, off_t size, bool is_region)
+{
+    int error = 0;
+    if (size < (off_t)VGPU_REGION_FILE_BYTES)
+        error = file_lengthen(fd, (off_t)VGPU_REGION_FILE_BYTES);
+    if (!error && !is_region)
+        error = file_blank(fd, left_bytes(size));
+    if (!error)
+        error = reserve_storage(fd);
+    if (!error && !is_region)
+        error = write_hami_words(fd);
+    if (!error && !is_region)
+        error = write_head(fd);
+    return error;
+}
+
+/* Between HAMi-core's programs. */
+static int take_over(int fd, off_t size)
+{
+    int error = hami_file_lock(fd);
+    if (error)
+        return error;
+    error = hami_file_user(fd, size) ? -EBUSY : make_region(fd, size, false);
+    hami_file_unlock(fd);
+    return error;
 }
 
 int region_file_prepare(int fd, enum region_file_make make)
@@ -235,25 +274,15 @@ int region_file_prepare(int fd, enum region_file_make make)
         error = read_head(fd, &head);
     if (error)
         return error;
-    bool whole = status.st_size >= (off_t)VGPU_REGION_FILE_BYTES;
-    if (whole && is_ours(&head))
+    const off_t size = status.st_size;
+    bool is_region = is_ours(&head);
+    if (is_region && size >= (off_t)VGPU_REGION_FILE_BYTES)
         return 0;
-    if (!may_be_made(fd, status.st_size, &head, make))
+    if (!may_be_made(fd, size, &head, make))
         return -EPROTO;
     if (!file_may_reach((off_t)VGPU_REGION_FILE_BYTES))
         return -EFBIG;
-    if (!whole)
-        error = file_lengthen(fd, (off_t)VGPU_REGION_FILE_BYTES);
-    if (error)
-        return error;
-    /* HAMi-core's library may have been here: its processes are not ours. */
-    if (!is_ours(&head))
-        error = file_blank(fd, sizeof(struct vgpu_hami));
-    if (!error)
-        error = reserve_storage(fd);
-    if (!error && !is_ours(&head))
-        error = write_hami_words(fd);
-    if (error)
-        return error;
-    return is_ours(&head) ? 1 : write_head(fd);
+    error = is_region || make == REGION_FILE_MEND ? make_region(fd, size, is_region)
+                                                  : take_over(fd, size);
+    return error ? error : 1;
 }

@@ -44,14 +44,15 @@ int region_file_open(const char *path, bool create) __attribute__((warn_unused_r
 
 enum region_file_make {
     REGION_FILE_KEEP, /* never write */
-    REGION_FILE_MAKE, /* a file that holds no data, HAMi-core's, or one of a region's size that is
-                         blank becomes a region; a region whose end was cut off is whole again */
+    REGION_FILE_MAKE, /* a file that holds nothing but zeroes, or HAMi-core's (region/hami_file.h),
+                         becomes a region; a region whose end was cut off is whole again */
     REGION_FILE_MEND, /* also a file of any smaller size: it is known to have been a region */
 };
 
 /* Whether the file is a region of this version, made one where `make` says so. The caller holds the
  * file lock of the initialiser unless it only looks. Returns 1 where it was made now, 0 where it is
- * one, -EPROTO where it is something else, which is left as it is, or -errno. */
+ * one, -EPROTO where it is something else, -EBUSY where a process still uses it by HAMi-core's
+ * library, either of which is left as it is, or -errno. */
 int region_file_prepare(int fd, enum region_file_make make) __attribute__((warn_unused_result));
 
 #endif
