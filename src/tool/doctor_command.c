@@ -201,6 +201,7 @@ static int run_watched(
     if (!end.started)
         return WEXITSTATUS(end.status);
     (void)watch_look(watch, true);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error, said below */
     enum doctor_verdict verdict = report(options, stream, watch, directory, &end);
     if (stream != stderr && (ferror(stream) || fclose(stream) != 0)) {
         tool_error("cannot write --output \"%.256s\"", options->output);

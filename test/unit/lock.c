@@ -6,8 +6,14 @@
 #include "check.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -202,6 +208,50 @@ TEST("who ends the process in a signal's handler, just woken for a lock, leaves 
             break;
         pthread_join(second, NULL);
         CHECK(is_to_be_had());
+    }
+}
+
+/* False where no filter can be set. Not glibc's own ways to wait, which it cannot be without. */
+static bool refuse_private_waits(unsigned error)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args) + 8),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_WAIT_PRIVATE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+static void *wait_for_it(void *unused)
+{
+    struct timespec used;
+    (void)unused;
+    lock_take(&lock);
+    lock_release(&lock);
+    REQUIRE(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0);
+    sum = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    return NULL;
+}
+
+TEST("where a system-call filter lets nobody wait on a word, who waits for a lock gets it, and "
+     "sleeps")
+{
+    static const unsigned errors[] = {EPERM, EACCES, ENOSYS};
+    pthread_t thread;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        if (!refuse_private_waits(errors[i]))
+            SKIP("no system-call filter can be set here");
+        lock_take(&lock);
+        REQUIRE(pthread_create(&thread, NULL, wait_for_it, NULL) == 0);
+        sleep_ns(500000000);
+        lock_release(&lock);
+        pthread_join(thread, NULL);
+        CHECK(sum < 250000000); /* of 500 ms, all of which one that does not sleep would use */
     }
 }
 
