@@ -4,7 +4,6 @@
 
 #include "base/atomic.h"
 #include "base/elf_symbols.h"
-#include "base/lock.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -24,19 +23,6 @@ struct pages {
     uintptr_t from, to;
     int protection; /* what the segment's header asks for */
 };
-
-static struct lock exchange_lock;
-static pid_t exchange_pid; /* of the process that took it last */
-
-/* A fork while another thread held the lock leaves it taken for good in the child. */
-static void take_lock(void) ACQUIRE(exchange_lock)
-{
-    pid_t self = getpid(), last = load_relaxed(&exchange_pid);
-    if (last && last != self)
-        lock_reset(&exchange_lock);
-    lock_take(&exchange_lock);
-    store_relaxed(&exchange_pid, self);
-}
 
 /* NULL where the row's symbol is not what it was looked up as: absent, or exchanged already. */
 static ElfW(Sym) * symbol_of(const struct dl_phdr_info *info, const struct elf_symbols *symbols,
@@ -113,9 +99,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *argument)
         return 0;
     if (!elf_symbols_read(info, &symbols))
         return 1;
-    take_lock();
     work->result = exchange_in(info, &symbols, work);
-    lock_release(&exchange_lock);
     return 1;
 }
 

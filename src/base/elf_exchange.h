@@ -19,7 +19,8 @@ struct elf_exchange {
  *
  * The table's pages become private to the process (24 bytes a symbol). They are writable meanwhile,
  * and contain no code. Rows that are exchanged already, or whose symbol has another address, are
- * left alone. Any thread; takes the loader's lock, and a leaf lock within it.
+ * left alone. Any thread: glibc holds a lock of the loader over the walk, and the driver needs
+ * glibc.
  *
  * Returns 0; -ENOENT where no object contains `inside` or it has no symbol table; -errno of
  * mprotect where a sandbox or a security module refuses, and then nothing was changed. */

@@ -107,9 +107,10 @@ void door_symbol_before_open(const char *file, int mode)
     if (hook_is_spare || !file || !(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD))
         return;
     int saved = errno;
-    bool open = !load_relaxed(&tried);
-    store_relaxed(&tried, true);
+    bool open = !load_acquire(&tried);
     hook_exchange_exports(HOOK_LIBRARY_CUDA, open);
     hook_exchange_exports(HOOK_LIBRARY_NVML, open);
+    /* Not before: another thread's library would bring the driver along. */
+    store_release(&tried, true);
     errno = saved;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define LISTED_MAX 512
+#define LISTED_MAX 256 /* 4 KiB of stack */
 
 static void rename_foreign(struct nvml_own *own, unsigned listed)
 {
@@ -15,7 +15,7 @@ static void rename_foreign(struct nvml_own *own, unsigned listed)
         return;
     for (unsigned i = 0; i < own->count; i++) {
         struct account_process *process = &own->processes[i];
-        if (process->foreign_namespace == namespace && process->pid == number) {
+        if (process->foreign_namespace == (uint32_t)namespace && process->pid == number) {
             process->pid = (int)listed;
             process->foreign_namespace = 0;
         }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Leaves the container's own of the driver's `*count` samples. As the driver does where nothing
  * ran, an empty list is an error. */
@@ -81,11 +82,10 @@ struct list {
 
 /* *count: the room in `elements`, then how many are the container's. `asked` is the driver's own
  * answer to the question how many there are, which differs by list. */
-static nvmlReturn_t give_own(const struct list *list, nvmlDevice_t device,
-    const struct nvml_own *own, nvmlReturn_t asked, unsigned *count, void *elements)
+static nvmlReturn_t give_own_by(const struct list *list, nvmlDevice_t device,
+    const struct nvml_own *own, nvmlReturn_t asked, unsigned *count, void *elements, void *buffer)
 {
-    uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
-    unsigned room = *count, listed = (unsigned)(sizeof(buffer) / list->stride);
+    unsigned room = *count, listed = (unsigned)(BUFFER_BYTES / list->stride);
     nvmlReturn_t result = list->ask(device, &listed, buffer);
     if (result != NVML_SUCCESS)
         return result == NVML_ERROR_INSUFFICIENT_SIZE ? NVML_ERROR_INSUFFICIENT_RESOURCES : result;
@@ -98,6 +98,19 @@ static nvmlReturn_t give_own(const struct list *list, nvmlDevice_t device,
     if (kept)
         memcpy(elements, buffer, kept * list->stride);
     return NVML_SUCCESS;
+}
+
+/* Not on the stack: a monitor's threads may have little. */
+static nvmlReturn_t give_own(const struct list *list, nvmlDevice_t device,
+    const struct nvml_own *own, nvmlReturn_t asked, unsigned *count, void *elements)
+{
+    void *buffer =
+        mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer == MAP_FAILED)
+        return NVML_ERROR_MEMORY;
+    nvmlReturn_t result = give_own_by(list, device, own, asked, count, elements, buffer);
+    munmap(buffer, BUFFER_BYTES);
+    return result;
 }
 
 /* The driver judges the arguments first, and answers for a device that is not limited. */

@@ -76,14 +76,18 @@ void *hook_for_cuda(void *real)
     return real;
 }
 
-static void exchange(
-    const char *library, const void *inside, const struct elf_exchange *rows, size_t count)
+enum { NOT_EXCHANGED, EXCHANGE_REFUSED, EXCHANGED };
+
+static void exchange(const char *library, const void *inside, const struct elf_exchange *rows,
+    size_t count, int *state)
 {
-    static unsigned said;
+    if (load_relaxed(state) == EXCHANGED)
+        return;
     int result = elf_exchange(inside, rows, count);
-    if (result == 0)
+    if (result == 0) {
+        store_relaxed(state, EXCHANGED);
         report_door_used(REPORT_DOOR_TABLE);
-    else if (!or_relaxed(&said, 1u))
+    } else if (exchange_acq_rel(state, EXCHANGE_REFUSED) != EXCHANGE_REFUSED)
         log_warning(
             "%s: its symbol table cannot be changed (%s): libraries that look functions up by "
             "RTLD_NEXT, or are loaded with RTLD_DEEPBIND, pass the limits of the API",
@@ -92,12 +96,13 @@ static void exchange(
 
 void hook_exchange_exports(enum hook_library library, bool open)
 {
+    static int cuda_state, nvml_state;
     if (library == HOOK_LIBRARY_CUDA && cuda_load(open))
         exchange("libcuda.so.1", (const void *)load_relaxed(&cuda_exported.cuInit), cuda_rows,
-            COUNT(cuda_rows));
+            COUNT(cuda_rows), &cuda_state);
     else if (library == HOOK_LIBRARY_NVML && nvml_load(open))
         exchange("libnvidia-ml.so.1", (const void *)load_relaxed(&nvml_exported.nvmlInit_v2),
-            nvml_rows, COUNT(nvml_rows));
+            nvml_rows, COUNT(nvml_rows), &nvml_state);
 }
 
 static void reset(void)

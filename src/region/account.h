@@ -89,7 +89,8 @@ void account_view(unsigned device, struct account_view *ret_view);
 
 struct account_process {
     int pid;                    /* as the process itself knows it */
-    uint64_t foreign_namespace; /* of `pid`, where that is not the caller's own; 0: it is */
+    uint32_t foreign_namespace; /* inode (the kernel's have 32 bits) of `pid`'s, where that is not
+                                   the caller's own; 0: it is */
     uint64_t device_bytes;      /* on the card: without managed memory */
 };
 

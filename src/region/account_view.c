@@ -71,7 +71,7 @@ static unsigned processes_locked(unsigned entry, struct account_process *ret_pro
         uint64_t theirs = slot_namespace(account.region, i);
         if (slot_word_state(word) == VGPU_SLOT_LIVE && bytes > managed)
             ret_processes[count++] = (struct account_process){.pid = slot_word_pid(word),
-                .foreign_namespace = ours && theirs != ours ? theirs : 0,
+                .foreign_namespace = ours && theirs != ours ? (uint32_t)theirs : 0,
                 .device_bytes = bytes - managed};
     }
     return count;

@@ -3,10 +3,12 @@
 #include "region/hami_file.h"
 
 #include "base/file.h"
+#include "base/parse.h"
 #include "base/process.h"
 #include "region/file_lock.h"
 #include "vgpu/hami.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -158,16 +160,39 @@ static int64_t last_time(int fd, const struct layout *layout, off_t tail)
     return last;
 }
 
+/* Than the versions whose layouts are known. A region of ours, whole or cut, is none of these. */
+static bool is_newer(int fd)
+{
+    uint32_t major = (uint32_t)read_word(fd, offsetof(struct vgpu_hami, major));
+    uint32_t minor = (uint32_t)read_word(fd, offsetof(struct vgpu_hami, minor));
+    return major > VGPU_HAMI_MAJOR || (major == VGPU_HAMI_MAJOR && minor > VGPU_HAMI_MINOR);
+}
+
+/* Any process that is seen to map the file. */
+static int any_mapper(const struct mapped *mapped)
+{
+    int found = 0;
+    DIR *processes = opendir("/proc");
+    for (struct dirent *entry; processes && !found && (entry = readdir(processes));) {
+        int pid = (int)parse_digits(entry->d_name);
+        if (pid > 0 && pid != getpid() && maps_file(pid, mapped) > 0)
+            found = pid;
+    }
+    if (processes)
+        closedir(processes);
+    return found;
+}
+
 int hami_file_user(int fd, off_t size)
 {
     const struct layout *layout = layout_of(size);
     struct mapped mapped;
+    identify(fd, &mapped);
     if (!layout)
-        return 0;
+        return is_newer(fd) ? any_mapper(&mapped) : 0;
     off_t tail = layout->slots + (off_t)VGPU_HAMI_SLOTS * layout->slot_bytes;
     int64_t last_s = last_time(fd, layout, tail);
     uint32_t count = (uint32_t)read_word(fd, tail);
-    identify(fd, &mapped);
     /* One more: a process is counted after it has written its number. */
     for (uint32_t i = 0; i < VGPU_HAMI_SLOTS && i <= count; i++) {
         int pid = read_word(fd, layout->slots + (off_t)i * layout->slot_bytes);

@@ -18,7 +18,8 @@ bool hami_file_is(int fd, off_t size);
 /* The process that still uses the file by HAMi-core's library, or 0: a process of the slots, in
  * this PID namespace, that maps the file. Where what it maps may not be read, one that was there
  * when HAMi-core's library last wrote the time. What is in the slots may be anything, numbers that
- * are other processes' by now included. */
+ * are other processes' by now included. Of a newer version, whose slots are not known,
+ * any process that is seen to map the file. */
 int hami_file_user(int fd, off_t size);
 
 /* Keeps HAMi-core's library from initialising the file meanwhile; waits for one that does. */

@@ -264,6 +264,34 @@ TEST("a program that lives and has it mapped keeps it, whatever its version, unt
     }
 }
 
+static void live_with_newer(void)
+{
+    int fd = open(peers_path, O_RDWR);
+    void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(map != MAP_FAILED);
+    close(fd);
+    peers_step(peers->step + 1);
+    pause();
+}
+
+TEST("nor is a file of a newer version taken from a program that has it mapped")
+{
+    static const int head[] = {MAGIC, 1, 3};
+    peers_begin();
+    int fd = open_as_hami(NULL);
+    REQUIRE(ftruncate(fd, 3000001) == 0);
+    REQUIRE(pwrite(fd, head, sizeof(head), 0) == sizeof(head));
+    close(fd);
+    int step = peers->step + 1;
+    pid_t pid = peers_fork(live_with_newer);
+    peers_wait(step);
+    uint64_t before = file_sum();
+    CHECK_EQ(attach(), -EBUSY);
+    CHECK(file_sum() == before);
+    peers_kill(pid);
+    CHECK(check_limited());
+}
+
 static void wait_for_the_end(void)
 {
     peers_wait(1);
