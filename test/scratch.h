@@ -10,12 +10,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SCRATCH_DESCRIPTORS_MAX 1024
 #define SCRATCH_LOOKS_MAX 60
+#define SCRATCH_PATH_MAX 64
+#define SCRATCH_PARENT_MAX 38 /* of TMPDIR, so that the directories' names have room */
 
 static inline int scratch_remove_one(
     const char *path, const struct stat *status, int type, struct FTW *ftw)
@@ -58,6 +62,7 @@ static inline bool scratch_remove_later(const char *directory)
         return false;
     pid_t between = fork();
     if (between == 0) {
+        prctl(PR_SET_NAME, "test-cleaner"); /* by which check.h knows the cleaner */
         pid_t cleaner = setsid() < 0 ? -1 : fork();
         if (cleaner == 0)
             scratch_wait_and_remove(ends[0], directory);
@@ -69,25 +74,27 @@ static inline bool scratch_remove_later(const char *directory)
 
 /* A new directory, written to ret_directory; false where there is none. All of a process lie in one
  * that others may look into. From one thread at a time. */
-static inline bool scratch_make(char ret_directory[64])
+static inline bool scratch_make(char ret_directory[SCRATCH_PATH_MAX])
 {
-    static char root[32];
+    static char root[56];
     static pid_t owner;
     if (owner != getpid()) {
-        snprintf(root, sizeof(root), "/tmp/vgpu-test-XXXXXX");
+        const char *parent = getenv("TMPDIR");
+        bool fits = parent && parent[0] == '/' && strlen(parent) <= SCRATCH_PARENT_MAX;
+        snprintf(root, sizeof(root), "%s/vgpu-test-XXXXXX", fits ? parent : "/tmp");
         if (!mkdtemp(root) || chmod(root, 0711) != 0 || !scratch_remove_later(root))
             return false;
         owner = getpid();
     }
-    snprintf(ret_directory, 64, "%s/XXXXXX", root);
+    snprintf(ret_directory, SCRATCH_PATH_MAX, "%s/XXXXXX", root);
     return mkdtemp(ret_directory) != NULL;
 }
 
 /* A file's path in a new directory; a static buffer's. Ends the process where there is none. */
 static inline char *scratch_path(const char *name)
 {
-    static char path[64 + NAME_MAX];
-    char directory[64];
+    static char path[SCRATCH_PATH_MAX + NAME_MAX];
+    char directory[SCRATCH_PATH_MAX];
     if (!scratch_make(directory))
         abort();
     snprintf(path, sizeof(path), "%s/%s", directory, name);

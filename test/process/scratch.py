@@ -4,7 +4,6 @@ beside it, in a session of its own, removes it."""
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 
 
@@ -17,12 +16,20 @@ for _ in $(seq 60); do
 done"""
 
 
+class GivenUp(SystemExit):
+    """A runner ends this program."""
+
+
+def give_up(number, _frame):
+    raise GivenUp(128 + number)
+
+
 def begin():
     """Where `tempfile` makes files from now on. Where the script runs again within mounts of its own
     (rooted.py) nothing is removed for it: the machine's own directories may be below."""
     if "VGPU_TEST_NAMESPACE" in os.environ:
         return
-    root = tempfile.mkdtemp(prefix="vgpu-test-", dir="/tmp")
+    root = tempfile.mkdtemp(prefix="vgpu-test-")
     os.chmod(root, 0o711)  # for other users' programs
     # Its input ends with this process; no other has the pipe's end.
     subprocess.Popen(["sh", "-c", REMOVE, "sh", root],
@@ -33,4 +40,4 @@ def begin():
 
 def end_in_order():
     """A runner that gives up ends us so: what is to be done at the end is done."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, give_up)
