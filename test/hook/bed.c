@@ -86,6 +86,8 @@ static void set_environment(const struct bed *bed, const char *directory)
     snprintf(path, sizeof(path), "%s/machine", directory);
     setenv("VGPU_SIM_MACHINE", path, 1);
     setenv(INSIDE, directory, 1);
+    if (bed->boards)
+        setenv("VGPU_BOARD_DIR", directory, 1);
     if (bed->limit)
         setenv("CUDA_DEVICE_MEMORY_LIMIT", bed->limit, 1);
     set_ledger(bed->sim);
@@ -159,17 +161,21 @@ int bed_run(const struct bed *bed, char *const argv[], char *output, size_t outp
     return status;
 }
 
-/* The inner run's remarks go on; its verdict is this test's. */
-static void forward(char *output, char ret_reason[200])
+/* The inner run's remarks go on; its verdict is this test's. False where it has none: the program
+ * ended before it ran the test. */
+static bool forward(char *output, char ret_reason[200])
 {
+    bool judged = false;
     for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n")) {
         char *skip = strstr(line, " # SKIP ");
+        judged |= !strncmp(line, "ok ", 3) || !strncmp(line, "not ok ", 7);
         if (line[0] == '#')
             printf("%s\n", line);
         else if (skip && !strncmp(line, "ok ", 3))
             snprintf(ret_reason, 200, "%s", skip + 8);
     }
     fflush(stdout);
+    return judged;
 }
 
 static void show_log(const char *path)
@@ -195,7 +201,8 @@ int bed_repeat(const struct bed *bed, const char *sentence, char ret_reason[200]
     pid_t pid = start(bed, directory, argv, log, &from);
     read_all(from, output, sizeof(output));
     waitpid(pid, &status, 0);
-    forward(output, ret_reason);
+    if (!forward(output, ret_reason) && status == 0)
+        status = -1;
     if (status != 0)
         show_log(log);
     scratch_remove(directory);

@@ -25,6 +25,7 @@ struct bed {
     const char *driver; /* searched for libcuda before src/sim, in the build directory */
     bool native;        /* without libvgpu.so */
     bool no_driver;     /* without src/sim: there is no libcuda and no NVML to load */
+    bool boards;        /* VGPU_BOARD_DIR is the test's own directory */
     const char *environment[BED_ENVIRONMENT_MAX]; /* "NAME=VALUE"; "NAME": taken out */
 };
 

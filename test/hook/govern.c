@@ -19,14 +19,6 @@
 #define MANY_STREAMS 400
 
 static volatile bool over;
-static char **arguments; /* the program's own */
-
-/* The kernels that are on their way are nobody's business any more. */
-static void leave(void)
-{
-    fflush(stdout);
-    _exit(check_shared->failures != 0);
-}
 
 /* ---- what is found ---- */
 
@@ -51,7 +43,7 @@ BED_TEST(
     bed_sleep_ms(300);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("a kernel that took little time before is stopped when it takes long", LIMIT_30)
@@ -64,7 +56,7 @@ BED_TEST("a kernel that took little time before is stopped when it takes long", 
     }
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 /* Kernels that are let by: their duration is known, and the stream was looked at just now. */
@@ -85,7 +77,7 @@ BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
     launch_known(stream);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 static void *launch_and_end(void *context)
@@ -106,7 +98,7 @@ BED_TEST("and when the thread that let it by ends", LIMIT_30)
     REQUIRE(pthread_create(&thread, NULL, launch_and_end, context) == 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and when another thread destroys the stream", LIMIT_30)
@@ -120,7 +112,7 @@ BED_TEST("and when another thread destroys the stream", LIMIT_30)
     CHECK_EQ(pthread_join(thread, &stream), 0);
     CHECK_EQ(CU(cuStreamDestroy_v2)(stream), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and when the thread goes on in another context", LIMIT_30)
@@ -132,7 +124,7 @@ BED_TEST("and when the thread goes on in another context", LIMIT_30)
     (void)launch_and_end(context);
     CHECK_EQ(CU(cuCtxSetCurrent)(other), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and when the thread has to do with many other streams", LIMIT_30)
@@ -146,7 +138,7 @@ BED_TEST("and when the thread has to do with many other streams", LIMIT_30)
     for (int i = 0; i < MANY_STREAMS; i++)
         CHECK_EQ(CU(cuStreamWaitEvent)(load_stream(), event, 0), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and when it is known to take longer than any debt is kept", LIMIT_50)
@@ -165,7 +157,7 @@ BED_TEST("and when it is known to take longer than any debt is kept", LIMIT_50)
         load_settle();
         bed_sleep_ms(1000);
     }
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and when 15 s of known kernels wait, where launches do not",
@@ -181,7 +173,7 @@ BED_TEST("and when 15 s of known kernels wait, where launches do not",
     struct load_state to = load_state(0);
     load_check_at_most(&from, &to, 30);
     CHECK(load_permille(to.busy_ns - from.busy_ns, to.now_ns - from.now_ns) > 260);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("also on the default stream, which the governor's thread has to find", LIMIT_30)
@@ -190,7 +182,7 @@ BED_TEST("also on the default stream, which the governor's thread has to find", 
     launch_known(NULL);
     CHECK_EQ(load_launch(NULL, PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("also after the governor went to sleep in between", LIMIT_30)
@@ -201,7 +193,7 @@ BED_TEST("also after the governor went to sleep in between", LIMIT_30)
     bed_sleep_ms(300);
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("what was let by on an idle stream costs nothing while it is asked for", LIMIT_30)
@@ -214,7 +206,7 @@ BED_TEST("what was let by on an idle stream costs nothing while it is asked for"
     bed_sleep_ms(300);
     struct load_state to = load_state(0);
     CHECK_EQ(to.measured_ns, from.measured_ns);
-    leave();
+    END_TEST();
 }
 
 struct forked_work {
@@ -258,7 +250,7 @@ BED_TEST(
     CHECK_EQ(CU(cuStreamWaitEvent)(origin, event, 0), CUDA_SUCCESS);
     CHECK_EQ(CU(cuStreamEndCapture)(origin, &graph), CUDA_SUCCESS);
     CHECK(graph != NULL);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("the first kernel on a second device is held, right after one on the first",
@@ -269,7 +261,7 @@ BED_TEST("the first kernel on a second device is held, right after one on the fi
     load_begin(1);
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     load_check_held(1, 30);
-    leave();
+    END_TEST();
 }
 
 /* ---- pauses ---- */
@@ -327,7 +319,7 @@ BED_TEST("what was launched without a limit is stopped by a pause after one was 
     load_set(0, 50);
     bed_sleep_ms(400);
     check_pause(0);
-    leave();
+    END_TEST();
 }
 
 /* By which a holder of the primary context is released. */
@@ -342,7 +334,7 @@ BED_TEST("a pause goes on after a green context was made in it", LIMIT_30)
     check_stands_still(0);
     order("resume");
     check_runs(0);
-    leave();
+    END_TEST();
 }
 
 static void *fail_to_make_green(void *unused)
@@ -368,7 +360,7 @@ BED_TEST("so it does while a thread fails to make one again and again", LIMIT_30
     check_runs(0);
     over = true;
     pthread_join(thread, NULL);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("a kernel on a device without a limit is stopped by a pause, too", .sim = "devices=2",
@@ -379,7 +371,7 @@ BED_TEST("a kernel on a device without a limit is stopped by a pause, too", .sim
     REQUIRE(sim_attach() == 0);
     bed_sleep_ms(300);
     check_pause(1);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("also where the process works on one with a limit now and then", .sim = "devices=2",
@@ -393,7 +385,7 @@ BED_TEST("also where the process works on one with a limit now and then", .sim =
     REQUIRE(sim_attach() == 0);
     bed_sleep_ms(300);
     check_pause(1);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
@@ -406,7 +398,7 @@ BED_TEST("by VGPU_GATE=launch no channel is switched, also by a pause",
     order("pause");
     bed_sleep_ms(150);
     check_runs(0);
-    leave();
+    END_TEST();
 }
 
 /* ---- what is not ---- */
@@ -434,7 +426,7 @@ BED_TEST("a container that stays below its limit is never cycled", LIMIT_50)
     CHECK_EQ(load_launch(stream, PERSISTENT_NS), CUDA_SUCCESS); /* which is */
     bed_sleep_ms(500);
     CHECK(sim_calls_all(SWITCHES) > switches);
-    leave();
+    END_TEST();
 }
 
 /* ---- what is said ---- */
@@ -462,20 +454,9 @@ static unsigned active_boards(uint32_t *ret_flags)
     return active;
 }
 
-/* Boards in the bed's directory: by an environment that the library finds when it starts. */
-static void begin_with_boards(void)
-{
-    if (getenv("VGPU_BOARD_DIR"))
-        return;
-    setenv("VGPU_BOARD_DIR", bed_directory(), 1);
-    execv("/proc/self/exe", arguments);
-    REQUIRE(false);
-}
-
 BED_TEST("only the board of the device that is worked on says so", .sim = "devices=2",
-    .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
+    .boards = true, .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
-    begin_with_boards();
     load_begin(0);
     CHECK_EQ(load_launch(load_stream(), 3 * MS), CUDA_SUCCESS);
     load_settle();
@@ -484,7 +465,7 @@ BED_TEST("only the board of the device that is worked on says so", .sim = "devic
     bed_sleep_ms(200);
     uint32_t flags;
     CHECK_EQ(active_boards(&flags), 1);
-    leave();
+    END_TEST();
 }
 
 #define LIVES 600
@@ -498,10 +479,9 @@ static void end_soon(int number)
     exit(0);
 }
 
-BED_TEST("a program that ends as it meets its first board ends well",
+BED_TEST("a program that ends as it meets its first board ends well", .boards = true,
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
-    begin_with_boards();
     for (int i = 0; i < LIVES; i++) {
         int status = -1;
         pid_t pid = fork();
@@ -515,21 +495,19 @@ BED_TEST("a program that ends as it meets its first board ends well",
 
 /* It is looked at as seldom as one that goes in windows, from the first look on. */
 BED_TEST("a kernel that only the channel gate can hold goes in windows by what the board says",
-    .environment = {"CUDA_DEVICE_SM_LIMIT=90", "VGPU_GATE=channel"})
+    .boards = true, .environment = {"CUDA_DEVICE_SM_LIMIT=90", "VGPU_GATE=channel"})
 {
     uint32_t flags = 0;
-    begin_with_boards();
     load_begin(0);
     load_settle();
     CHECK_EQ(load_launch(load_stream(), PERSISTENT_NS), CUDA_SUCCESS);
     for (int ms = 0; ms < 5000 && !active_boards(&flags); ms++)
         usleep(1000);
     CHECK(flags & VGPU_BOARD_WINDOWS);
-    leave();
+    END_TEST();
 }
 
 int main(int argc, char **argv)
 {
-    arguments = argv;
     return check_run(argc, argv);
 }

@@ -56,13 +56,6 @@ static void *launch_long(void *context)
     return NULL;
 }
 
-/* The kernel that is on its way is nobody's business any more. */
-static void leave(void)
-{
-    fflush(stdout);
-    _exit(check_shared->failures != 0);
-}
-
 /* On the stream, by another thread. */
 static void check_long_is_held(CUstream stream)
 {
@@ -72,7 +65,7 @@ static void check_long_is_held(CUstream stream)
     REQUIRE(CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS);
     REQUIRE(pthread_create(&thread, NULL, launch_long, context) == 0);
     load_check_held(0, 30);
-    leave();
+    END_TEST();
 }
 
 BED_TEST("and one that hardly ends, while its launch waits for it", BLOCKING(30))

@@ -12,7 +12,7 @@ import time
 
 import tap
 from both import CLEAN, PATH, both
-from tap import Skip, equal, test, true
+from tap import Skip, checked, equal, test, true
 
 SOURCE, BUILD = sys.argv[1:3]
 LIBRARY = os.path.join(BUILD, "libvgpu.so")
@@ -127,6 +127,7 @@ TRIES = 5  # a shell waits once more where a child ends meanwhile
 def no_more_calls(*command):
     if not shutil.which("strace", path=PATH):
         raise Skip("no strace here")
+    checked()
     for _ in range(TRIES):
         ours, empty = system_calls(command, LIBRARY), system_calls(command, EMPTY)
         lines = [line for pair in zip(empty, ours)
