@@ -179,24 +179,43 @@ static void end_here(int number)
         pause();
 }
 
+static void set_user_signal(int how)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    pthread_sigmask(how, &signals, NULL);
+}
+
+/* The handler may stop the thread for good, but only while it takes or has the lock: where a thread
+ * starts or ends it can be within an allocator's lock, which others need. */
 static void *wait_for_lock(void *unused)
 {
-    (void)unused;
+    set_user_signal(SIG_UNBLOCK);
     take_it();
     give_it_back();
+    set_user_signal(SIG_BLOCK);
     store_release(&has_it, true);
-    return NULL;
+    return unused;
+}
+
+__attribute__((noreturn)) static void *wait_for_lock_and_stay(void *unused)
+{
+    (void)wait_for_lock(unused);
+    for (;;)
+        pause(); /* the signal may still come, for which the thread must be there */
 }
 
 /* The thread that waits first is woken, and interrupted before it has the lock. */
 TEST("who ends the process in a signal's handler, just woken for a lock, leaves it to the next")
 {
+    set_user_signal(SIG_BLOCK);
+    signal(SIGUSR1, end_here);
     for (int i = 0; i < 20; i++) {
         pthread_t first, second;
         store_release(&has_it, false);
         take_it();
-        signal(SIGUSR1, end_here);
-        REQUIRE(pthread_create(&first, NULL, wait_for_lock, NULL) == 0);
+        REQUIRE(pthread_create(&first, NULL, wait_for_lock_and_stay, NULL) == 0);
         usleep(5000);
         REQUIRE(pthread_create(&second, NULL, wait_for_lock, NULL) == 0);
         usleep(5000);
