@@ -202,12 +202,17 @@ def need_root(*command):
         raise Skip(f"{' '.join(command[:2])} is not allowed here")
 
 
-def in_etc(script):
+def in_etc(it, script):
     """Runs a command after the script where /etc and /run are its own."""
-    need_root("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt")
+    hidden = [path for path in (BUILD, it.directory) if path.startswith(("/etc/", "/run/"))]
+    if hidden:
+        raise Skip(f"{hidden[0]} would be hidden by an /etc and a /run of the test's own")
+    place = f"{it.directory}/own"
+    os.mkdir(place)
+    need_root("unshare", "--mount", "mount", "-t", "tmpfs", "none", place)
     return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
-            "mount -t tmpfs none /mnt; cp -a /etc /mnt/etc; mount --bind /mnt/etc /etc; rm -rf /etc/vgpu-manager\n"
-            f"mount -t tmpfs none /run; {script}\nexec \"$@\"", "sh")
+            f"mount -t tmpfs none {place}; cp -a /etc {place}/etc; mount --bind {place}/etc /etc\n"
+            f"rm -rf /etc/vgpu-manager; mount -t tmpfs none /run; {script}\nexec \"$@\"", "sh")
 
 
 @test
@@ -217,7 +222,7 @@ def mounts():
               "head -c 4096 /dev/urandom >/etc/vgpu-manager/host_proc/1/cgroup; mkfifo /etc/vgpu-manager/host_cgroup\n"
               "echo 1 >/run/vgpu/host_proc/self/status; ln -s /dev/zero /run/vgpu/host_cgroup\n")
     with Container() as it:
-        done = it.run(before=in_etc(script), CUDA_MEM_LIMIT="1g")
+        done = it.run(before=in_etc(it, script), CUDA_MEM_LIMIT="1g")
         equal((total(done), done.stderr), (1024, ""), "with them")
 
 
@@ -226,7 +231,7 @@ def controller_file():
     """where vgpu-controller's own file of settings lies one line says that it is not read"""
     script = "mkdir -p /etc/vgpu-manager; head -c 5000 /dev/urandom >/etc/vgpu-manager/vgpu.config\n"
     with Container() as it:
-        done = it.run(before=in_etc(script), CUDA_MEM_LIMIT="1g")
+        done = it.run(before=in_etc(it, script), CUDA_MEM_LIMIT="1g")
         equal(total(done), 1024, "the environment's limit")
         lines = done.stderr.splitlines()
         true(len(lines) == 1 and "/etc/vgpu-manager/vgpu.config is not read" in lines[0], done.stderr)
@@ -342,7 +347,8 @@ def enter(unshare, it):
     while open(f"/proc/{child}/comm", encoding="ascii").read().strip() != "sh":
         pass
     lost = ["env", "-i", *(f"{name}={value}" for name, value in it.preloads().items())]
-    return subprocess.run(["nsenter", "--target", child, "--pid", "--mount", *lost, SLICE], env=MINE,
+    # The root directory also: that of a mount namespace is another where this runs in a chroot.
+    return subprocess.run(["nsenter", "--target", child, "--pid", "--mount", "--root", *lost, SLICE], env=MINE,
                           capture_output=True, text=True, timeout=60, check=False)
 
 
