@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other users, as tests become them. */
+/* Other users, for tests. */
 #ifndef VGPU_TEST_USERS_H
 #define VGPU_TEST_USERS_H
 
 #include <grp.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define USERS_NOBODY 65534
+#define USERS_NEEDED "needs root to become another user"
 
-/* Whether the process is root and may become another user: a user namespace may have none. */
+/* Whether the calling process may become another user: root may, except in a user namespace that
+ * has no other. */
 static inline bool users_may_change(void)
 {
     int status = -1;

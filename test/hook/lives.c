@@ -228,7 +228,7 @@ static void become_nobody(void *argument)
 BED_TEST("a process that gives up its rights goes on", .limit = LIMIT)
 {
     if (!users_may_change())
-        SKIP("needs root, and other users");
+        SKIP(USERS_NEEDED);
     observe(begin(become_nobody), 2);
 }
 

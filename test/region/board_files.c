@@ -212,7 +212,7 @@ static void attach_as_first_user(void)
 TEST("users of different containers share a board in a sticky directory")
 {
     if (!users_may_change())
-        SKIP("needs root, and other users");
+        SKIP(USERS_NEEDED);
     boards_begin();
     REQUIRE(chmod(peers_directory, 01777) == 0);
     pid_t pid = peers_fork(attach_as_first_user);
@@ -231,7 +231,7 @@ TEST("in a directory that may not be written there is a board only if there is o
     boards_attach(&theirs, 2);
     REQUIRE(chmod(peers_directory, 0755) == 0);
     if (geteuid() == 0 && !users_may_change())
-        SKIP("root, to whom there are no other users here");
+        SKIP(USERS_NEEDED);
     if (geteuid() == 0)
         become(23456);
     else
@@ -248,7 +248,7 @@ TEST("a file that may not be written is not used")
     boards_attach(&theirs, 2);
     REQUIRE(chmod(boards_path, 0444) == 0);
     if (geteuid() == 0 && !users_may_change())
-        SKIP("root, to whom there are no other users here");
+        SKIP(USERS_NEEDED);
     if (geteuid() == 0)
         become(23456);
     CHECK_EQ(boards_try(&ours, 1), -EACCES);

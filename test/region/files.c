@@ -224,7 +224,7 @@ TEST("a path through a file is refused")
 static void become_nobody(void)
 {
     if (geteuid() == 0 && !users_may_change())
-        SKIP("root, to whom there are no other users here");
+        SKIP(USERS_NEEDED);
     if (geteuid() == 0)
         REQUIRE(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
 }
@@ -261,7 +261,7 @@ TEST("users of one container share its region")
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     chmod(peers_directory, 01777);
     unsigned device = peers_join("1g");
     CHECK_EQ(account_reserve(device, PEERS_MIB, ACCOUNT_BUFFER), 0);
@@ -304,7 +304,7 @@ TEST("another user's file under the default name: the user gets a path of his ow
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     write_file(peers_path, 10, "#");
     chmod(peers_path, 0600);
     chmod(peers_directory, 01777);
@@ -522,7 +522,7 @@ TEST("under the default path another user's file is not joined later either")
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     chmod(peers_directory, 0777);
     pid_t pid = peers_fork(stay_out_of_anothers_file);
     peers_wait(1);

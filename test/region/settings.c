@@ -250,7 +250,7 @@ TEST("another user's environment does not change the limits of root's region")
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     chmod(peers_directory, 0755);
     CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
     CHECK_EQ(peers_reap(peers_fork(find_1g_as_nobody)), 0);
@@ -296,7 +296,7 @@ TEST("root's region keeps its limits also in a user namespace that does not know
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     chmod(peers_directory, 0755);
     CHECK_EQ(peers_reap(peers_fork(join_and_leave)), 0);
     CHECK_EQ(peers_reap(peers_fork(find_1g_as_nobody_at_all)), 0);
@@ -315,7 +315,7 @@ TEST("root's region that never had a limit takes one from another user")
 {
     peers_begin();
     if (!users_may_change())
-        SKIP("needs root to become another user");
+        SKIP(USERS_NEEDED);
     chmod(peers_directory, 0755);
     peers_join(NULL);
     CHECK_EQ(peers_reap(peers_fork(take_8g_as_nobody)), 0);
@@ -332,8 +332,9 @@ static void pin(void)
 {
     char named[sizeof(peers_path)];
     peers_begin();
-    if (!users_may_change() || unshare(CLONE_NEWNS) != 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+    if (!users_may_change())
+        SKIP(USERS_NEEDED);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("tmpfs", "/etc", "tmpfs", 0, "size=1m") != 0)
         SKIP("mounting is not allowed here");
     strcpy(named, peers_path);
@@ -418,8 +419,9 @@ static void find_closed_as_nobody(void)
 TEST("an empty file of root's at the pinned path closes the device, whatever the environment says")
 {
     peers_begin();
-    if (!users_may_change() || unshare(CLONE_NEWNS) != 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+    if (!users_may_change())
+        SKIP(USERS_NEEDED);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("tmpfs", "/etc", "tmpfs", 0, "size=1m") != 0)
         SKIP("mounting is not allowed here");
     REQUIRE(mkdir("/etc/vgpu", 0755) == 0);

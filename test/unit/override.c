@@ -145,7 +145,7 @@ TEST("a file that others may write, or is no regular file, is not read")
 TEST("another user's file is not read")
 {
     if (!users_may_change())
-        SKIP("needs root, and other users");
+        SKIP(USERS_NEEDED);
     CHECK(reads("A=1\n"));
     REQUIRE(chown(path, 65534, 65534) == 0);
     CHECK(override_read(path));
@@ -155,7 +155,7 @@ TEST("another user's file is not read")
 TEST("a file that may not be read is reported: it may have set a limit")
 {
     if (!users_may_change())
-        SKIP("needs root, and other users");
+        SKIP(USERS_NEEDED);
     CHECK(reads("A=1\n"));
     REQUIRE(chmod(path, 0600) == 0);
     REQUIRE(seteuid(65534) == 0);
