@@ -188,6 +188,16 @@ bool process_hides_owner(unsigned uid)
     return hides;
 }
 
+/* The kernel numbers the first PID namespace so, since Linux 3.8; the first mount namespace has the
+ * first number that is given out, or a fixed one in newer kernels. */
+bool process_is_on_the_host(void)
+{
+    int errno_kept = errno;
+    uint64_t pid = namespace_at("/proc/self/ns/pid"), mount = namespace_at("/proc/self/ns/mnt");
+    errno = errno_kept;
+    return pid == 0xEFFFFFFC && (mount == 0xEFFFFFF8 || mount == 0xF0000000 || mount == 0xF0000001);
+}
+
 void process_command(char *buffer, size_t size)
 {
     char name[16] = "";

@@ -25,6 +25,10 @@ uint64_t process_pid_namespace(void);
  * Linux 4.1, or we may not look). Keeps errno. */
 int process_own_number(int pid, int *ret_pid, uint64_t *ret_namespace)
     __attribute__((warn_unused_result));
+/* Whether the calling process is in the PID and the mount namespace that the machine was started
+ * with: what it shares with other users there, it does not share by being in one container. False
+ * where that cannot be told. Keeps errno. */
+bool process_is_on_the_host(void);
 
 /* Whether a file of a user whom the calling process's user namespace does not know would show `uid`
  * as its owner. Where that cannot be told, as if not all users were known. Keeps errno. */

@@ -138,7 +138,7 @@ static int attach_path(struct region *region, enum region_file_make make)
     if (fd < 0)
         return fd;
     int error = file_status(fd, &status);
-    if (!error && region->own_only && !region_file_is_trusted(&status))
+    if (!error && region->own_only && !region_file_is_trusted(fd, &status))
         error = -EPERM;
     if (!error)
         error = file_lock_wait(fd, VGPU_REGION_OFFSET, region->lock_wait_ns);

@@ -48,7 +48,7 @@ struct region {
     bool lost;               /* the file was shortened; memory of our own lies in its place */
     bool kept_from_children; /* forked children do not have the mapping */
     bool pinned;             /* root's file, and we are not root: the environment is not taken */
-    bool own_only;           /* the default path: only a file of ours or of root's is used */
+    bool own_only;           /* the default path: see region_file_is_trusted */
     const struct config *config; /* of the process; NULL for a tool's look */
     uint64_t settings_hash;      /* of this process's own environment; 0: it sets no limit */
     struct region_settings {

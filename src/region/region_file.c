@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/process.h"
+#include "region/file_lock.h"
 #include "region/hami_file.h"
 #include "vgpu/region.h"
 
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define OPEN_TRIES 10
+#define SETTLE_WAIT_NS 200000000ull /* making a region takes some milliseconds */
 
 struct head {
     uint64_t magic;
@@ -37,16 +39,61 @@ bool region_file_pins(const struct stat *status)
     return status->st_uid == 0 ? geteuid() != 0 : process_hides_owner(status->st_uid);
 }
 
-bool region_file_is_trusted(const struct stat *status)
+static bool is_ours(const struct head *head)
 {
-    return S_ISREG(status->st_mode) &&
-           (status->st_uid == geteuid() || (status->st_uid == 0 && (status->st_mode & 06) == 06));
+    return head->magic == VGPU_REGION_MAGIC && head->version == VGPU_REGION_VERSION &&
+           head->byte_order == VGPU_REGION_BYTE_ORDER && head->size == sizeof(struct vgpu_region) &&
+           head->device_entries == VGPU_REGION_DEVICES && head->slot_entries == VGPU_REGION_SLOTS;
+}
+
+static int read_head(int fd, struct head *ret_head)
+{
+    *ret_head = (struct head){0};
+    return pread(fd, ret_head, sizeof(*ret_head), VGPU_REGION_OFFSET) < 0 ? -errno : 0;
+}
+
+/* Under the initialiser's lock: a region that is just being made gets its limits under it, too. */
+static bool has_no_limits(int fd)
+{
+    const off_t place = (off_t)(VGPU_REGION_OFFSET + offsetof(struct vgpu_region, settings_hash));
+    struct head head;
+    uint64_t settings = 0;
+    int lock = file_lock_wait(fd, VGPU_REGION_OFFSET, SETTLE_WAIT_NS);
+    bool known = read_head(fd, &head) == 0 && is_ours(&head) &&
+                 pread(fd, &settings, sizeof(settings), place) == sizeof(settings);
+    if (!lock)
+        file_lock_drop(fd, VGPU_REGION_OFFSET);
+    return known && !settings;
+}
+
+bool region_file_is_trusted(int fd, const struct stat *status)
+{
+    if (!S_ISREG(status->st_mode))
+        return false;
+    if (status->st_uid == geteuid())
+        return true;
+    return status->st_uid == 0 && (status->st_mode & 06) == 06 && !process_is_on_the_host() &&
+           !has_no_limits(fd);
+}
+
+/* Only root's is opened: its contents count. */
+static bool is_trusted_at(const char *path, const struct stat *status)
+{
+    struct stat opened;
+    if (!S_ISREG(status->st_mode) || status->st_uid == geteuid() || status->st_uid != 0)
+        return region_file_is_trusted(-1, status);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    bool trusted = file_status(fd, &opened) == 0 && region_file_is_trusted(fd, &opened);
+    close(fd);
+    return trusted;
 }
 
 static bool is_somebody_elses(const char *path)
 {
     struct stat status;
-    return file_status_at(path, &status) == 0 && !region_file_is_trusted(&status);
+    return file_status_at(path, &status) == 0 && !is_trusted_at(path, &status);
 }
 
 static int path_by_default(const struct config *config, char *ret_path, size_t path_bytes)
@@ -164,13 +211,6 @@ static int reserve_storage(int fd)
     return error;
 }
 
-static bool is_ours(const struct head *head)
-{
-    return head->magic == VGPU_REGION_MAGIC && head->version == VGPU_REGION_VERSION &&
-           head->byte_order == VGPU_REGION_BYTE_ORDER && head->size == sizeof(struct vgpu_region) &&
-           head->device_entries == VGPU_REGION_DEVICES && head->slot_entries == VGPU_REGION_SLOTS;
-}
-
 static int write_all(int fd, const void *data, size_t bytes, size_t offset)
 {
     ssize_t written = file_write_at(fd, data, bytes, (off_t)offset);
@@ -207,12 +247,6 @@ static int write_head(int fd)
         .device_entries = VGPU_REGION_DEVICES,
         .slot_entries = VGPU_REGION_SLOTS};
     return write_all(fd, &head, sizeof(head), VGPU_REGION_OFFSET);
-}
-
-static int read_head(int fd, struct head *ret_head)
-{
-    *ret_head = (struct head){0};
-    return pread(fd, ret_head, sizeof(*ret_head), VGPU_REGION_OFFSET) < 0 ? -errno : 0;
 }
 
 static off_t region_bytes(off_t size)

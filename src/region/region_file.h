@@ -20,15 +20,19 @@ bool region_file_is_pinned(void);
  * because it may be root's. */
 bool region_file_pins(const struct stat *status);
 
-/* Whether a file under a name that all users share may be used: another user's is not trusted, but
- * root's is, where it is meant for us too. */
-bool region_file_is_trusted(const struct stat *status);
+/* Whether the open file of this status, found under a name that all users share, may be used as the
+ * caller's region. The caller's own may. Another user's may not, with one exception: in a
+ * container, root's region holds the programs of all users, as the container's limits are meant for
+ * all of them. It counts only where it has limits: a region without any was left by a program that
+ * asked for none, and the limits of whoever came first would hold everybody. May wait 0.2 s for
+ * a region that is just being made. */
+bool region_file_is_trusted(int fd, const struct stat *status);
 
 /* The path of the region that the configuration means:
  * - REGION_PINNED_PATH where root's file lies there;
  * - the path that was named;
- * - the default path, or one with the user's number behind it where the default is somebody
- *   else's (root's is everybody's).
+ * - the default path, or one with the user's number behind it where what lies at the default path
+ *   is not to be used (region_file_is_trusted).
  * ret_path has room for `path_bytes`. Returns 0, -ENAMETOOLONG, or -EPERM where both are somebody
  * else's. */
 int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
