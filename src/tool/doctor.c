@@ -4,6 +4,7 @@
 
 #include "base/parse.h"
 #include "tool/doctor_command.h"
+#include "tool/doctor_traces.h"
 #include "tool/options.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
@@ -252,6 +254,43 @@ static int examine(void *context)
     return 0;
 }
 
+static int note_traces(void *context)
+{
+    doctor_step("looking for the region and the boards");
+    doctor_traces_note(context);
+    return 0;
+}
+
+static int remove_traces(void *context)
+{
+    doctor_step("removing what the small program made");
+    doctor_traces_remove(context);
+    return 0;
+}
+
+#define REMOVAL_PATIENCE_S 10
+
+/* What would end us is kept until nothing is left behind; it ends the examination. Each step is a
+ * child's, as its files may lie where nobody answers. */
+static int examine_and_clean(struct options *options)
+{
+    struct doctor_traces *traces =
+        mmap(NULL, sizeof(*traces), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (traces == MAP_FAILED) {
+        tool_error("%s", strerror(errno));
+        return TOOL_FAILED;
+    }
+    int status = doctor_within(PATIENCE_S, note_traces, traces);
+    if (status)
+        return status;
+    doctor_take_signals(DOCTOR_SIGNALS_END_CHILD);
+    status = doctor_within(PATIENCE_S, examine, options);
+    doctor_take_signals(DOCTOR_SIGNALS_WAIT);
+    int removed = doctor_within(REMOVAL_PATIENCE_S, remove_traces, traces);
+    doctor_take_signals(DOCTOR_SIGNALS_END_US);
+    return status ? status : removed;
+}
+
 int tool_doctor(int argc, char **argv)
 {
     struct options options = {.device = DOCTOR_ALL_DEVICES};
@@ -263,5 +302,5 @@ int tool_doctor(int argc, char **argv)
         return doctor_probe(options.device);
     if (options.command.command)
         return doctor_command(&options.command);
-    return doctor_within(PATIENCE_S, examine, &options);
+    return examine_and_clean(&options);
 }

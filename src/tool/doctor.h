@@ -88,6 +88,14 @@ int doctor_reported(const struct facts *facts, int ordinal);
  * says at what it was, and it is left behind. */
 int doctor_within(unsigned seconds, int (*work)(void *context), void *context);
 
+/* What the signals do that would end this process: SIGHUP, SIGINT and SIGTERM. */
+enum doctor_signals {
+    DOCTOR_SIGNALS_END_US,    /* as ever; those that came meanwhile, too */
+    DOCTOR_SIGNALS_END_CHILD, /* that of doctor_within */
+    DOCTOR_SIGNALS_WAIT,
+};
+void doctor_take_signals(enum doctor_signals how);
+
 /* What the work is at. */
 void doctor_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ struct child {
 static void start(const char *library, int device, const int facts[2], const int log[2])
 {
     char number[16];
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(number, sizeof(number), "%d", device);
     dup2(facts[1], STDOUT_FILENO);
     dup2(log[1], STDERR_FILENO);

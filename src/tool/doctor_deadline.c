@@ -35,11 +35,41 @@ static void rest(void)
     (void)nanosleep(&pause, NULL);
 }
 
+static const int ends[] = {SIGHUP, SIGINT, SIGTERM};
+static enum doctor_signals taken;
+
+static void change_mask(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        sigaddset(&set, ends[i]);
+    (void)sigprocmask(how, &set, NULL);
+}
+
+void doctor_take_signals(enum doctor_signals how)
+{
+    taken = how;
+    change_mask(how == DOCTOR_SIGNALS_END_US ? SIG_UNBLOCK : SIG_BLOCK);
+}
+
+static bool is_to_end(void)
+{
+    sigset_t pending;
+    bool any = false;
+    sigpending(&pending);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        any |= sigismember(&pending, ends[i]) == 1;
+    return taken == DOCTOR_SIGNALS_END_CHILD && any;
+}
+
 /* Its exit status, or -1 where it has none in time. */
 static int wait_for(pid_t child, unsigned seconds)
 {
     uint64_t until = clock_now_ns() + seconds * 1000000000ull;
     do {
+        if (is_to_end())
+            kill(child, SIGKILL);
         int status;
         pid_t ended = waitpid(child, &status, WNOHANG);
         if (ended == child)
@@ -63,6 +93,7 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
     }
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        change_mask(SIG_UNBLOCK);
         int status = getppid() == self ? work(context) : TOOL_FAILED;
         _exit(tool_end(status));
     }
