@@ -30,6 +30,7 @@ static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool attached; /* set after sim_machine */
 static int attach_error;      /* remembered failure */
 static char machine_path[PATH_MAX];
+static uint64_t machine_salt; /* of its devices' UUIDs */
 static dev_t machine_device;
 static ino_t machine_inode;
 
@@ -81,10 +82,18 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
+static uint64_t hash(const void *bytes, size_t count, uint64_t from)
+{
+    for (const unsigned char *at = bytes; count != 0; at++, count--)
+        from = (from ^ *at) * 0x100000001b3ull;
+    return from;
+}
+#define HASH_BEGIN 0xcbf29ce484222325ull
+
 static void make_device(struct sim_device *device, uint32_t index, const struct sim_model *model)
 {
     *device = (struct sim_device){.model = *model, .pci_bus = index + 1, .minor = index};
-    uint64_t halves[2] = {mix(index * 2), mix(index * 2 + 1)};
+    uint64_t halves[2] = {mix(machine_salt + index * 2ull), mix(machine_salt + index * 2ull + 1)};
     uint8_t *u = device->uuid_bytes;
     memcpy(u, halves, sizeof halves);
     u[6] = (uint8_t)((u[6] & 0x0f) | 0x40); /* a version 4 UUID, as seen */
@@ -145,23 +154,56 @@ static void machine_init(struct sim_machine *machine)
     atomic_store_explicit(&machine->magic, SIM_MAGIC, memory_order_release);
 }
 
+/* Of what is the machine's and not the process's alone. */
+static uint64_t shape(const struct sim_description *of)
+{
+    uint64_t value = hash(of->devices, of->device_count * sizeof of->devices[0], HASH_BEGIN);
+    value = hash(of->driver_version, strlen(of->driver_version), value);
+    return hash(&of->cuda_version, sizeof of->cuda_version, value);
+}
+
+/* In a directory there may be one machine of each shape. No two of them have a device in common;
+ * those of the usual one are as everywhere. */
+static int choose_in_directory(const char *directory, char path[static PATH_MAX])
+{
+    static struct sim_description usual;
+    char error[1200];
+    if (sim_description_parse("", &usual, error, sizeof error) != 0)
+        return -EINVAL;
+    if (mkdir(directory, 0711) != 0 && errno != EEXIST)
+        return -errno;
+    machine_salt = shape(&description) - shape(&usual);
+    int length =
+        snprintf(path, PATH_MAX, "%s%016llx", directory, (unsigned long long)shape(&description));
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int make_absolute(const char *named, char path[static PATH_MAX])
+{
+    char directory[PATH_MAX] = "";
+    if (named[0] != '/' && getcwd(directory, sizeof directory) == NULL)
+        return -errno;
+    int length =
+        snprintf(path, PATH_MAX, "%s%s%s", directory, directory[0] != '\0' ? "/" : "", named);
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
 static int choose_path(char path[static PATH_MAX])
 {
-    const char *named =
+    char named[PATH_MAX];
+    const char *wanted =
         description.machine_path[0] != '\0' ? description.machine_path : getenv("VGPU_SIM_MACHINE");
-    int length;
-    if (named == NULL || named[0] == '\0')
-        length =
-            snprintf(path, PATH_MAX, "/tmp/vgpu-sim-%u-%d", (unsigned)getuid(), (int)getsid(0));
-    else if (named[0] == '/')
-        length = snprintf(path, PATH_MAX, "%s", named);
-    else {
-        char directory[PATH_MAX];
-        if (getcwd(directory, sizeof directory) == NULL)
-            return -errno;
-        length = snprintf(path, PATH_MAX, "%s/%s", directory, named);
+    if (wanted == NULL || wanted[0] == '\0') {
+        snprintf(path, PATH_MAX, "/tmp/vgpu-sim-%u-%d", (unsigned)getuid(), (int)getsid(0));
+        return 0;
     }
-    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+    int error = make_absolute(wanted, named);
+    if (error != 0)
+        return error;
+    if (named[strlen(named) - 1] == '/')
+        return choose_in_directory(named, path);
+    memcpy(path, named, sizeof named);
+    return 0;
 }
 
 enum file_state { FILE_NEW, FILE_READY, FILE_STALE, FILE_FOREIGN };

@@ -20,7 +20,9 @@
 
 /*
  * Finds or creates the machine and maps it: VGPU_SIM holds the description; the file is its
- * machine=FILE, else VGPU_SIM_MACHINE, else /tmp/vgpu-sim-<uid>-<session id>. The first comer's
+ * machine=FILE, else VGPU_SIM_MACHINE, else /tmp/vgpu-sim-<uid>-<session id>. A name in the
+ * environment that ends in "/" is a directory, made where it is missing, with one machine for each
+ * shape. The first comer's
  * description shapes the devices. Cheap when done before; any thread. Returns 0 or -errno: -EINVAL
  * description not understood (or at odds with the machine that exists), others from the file. A
  * failure is remembered and said once on stderr. No descriptor stays open. Every other function

@@ -6,8 +6,10 @@
 #include "tool/options.h"
 #include "tool/paths.h"
 #include "tool/preload.h"
+#include "tool/run_boards.h"
 #include "tool/run_env.h"
 #include "tool/run_files.h"
+#include "tool/run_machine.h"
 #include "tool/run_warn.h"
 #include "tool/tool.h"
 
@@ -248,14 +250,21 @@ int tool_run(int argc, char **argv)
         return status;
     if (options.sim && (status = check_sim(options.sim)))
         return status;
-    if ((status = set_preloads(&options)) ||
-        (status = run_files_make(options.region, options.sim, directory)))
+    if ((status = set_preloads(&options)))
         return status;
+    if (options.sim)
+        run_machine_share(options.sim);
+    if ((status = run_files_make(options.region, options.sim, directory))) {
+        run_machine_leave();
+        return status;
+    }
+    run_boards_choose(options.sim);
     if (options.env)
         return run_env_print(&before, options.json);
     struct child_end end;
     status = child_run(options.command, &end);
     run_files_remove(directory);
     run_files_sweep();
+    run_machine_leave();
     return status ? status : child_end_as(&end);
 }

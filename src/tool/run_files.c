@@ -10,6 +10,7 @@
 #include "tool/choose.h"
 #include "tool/glob.h"
 #include "tool/tool.h"
+#include "vgpu/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,6 +76,21 @@ static bool processes_left(const char *directory)
     return read_where(directory, region, sizeof(region)) && region_in_use(region);
 }
 
+/* Of a machine of the run's own (tool/run_boards.c). */
+static void remove_boards(const char *directory)
+{
+    char path[PATH_MAX];
+    glob_t found;
+    snprintf(path, sizeof(path), "%s/machine.boards/" VGPU_BOARD_FILE_PREFIX "*", directory);
+    if (glob(path, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    }
+    globfree(&found);
+    snprintf(path, sizeof(path), "%s/machine.boards", directory);
+    rmdir(path);
+}
+
 static void remove_directory(const char *directory)
 {
     static const char *const names[] = {"region", "machine", "where"};
@@ -83,6 +99,7 @@ static void remove_directory(const char *directory)
         snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
         unlink(path);
     }
+    remove_boards(directory);
     rmdir(directory);
 }
 
