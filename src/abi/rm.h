@@ -444,6 +444,7 @@ _Static_assert(sizeof(struct rm_export_dmabuf_old) == 2600, "export to a dma-buf
 
 /* Controls on a subdevice. */
 #define RM_CTRL_GPU_GET_GID_INFO 0x2080014Au
+#define RM_CTRL_GPU_GET_PIDS 0x2080018Du
 #define RM_CTRL_GPU_GET_PID_INFO 0x2080018Eu
 #define RM_CTRL_FIFO_DISABLE_CHANNELS 0x2080110Bu
 
@@ -490,6 +491,19 @@ struct rm_pid_info_list {
     uint32_t pad;
     struct rm_pid_info list[RM_PID_INFO_MAX];
 };
+
+#define RM_PIDS_MAX 950
+#define RM_PIDS_BY_CLASS 0u
+
+/* The processes that have objects on the GPU, in the caller's PID namespace: those that are not in
+ * it are left out. class_id RM_CLASS_SUBDEVICE: any objects; all others but MPS's: channels. */
+struct rm_pids {
+    uint32_t id_type; /* RM_PIDS_BY_CLASS */
+    uint32_t class_id;
+    uint32_t count; /* out */
+    uint32_t pids[RM_PIDS_MAX];
+};
+_Static_assert(sizeof(struct rm_pids) == 3812, "pids");
 
 /* disable 1 takes the channels off the GPU, 0 lets them run again; needs GSP firmware. */
 struct rm_disable_channels {

@@ -2,8 +2,10 @@
 /* A board for each device, said and heard at each of the governor's looks. */
 #include "hook/pace_tenants.h"
 
+#include "abi/rm.h"
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "hook/pace_rules.h"
 #include "limit/budget.h"
 #include "limit/container.h"
@@ -125,6 +127,56 @@ static bool give_back(unsigned device, bool soft_is_on)
     return until_now;
 }
 
+/* ---- neighbours that no board tells of ---- */
+
+#define ASK_FIRST_NS 1000000000ull
+#define ASK_LAST_NS 64000000000ull
+
+static struct {
+    uint64_t asked_ns,
+        again_ns; /* when the resource manager was asked; how long after that again */
+    bool said;
+} unknown;
+
+/* 0: nobody, or it cannot be told. */
+static int find_other_process(unsigned device)
+{
+    static struct rm_pids pids; /* the governor's alone */
+    if (!rm_channels_processes(device, &pids))
+        return 0;
+    for (uint32_t i = 0; i < pids.count; i++) {
+        if (pids.pids[i] && !account_may_have_process((int)pids.pids[i]))
+            return (int)pids.pids[i];
+    }
+    return 0;
+}
+
+/* Once for the process: it works under a limit beside somebody, and there is no board. The first
+ * time after a second of that, then less and less often: each question takes the GPU's lock. */
+static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint64_t now_ns)
+{
+    const struct board *board = &devices[device].board;
+    if (unknown.said || board_is_attached(board) || board->failure_said || !own->active ||
+        !rules_hard_percent(device))
+        return;
+    if (!unknown.again_ns) {
+        unknown.asked_ns = now_ns;
+        unknown.again_ns = ASK_FIRST_NS;
+    }
+    if (now_ns - unknown.asked_ns < unknown.again_ns)
+        return;
+    int pid = find_other_process(device);
+    unknown.asked_ns = now_ns;
+    unknown.again_ns *= unknown.again_ns < ASK_LAST_NS ? 2 : 1;
+    if (!pid)
+        return;
+    unknown.said = true;
+    log_warning("neighbours are unknown: process %d has this GPU, too, and there is no board at "
+                "%.256s by which the GPU's containers know of each other; busy ones may get less "
+                "than their shares (docs/board.md)",
+        pid, container_config()->board_directory);
+}
+
 static bool take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
 {
     struct turns *turns = &devices[device].turns;
@@ -188,6 +240,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     };
     board_publish(&here->board, &said, now_ns);
     board_look(&here->board, now_ns, &view);
+    tell_of_unknown(device, own, now_ns);
     take_span(here, &view, &said);
     turns_rate(&here->turns, busy, &view, now_ns);
     take_turns(device, &view, now_ns);
@@ -254,4 +307,5 @@ void tenants_reset(void)
     }
     board_changed_ns = 0;
     looked_bound = 0;
+    memset(&unknown, 0, sizeof(unknown));
 }

@@ -322,6 +322,33 @@ void rm_channels_finish(void)
     open_all();
 }
 
+/* ---- who else ---- */
+
+static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUIRES(gate.lock)
+{
+    uint32_t status = RM_ERR_NOT_SUPPORTED;
+    for (struct rm_group *group = gate.list.first; group; group = group->next) {
+        uint32_t subdevice = rm_ledger_subdevice_handle(group->route.client, group->device_handle);
+        if (group->device != device || group->gone || !subdevice)
+            continue;
+        *ret_pids =
+            (struct rm_pids){.id_type = RM_PIDS_BY_CLASS, .class_id = RM_CLASS_CHANNEL_GROUP};
+        status = rm_route_control(
+            &group->route, subdevice, RM_CTRL_GPU_GET_PIDS, ret_pids, sizeof(*ret_pids));
+        if (!rm_route_may_be_gone(status))
+            break;
+    }
+    return status;
+}
+
+bool rm_channels_processes(unsigned device, struct rm_pids *ret_pids)
+{
+    lock_take(&gate.lock);
+    uint32_t status = ask_pids_locked(device, ret_pids);
+    lock_release(&gate.lock);
+    return status == RM_OK && ret_pids->count <= RM_PIDS_MAX;
+}
+
 /* ---- time slices ---- */
 
 static uint32_t apply_slice(struct rm_group *group, uint64_t us)

@@ -126,6 +126,15 @@ enum rm_channels_state rm_channels_state(unsigned device);
 #define RM_CHANNELS_WORDS 160
 void rm_channels_describe(unsigned device, char ret_words[RM_CHANNELS_WORDS]);
 
+/* ---- who else ---- */
+
+struct rm_pids;
+
+/* The processes that have channels on the device, this one among them, as the resource manager
+ * tells and as far as they are in our PID namespace. False where it cannot be told. A control of
+ * about 10 us, under the GPU's lock. */
+bool rm_channels_processes(unsigned device, struct rm_pids *ret_pids);
+
 /* ---- time slices ---- */
 
 /* Gives the device's compute groups, and those that will be born, time slices of `us` microseconds;

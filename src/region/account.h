@@ -194,6 +194,10 @@ void account_note_coupled(uint64_t now_ns);
  * (vgpu_usage.asked_ns). */
 unsigned account_asking(unsigned device, uint64_t since_ns);
 
+/* Whether the process is one of the container. Also true where that cannot be told: without a
+ * region, or where some process of the container is in another PID namespace. */
+bool account_may_have_process(int pid);
+
 /* The container's id on the device's board (vgpu_device.tenant), made where it has none; 0 where
  * there is no region. */
 uint64_t account_tenant(unsigned device);

@@ -3,6 +3,7 @@
 #include "region/account_self.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "region/region_history.h"
 #include "region/region_orders.h"
 #include "region/slot.h"
@@ -112,6 +113,26 @@ unsigned account_asking(unsigned device, uint64_t since_ns)
     }
     lock_release(&account.lock);
     return asking;
+}
+
+bool account_may_have_process(int pid)
+{
+    const uint64_t namespace = process_pid_namespace();
+    bool may = true;
+    lock_take(&account.lock);
+    if (account.region && account.region->slot >= 0 && account_look_begin()) {
+        may = !namespace;
+        unsigned bound = region_slot_bound(account.region);
+        for (unsigned i = 0; i < bound && !may; i++) {
+            const struct vgpu_slot *slot = &account.region->shared->slots[i];
+            uint64_t word = load_acquire(&slot->state);
+            may = slot_word_state(word) == VGPU_SLOT_LIVE &&
+                  (slot_word_pid(word) == pid || load_relaxed(&slot->pid_namespace) != namespace);
+        }
+        may |= !account_look_end();
+    }
+    lock_release(&account.lock);
+    return may;
 }
 
 uint64_t account_tenant(unsigned device)

@@ -76,6 +76,35 @@ static uint32_t get_pid_info(const struct sim_rm_control *control)
     return RM_OK;
 }
 
+static uint32_t pid_shown(int32_t pid)
+{
+    return (uint32_t)pid +
+           (sim_description()->nvml_pid == SIM_NVML_PID_HOST ? SIM_NVML_PID_HOST_SHIFT : 0);
+}
+
+/* From a sibling PID namespace nobody is to be seen. */
+static uint32_t get_pids(const struct sim_rm_control *control)
+{
+    struct rm_pids *params = control->params;
+    uint32_t device = control_object(control)->device;
+    if (params->id_type != RM_PIDS_BY_CLASS)
+        return RM_ERR_INVALID_ARGUMENT;
+    params->count = 0;
+    for (uint32_t c = 0; c < sim_machine->clients_end; c++) {
+        const struct sim_client *client = &sim_machine->clients[c];
+        if (!client->live || params->count == RM_PIDS_MAX ||
+            sim_description()->nvml_pid == SIM_NVML_PID_NONE ||
+            (params->class_id != RM_CLASS_SUBDEVICE && client->channel_groups[device] == 0))
+            continue;
+        uint32_t pid = pid_shown(client->pid), at = 0;
+        while (at < params->count && params->pids[at] != pid)
+            at++;
+        params->pids[at] = pid;
+        params->count += at == params->count;
+    }
+    return RM_OK;
+}
+
 /* What a control takes of its caller, in which others may have the lock: mid of what was seen of 8
  * channels while a persistent kernel ran (H200, driver 580.159.04). The kernel stops some time
  * before the call returns; it goes on 36 us after the call that lets it. */
@@ -185,6 +214,7 @@ static const struct {
     {RM_CTRL_IMPORT_OBJECTS_FROM_FD, ON_CLIENT, sizeof(struct rm_import_objects),
         sim_rm_import_objects},
     {RM_CTRL_GPU_GET_GID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_gid_info), get_gid_info},
+    {RM_CTRL_GPU_GET_PIDS, RM_CLASS_SUBDEVICE, sizeof(struct rm_pids), get_pids},
     {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, sizeof(struct rm_pid_info_list), get_pid_info},
     {RM_CTRL_FIFO_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, sizeof(struct rm_disable_channels),
         disable_channels},
@@ -200,7 +230,7 @@ uint32_t sim_rm_control_locked(uint32_t slot, const struct rm_control *call)
         .slot = slot, .params = (void *)(uintptr_t)call->params}; // NOLINT
     if (sim_rule_hits(SIM_RULE_RM_NUMBER, NULL, call->cmd, &rule))
         return rule->code;
-    if (call->cmd == RM_CTRL_GPU_GET_PID_INFO)
+    if (call->cmd == RM_CTRL_GPU_GET_PID_INFO || call->cmd == RM_CTRL_GPU_GET_PIDS)
         sim_reap_locked();
     uint32_t status = sim_rm_client_locked(slot, call->client, &control.client);
     if (status == RM_OK)
