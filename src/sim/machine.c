@@ -198,8 +198,10 @@ static int choose_path(char path[static PATH_MAX])
         return 0;
     }
     int error = make_absolute(wanted, named);
-    if (error != 0)
+    if (error != 0) {
+        snprintf(path, PATH_MAX, "%s", wanted); /* for what is said */
         return error;
+    }
     if (named[strlen(named) - 1] == '/')
         return choose_in_directory(named, path);
     memcpy(path, named, sizeof named);

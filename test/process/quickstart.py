@@ -114,7 +114,7 @@ for line in open(f"/etc/systemd/system/{unit}.service"):
         os.makedirs("/run/" + value, mode=0o700, exist_ok=True)
     elif name == "ExecStart":
         command = value.split()
-    elif name == "ReadWritePaths":
+    elif name == "BindPaths":
         assert os.path.isdir(value.lstrip("-")), value
 service = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 print(service.stdout.readline(), end="")
