@@ -163,7 +163,7 @@ static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint
         unknown.asked_ns = now_ns;
         unknown.again_ns = ASK_FIRST_NS;
     }
-    if (now_ns - unknown.asked_ns < unknown.again_ns)
+    if (now_ns - unknown.asked_ns < unknown.again_ns || rm_channels_is_closed(device))
         return;
     int pid = find_other_process(device);
     unknown.asked_ns = now_ns;

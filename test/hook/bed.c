@@ -85,6 +85,9 @@ static void set_environment(const struct bed *bed, const char *directory)
     setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
     snprintf(path, sizeof(path), "%s/machine", directory);
     setenv("VGPU_SIM_MACHINE", path, 1);
+    /* Not made: other tests' programs on devices of the same UUIDs are no tenants of ours. */
+    snprintf(path, sizeof(path), "%s/no-boards", directory);
+    setenv("VGPU_BOARD_DIR", path, 1);
     setenv(INSIDE, directory, 1);
     if (bed->boards)
         setenv("VGPU_BOARD_DIR", directory, 1);

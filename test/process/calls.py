@@ -129,7 +129,7 @@ def few_files():
                       "/proc/self/stat", "/etc/vgpu-manager/vgpu.config", os.path.join(BUILD, "libvgpu.so")}
     for variables in (LIMIT, {}, dict(LIMIT, VGPU_LEDGER="api")):
         lines = trace(True, **variables)
-        boards = {path for path in paths(lines) if path.startswith("/tmp/vgpulock")} if variables else set()
+        boards = {path for path in paths(lines) if path.startswith("DIRECTORY/boards")} if variables else set()
         equal(paths(lines) - paths(trace(False, **variables)) - wanted - boards, set(), "files")
         true("DIRECTORY/region" in paths(lines), "no region was made")
 

@@ -14,7 +14,7 @@ MANAGER = os.path.join(SIM, "libvgpu-sim-rm.so")
 def environment(directory, ours=True, **more):
     """A machine and a region of the directory's."""
     return {**CLEAN, "LD_PRELOAD": f"{LIBRARY}:{MANAGER}" if ours else MANAGER, "LD_LIBRARY_PATH": SIM,
-            "VGPU_SIM_MACHINE": f"{directory}/machine",
+            "VGPU_SIM_MACHINE": f"{directory}/machine", "VGPU_BOARD_DIR": f"{directory}/boards",
             "CUDA_DEVICE_MEMORY_SHARED_CACHE": f"{directory}/region", **more}
 
 

@@ -30,7 +30,7 @@ def placed(name, *without, sim=True):
 
 def run(directory, *arguments):
     return subprocess.run([os.path.join(directory, "vgpu"), "run", "--memory", "1g", *arguments],
-                          env=CLEAN, capture_output=True, text=True, timeout=30, check=False,
+                          env={**CLEAN, "VGPU_BOARD_DIR": f"{directory}/boards"}, capture_output=True, text=True, timeout=30, check=False,
                           stdin=subprocess.DEVNULL)
 
 
