@@ -121,7 +121,7 @@ def documented():
     for name in ("quickstart", "kubernetes"):
         text = read("docs", name + ".md")
         true("\n## Uninstall\n" in text, f"{name}.md: no uninstall")
-        true("/tmp/vgpulock" in text and "/run/vgpu-boards" in text, f"{name}.md: boards")
+        true("/tmp/vgpulock" in text and "/run/vgpu-boards" not in text, f"{name}.md: boards")
     for name in ("koordinator", "kubernetes", "hami"):
         true(f"kubectl delete -f deploy/{name}/daemonset.yaml" in read("docs/kubernetes.md") or name == "kubernetes",
              f"{name}: not taken away")

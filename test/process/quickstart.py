@@ -262,7 +262,7 @@ def uninstall():
     """what the document sets up it takes away again, whatever was set up of it"""
     script, = section("Uninstall")
     good(script)
-    for name in ("etc/systemd/system/vgpu-train.service", "etc/tmpfiles.d/vgpu-boards.conf", "run/vgpu-boards", "tmp/vgpulock",
+    for name in ("etc/systemd/system/vgpu-train.service", "etc/tmpfiles.d/vgpu-boards.conf", "tmp/vgpulock",
                  "usr/local/vgpu/libvgpu.so", "usr/local/vgpu/ld.so.preload"):
         true(not os.path.exists(path(name)), f"{name} is left")
     good(script)
