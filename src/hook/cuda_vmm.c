@@ -181,6 +181,7 @@ static bool mapping_find(CUdeviceptr address, CUdeviceptr *ret_end, struct mappi
 static void mark_range(CUdeviceptr address, size_t bytes, CUdeviceptr base, int fd)
 {
     struct rm_export_fd to = rm_export_to(fd);
+    to.is_dmabuf = true;
     CUdeviceptr end = address;
     struct mapping mapping;
     for (CUdeviceptr at = address; at - address < bytes && mapping_find(at, &end, &mapping);

@@ -244,6 +244,7 @@ static void give_back(const struct memory_record *record)
             .bytes = record->bytes,
             .kind = record->kind,
             .exported = true,
+            .importable = record->importable,
             .fds = {record->to, {.fd = -1}, {.fd = -1}, {.fd = -1}}};
         rm_export_freed(&freed);
     } else if (record->shares_block) {
@@ -385,32 +386,54 @@ void memory_taken(
     }
 }
 
-void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_export_fd to)
+/* What shares its block lives and dies with the block, which a descriptor keeps whole: the record
+ * becomes one of the block. Another thread may free the handle meanwhile, so the block is charged
+ * before. */
+static void widen_to_block(enum memory_handle type, uint64_t handle)
 {
-    if (!load_relaxed(&memory_record_count))
+    struct memory_record small = {0};
+    lock_take(&memory.lock);
+    const struct memory_record *seen = map_get(&memory.index, key_of(type, handle));
+    if (seen && seen->shares_block)
+        small = *seen;
+    lock_release(&memory.lock);
+    if (!small.shares_block)
         return;
+    account_add((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
     lock_take(&memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    /* What shares its block lives and dies with the block, which a descriptor keeps whole. */
-    struct memory_record small = {0};
-    if (kept && kept->shares_block && to.fd >= 0) {
+    bool widens = kept && kept->shares_block && kept->device == small.device;
+    if (widens) {
         small = *kept;
         kept->shares_block = false;
         kept->bytes = BLOCK_BYTES;
     }
-    bool newly = kept && !kept->imported && !kept->exported && !kept->shares_block;
+    lock_release(&memory.lock);
+    if (widens)
+        release_small((unsigned)small.device, small.bytes);
+    else
+        account_release((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
+}
+
+void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_export_fd to)
+{
+    if (!load_relaxed(&memory_record_count))
+        return;
+    if (to.fd >= 0)
+        widen_to_block(type, handle);
     struct memory_record record = {0};
-    if (newly) {
+    lock_take(&memory.lock);
+    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+    bool is_own = kept && !kept->imported && !kept->shares_block;
+    bool newly = is_own && !to.is_dmabuf && !kept->importable;
+    if (is_own) {
         kept->exported = true;
+        kept->importable |= newly;
         record = *kept;
     }
     if (kept && to.fd >= 0)
         kept->to = to;
     lock_release(&memory.lock);
-    if (small.shares_block) {
-        account_add((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
-        release_small((unsigned)small.device, small.bytes);
-    }
     if (newly)
         account_add_exported((unsigned)record.device, (int64_t)record.bytes);
 }

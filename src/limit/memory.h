@@ -89,7 +89,8 @@ struct memory_record {
     enum account_kind kind;
     unsigned references;    /* 0: nothing is recorded */
     bool shares_block;      /* with other small allocations */
-    bool exported;          /* others may hold it when it is freed */
+    bool exported;          /* a descriptor or another process may hold it when it is freed */
+    bool importable;        /* another process may */
     bool imported;          /* memory of another handle's, without bytes of its own */
     struct rm_export_fd to; /* it was last exported to */
     uint64_t owner;         /* the context that it goes with; 0: it outlives contexts */
@@ -115,8 +116,7 @@ uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle);
 /* One more holder of a recorded handle, which memory_take takes away. */
 void memory_retain(enum memory_handle type, uint64_t handle);
 
-/* API ledger: others may get handles on the memory, by descriptor (rm_export_to) or (to.fd -1) by
- * handle. */
+/* API ledger: the memory was exported, to a descriptor (rm_export_to) or (to.fd -1) by handle. */
 void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_export_fd to);
 
 /* API ledger: the handle is one on memory that was exported, here or elsewhere. Its size cannot be

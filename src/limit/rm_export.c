@@ -56,6 +56,8 @@ static bool descriptor_file(int fd, dev_t *ret_device, ino_t *ret_inode)
 static void let_go(const struct rm_freed *memory)
 {
     account_release(memory->device, memory->bytes, memory->kind);
+    if (!memory->importable)
+        return;
     account_add_exported(memory->device, -(int64_t)memory->bytes);
     account_add_lingering(memory->device, memory->bytes);
 }
@@ -85,7 +87,7 @@ struct rm_export_fd rm_export_to(int fd)
     struct target *target = target_make(fd);
     if (target && descriptor_file(fd, &target->device, &target->inode)) {
         target->number = ++kept.last_number;
-        to = (struct rm_export_fd){fd, target->number};
+        to = (struct rm_export_fd){.fd = fd, .number = target->number};
     }
     lock_release(&kept.lock);
     return to;
@@ -96,7 +98,7 @@ static struct rm_export_fd export_to_same(int fd)
 {
     lock_take(&kept.lock);
     const struct target *target = target_of(fd);
-    struct rm_export_fd to = {target ? fd : -1, target ? target->number : 0};
+    struct rm_export_fd to = {.fd = target ? fd : -1, .number = target ? target->number : 0};
     lock_release(&kept.lock);
     return to;
 }
@@ -267,6 +269,7 @@ static void note_dmabuf(const struct dmabuf *dmabuf)
 {
     struct rm_export_fd to =
         dmabuf->index == 0 ? rm_export_to(dmabuf->fd) : export_to_same(dmabuf->fd);
+    to.is_dmabuf = true;
     (void)rm_export_sweep();
     for (unsigned i = 0; i < dmabuf->count && i < RM_DMABUF_OBJECTS_MAX; i++)
         mark_exported(dmabuf->client, dmabuf->objects[i], to);

@@ -33,7 +33,8 @@ void rm_export_imported(
 struct rm_export_fd rm_export_to(int fd);
 
 /* Exported memory was freed by its owner. While one of its descriptors is open here its bytes stay
- * charged, until rm_export_sweep; else they are given back, and linger. */
+ * charged, until rm_export_sweep; else they are given back, and linger where another process may
+ * have imported them. */
 void rm_export_freed(const struct rm_freed *memory);
 
 /* Gives back what was kept for descriptors that are closed by now; false where that is nothing. */

@@ -17,7 +17,7 @@ struct memory {
     unsigned device;
     enum account_kind kind;
     unsigned handles;
-    bool exported;
+    bool exported, importable;              /* as in struct rm_freed */
     struct rm_export_fd fds[RM_EXPORT_FDS]; /* the latest first */
 };
 
@@ -204,9 +204,11 @@ uint64_t rm_ledger_mark_exported(
     struct object *object = find_locked(client, handle);
     struct memory *memory = object ? object->memory : NULL;
     if (memory) {
-        bytes = memory->exported ? 0 : memory->bytes;
+        bool newly = !to.is_dmabuf && !memory->importable;
+        bytes = newly ? memory->bytes : 0;
         *ret_device = memory->device;
         memory->exported = true;
+        memory->importable |= newly;
         if (to.fd >= 0)
             remember_fd(memory, to);
     }
@@ -316,7 +318,8 @@ static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret
         *ret_freed = (struct rm_freed){.device = memory->device,
             .bytes = memory->bytes,
             .kind = memory->kind,
-            .exported = memory->exported};
+            .exported = memory->exported,
+            .importable = memory->importable};
         memcpy(ret_freed->fds, memory->fds, sizeof(memory->fds));
         ledger.bytes[memory->device] -= memory->bytes;
         slab_give(&ledger.memories, memory);

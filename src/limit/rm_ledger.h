@@ -19,6 +19,7 @@
 struct rm_export_fd {
     int fd;          /* -1: none */
     uint32_t number; /* of the export: another one to the same descriptor has another */
+    bool is_dmabuf;  /* the kernel holds the memory; no process of CUDA imports it */
 };
 
 /* A memory that left the ledger with its last handle. */
@@ -26,7 +27,8 @@ struct rm_freed {
     unsigned device; /* index into the region's devices */
     uint64_t bytes;
     enum account_kind kind;
-    bool exported;                          /* others may hold it still */
+    bool exported;                          /* a descriptor or another process may hold it */
+    bool importable;                        /* another process may */
     struct rm_export_fd fds[RM_EXPORT_FDS]; /* it was last exported to */
 };
 
@@ -49,8 +51,8 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t object, uint32_t cl
 bool rm_ledger_add_duplicate(
     uint32_t client, uint32_t parent, uint32_t object, uint32_t client_src, uint32_t object_src);
 
-/* Notes that others may get handles on the object; to.fd -1: by handle, not by descriptor. Returns
- * the bytes that were not exported before, and their device. */
+/* Notes that the object was exported; to.fd -1: by handle, not by descriptor. Returns the bytes
+ * that other processes may import from now on and could not before, and their device. */
 uint64_t rm_ledger_mark_exported(
     uint32_t client, uint32_t object, struct rm_export_fd to, unsigned *ret_device);
 

@@ -297,6 +297,38 @@ BED_TEST("memory that its owner has released counts while another process holds 
     CHECK(bed_ended_well(child));
 }
 
+BED_TEST("a dma-buf that is gone does not count beside another process's import", .limit = LIMIT)
+{
+    int sockets[2], fd;
+    struct message message;
+    CUmemAllocationProp property = allocation_property(0);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr pointer;
+    (void)CU(cuMemGetHandleForAddressRange); /* a driver that is older has none */
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
+    pid_t child = bed_fork(import_and_keep, &sockets[1]);
+    bed_context(0);
+    CHECK_EQ(CU(cuMemCreate)(&handle, GIB, &property, 0), CUDA_SUCCESS);
+    message.fd = export_to_descriptor(handle);
+    send_message(sockets[0], &message);
+    wait_for(sockets[0]);
+    close(message.fd);
+    uint64_t before = charged_to_all();
+    for (int i = 0; i < 32; i++) {
+        CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, SIZE), CUDA_SUCCESS);
+        CHECK_EQ(CU(cuMemGetHandleForAddressRange)(
+                     &fd, pointer, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+            CUDA_SUCCESS);
+        close(fd);
+        CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+    }
+    CHECK_EQ(charged_to_all(), before);
+    tell(sockets[0]);
+    wait_for(sockets[0]);
+    tell(sockets[0]);
+    CHECK(bed_ended_well(child));
+}
+
 static void own_and_die(void *argument)
 {
     int socket = *(int *)argument;

@@ -225,6 +225,21 @@ TEST("exports are marked, and the mark is seen when the memory goes")
     CHECK_EQ(seen.last.fds[0].fd, -1);
 }
 
+TEST("a dma-buf holds memory and lets no process import it")
+{
+    ledger_begin();
+    add_memory(CLIENT, DEVICE, 0x100, MIB);
+    struct rm_export_fd dmabuf = {.fd = 37, .is_dmabuf = true}, plain = {.fd = 38};
+    CHECK_EQ(rm_ledger_mark_exported(CLIENT, 0x100, dmabuf, &exported_device), 0);
+    CHECK_EQ(rm_ledger_mark_exported(CLIENT, 0x100, plain, &exported_device), MIB);
+    CHECK_EQ(rm_ledger_mark_exported(CLIENT, 0x100, plain, &exported_device), 0);
+    CHECK(free_object(CLIENT, 0x100).last.importable);
+    add_memory(CLIENT, DEVICE, 0x101, MIB);
+    CHECK_EQ(rm_ledger_mark_exported(CLIENT, 0x101, dmabuf, &exported_device), 0);
+    struct rm_freed freed = free_object(CLIENT, 0x101).last;
+    CHECK(freed.exported && !freed.importable);
+}
+
 TEST("an export by one handle marks the memory under its other handles")
 {
     ledger_begin();
