@@ -17,17 +17,22 @@ static struct {
     size_t count; /* theirs, read without the lock */
 } lists;
 
-/* Each thread's own default stream has the same handle: it is known by the thread. */
+/* The driver's number of the stream, which no other stream of the process ever has: a handle, and
+ * each thread's own default stream, may be another stream later. 0: not told (drivers with command
+ * lists tell it). */
 static uint64_t list_key(CUstream stream, enum stream_zero zero)
 {
-    static _Thread_local char own __attribute__((tls_model("initial-exec")));
-    bool per_thread = stream == CU_STREAM_PER_THREAD || (!stream && zero == STREAM_ZERO_PER_THREAD);
-    return per_thread ? (uintptr_t)&own : (uintptr_t)(stream ? stream : CU_STREAM_LEGACY);
+    unsigned long long id = 0;
+    bool per_thread = !stream && zero == STREAM_ZERO_PER_THREAD;
+    CUresult result = cuda.cuStreamGetId(per_thread ? CU_STREAM_PER_THREAD : stream, &id);
+    return result == CUDA_SUCCESS ? id + 1 : 0;
 }
 
 bool capture_list_begins(CUstream stream, enum stream_zero zero)
 {
     uint64_t key = list_key(stream, zero);
+    if (!key)
+        return false;
     lock_take(&lists.lock);
     bool newly = !map_get(&lists.streams, key) && map_put(&lists.streams, key, &lists) == 0;
     store_relaxed(&lists.count, lists.streams.count);
@@ -37,10 +42,11 @@ bool capture_list_begins(CUstream stream, enum stream_zero zero)
 
 void capture_list_ends(CUstream stream, enum stream_zero zero)
 {
-    if (!load_relaxed(&lists.count))
+    uint64_t key = load_relaxed(&lists.count) ? list_key(stream, zero) : 0;
+    if (!key)
         return;
     lock_take(&lists.lock);
-    (void)map_remove(&lists.streams, list_key(stream, zero));
+    (void)map_remove(&lists.streams, key);
     store_relaxed(&lists.count, lists.streams.count);
     lock_release(&lists.lock);
 }
@@ -49,8 +55,9 @@ static bool captures_list(CUstream stream, enum stream_zero zero)
 {
     if (__builtin_expect(!load_relaxed(&lists.count), 1))
         return false;
+    uint64_t key = list_key(stream, zero);
     lock_take(&lists.lock);
-    bool captures = map_get(&lists.streams, list_key(stream, zero)) != NULL;
+    bool captures = key && map_get(&lists.streams, key);
     lock_release(&lists.lock);
     return captures;
 }

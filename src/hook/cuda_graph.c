@@ -124,7 +124,8 @@ static void charge_managed(CUgraphExec handle, const struct exec *exec, CUdevice
         const struct graph_left *left = &exec->needs.left[i];
         if (left->ordinal != ordinal)
             continue;
-        memory_set(MEMORY_POINTER, left->pointer, device, left->bytes, ACCOUNT_MANAGED);
+        memory_set_owned(
+            MEMORY_POINTER, left->pointer, device, left->bytes, ACCOUNT_MANAGED, exec->context);
         own -= left->bytes;
     }
     memory_set_owned(MEMORY_GRAPH_MANAGED, managed_key(handle, ordinal), device, own,

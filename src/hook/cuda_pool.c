@@ -192,29 +192,30 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(
         cuda.cuMemAllocFromPoolAsync_ptsz, cuda.cuMemFreeAsync_ptsz);
 }
 
-static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult result)
+/* In a capture nothing is freed: a node is made, of a graph that may never be launched. */
+static CUresult free_in_order(
+    CUdeviceptr dptr, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuMemFreeAsync) real)
 {
-    memory_taken(record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
+    hook_enter();
+    bool may_be_known = load_relaxed(&memory_record_count) || pools_count();
+    if (may_be_known && capture_records(stream, zero))
+        return real(dptr, stream);
+    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
+    CUresult result = real(dptr, stream);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
     if (result == CUDA_SUCCESS)
         pools_note_freed(dptr);
+    return result;
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    hook_enter();
-    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
-    CUresult result = cuda.cuMemFreeAsync(dptr, hStream);
-    freed(dptr, &record, result);
-    return result;
+    return free_in_order(dptr, hStream, STREAM_ZERO_LEGACY, cuda.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-    hook_enter();
-    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
-    CUresult result = cuda.cuMemFreeAsync_ptsz(dptr, hStream);
-    freed(dptr, &record, result);
-    return result;
+    return free_in_order(dptr, hStream, STREAM_ZERO_PER_THREAD, cuda.cuMemFreeAsync_ptsz);
 }
 
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)

@@ -253,9 +253,10 @@ static CUresult begin_cig(CUstream stream, enum stream_zero zero, CUstreamCigCap
     return result;
 }
 
+/* A capture that the program has spoilt ends with an error. */
 static CUresult end_cig(CUstream stream, enum stream_zero zero, CUresult result)
 {
-    if (result == CUDA_SUCCESS)
+    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
         capture_list_ends(stream, zero);
     return result;
 }

@@ -135,6 +135,39 @@ BED_TEST("no mark goes into a command list that a stream captures into, and some
     CHECK(sim_calls("cuEventRecord") > marks);
 }
 
+static void *begin_list_and_end(void *context)
+{
+    static int unused;
+    CUstreamCigParam param = {STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV, &unused};
+    CUstreamCigCaptureParams list = {&param};
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCaptureToCig_ptsz)(NULL, &list), CUDA_SUCCESS);
+    return NULL;
+}
+
+static void *launch_and_be_marked(void *context)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    uint64_t marks = sim_calls("cuEventRecord");
+    for (int i = 0; i < 100; i++)
+        launch_shorts(CU_STREAM_PER_THREAD, SHORTS);
+    CHECK(sim_calls("cuEventRecord") > marks);
+    return NULL;
+}
+
+BED_TEST("what a thread's own stream captured does not count for the next thread's", LIMIT_50,
+    .sim = "cuda=13010")
+{
+    CUcontext context;
+    pthread_t thread;
+    know_shorts();
+    CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    REQUIRE(pthread_create(&thread, NULL, begin_list_and_end, context) == 0);
+    pthread_join(thread, NULL);
+    REQUIRE(pthread_create(&thread, NULL, launch_and_be_marked, context) == 0);
+    pthread_join(thread, NULL);
+}
+
 static bool captures_are_over;
 
 static void *capture_elsewhere(void *context)

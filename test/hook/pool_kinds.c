@@ -450,6 +450,43 @@ BED_TEST("managed memory that a graph leaves counts until it is freed", .limit =
     }
 }
 
+BED_TEST("a captured free does not give back what a graph left", .limit = LIMIT)
+{
+    CUdeviceptr pointer;
+    CUstream stream;
+    CUgraph graph;
+    bed_context(0);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    uint64_t before = allocation_charged();
+    CUgraphExec exec =
+        graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[NO_DEVICE], GIB, false, &pointer);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged() - before, GIB);
+    CHECK_EQ(give(pointer), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphExecDestroy)(exec), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
+BED_TEST("managed memory that a graph left goes with its context", .limit = LIMIT)
+{
+    CUcontext context;
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = allocation_charged();
+    CHECK_EQ(CU(cuCtxCreate_v2)(&context, 0, 0), CUDA_SUCCESS);
+    CUgraphExec exec =
+        graph_of(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[0], 512 * MIB, false, &pointer);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+    CHECK_EQ(allocation_charged(), before);
+}
+
 BED_TEST("managed memory of graphs goes with their context", .limit = LIMIT)
 {
     CUcontext context;
