@@ -10,12 +10,12 @@
 static void rename_foreign(struct nvml_own *own, unsigned listed)
 {
     int number;
-    uint64_t namespace;
-    if (process_own_number((int)listed, &number, &namespace) != 0)
+    uint64_t inode;
+    if (process_own_number((int)listed, &number, &inode) != 0)
         return;
     for (unsigned i = 0; i < own->count; i++) {
         struct account_process *process = &own->processes[i];
-        if (process->foreign_namespace == (uint32_t)namespace && process->pid == number) {
+        if (process->foreign_namespace == (uint32_t)inode && process->pid == number) {
             process->pid = (int)listed;
             process->foreign_namespace = 0;
         }
