@@ -187,9 +187,11 @@ int hami_file_user(int fd, off_t size)
 {
     const struct layout *layout = layout_of(size);
     struct mapped mapped;
+    if (!layout && !is_newer(fd))
+        return 0;
     identify(fd, &mapped);
     if (!layout)
-        return is_newer(fd) ? any_mapper(&mapped) : 0;
+        return any_mapper(&mapped);
     off_t tail = layout->slots + (off_t)VGPU_HAMI_SLOTS * layout->slot_bytes;
     int64_t last_s = last_time(fd, layout, tail);
     uint32_t count = (uint32_t)read_word(fd, tail);

@@ -54,7 +54,7 @@ static bool find(struct top_order *order, struct chosen_region *chosen)
     }
     memcpy(order->message, why, sizeof(why));
     if (!why[0])
-        tool_error("%.200s is another file by now", order->path);
+        tool_error("another file by now: %.200s", order->path);
     return false;
 }
 
