@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The lists prove themselves: what must not compile or link does not. Usage: build_errors.sh SOURCE CC
+# The lists prove themselves: what must not compile or link does not. Usage: build_errors.sh SOURCE CC...
 src=$1
-cc=${2:-cc}
+shift
+cc=${*:-cc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0

@@ -298,8 +298,9 @@ def no_board():
             pass
         scene.doctor(VGPU_BOARD_DIR=absent).one("problem", "board", "is no directory")
         scene.doctor(VGPU_BOARD_DIR="relative").one("problem", "board", "not understood")
-        if not os.path.exists("/tmp/vgpulock"):
-            scene.doctor(VGPU_BOARD_DIR="").one("note", "board", "/tmp/vgpulock")
+        if not os.path.exists("/tmp/vgpulock"):  # vgpu run names a directory, env takes the name away
+            done = scene.run("env", "-u", "VGPU_BOARD_DIR", VGPU, "doctor", "--json")
+            Answer(done).one("note", "board", "/tmp/vgpulock")
         os.chmod(scene.boards, 0o777)
         scene.doctor().one("note", "board", "lets every user delete")
 
