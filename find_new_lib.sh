@@ -6,7 +6,7 @@
 #
 # Known are the functions that the sources beside this script list: those that are replaced or called
 # (src/driver/*.def), and those that were looked at and are left to the driver (src/abi/cuda_versions.def,
-# src/abi/nvml_api.h, src/sim/cuda_entries.def). A function that is not known goes on to the driver as
+# src/abi/nvml_api.h, src/sim/cuda/entries.def). A function that is not known goes on to the driver as
 # all that is not replaced; a new version of one that is replaced is marked, because limits may not
 # hold in it. Needs nm or readelf (binutils) or python3.
 #
@@ -88,7 +88,7 @@ list() {
 
 [ $# -eq 2 ] || fail 2 "$# arguments; accepted: ./find_new_lib.sh LIBCUDA LIBNVIDIA_ML"
 for file in src/driver/cuda.def src/driver/nvml.def src/abi/cuda_versions.def src/abi/nvml_api.h \
-    src/sim/cuda_entries.def; do
+    src/sim/cuda/entries.def; do
     [ -r "$here/$file" ] || fail 1 "$here/$file is missing; run it where the sources lie"
 done
 check "$1" "the driver's libcuda.so.1"

@@ -42,7 +42,8 @@ refused "a body without a row does not" \
 refused "a call to the exported name instead of the driver's function does not" \
     'CUresult hook_cuMemFree_v2(CUdeviceptr dptr) { return cuMemFree_v2(dptr); }' 'our own hook'
 
-sources=$(find "$src/src/base" "$src/src/region" "$src/src/driver" "$src/src/limit" "$src/src/hook" \
+cd "$src/src" || exit 1
+sources=$(find base region driver container rm memory compute pace hook \
     -name '*.c' ! -name cuda_view.c)
 # shellcheck disable=SC2086
 if $cc $flags '-DVGPU_VERSION="0"' -shared -Wl,--no-undefined -Wl,-Bsymbolic \

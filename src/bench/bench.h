@@ -5,7 +5,7 @@
 #define VGPU_BENCH_BENCH_H
 
 #include "bench/process.h"
-#include "bench/results.h"
+#include "bench/results/results.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #include "bench/compute.h"
 
 #include "base/clock.h"
-#include "tool/paths.h"
+#include "host/paths.h"
 
 #include <stdio.h>
 #include <string.h>

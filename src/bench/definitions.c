@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `vgpu-bench --definitions`: what each figure is, for documents; nothing is measured. */
 #include "bench/bench.h"
-#include "bench/derive.h"
+#include "bench/results/derive.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/chance.h"
-#include "bench/need.h"
+#include "bench/results/need.h"
 #include "bench/rounds.h"
 
 #include <math.h>

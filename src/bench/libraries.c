@@ -2,8 +2,8 @@
 #include "bench/libraries.h"
 
 #include "bench/bench.h"
-#include "tool/paths.h"
-#include "tool/tool.h"
+#include "host/paths.h"
+#include "host/say.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #ifndef VGPU_BENCH_LIBRARIES_H
 #define VGPU_BENCH_LIBRARIES_H
 
-#include "bench/results.h"
+#include "bench/results/results.h"
 
 #include <stdbool.h>
 

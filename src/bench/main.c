@@ -2,12 +2,12 @@
 /* vgpu-bench, which `vgpu bench` executes: the run from its arguments to its report. */
 #include "base/clock.h"
 #include "bench/chance.h"
-#include "bench/derive.h"
+#include "bench/results/derive.h"
 #include "bench/load_run.h"
 #include "bench/options.h"
-#include "bench/report.h"
-#include "tool/paths.h"
-#include "tool/tool.h"
+#include "bench/report/report.h"
+#include "host/paths.h"
+#include "host/say.h"
 
 #include <errno.h>
 #include <signal.h>

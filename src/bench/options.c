@@ -4,10 +4,10 @@
 
 #include "base/parse.h"
 #include "bench/libraries.h"
-#include "tool/child.h"
-#include "tool/options.h"
-#include "tool/paths.h"
-#include "tool/tool.h"
+#include "host/child.h"
+#include "host/options.h"
+#include "host/paths.h"
+#include "host/say.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/rounds.h"
 
-#include "bench/need.h"
+#include "bench/results/need.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include "bench/bench.h"
 
 #include "base/clock.h"
-#include "bench/need.h"
-#include "bench/settings.h"
+#include "bench/results/need.h"
+#include "bench/results/settings.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "bench/chance.h"
 #include "bench/turns.h"
 
-#include "tool/paths.h"
+#include "host/paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>

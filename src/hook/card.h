@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fills, and copies on one card: they keep the GPU busy as kernels do, NVML counts them, and they
- * pass the launch gate (hook/pace.h). A copy that leaves the card does not keep it busy: the meter
+ * pass the launch gate (pace/pace.h). A copy that leaves the card does not keep it busy: the meter
  * is told of the large ones. Without a limit a call costs pace_passes; nobody asks then where
  * memory lies. Any thread. */
 #ifndef VGPU_HOOK_CARD_H
 #define VGPU_HOOK_CARD_H
 
-#include "hook/pace.h"
+#include "pace/pace.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +26,8 @@ enum card_work {
     CARD_DECOMPRESSION
 };
 
-/* The gate's key (limit/durations.h) of work of `bytes` in as many rows, or copies of a list: both
- * to a quarter of a power of two, and one for all that is small. */
+/* The gate's key (compute/durations.h) of work of `bytes` in as many rows, or copies of a list:
+ * both to a quarter of a power of two, and one for all that is small. */
 uint64_t card_key(enum card_work kind, uint64_t bytes, uint64_t rows);
 
 /* Where pace_passes said no. Returns `work`, which is to be ended. */

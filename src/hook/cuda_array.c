@@ -2,7 +2,7 @@
 /* Arrays and mipmapped arrays. */
 #include "base/saturate.h"
 #include "hook/hook.h"
-#include "hook/pools.h"
+#include "memory/pools.h"
 
 #include <stddef.h>
 
@@ -63,7 +63,7 @@ CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pA
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -87,7 +87,7 @@ CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pA
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -111,7 +111,7 @@ CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -131,7 +131,7 @@ CUresult hook_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -157,7 +157,7 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {

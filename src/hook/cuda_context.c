@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: made, destroyed, and the limits that size their heaps. With the API ledger a context
- * counts as CONTEXT_BYTES, and what its limits take (hook/context_memory.h). */
+ * counts as CONTEXT_BYTES, and what its limits take (memory/context_memory.h). */
 #include "base/lock.h"
 #include "base/slab.h"
-#include "hook/context_make.h"
-#include "hook/context_memory.h"
+#include "memory/context_make.h"
+#include "memory/context_memory.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 #include "hook/primary.h"
 
 static uint64_t handle_of(const CUcontext *pctx)

@@ -2,13 +2,13 @@
 /* Graphs: their memory comes from a pool of the device's own, at the upload or the first launch. It
  * is charged below the API; under the API ledger, and for managed memory, a launch is judged by
  * what the graph needed when it was instantiated or updated. */
-#include "hook/capture.h"
-#include "hook/context_memory.h"
-#include "hook/graph.h"
+#include "pace/capture.h"
+#include "memory/context_memory.h"
+#include "memory/graph.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
-#include "hook/pools.h"
-#include "limit/rm_memory.h"
+#include "pace/pace.h"
+#include "memory/pools.h"
+#include "rm/rm_memory.h"
 
 #include "base/lock.h"
 #include "base/slab.h"
@@ -118,7 +118,7 @@ static uint64_t managed_charged(CUgraphExec handle, const struct exec *exec, CUd
 
 static void charge_managed(CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
 {
-    int device = hook_device(ordinal);
+    int device = device_index(ordinal);
     uint64_t own = exec->needs.managed_bytes[ordinal];
     for (unsigned i = 0; i < exec->needs.left_count; i++) {
         const struct graph_left *left = &exec->needs.left[i];
@@ -181,8 +181,8 @@ static bool begin_managed(
     unsigned i = taking->managed_count;
     if (bytes <= charged)
         return true;
-    if (memory_begin(&taking->managed[i], hook_device(ordinal), bytes - charged, ACCOUNT_MANAGED) !=
-        0)
+    if (memory_begin(
+            &taking->managed[i], device_index(ordinal), bytes - charged, ACCOUNT_MANAGED) != 0)
         return false;
     /* The graph's other memory is not managed. */
     rm_memory_set_kind(taking->managed[i].former_kind);
@@ -211,7 +211,7 @@ static bool begin_taking(struct taking *taking, CUgraphExec handle, const struct
         unsigned i = taking->count;
         taking->ordinals[i] = ordinal;
         taking->foreseen[i] = pools_graph_growth(ordinal, bytes, freed_first);
-        fits = memory_begin(&taking->requests[i], hook_device(ordinal), taking->foreseen[i].bytes,
+        fits = memory_begin(&taking->requests[i], device_index(ordinal), taking->foreseen[i].bytes,
                    ACCOUNT_BUFFER) == 0;
         taking->count += fits;
     }

@@ -6,9 +6,9 @@
 #include "base/atomic.h"
 #include "base/lock.h"
 #include "base/slab.h"
-#include "hook/context_make.h"
+#include "memory/context_make.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 #include "hook/primary.h"
 
 #include <stddef.h>
@@ -110,7 +110,8 @@ CUresult hook_cuGreenCtxCreate(
 
 CUresult hook_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
-    pace_note_context_waits(context_of(hCtx));
+    CUcontext context = context_of(hCtx);
+    pace_note_context_waits(context, green_home(context));
     return cuda.cuGreenCtxWaitEvent(hCtx, hEvent);
 }
 

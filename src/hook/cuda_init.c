@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuInit: where most programs enter. */
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {

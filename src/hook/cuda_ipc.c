@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory shared between processes by handle: no new memory, but the owner's free is not its end.
- * Only the API ledger needs to look; below the API it is seen as it happens (limit/rm_export.h). */
+ * Only the API ledger needs to look; below the API it is seen as it happens (rm/rm_export.h). */
 #include "hook/hook.h"
 
 #include <stddef.h>
@@ -22,7 +22,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 static CUresult begin_open(int *ret_device)
 {
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
-    return memory_ledger() == MEMORY_LEDGER_API ? hook_identify_current(ret_device) : CUDA_SUCCESS;
+    return memory_ledger() == MEMORY_LEDGER_API ? device_identify_current(ret_device)
+                                                : CUDA_SUCCESS;
 }
 
 static CUresult opened(CUresult result, const CUdeviceptr *pointer, int device)

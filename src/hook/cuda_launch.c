@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches. With the resource manager's ledger and no compute limit they are two loads and a jump.
- * The API ledger looks at what a kernel's local memory takes, the launch gate (hook/pace.h) at the
+ * The API ledger looks at what a kernel's local memory takes, the launch gate (pace/pace.h) at the
  * container's GPU time, in functions of their own so that the usual path touches no argument. */
-#include "hook/capture.h"
-#include "hook/context_memory.h"
+#include "pace/capture.h"
+#include "memory/context_memory.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 
 /* The table is filled by then: whoever has a function to launch has entered before. */
 static inline bool counts_by_api(void)

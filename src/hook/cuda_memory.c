@@ -2,7 +2,7 @@
 /* cuMemAlloc and its kin: linear memory, pitched and managed. */
 #include "base/saturate.h"
 #include "hook/hook.h"
-#include "hook/pools.h"
+#include "memory/pools.h"
 
 #include <stddef.h>
 
@@ -11,7 +11,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -30,7 +30,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -79,7 +79,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -101,7 +101,7 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {
@@ -123,7 +123,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
     hook_enter();
     int device;
     unsigned attempts = 0;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     do {

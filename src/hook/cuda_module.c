@@ -17,7 +17,7 @@ CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
     hook_enter();
     int device;
     struct memory_request request;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
@@ -32,7 +32,7 @@ CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
     hook_enter();
     int device;
     struct memory_request request;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
@@ -48,7 +48,7 @@ CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned i
     hook_enter();
     int device;
     struct memory_request request;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
@@ -63,7 +63,7 @@ CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     hook_enter();
     int device;
     struct memory_request request;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
@@ -85,7 +85,7 @@ CUresult hook_cuModuleUnload(CUmodule hmod)
 /* A library needs no context: its memory is taken where a context first uses it. */
 static CUresult identify_loading(int *ret_device)
 {
-    CUresult result = hook_identify_current(ret_device);
+    CUresult result = device_identify_current(ret_device);
     return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
 }
 

@@ -2,11 +2,11 @@
 /* Stream-ordered allocation: what a pool can serve from what it holds goes in; its growth is judged
  * below the API, or by the pool's own figure under the API ledger and for managed memory. Pools of
  * host memory are not limited. */
-#include "hook/capture.h"
+#include "pace/capture.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
-#include "hook/pools.h"
-#include "limit/rm_memory.h"
+#include "pace/pace.h"
+#include "memory/pools.h"
+#include "rm/rm_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static bool enter_stream(CUstream stream)
            cuda.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 }
 
-/* As hook_identify, and the pool where none is named. */
+/* As device_identify, and the pool where none is named. */
 static CUresult identify_pool(struct pooled *pooled, CUstream stream, int *ret_device)
 {
     CUcontext context;
@@ -44,7 +44,7 @@ static CUresult identify_pool(struct pooled *pooled, CUstream stream, int *ret_d
     *ret_device = CONTAINER_DEVICE_UNKNOWN;
     if (result != CUDA_SUCCESS)
         return container_unidentified_device() == CONTAINER_DEVICE_CLOSED ? result : CUDA_SUCCESS;
-    return hook_identify(pooled->place.ordinal, ret_device);
+    return device_identify(pooled->place.ordinal, ret_device);
 }
 
 /* Whether such a pool is counted here. */

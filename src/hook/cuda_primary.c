@@ -4,10 +4,10 @@
 #include "hook/primary.h"
 
 #include "base/atomic.h"
-#include "hook/context_make.h"
+#include "memory/context_make.h"
 #include "hook/green.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 
 #include <stddef.h>
 

@@ -2,8 +2,9 @@
 /* What goes onto a stream and may take long without keeping the GPU busy: waits and host functions.
  * The meter is told, so that a stretch with one in it is not charged from end to end. And streams
  * and current contexts, which the meter follows. */
+#include "hook/green.h"
 #include "hook/hook.h"
-#include "hook/pace.h"
+#include "pace/pace.h"
 
 /* ---- waits and host functions ---- */
 
@@ -177,7 +178,7 @@ CUresult hook_cuGraphicsMapResources_ptsz(
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-    pace_note_context_waits(hCtx);
+    pace_note_context_waits(hCtx, green_home(hCtx));
     return cuda.cuCtxWaitEvent(hCtx, hEvent);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program is told of its device's memory: the slice. */
 #include "hook/hook.h"
-#include "hook/pools.h"
+#include "memory/pools.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static CUresult view_current(size_t *free, size_t *total)
 {
     uint64_t shown_total, shown_used, shown_free;
     int device;
-    CUresult result = hook_identify_current(&device);
+    CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
     pools_refresh_current();
@@ -68,7 +68,7 @@ static CUresult view_total(CUdevice dev, uint64_t card_total, uint64_t *ret_tota
 {
     uint64_t total, used, free;
     int device;
-    CUresult result = hook_identify(dev, &device);
+    CUresult result = device_identify(dev, &device);
     if (result == CUDA_SUCCESS)
         *ret_total = container_memory_view(device, card_total, card_total, &total, &used, &free)
                          ? total

@@ -4,9 +4,9 @@
 #include "hook/hook.h"
 #include "base/lock.h"
 #include "base/slab.h"
-#include "hook/pools.h"
+#include "memory/pools.h"
 #include "hook/vmm.h"
-#include "limit/rm_export.h"
+#include "rm/rm_export.h"
 
 #include <stddef.h>
 
@@ -37,8 +37,8 @@ static CUresult identify_property(const CUmemAllocationProp *prop, int *ret_devi
     if (!prop || pools_kind(prop->type, &prop->location) == POOL_HOST)
         return CUDA_SUCCESS;
     return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE
-               ? hook_identify(prop->location.id, ret_device)
-               : hook_identify_current(ret_device);
+               ? device_identify(prop->location.id, ret_device)
+               : device_identify_current(ret_device);
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -90,7 +90,7 @@ CUresult hook_cuMemImportFromShareableHandle(
     hook_enter();
     int device = CONTAINER_DEVICE_UNKNOWN;
     bool counted = memory_ledger() == MEMORY_LEDGER_API;
-    CUresult result = counted ? hook_identify_current(&device) : CUDA_SUCCESS;
+    CUresult result = counted ? device_identify_current(&device) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
     if (result == CUDA_SUCCESS && counted)

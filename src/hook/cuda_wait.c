@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program waits by: what it launched before is measured from what it sees then
- * (hook/pace_wait.c), and a pool gives memory back (its release threshold says how much). */
+ * (pace/wait.c), and a pool gives memory back (its release threshold says how much). */
 #include "hook/hook.h"
-#include "hook/pace.h"
-#include "hook/pools.h"
+#include "pace/pace.h"
+#include "memory/pools.h"
 
 #include <stdbool.h>
 

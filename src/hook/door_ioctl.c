@@ -5,7 +5,7 @@
 #include "base/atomic.h"
 #include "base/elf.h"
 #include "hook/hook.h"
-#include "limit/rm_memory.h"
+#include "rm/rm_memory.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -6,12 +6,13 @@
 #ifndef VGPU_HOOK_HOOK_H
 #define VGPU_HOOK_HOOK_H
 
+#include "container/container.h"
+#include "container/device.h"
 #include "driver/cuda.h"
 #include "driver/nvml.h"
-#include "hook/pace_channels.h"
 #include "hook/report_file.h"
-#include "limit/container.h"
-#include "limit/memory.h"
+#include "memory/memory.h"
+#include "pace/channels.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -49,19 +50,6 @@ static inline void hook_nvml_enter(void)
     container_prepare_devices();
     report_look(REPORT_CALL_NVML);
 }
-
-/* The region's index of a CUDA ordinal, of the current context's device, and of an NVML handle
- * (CONTAINER_DEVICE_...). Where the driver does not tell and a limit is set, its code: the
- * program's own call would get the same, and nothing may be taken on a device that is not known.
- * Where it is too old for the question, success, and the device is closed. Any thread. */
-CUresult hook_identify(CUdevice ordinal, int *ret_device) __attribute__((warn_unused_result));
-CUresult hook_identify_current(int *ret_device) __attribute__((warn_unused_result));
-nvmlReturn_t hook_identify_nvml(nvmlDevice_t handle, int *ret_device)
-    __attribute__((warn_unused_result));
-
-/* For what exists already: CONTAINER_DEVICE_UNKNOWN where there is no such device, closed where it
- * is not told and any limit is set. */
-int hook_device(CUdevice ordinal);
 
 /* Another copy of this library (libvgpu.so beside libvgpu-control.so, say) comes before this one in
  * the process and does the work: dlsym, dlvsym and ioctl pass everything on. Known from the load

@@ -46,7 +46,7 @@ nvmlReturn_t nvml_own_read(nvmlDevice_t handle, struct nvml_own *ret_own)
 {
     int device;
     uint64_t total, used, free;
-    nvmlReturn_t result = hook_identify_nvml(handle, &device);
+    nvmlReturn_t result = device_identify_nvml(handle, &device);
     if (result != NVML_SUCCESS)
         return result;
     ret_own->limited = container_memory_view(device, UINT64_MAX, UINT64_MAX, &total, &used, &free);

@@ -8,7 +8,7 @@ static nvmlReturn_t view(nvmlDevice_t handle, nvmlMemory_t *card, bool *ret_is_s
 {
     int device;
     uint64_t total, used, free;
-    nvmlReturn_t result = hook_identify_nvml(handle, &device);
+    nvmlReturn_t result = device_identify_nvml(handle, &device);
     if (result != NVML_SUCCESS)
         return result;
     *ret_is_slice = container_memory_view(device, card->total, card->free, &total, &used, &free);

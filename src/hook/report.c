@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "hook/hook.h"
 #include "hook/report_file.h"
-#include "limit/rm_channels.h"
-#include "limit/rm_memory.h"
+#include "rm/rm_channels.h"
+#include "rm/rm_memory.h"
 #include "region/account.h"
 
 #include <stdarg.h>

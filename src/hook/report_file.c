@@ -7,9 +7,9 @@
 #include "base/lock.h"
 #include "base/process.h"
 #include "base/report_place.h"
-#include "limit/container.h"
-#include "limit/memory.h"
-#include "limit/rm_memory.h"
+#include "container/container.h"
+#include "memory/memory.h"
+#include "rm/rm_memory.h"
 #include "region/account.h"
 #include "vgpu/report.h"
 

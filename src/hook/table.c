@@ -5,12 +5,12 @@
 #include "base/atomic.h"
 #include "base/elf_exchange.h"
 #include "base/log.h"
-#include "hook/capture.h"
-#include "hook/context_make.h"
-#include "hook/graph.h"
+#include "pace/capture.h"
+#include "memory/context_make.h"
+#include "memory/graph.h"
 #include "hook/green.h"
-#include "hook/pace.h"
-#include "hook/pools.h"
+#include "pace/pace.h"
+#include "memory/pools.h"
 #include "hook/report_file.h"
 #include "hook/vmm.h"
 
@@ -129,6 +129,6 @@ static int current_context(uint64_t *ret_context)
 /* What the layers below want of this one. */
 __attribute__((constructor)) static void register_callbacks(void)
 {
-    container_reset_hooks = reset;
+    container_on_reset(reset);
     memory_current_context = current_context;
 }

@@ -2,7 +2,7 @@
 /* vgpu-sim-check: says in one line what is wrong with the description in VGPU_SIM, for `vgpu run`,
  * which must refuse it before anything is run. Exit status 2 then, else 0. Where VGPU_SIM_MACHINE
  * names a directory it makes the machine there, for programs of all users. */
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

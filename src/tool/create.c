@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "region/region_anew.h"
 #include "region/region_file.h"
-#include "tool/choose.h"
-#include "tool/limits.h"
+#include "host/choose.h"
+#include "host/limits.h"
 #include "tool/tool.h"
 
 #include <errno.h>

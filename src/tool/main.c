@@ -2,6 +2,8 @@
 /* vgpu COMMAND [ARG…] */
 #include "tool/tool.h"
 
+#include "doctor/doctor.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ static const struct command commands[] = {
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
     {"resume", tool_resume, "let a paused container go on"},
     {"bench", tool_bench, "measure what a library costs, and whether its limits hold"},
-    {"doctor", tool_doctor, "say what works here, what does not, and what to do about it"},
+    {"doctor", doctor_main, "say what works here, what does not, and what to do about it"},
     {"region", tool_region, "decode, check and repair a container's shared region"},
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu pause: nothing of a container runs on the GPU until it is resumed. */
-#include "tool/order.h"
+#include "host/order.h"
 #include "tool/tool.h"
 
 static const char usage_text[] =

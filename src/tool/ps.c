@@ -3,8 +3,8 @@
 #include "tool/ps.h"
 
 #include "base/parse.h"
-#include "tool/choose.h"
-#include "tool/options.h"
+#include "host/choose.h"
+#include "host/options.h"
 #include "tool/tool.h"
 
 #include <errno.h>

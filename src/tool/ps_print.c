@@ -4,7 +4,7 @@
 #include "tool/ps.h"
 
 #include "base/text.h"
-#include "tool/size.h"
+#include "host/size.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -67,49 +67,6 @@ struct table {
     unsigned widths[COLUMNS];
     bool shown[COLUMNS];
 };
-
-const char *ps_container_name(const struct collected_container *container)
-{
-    static _Thread_local char name[sizeof(container->pod_namespace) + sizeof(container->pod_name) +
-                                   sizeof(container->container_name) + 3];
-    const char *pod = container->pod_name[0] ? container->pod_name : container->pod_uid;
-    if (!pod[0] && !container->container_name[0])
-        return container->path;
-    snprintf(name, sizeof(name), "%s%s%s%s%s", container->pod_namespace,
-        container->pod_namespace[0] && pod[0] ? "/" : "", pod,
-        (container->pod_namespace[0] || pod[0]) && container->container_name[0] ? "/" : "",
-        container->container_name);
-    return name;
-}
-
-const char *ps_state(
-    const struct collected_container *container, const struct collected_device *device)
-{
-    if (container->paused)
-        return "paused";
-    if (container->held)
-        return "held";
-    if (device->memory_closed)
-        return "closed";
-    if (device->throttled)
-        return "throttled";
-    if (!container->process_count)
-        return "empty";
-    if (container->lifted && device->core_limit)
-        return "lifted";
-    return device->share_now >= 0.05 ? "running" : device->share_now >= 0 ? "idle" : "-";
-}
-
-const char *ps_ledger(unsigned ledger)
-{
-    return ledger == 1 ? "rm" : ledger == 2 ? "api" : "-";
-}
-
-const char *ps_gate(enum collected_gate gate)
-{
-    static const char *const words[] = {"-", "launch", "channel"};
-    return words[gate];
-}
 
 static struct row *add_row(struct table *table)
 {
@@ -187,7 +144,7 @@ static int add_device(
     bool met = number < container->device_count;
     const struct collected_device *device = met ? &container->devices[number] : &none;
     struct row *row = add_row(table);
-    if (!row || !(row->name = printable("", number ? "" : ps_container_name(container))))
+    if (!row || !(row->name = printable("", number ? "" : collect_words_container(container))))
         return -ENOMEM;
     if (met)
         snprintf(row->cells[DEVICE], CELL_BYTES, "%u", number);
@@ -199,7 +156,7 @@ static int add_device(
     set_limits(row, device);
     snprintf(row->cells[PRIORITY], CELL_BYTES, container->has_priority ? "%u" : "-",
         (unsigned)container->priority);
-    set_text(row, STATE, ps_state(container, device));
+    set_text(row, STATE, collect_words_state(container, device));
     return 0;
 }
 
@@ -233,8 +190,8 @@ static int add_process(struct table *table, const struct collected_container *co
         if (met)
             set_memory(row, &process->uses[d].memory);
         enum collected_gate gate = met ? process->uses[d].gate : COLLECT_GATE_NONE;
-        snprintf(row->cells[STATE], CELL_BYTES, "%s%s%s", ps_ledger(process->ledger),
-            gate ? "," : "", gate ? ps_gate(gate) : "");
+        snprintf(row->cells[STATE], CELL_BYTES, "%s%s%s", collect_words_ledger(process->ledger),
+            gate ? "," : "", gate ? collect_words_gate(gate) : "");
     }
     return 0;
 }

@@ -4,8 +4,8 @@
 
 #include "region/region_file.h"
 #include "region/region_set.h"
-#include "tool/choose.h"
-#include "tool/options.h"
+#include "host/choose.h"
+#include "host/options.h"
 #include "tool/tool.h"
 
 #include <errno.h>

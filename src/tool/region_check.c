@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "limit/window.h"
+#include "compute/window.h"
 #include "region/file_lock.h"
 #include "region/region_read.h"
 #include "region/slot.h"

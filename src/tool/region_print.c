@@ -6,8 +6,8 @@
 #include "region/region_history.h"
 #include "region/region_identity.h"
 #include "region/slot.h"
-#include "tool/json.h"
-#include "tool/size.h"
+#include "host/json_write.h"
+#include "host/size.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -181,27 +181,27 @@ void region_print_findings(const struct findings *findings, bool repaired)
 
 static void write_devices(struct json *json, const struct region_copy *copy)
 {
-    json_begin_array(json, "devices");
+    json_write_begin_array(json, "devices");
     for (unsigned d = 0; d < device_count(copy); d++) {
         const struct vgpu_device *device = &copy->map.region.devices[d];
         const struct vgpu_compute *compute = &copy->map.region.compute[d];
-        json_begin_object(json, NULL);
-        json_number(json, "device", d);
-        json_string(json, "uuid", terminated(device->uuid, sizeof(device->uuid)).text);
-        json_number(json, "memory_limit", device->memory_limit);
-        json_bool(json, "memory_closed", device->memory_closed != 0);
-        json_number(json, "orphaned", device->orphaned);
-        json_number(json, "core_limit", device->core_limit);
-        json_number(json, "core_soft_limit", device->core_soft_limit);
-        json_number(json, "granted_ns", compute->granted_ns);
-        json_number(json, "charged_ns", compute->charged_ns);
-        json_number(json, "refilled_ns", compute->refilled_ns);
-        json_number(json, "busy_ns", compute->busy_ns);
-        json_number(json, "parts_ns", compute->parts_ns);
-        json_number(json, "history_marks", copy->map.region.history[d].made);
-        json_end_inner(json);
+        json_write_begin_object(json, NULL);
+        json_write_number(json, "device", d);
+        json_write_string(json, "uuid", terminated(device->uuid, sizeof(device->uuid)).text);
+        json_write_number(json, "memory_limit", device->memory_limit);
+        json_write_bool(json, "memory_closed", device->memory_closed != 0);
+        json_write_number(json, "orphaned", device->orphaned);
+        json_write_number(json, "core_limit", device->core_limit);
+        json_write_number(json, "core_soft_limit", device->core_soft_limit);
+        json_write_number(json, "granted_ns", compute->granted_ns);
+        json_write_number(json, "charged_ns", compute->charged_ns);
+        json_write_number(json, "refilled_ns", compute->refilled_ns);
+        json_write_number(json, "busy_ns", compute->busy_ns);
+        json_write_number(json, "parts_ns", compute->parts_ns);
+        json_write_number(json, "history_marks", copy->map.region.history[d].made);
+        json_write_end_inner(json);
     }
-    json_end_inner(json);
+    json_write_end_inner(json);
 }
 
 static void write_usage(struct json *json, unsigned device, const struct vgpu_usage *usage)
@@ -214,38 +214,39 @@ static void write_usage(struct json *json, unsigned device, const struct vgpu_us
         {"module", usage->module}, {"buffer", usage->buffer}, {"managed", usage->managed},
         {"unexplained", usage->unexplained}, {"gpu_time_ns", usage->gpu_time_ns},
         {"exported", usage->exported}, {"asked_ns", usage->asked_ns}, {"gate", usage->gate}};
-    json_begin_object(json, NULL);
+    json_write_begin_object(json, NULL);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        json_number(json, words[i].name, words[i].value);
-    json_end_inner(json);
+        json_write_number(json, words[i].name, words[i].value);
+    json_write_end_inner(json);
 }
 
 static void write_slots(struct json *json, const struct region_copy *copy)
 {
-    json_begin_array(json, "slots");
+    json_write_begin_array(json, "slots");
     for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
         const struct vgpu_slot *slot = &copy->map.region.slots[i];
         bool whole = copy->life[i] == SLOT_LIVES || copy->life[i] == SLOT_IS_DEAD;
         if (copy->life[i] == SLOT_IS_FREE)
             continue;
-        json_begin_object(json, NULL);
-        json_number(json, "slot", i);
-        json_string(json, "state", region_life_word(copy->life[i]));
-        json_signed(json, "pid", slot_word_pid(slot->state));
-        json_number(json, "generation", slot->state >> 32);
+        json_write_begin_object(json, NULL);
+        json_write_number(json, "slot", i);
+        json_write_string(json, "state", region_life_word(copy->life[i]));
+        json_write_signed(json, "pid", slot_word_pid(slot->state));
+        json_write_number(json, "generation", slot->state >> 32);
         if (whole) {
-            json_number(json, "start_time", slot->start_time);
-            json_number(json, "pid_namespace", slot->pid_namespace);
-            json_string(json, "command", terminated(slot->command, sizeof(slot->command)).text);
-            json_number(json, "ledger", slot->ledger);
-            json_begin_array(json, "usage");
+            json_write_number(json, "start_time", slot->start_time);
+            json_write_number(json, "pid_namespace", slot->pid_namespace);
+            json_write_string(
+                json, "command", terminated(slot->command, sizeof(slot->command)).text);
+            json_write_number(json, "ledger", slot->ledger);
+            json_write_begin_array(json, "usage");
             for (unsigned d = 0; d < device_count(copy); d++)
                 write_usage(json, d, &slot->usage[d]);
-            json_end_inner(json);
+            json_write_end_inner(json);
         }
-        json_end_inner(json);
+        json_write_end_inner(json);
     }
-    json_end_inner(json);
+    json_write_end_inner(json);
 }
 
 static void write_head(struct json *json, const struct vgpu_region *region)
@@ -262,63 +263,63 @@ static void write_head(struct json *json, const struct vgpu_region *region)
         {"paused", region->paused}, {"priority", region->priority},
         {"priority_set", region->priority_set}, {"window_closed_ns", region->window_closed_ns},
         {"window_until_ns", region->window_until_ns}, {"coupled_ns", region->coupled_ns}};
-    json_begin_object(json, "head");
+    json_write_begin_object(json, "head");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        json_number(json, words[i].name, words[i].value);
-    json_end_inner(json);
+        json_write_number(json, words[i].name, words[i].value);
+    json_write_end_inner(json);
 }
 
 static void write_rest(struct json *json, const struct region_copy *copy)
 {
     struct region_identity identity;
-    json_begin_object(json, "hami");
-    json_signed(json, "utilization_switch", copy->map.hami.utilization_switch);
-    json_signed(json, "recent_kernel", copy->map.hami.recent_kernel);
-    json_signed(json, "priority", copy->map.hami.priority);
-    json_signed(json, "proc_num", copy->map.hami.proc_num);
-    json_number(json, "last_kernel_time", copy->map.hami.last_kernel_time);
-    json_end_inner(json);
+    json_write_begin_object(json, "hami");
+    json_write_signed(json, "utilization_switch", copy->map.hami.utilization_switch);
+    json_write_signed(json, "recent_kernel", copy->map.hami.recent_kernel);
+    json_write_signed(json, "priority", copy->map.hami.priority);
+    json_write_signed(json, "proc_num", copy->map.hami.proc_num);
+    json_write_number(json, "last_kernel_time", copy->map.hami.last_kernel_time);
+    json_write_end_inner(json);
     if (!region_identity_read(&copy->map.region.identity, &identity)) {
-        json_null(json, "identity");
+        json_write_null(json, "identity");
         return;
     }
-    json_begin_object(json, "identity");
-    json_string(json, "pod", identity.pod_name);
-    json_string(json, "namespace", identity.pod_namespace);
-    json_string(json, "pod_uid", identity.pod_uid);
-    json_string(json, "container", identity.container_name);
-    json_end_inner(json);
+    json_write_begin_object(json, "identity");
+    json_write_string(json, "pod", identity.pod_name);
+    json_write_string(json, "namespace", identity.pod_namespace);
+    json_write_string(json, "pod_uid", identity.pod_uid);
+    json_write_string(json, "container", identity.container_name);
+    json_write_end_inner(json);
 }
 
 static void write_findings(struct json *json, const struct findings *findings, bool repaired)
 {
-    json_bool(json, "sound", !region_faults(findings, repaired));
-    json_number(json, "more", findings->more);
-    json_begin_array(json, "findings");
+    json_write_bool(json, "sound", !region_faults(findings, repaired));
+    json_write_number(json, "more", findings->more);
+    json_write_begin_array(json, "findings");
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
-        json_begin_object(json, NULL);
-        json_string(json, "where", finding->where);
-        json_string(json, "text", finding->text);
-        json_bool(json, "usual", finding->usual);
-        json_bool(json, "mendable", finding->fix != FIX_NONE);
+        json_write_begin_object(json, NULL);
+        json_write_string(json, "where", finding->where);
+        json_write_string(json, "text", finding->text);
+        json_write_bool(json, "usual", finding->usual);
+        json_write_bool(json, "mendable", finding->fix != FIX_NONE);
         if (repaired)
-            json_bool(json, "mended", !finding->outcome);
-        json_string(json, "advice", repaired ? finding->outcome : finding->advice);
-        json_end_inner(json);
+            json_write_bool(json, "mended", !finding->outcome);
+        json_write_string(json, "advice", repaired ? finding->outcome : finding->advice);
+        json_write_end_inner(json);
     }
-    json_end_inner(json);
+    json_write_end_inner(json);
 }
 
 void region_print_json(const char *path, const struct region_copy *copy,
     const struct findings *findings, bool repaired)
 {
     struct json json;
-    json_begin(&json, stdout);
-    json_number(&json, "region", 1);
-    json_string(&json, "file", path);
-    json_number(&json, "file_bytes", (unsigned long long)copy->status.st_size);
-    json_number(&json, "owner", copy->status.st_uid);
+    json_write_begin(&json, stdout);
+    json_write_number(&json, "region", 1);
+    json_write_string(&json, "file", path);
+    json_write_number(&json, "file_bytes", (unsigned long long)copy->status.st_size);
+    json_write_number(&json, "owner", copy->status.st_uid);
     if (findings) {
         write_findings(&json, findings, repaired);
     } else {
@@ -327,5 +328,5 @@ void region_print_json(const char *path, const struct region_copy *copy,
         write_slots(&json, copy);
         write_rest(&json, copy);
     }
-    json_end(&json);
+    json_write_end(&json);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu resume: a paused container goes on, whoever paused it. */
-#include "tool/order.h"
+#include "host/order.h"
 #include "tool/tool.h"
 
 static const char usage_text[] =

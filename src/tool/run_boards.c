@@ -4,7 +4,7 @@
 #include "tool/run_boards.h"
 
 #include "base/config.h"
-#include "tool/glob.h"
+#include "host/glob.h"
 #include "tool/tool.h"
 #include "vgpu/board.h"
 

@@ -2,7 +2,7 @@
 /* vgpu run --env. */
 #include "tool/run_env.h"
 
-#include "tool/json.h"
+#include "host/json_write.h"
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -81,24 +81,24 @@ static void print_json(const struct run_environment *before)
 {
     struct json json;
     char name[256];
-    json_begin(&json, stdout);
-    json_number(&json, "run", 1);
-    json_begin_object(&json, "set");
+    json_write_begin(&json, stdout);
+    json_write_number(&json, "run", 1);
+    json_write_begin_object(&json, "set");
     for (char **variable = environ; *variable; variable++) {
         const char *equals = strchr(*variable, '=');
         if (!equals || was_so(before, *variable))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(equals - *variable), *variable);
-        json_string(&json, name, equals + 1);
+        json_write_string(&json, name, equals + 1);
     }
-    json_end_inner(&json);
-    json_begin_array(&json, "unset");
+    json_write_end_inner(&json);
+    json_write_begin_array(&json, "unset");
     for (size_t i = 0; i < before->count; i++) {
         if (is_gone(before->list[i], name, sizeof(name)))
-            json_string(&json, NULL, name);
+            json_write_string(&json, NULL, name);
     }
-    json_end_inner(&json);
-    json_end(&json);
+    json_write_end_inner(&json);
+    json_write_end(&json);
 }
 
 int run_env_print(struct run_environment *before, bool json)

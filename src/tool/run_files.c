@@ -7,8 +7,8 @@
 #include "base/guard.h"
 #include "region/region.h"
 #include "region/slot.h"
-#include "tool/choose.h"
-#include "tool/glob.h"
+#include "host/choose.h"
+#include "host/glob.h"
 #include "tool/tool.h"
 #include "vgpu/board.h"
 

@@ -4,8 +4,8 @@
  * that no other user can hold the lock. */
 #include "tool/run_machine.h"
 
-#include "tool/child.h"
-#include "tool/paths.h"
+#include "host/child.h"
+#include "host/paths.h"
 #include "tool/tool.h"
 
 #include <dirent.h>

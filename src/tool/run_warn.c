@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 #include "base/parse.h"
-#include "tool/limits.h"
+#include "host/limits.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu set: other limits for a container while it runs. */
-#include "tool/limits.h"
-#include "tool/options.h"
+#include "host/limits.h"
+#include "host/options.h"
 #include "tool/tool.h"
 
 #include <stdio.h>

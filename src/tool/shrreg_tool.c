@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shrreg-tool: HAMi-core's tool. Its options are done one after the other, as they are given. */
 #include "tool/create.h"
-#include "tool/limits.h"
-#include "tool/order.h"
-#include "tool/processes.h"
+#include "host/limits.h"
+#include "host/order.h"
+#include "host/processes.h"
 #include "tool/tool.h"
 
 #include "vgpu/hami.h"

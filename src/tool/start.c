@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu top and vgpu bench: programs of their own, because they need libraries that containers lack.
  */
-#include "tool/paths.h"
+#include "host/paths.h"
 #include "tool/tool.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * devices busy meanwhile, and are over together. Times are the machine's own. */
 #include "program.h"
 
-#include "sim/machine_layout.h"
+#include "sim/machine/machine_layout.h"
 
 #include "check.h"
 

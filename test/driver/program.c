@@ -3,7 +3,7 @@
 #include "program.h"
 
 #include "scratch.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
                           ".visible .entry spin(.param .u64 duration_ns)\n{\nret;\n}\n";

@@ -2,7 +2,7 @@
 /* The simulator's events that several processes know: recorded by one, waited for by another. */
 #include "program.h"
 
-#include "sim/machine_layout.h"
+#include "sim/machine/machine_layout.h"
 
 #define MS 1000000ull
 #define SHARED (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)

@@ -5,8 +5,8 @@
 #include "program.h"
 
 #include "abi/rm.h"
-#include "sim/machine_layout.h"
-#include "sim/rm_objects.h"
+#include "sim/machine/machine_layout.h"
+#include "sim/machine/rm_objects.h"
 
 #include "check.h"
 

@@ -2,7 +2,7 @@
 /* The simulator's streams wait for values in memory, and write them, in their order. */
 #include "program.h"
 
-#include "sim/machine_layout.h"
+#include "sim/machine/machine_layout.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions of pretend machines. */
-#include "sim/description.h"
+#include "sim/machine/description.h"
 
 #include "fuzz.h"
 

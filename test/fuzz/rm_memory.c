@@ -2,14 +2,14 @@
 /* The resource manager's ioctls: arbitrary requests, sizes and contents, from a program, over a
  * pretend kernel that answers what the input says. In the end everything is freed, and nothing may
  * be left charged. */
-#include "limit/rm_memory.h"
+#include "rm/rm_memory.h"
 
 #include "abi/rm.h"
 #include "fuzz.h"
-#include "limit/container.h"
-#include "limit/rm_channels.h"
-#include "limit/rm_export.h"
-#include "limit/rm_ledger.h"
+#include "container/container.h"
+#include "rm/rm_channels.h"
+#include "rm/rm_export.h"
+#include "rm/rm_ledger.h"
 #include "scratch.h"
 
 #include <fcntl.h>

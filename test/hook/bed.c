@@ -4,7 +4,7 @@
 
 #include "abi/cuda.h"
 #include "scratch.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

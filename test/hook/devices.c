@@ -3,7 +3,7 @@
 #include "abi/nvml.h"
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define TWO "2xh200"
 #define LIMITS                                                                                     \

@@ -6,7 +6,7 @@
 #include "abi/rm.h"
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dlfcn.h>
 

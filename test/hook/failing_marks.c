@@ -3,7 +3,7 @@
  * and what failed once costs the limit nothing that lasts. */
 #include "abi/cuda.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define CORES "CUDA_DEVICE_SM_LIMIT=20"
 #define PERCENT 20

@@ -4,7 +4,7 @@
 #include "failing_each.h"
 
 #include "allocate.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define SENTINEL 4242 /* an errno that nobody sets */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel gate on the simulated machine: whose kernels run while it is closed, and where it
  * says that it does not work. What kernels did is read off the machine, by its own time. */
-#include "limit/rm_channels.h"
+#include "rm/rm_channels.h"
 
 #include "bed.h"
 #include "pace_load.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

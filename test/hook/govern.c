@@ -3,7 +3,7 @@
 #include "green.h"
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 #include "vgpu/board.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * resource manager refuses to switch them. */
 #include "govern_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
  * attaches, and its threads wait inside the driver, while its channels are closed. */
 #include "govern_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 #include <sched.h>

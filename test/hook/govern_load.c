@@ -2,7 +2,7 @@
 /* A kernel that is held, orders, and threads that are kept from running. */
 #include "govern_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dirent.h>
 #include <linux/futex.h>

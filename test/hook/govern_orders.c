@@ -4,7 +4,7 @@
 #include "govern_load.h"
 
 #include "base/atomic.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <fcntl.h>
 #include <pthread.h>

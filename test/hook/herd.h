@@ -6,7 +6,7 @@
 
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define HERD_WORKERS_MAX 64
 #define HERD_THREADS_MAX 4

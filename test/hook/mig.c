@@ -5,7 +5,7 @@
 #include "abi/nvml.h"
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "pace_load.h"
 
 #include "abi/nvml.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 

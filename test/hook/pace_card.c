@@ -3,7 +3,7 @@
  * their forms; copies to and from the host, or to another card, are not. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 /* The simulator keeps no contents of transfers as large as that, and takes half a millisecond. */

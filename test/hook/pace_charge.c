@@ -4,7 +4,7 @@
 #include "green.h"
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #include "green.h"
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define LIMIT_50 .environment = {"CUDA_DEVICE_SM_LIMIT=50"}
 #define LIMIT_20 .environment = {"CUDA_DEVICE_SM_LIMIT=20"}

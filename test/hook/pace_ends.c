@@ -3,7 +3,7 @@
  * waits at the gate. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 /* Streams, contexts and threads that come and go under a compute limit. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 

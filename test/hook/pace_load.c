@@ -2,7 +2,7 @@
 /* Work for the tests of compute limits. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

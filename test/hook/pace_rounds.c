@@ -3,7 +3,7 @@
  * wait: all are charged, whatever the program waits by. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <sched.h>
 #include <time.h>

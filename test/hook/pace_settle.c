@@ -3,7 +3,7 @@
  * another name of its lane is charged once, and what waits meanwhile is measured. */
 #include "pace_load.h"
 
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "abi/nvml.h"
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define LIMIT "4GiB"
 #define ROUNDS 200

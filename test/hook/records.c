@@ -3,7 +3,7 @@
  * container's own processes, and the questions of size agree with it. */
 #include "abi/nvml.h"
 #include "pace_load.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  * on. */
 #include "allocate.h"
 #include "bed.h"
-#include "sim/machine.h"
+#include "sim/machine/machine.h"
 
 #define LIMIT "2GiB"
 #define LIMIT_BYTES (2 * GIB)

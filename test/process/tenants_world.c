@@ -3,7 +3,7 @@
 #include "tenants_world.h"
 
 #include "scratch.h"
-#include "sim/machine_layout.h"
+#include "sim/machine/machine_layout.h"
 
 #include <limits.h>
 #include <sys/prctl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of one process over one account, and peers that are refused at the same time: what
- * src/region/account.pml leaves out, and what it found. Also run under sanitizers. */
+ * test/model/account.pml leaves out, and what it found. Also run under sanitizers. */
 #include "region/account.h"
 
 #include "base/atomic.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bench's results: what is written is read, what is damaged is refused in one line, and what
  * another run measured is taken over. */
-#include "bench/results.h"
+#include "bench/results/results.h"
 
 #include "check.h"
 

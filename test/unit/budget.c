@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The budget's rules on a simulated clock: what is granted, saved, owed and shared, and that
  * threads and processes that race on the words lose and invent nothing. */
-#include "limit/budget.h"
+#include "compute/budget.h"
 
 #include "base/atomic.h"
 #include "check.h"

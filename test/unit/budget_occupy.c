@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of a busy stretch is new: against a reference that keeps each span for ever, and against
  * the union of the intervals. */
-#include "limit/budget.h"
+#include "compute/budget.h"
 
 #include "check.h"
 

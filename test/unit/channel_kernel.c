@@ -2,7 +2,7 @@
 /* Objects in a table, under one lock. */
 #include "channel_kernel.h"
 
-#include "limit/container.h"
+#include "container/container.h"
 #include "scratch.h"
 
 #include <fcntl.h>

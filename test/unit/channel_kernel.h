@@ -4,7 +4,7 @@
 #ifndef VGPU_TEST_CHANNEL_KERNEL_H
 #define VGPU_TEST_CHANNEL_KERNEL_H
 
-#include "limit/rm_memory.h"
+#include "rm/rm_memory.h"
 
 #include "abi/rm.h"
 #include "check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of a time the channel gate was closed for. */
-#include "limit/closed.h"
+#include "compute/closed.h"
 
-#include "limit/budget.h"
+#include "compute/budget.h"
 
 #include "check.h"
 

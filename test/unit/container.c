@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process that joins its container. */
-#include "limit/container.h"
+#include "container/container.h"
 
 #include "base/clock.h"
 #include "base/lock.h"

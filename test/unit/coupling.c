@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether kernels wait for other devices': by the time after which they are over. */
-#include "limit/coupling.h"
+#include "compute/coupling.h"
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of learnt durations: means, kernels that meet in one place, and threads. */
-#include "limit/durations.h"
+#include "compute/durations.h"
 
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The governor's thread: when there is one, what it does while there is nothing to see, and that it
  * is of no consequence to signals. */
-#include "limit/governor.h"
+#include "pace/governor.h"
 
 #include "base/atomic.h"
 #include "base/lock.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stream's stretches cost, rule by rule, and what is learnt from them. */
-#include "limit/lane.h"
+#include "compute/lane.h"
 
 #include "check.h"
-#include "limit/durations.h"
+#include "compute/durations.h"
 
 #define US 1000ull
 #define MS (1000 * US)

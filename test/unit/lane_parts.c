@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stretches cost while the channel gate was closed, and while other containers were at work.
  */
-#include "limit/lane.h"
+#include "compute/lane.h"
 
 #include "check.h"
-#include "limit/durations.h"
+#include "compute/durations.h"
 
 #define US 1000ull
 #define MS (1000 * US)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory policy over a region in a temporary file, without a driver. */
-#include "limit/memory.h"
+#include "memory/memory.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "check.h"
-#include "limit/container.h"
+#include "container/container.h"
 #include "scratch.h"
 
 #include <pthread.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated GPU runs its processes' queues in turns of 2 ms; the gate follows src/hook/pace.c.
+/* The simulated GPU runs its processes' queues in turns of 2 ms; the gate follows src/pace/pace.c.
  */
 #include "policy_machine.h"
 
-#include "limit/durations.h"
+#include "compute/durations.h"
 
 #include <string.h>
 
 #define SLICE_NS 2000000u
 #define LAUNCH_NS 3000u /* of the processor, a launch */
 #define POLL_NS 20000u  /* who waits for the GPU looks so often */
-/* As in src/hook/pace.c. */
+/* As in src/pace/pace.c. */
 #define SAMPLE_LAUNCHES 384u
 #define WAIT_MAX_NS 20000000u
 #define WAIT_BUSY_NS 5000000u

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A simulated GPU, its clock, and processes whose launches pass a gate that does what
- * src/hook/pace.c does, with the real budget, lanes and durations. Time goes on only here. */
+ * src/pace/pace.c does, with the real budget, lanes and durations. Time goes on only here. */
 #ifndef VGPU_TEST_POLICY_MACHINE_H
 #define VGPU_TEST_POLICY_MACHINE_H
 
-#include "limit/budget.h"
-#include "limit/lane.h"
+#include "compute/budget.h"
+#include "compute/lane.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,9 +3,9 @@
  * real ones, the GPU and the clock are not. Some come in step with the refills and the windows,
  * some die, some lie. Who is honest keeps to his limit, has his fair part, and is never stopped for
  * good. */
-#include "limit/budget.h"
-#include "limit/turns.h"
-#include "limit/window.h"
+#include "compute/budget.h"
+#include "compute/turns.h"
+#include "compute/window.h"
 #include "region/board.h"
 
 #include "check.h"

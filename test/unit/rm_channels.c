@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel gate: who is closed and opened, and how often the kernel is asked. What goes wrong is
  * in rm_channels_fail.c. */
-#include "limit/rm_channels.h"
+#include "rm/rm_channels.h"
 
 #include "channel_kernel.h"
-#include "limit/container.h"
+#include "container/container.h"
 
 /* The channel gate as a process finds it that has made its context. */
 static void begin(unsigned channels)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel gate where the kernel refuses, is slow or has freed what nobody saw, and where
  * threads open and close at once. */
-#include "limit/rm_channels.h"
+#include "rm/rm_channels.h"
 
 #include "base/atomic.h"
 #include "channel_kernel.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The forms of the resource manager's calls, those that nobody should make among them, over a
  * pretend kernel that checks what it is given. */
-#include "limit/rm_memory.h"
+#include "rm/rm_memory.h"
 
 #include "abi/rm.h"
 #include "check.h"
 #include "scratch.h"
-#include "limit/container.h"
+#include "container/container.h"
 
 #define MIB (1ull << 20)
 #define UUID "GPU-00000000-0000-0000-0000-000000000001"

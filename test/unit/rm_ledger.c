@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tree of resource-manager objects. */
-#include "limit/rm_ledger.h"
+#include "rm/rm_ledger.h"
 
 #include "abi/rm.h"
 #include "check.h"

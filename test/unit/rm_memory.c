@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The accounting of the resource manager's ioctls, over a pretend kernel of a few lines. */
-#include "limit/rm_memory.h"
+#include "rm/rm_memory.h"
 
 #include "abi/rm.h"
 #include "check.h"
 #include "scratch.h"
-#include "limit/container.h"
-#include "limit/memory.h"
+#include "container/container.h"
+#include "memory/memory.h"
 
 #define MIB (1ull << 20)
 #define UUID "GPU-00000000-0000-0000-0000-000000000001"

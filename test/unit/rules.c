@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in force where threads read it at the same time. The region's words are the test's own.
  */
-#include "hook/pace_rules.h"
+#include "pace/rules.h"
 
 #include "base/atomic.h"
 #include "base/lock.h"
 #include "check.h"
-#include "hook/pace.h"
-#include "limit/container.h"
-#include "limit/governor.h"
+#include "pace/pace.h"
+#include "container/container.h"
+#include "pace/governor.h"
 #include "region/account.h"
 
 #include <pthread.h>

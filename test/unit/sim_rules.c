@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Failures on demand, as a description asks for them: what is understood, and which call is hit. */
-#include "sim/machine_layout.h"
+#include "sim/machine/machine_layout.h"
 
 #include "check.h"
 #include "scratch.h"

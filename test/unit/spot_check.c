@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spot checks: who does what he is charged with is hardly ever doubted, who does more is soon, and
  * what the checks see that is no kernel ends them. */
-#include "limit/spot_check.h"
+#include "compute/spot_check.h"
 
 #include "check.h"
 

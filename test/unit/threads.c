@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads of one process in the layers below the hooks: entering, devices, the API ledger, the
  * log. What they leave is checked here; that they do not race, under the thread sanitizer. */
-#include "limit/memory.h"
+#include "memory/memory.h"
 
 #include "base/atomic.h"
 #include "base/log.h"
 #include "check.h"
 #include "scratch.h"
-#include "limit/container.h"
+#include "container/container.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/top_model.h"
+#include "top/model.h"
 
 #include "tool/tool.h"
-#include "tool/top_keys.h"
+#include "top/keys.h"
 
 #include "check.h"
 

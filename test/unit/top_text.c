@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/top_text.h"
+#include "top/text.h"
 
-#include "tool/top_table.h"
+#include "top/table.h"
 #include "tool/tool.h"
 
 #include "check.h"

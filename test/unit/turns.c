@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns among tenants: parts, soft limits, and who gives way, whatever the board says. */
-#include "limit/turns.h"
+#include "compute/turns.h"
 
 #include "check.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel that never ends, held in windows: shares, lengths, and who is left alone. */
-#include "limit/window.h"
+#include "compute/window.h"
 
 #include "check.h"
-#include "limit/budget.h"
+#include "compute/budget.h"
 
 #include <stdio.h>
 

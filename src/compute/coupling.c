@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which kernels wait for other devices'. */
+#include "compute/coupling.h"
+
+/* An end at its time counts for it, one at another time twice against it: what is independent meets
+ * the time by chance in less than two of three cases, and with eight devices in one of four. */
+#define SCORE_CERTAIN 12
+#define SCORE_MISSED 2
+/* What was certain once is so again after a few more. */
+#define SCORE_AGAIN (SCORE_CERTAIN - 4)
+
+/* How far from its time an end may be: for the launch to begin, and a part of what it takes. */
+#define TOLERANCE_NS 80000u
+#define TOLERANCE_SHARE 16
+#define TOLERANCE_MAX_NS 500000u
+
+/* Another kernel is looked at where the one that was did not run for so long. */
+#define FORGET_NS 10000000000ull
+
+static uint64_t tolerance_ns(uint64_t after_ns)
+{
+    uint64_t tolerance = TOLERANCE_NS + after_ns / TOLERANCE_SHARE;
+    return tolerance < TOLERANCE_MAX_NS ? tolerance : TOLERANCE_MAX_NS;
+}
+
+static void begin(struct coupling *coupling, uint64_t key, uint64_t after_ns)
+{
+    coupling->key = key;
+    coupling->after_ns = after_ns;
+    coupling->score = 1;
+}
+
+bool coupling_judge(struct coupling *coupling, uint64_t key, uint64_t after_ns, uint64_t at_ns)
+{
+    bool forgotten = !coupling->score || at_ns > coupling->seen_ns + FORGET_NS;
+    if (key != coupling->key && !forgotten)
+        return false;
+    coupling->seen_ns = at_ns;
+    if (forgotten) {
+        begin(coupling, key, after_ns);
+        return false;
+    }
+    int64_t off = (int64_t)(after_ns - coupling->after_ns);
+    if ((uint64_t)(off < 0 ? -off : off) > tolerance_ns(coupling->after_ns)) {
+        coupling->score -= coupling->score < SCORE_MISSED ? coupling->score : SCORE_MISSED;
+        return false;
+    }
+    coupling->after_ns += (uint64_t)(off / 4);
+    if (++coupling->score < SCORE_CERTAIN)
+        return false;
+    coupling->score = SCORE_AGAIN;
+    coupling->seen_ns = at_ns + COUPLING_HOLDS_NS;
+    return true;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream as the meter sees it: a row of marks, and between two marks a stretch of launches. A
+ * mark is an event that the driver puts its time on; what a stretch kept the GPU busy for follows
+ * from the times of the marks at its ends:
+ *
+ * - launches alone, and the stream never ran dry: from end to end;
+ * - one launch alone, put onto an idle stream: from end to end, less what the marks add and what
+ *   the device waited for the launch after it was done with the mark before it;
+ * - otherwise (the stream may have run dry, or waited, or copied): the sum of the launches' learnt
+ *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
+ * small copies, what an event adds) is known from the stretches that never ran dry.
+ *
+ * Time in which the channel gate was closed is nobody's. While other containers are at work the
+ * time between two marks is theirs too: then the sums count, but not less than half of our part of
+ * that time without one turn of theirs, and for what nobody knows our part.
+ *
+ * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
+ * CLOCK_MONOTONIC. */
+#ifndef VGPU_COMPUTE_LANE_H
+#define VGPU_COMPUTE_LANE_H
+
+#include "compute/closed.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LANE_MARKS 256u
+
+struct lane_stretch {
+    uint64_t work_ns;  /* the launches' learnt durations, as they were charged */
+    uint64_t gap_ns;   /* from the mark before to the launch, where the stream was idle */
+    uint64_t key;      /* of its last launch (compute/durations.h) */
+    uint64_t first_ns; /* when its first launch was made, by the processor's clock */
+    uint32_t launches;
+    bool other;      /* something else than a kernel is in it, which may take long */
+    bool continuous; /* the mark before it was outstanding when its own was recorded */
+    bool measured;   /* one launch, right behind the mark before it */
+    bool late;       /* measured, but its mark was not there yet when it was over */
+    bool moved;      /* the time of its mark is not the event's own */
+    bool replaced;   /* what runs on was charged in the place of its work_ns */
+    bool shared;     /* other streams had work on their way: it may have waited for theirs */
+    bool siblings;   /* or other processes of the container */
+    bool apart;      /* nothing is in it: an event right behind another */
+    bool whole;      /* our turns are long: it took one, and at most one of the others' before */
+    uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
+    uint16_t likely;    /* what they likely left of it; 0: as `part` */
+    uint64_t others_ns; /* for which it may have waited for their turns */
+};
+
+struct lane_mark {
+    void *event;
+    uint64_t asked_ns;    /* before the driver was asked to record it: it was not reached sooner */
+    uint64_t recorded_ns; /* when the driver had */
+    struct lane_stretch before; /* the stretch that ends here */
+};
+
+struct lane {
+    struct lane_mark marks[LANE_MARKS]; /* outstanding, a ring */
+    uint32_t first, count;
+    uint32_t unknown;         /* of the marks: behind launches that nobody knows the duration of */
+    struct lane_stretch open; /* since the last mark */
+    bool started;             /* the time of a mark is known */
+    bool moved;               /* and was not the event's own */
+    uint64_t reached_ns;      /* of the last mark that was reached */
+    uint64_t former_ns;       /* when that mark was recorded */
+    uint64_t done_ns;         /* when the device was done with it, had it nothing but marks to do */
+    uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
+    uint64_t occupied_ns;     /* by how much of it */
+    bool occupied_in_part;    /* while other containers were at work too */
+    struct closed_times *closed; /* when nothing of ours ran; NULL: never */
+    uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
+    uint64_t sure_work_ns;       /* and what their launches were thought to take */
+    uint64_t longer_ns;          /* what stretches took longer than was thought, in all */
+    uint32_t event_ns;           /* what an event takes on this device; 0: not known yet */
+    bool event_sure;             /* no processor was slower meanwhile */
+};
+
+/* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
+ * that its launches were charged with when they were let go. */
+struct lane_charge {
+    uint64_t from_ns, to_ns;
+    uint64_t busy_ns;
+    uint64_t work_ns;
+    uint32_t launches; /* that ended with it, */
+    bool measured;     /* and was by itself */
+    bool cut;          /* its launch is cut in turns whenever others are at work, */
+    bool known;        /* and it is known what it takes alone */
+};
+
+/* What an event takes on the device, which is what a pair of them adds to one kernel, on a stream
+ * with a backlog and on an idle one: 0.9 to 1.3 us on five H100s, 2.9 to 3.0 on two, 2.0 to 2.3 on
+ * H200s (driver 580.159.04; kernels of 3 to 50 us): a matter of the machine, so that it is learnt
+ * from events that follow each other at once. Until then, the second; no less than the last is told
+ * from what the processor takes to record one. */
+#define LANE_EVENT_NS 2100u
+#define LANE_EVENT_LEAST_NS 1250u
+#define LANE_EVENT_MOST_NS 10000u
+/* The device is told of an event before the driver's call to record it returns, by so small a part
+ * of that call: what finds cold caches, and makes it take 5 us and not 0.6, mostly comes before. */
+#define LANE_TOLD_PART 5u
+/* NVML's utilisation counts 0.5 to 0.8 us more than a kernel takes in a row of its like, where the
+ * device was idle before it. What is charged too little is a limit that does not hold, what is
+ * charged too much is lost (docs/decisions/0016). */
+#define LANE_BEGIN_NS 600u
+
+/* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
+static inline void lane_note(
+    struct lane *lane, uint32_t launches, uint64_t work_ns, uint64_t key, uint64_t first_ns)
+{
+    if (!lane->open.launches || first_ns < lane->open.first_ns)
+        lane->open.first_ns = first_ns;
+    lane->open.launches += launches;
+    lane->open.work_ns += work_ns;
+    lane->open.key = key;
+}
+
+static inline bool lane_is_full(const struct lane *lane)
+{
+    return lane->count == LANE_MARKS;
+}
+
+/* When the last mark was recorded; 0: none was. */
+static inline uint64_t lane_marked_ns(const struct lane *lane)
+{
+    const struct lane_mark *last = &lane->marks[(lane->first + lane->count - 1) % LANE_MARKS];
+    return lane->count ? last->recorded_ns : lane->former_ns;
+}
+
+/* How the stretch that a mark ends ran, as far as it was known when the mark was recorded. */
+struct lane_run {
+    uint64_t gap_ns;
+    bool continuous; /* the mark before it was still outstanding then */
+    bool measured;
+    bool apart; /* the mark before it was recorded a moment ago, and nothing since */
+    bool shared, siblings;
+    uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
+    uint16_t likely;      /* in 1,000; 0 as part */
+    uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
+    uint64_t asked_ns;    /* before the mark was recorded; 0: as recorded */
+    uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
+};
+
+/* A thread that was kept from running between a launch and its mark says little on how long the
+ * launch took, only that it was no longer: the mark was not there yet when it was over. */
+#define LANE_LATE_NS 100000u
+
+/* A mark was recorded behind what was noted. Not with a full lane. */
+void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run);
+
+/* How much of the time between the two the device was open to us. */
+uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns);
+
+/* The marks that were reached were reached so much sooner. */
+void lane_sooner(struct lane *lane, uint64_t ns);
+
+/* The first mark outstanding, NULL where there is none. */
+struct lane_mark *lane_front(struct lane *lane);
+
+/* From when on the front stretch may have run. Not without one. */
+uint64_t lane_front_since_ns(const struct lane *lane);
+
+/* Whether there is a front stretch, of launches and nothing else; for how long it may have run, and
+ * is not charged for yet. */
+bool lane_front_works(const struct lane *lane);
+uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns);
+
+/* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
+ * `part` and what follows as in struct lane_run. */
+void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns);
+
+/* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said
+ * of the front stretch once its end is known, and before it is passed. */
+void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
+
+/* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
+ * duration of a launch that was alone. Returns the mark's event. */
+void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge);
+
+/* Takes the front mark out without a word on what its stretch took; returns its event. */
+void *lane_forget(struct lane *lane);
+
+/* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
+ * before its end is known, `part` being ours of the device's time in 1,000. Its estimate is given
+ * back, but
+ * where it may be waiting for other streams' work: then not before its end. False where nothing is
+ * to be charged. */
+bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge);
+
+/* The launches behind the last mark, none of which is outstanding, are known to have run without a
+ * pause between the two, unless something else is in their stretch for which they may wait: what is
+ * to be charged for that. False where nothing is. */
+bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
+    struct lane_charge *ret_charge);
+
+/* The launches behind the last mark, none of which is outstanding, were made since `from_ns`, are
+ * thought to take `work_ns`, and are over: what is to be charged before another mark says what they
+ * took. False where nothing is. */
+bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
+    struct lane_charge *ret_charge);
+
+/* No mark will ever be recorded behind what was noted last: its stream, or the thread whose own it
+ * was, is gone. Returns how much of what its launches were charged with when they were let go was
+ * charged a second time by lane_ran or lane_done. */
+uint64_t lane_give_up(struct lane *lane);
+
+/* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
+ * gate could have stopped. */
+bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+
+/* How long until the front stretch has run for `least_ns`, where that is to be looked for: it is
+ * thought to run for so long, runs longer than it was thought to, or nobody knows what is on its
+ * way. UINT64_MAX else. */
+uint64_t lane_long_in_ns(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+
+/* Whether something is on its way: marks, or launches behind the last one that a full lane has no
+ * mark for, for as long as they are thought to take. */
+bool lane_is_on_way(const struct lane *lane, uint64_t now_ns);
+
+/* What the launches on their way were charged with and have not run yet. */
+uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns);
+
+#endif

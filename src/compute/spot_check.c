@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What spot checks find, beside what was charged. */
+#include "compute/spot_check.h"
+
+/* What was let by may not be charged yet. */
+#define LATE_NS 60e6
+/* A launch is on its way to the device, and its end on the way back, for so long at most. */
+#define LAUNCH_NS 10e3
+/* Less is not doubted: one such part of the time, and so many standard deviations. */
+#define DOUBTED_PART 50
+#define DEVIATIONS 3
+/* Half of what was longer ago than this is forgotten. */
+#define KEPT_NS 60000000000ull
+/* What was told and not seen makes up for no more than this of what comes. */
+#define CREDIT_NS 1e9
+
+static void forget(struct spot_checks *checks)
+{
+    checks->seen_ns = checks->told_ns = checks->squares = checks->asked_ns = 0;
+    checks->passed_ns = 0;
+}
+
+static void forget_half(struct spot_checks *checks)
+{
+    checks->seen_ns /= 2;
+    checks->told_ns /= 2;
+    checks->squares /= 2;
+    checks->asked_ns /= 2;
+    checks->passed_ns /= 2;
+}
+
+static void add(struct spot_checks *checks, const struct spot_check *check)
+{
+    double own_ns = (double)check->passed_ns * check->permille / 1000;
+    if (check->works)
+        checks->seen_ns += own_ns;
+    checks->told_ns += (double)check->told_ns + (double)check->launches * LAUNCH_NS;
+    checks->squares += own_ns * own_ns;
+    checks->asked_ns += own_ns;
+    checks->passed_ns += check->passed_ns;
+    if (checks->told_ns > checks->seen_ns + CREDIT_NS)
+        checks->told_ns = checks->seen_ns + CREDIT_NS;
+    if (checks->passed_ns > KEPT_NS)
+        forget_half(checks);
+}
+
+static uint64_t twice(uint64_t ns, uint64_t least_ns, uint64_t most_ns)
+{
+    uint64_t next = 2 * ns;
+    return next < least_ns ? least_ns : next > most_ns ? most_ns : next;
+}
+
+/* Answers are yes or no: a part p of yes has a variance of p (1 - p), of which p is not taken to be
+ * all or nothing. */
+static double variance(const struct spot_checks *checks)
+{
+    double part = checks->asked_ns > 0 ? checks->seen_ns / checks->asked_ns : 0;
+    part = part < 0.1 ? 0.1 : part > 0.9 ? 0.9 : part;
+    return checks->squares * part * (1 - part);
+}
+
+static bool is_doubtful(const struct spot_checks *checks)
+{
+    double more =
+        checks->seen_ns - checks->told_ns - LATE_NS - (double)checks->passed_ns / DOUBTED_PART;
+    return more > 0 && more * more > DEVIATIONS * DEVIATIONS * variance(checks);
+}
+
+static void begin(struct spot_checks *checks, uint64_t now_ns)
+{
+    bool soon = now_ns < checks->doubts_to_ns + SPOT_CHECK_SOON_NS;
+    checks->doubt_ns =
+        twice(soon ? checks->doubt_ns : 0, SPOT_CHECK_DOUBT_NS, SPOT_CHECK_DOUBT_MOST_NS);
+    checks->doubts_to_ns = now_ns + checks->doubt_ns;
+    checks->doubts = true;
+    forget(checks);
+}
+
+static void end(struct spot_checks *checks)
+{
+    checks->doubts = false;
+    forget(checks);
+}
+
+/* They say the same of launches that are measured: they see what is no kernel of the program's. */
+static void fall_silent(struct spot_checks *checks, uint64_t now_ns)
+{
+    end(checks);
+    checks->silent_ns = twice(checks->silent_ns, SPOT_CHECK_WRONG_NS, SPOT_CHECK_WRONG_MOST_NS);
+    checks->silent_to_ns = now_ns + checks->silent_ns;
+}
+
+bool spot_check_note(struct spot_checks *checks, const struct spot_check *check)
+{
+    if (check->now_ns < checks->silent_to_ns)
+        return false;
+    add(checks, check);
+    bool doubtful = is_doubtful(checks);
+    if (doubtful && checks->doubts)
+        fall_silent(checks, check->now_ns);
+    else if (doubtful)
+        begin(checks, check->now_ns);
+    if (checks->doubts && check->now_ns >= checks->doubts_to_ns)
+        end(checks);
+    return checks->doubts;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the collector share. */
+#ifndef VGPU_HOST_COLLECT_PARTS_H
+#define VGPU_HOST_COLLECT_PARTS_H
+
+#include "host/collect.h"
+
+/* Reads the region that `fd` is open on; keeps the descriptor open. `path` is taken over where it
+ * succeeds. `own_namespace`: of this process's pids. Returns 0, -ENOMEM, or -errno as region_read.
+ */
+int collect_region(int fd, char *path, uint64_t own_namespace,
+    struct collected_container *ret_container) __attribute__((warn_unused_result));
+
+/* The command line of a process of this PID namespace, if it is the one that started then (field 22
+ * of /proc/PID/stat; 0 whichever it is), when it was called `name`; NULL where it is not, or cannot
+ * be read. From malloc. */
+char *collect_command(int pid, const char *name, uint64_t start_time);
+
+/* The PID namespace that a process is in, and the number it has there; 0 where it cannot be told.
+ */
+uint64_t collect_namespace(unsigned pid);
+int collect_inner_pid(unsigned pid);
+
+/* GPU time: fills in the shares of the device. `measured`: its programs measure all that they do
+ * there; else they may, for a neighbour's sake. */
+struct region_reading;
+void collect_shares(const struct region_reading *reading, unsigned device, bool measured,
+    struct collected_device *collected);
+
+/* Frees what it holds, not the struct. */
+void collect_free_container(struct collected_container *container);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of pools, for the files that keep it: pools.c, what they hold (pools_charge.c), and
+ * making room (pools_room.c). */
+#ifndef VGPU_MEMORY_POOLS_LIST_H
+#define VGPU_MEMORY_POOLS_LIST_H
+
+#include "memory/pools.h"
+
+#include "base/lock.h"
+#include "base/slab.h"
+
+struct pool {
+    CUmemoryPool pool;
+    enum pool_kind kind;
+    CUdevice ordinal; /* that is charged; -1: none yet, or never */
+    bool has_device;  /* the location is one */
+    bool tells_used;  /* the driver's figure of what is in use agreed with ours */
+    unsigned live;    /* allocations that were seen and not freed */
+    uint64_t live_bytes;
+    uint64_t below_bytes; /* managed: that the resource-manager ledger counts */
+    bool destroyed;
+    unsigned users; /* threads of ours that ask the driver for it now */
+};
+
+struct pools_list {
+    struct lock lock; /* all but `used`; not held over driver calls */
+    bool used;
+    struct slab slab;
+    struct map list; /* by handle: the program's own, and the defaults of managed and host memory;
+                        the devices' are asked for */
+    struct slab allocation_slab;
+    struct map allocations; /* of pools that are counted, by pointer */
+};
+extern struct pools_list pools;
+
+/* A copy of what was noted of the pool, or of nothing. */
+struct pool pools_known(CUmemoryPool pool);
+
+/* Whether the driver tells the figure, of a pool and of a device's graph memory. */
+bool pools_tell(CUmemoryPool pool, CUmemPool_attribute name, cuuint64_t *ret_bytes);
+bool pools_graphs_tell(CUdevice ordinal, CUgraphMem_attribute name, cuuint64_t *ret_bytes);
+
+/* Charges what a managed pool holds, and returns it. Whoever grew it foresaw `foreseen`, and the
+ * ledger below charged `seen` meanwhile; NULL: it did not grow. */
+uint64_t pools_charge_managed(
+    CUmemoryPool pool, int device, const struct pool_growth *foreseen, uint64_t seen);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work that took too long, and what else was held back meanwhile. */
+#include "pace/couple.h"
+
+#include "base/log.h"
+#include "pace/rules.h"
+#include "compute/coupling.h"
+#include "compute/durations.h"
+#include "region/account.h"
+
+#include <string.h>
+
+/* Kernels of a device that are looked at at once. */
+#define KERNELS 4
+
+static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(marks_lock);
+static bool told;
+
+/* Launches alone, and the stream never ran dry. */
+static bool tells_something(const struct lane *lane, const struct lane_stretch *stretch)
+{
+    return lane->started && stretch->launches && stretch->work_ns && !stretch->other &&
+           (stretch->continuous || stretch->measured);
+}
+
+void couple_note(int device, const struct lane *lane, uint64_t at_ns)
+{
+    const struct lane_stretch *stretch = &lane->marks[lane->first].before;
+    if (!tells_something(lane, stretch) || rules_only_channels())
+        return;
+    uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;
+    uint64_t work = known > stretch->work_ns ? known : stretch->work_ns;
+    uint64_t due = lane->reached_ns + work;
+    if (lane_open_between(lane, lane->reached_ns, at_ns) < work + COUPLING_OVER_NS)
+        return;
+    uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);
+    struct coupling *coupling = &couplings[device][stretch->key % KERNELS];
+    /* When a closure begins and ends is not known well enough. */
+    if (!let_go || closed_between(lane->closed, let_go, at_ns))
+        return;
+    if (coupling_judge(coupling, stretch->key, at_ns - let_go, at_ns))
+        account_note_coupled(at_ns);
+}
+
+void couple_tell(void)
+{
+    if (told || !rules_are_coupled())
+        return;
+    told = true;
+    log_info("kernels of the container's devices wait for each other: they are taken off the GPUs "
+             "together, where that works");
+}
+
+void couple_reset(void)
+{
+    memset(couplings, 0, sizeof(couplings));
+    told = false;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds out whether kernels of the container's devices wait for each other (compute/coupling.h). */
+#ifndef VGPU_PACE_COUPLE_H
+#define VGPU_PACE_COUPLE_H
+
+#include "pace/marks.h"
+#include "compute/lane.h"
+
+/* The front mark of a lane of the device was reached at `at_ns`: before lane_pass. */
+void couple_note(int device, const struct lane *lane, uint64_t at_ns) REQUIRES(marks_lock);
+
+/* Says in the log, once, what was found. */
+void couple_tell(void);
+
+/* In a forked child. */
+void couple_reset(void);
+
+#endif

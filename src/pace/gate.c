@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gate where launches wait for their container's turn. */
+#include "pace/gate.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "container/container.h"
+#include "pace/pace.h"
+#include "pace/channels.h"
+#include "pace/govern.h"
+#include "pace/marks.h"
+#include "pace/rules.h"
+#include "compute/budget.h"
+#include "pace/governor.h"
+#include "rm/rm_channels.h"
+#include "region/account.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The longest sleep at the gate: limits may change meanwhile, others may give back. */
+#define WAIT_MAX_NS 20000000ull
+/* While work of ours is on its way: what was thought too much of it is given back. */
+#define WAIT_BUSY_NS 5000000ull
+/* While the container may not work at all; who ends that wakes those who wait. */
+#define HOLD_WAIT_NS 20000000ull
+/* Who asked for GPU time within this counts as working. */
+#define ACTIVE_NS 50000000ull
+/* Launches of unknown duration that may be on their way on a device, and how long one waits for
+ * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
+#define UNKNOWN_MAX 4
+#define UNKNOWN_WAIT_NS 100000000ull
+/* Where each launch has a new shape, all of them wait: no longer than what is on its way takes. */
+#define UNKNOWN_LOOK_NS 20000ull
+#define UNKNOWN_LOOK_MOST_NS 200000ull
+/* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
+#define STALLED_NS 10000000000ull
+
+#define END_TRIES 100
+#define END_PAUSE_NS 1000000ull
+
+static struct {
+    int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
+    unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
+    uint64_t counted_ns[VGPU_REGION_DEVICES];  /* when they were counted */
+    /* Touched only within account_visit_compute, which one thread at a time is in. */
+    struct budget_share shares[VGPU_REGION_DEVICES];
+    bool used;         /* some launch was under a limit */
+    int32_t pid;       /* whose end is watched; 0: nobody's yet */
+    int32_t explained; /* the pause was, once */
+} gate;
+
+/* ---- the end of the process ---- */
+
+/* Called before the driver's own handler, which was registered when it was initialised. */
+static void process_ends(void)
+{
+    /* A forked child that used nothing of this has its locks from its parent as they were. */
+    if (load_relaxed(&gate.pid) != (int32_t)getpid())
+        return;
+    lock_release_all();
+    rules_finish();
+    govern_finish();
+    /* Who asks for marks now is let finish. Who calls exit from a signal's handler may be the one
+     * who was interrupted in it. */
+    for (int i = 0; i < END_TRIES; i++) {
+        if (lock_try(&marks_lock)) {
+            lock_release(&marks_lock);
+            return;
+        }
+        sleep_ns(END_PAUSE_NS);
+    }
+    /* Who has them waits in the driver for what a signal's handler has interrupted there: what ends
+     * from here on ends without them. */
+    store_relaxed(&gate.used, false);
+}
+
+static void watch(void)
+{
+    if (!load_relaxed(&gate.pid) && swap_seq_cst(&gate.pid, (int32_t)0, (int32_t)getpid()))
+        (void)!atexit(process_ends);
+    govern_watch();
+}
+
+void gate_watch(void)
+{
+    store_relaxed(&gate.used, true);
+    watch();
+}
+
+void gate_stand_by(void)
+{
+    if (rules_are_given())
+        watch();
+}
+
+/* ---- the gate ---- */
+
+struct admission {
+    unsigned device, percent;
+    bool always; /* no budget holds it back */
+    uint64_t now_ns;
+    int64_t gone_ns;   /* let go since the last look */
+    int64_t coming_ns; /* of the launch that asks */
+    int64_t balance_ns;
+    uint64_t since_ns; /* it waits since then */
+    bool streams;      /* and several streams had work before it */
+    bool admitted;
+};
+
+/* What is to be there before a launch that had to wait goes on. Others that launch take what comes
+ * together meanwhile: twice the time that it takes to come together, and no longer. */
+static int64_t opening_ns(const struct admission *admission)
+{
+    int64_t opening = admission->streams ? budget_open_streams_ns(admission->percent) : 0;
+    uint64_t patience = opening ? 2 * budget_fill_ns(0, opening, admission->percent) : 0;
+    return admission->now_ns - admission->since_ns < patience ? opening : 0;
+}
+
+uint64_t gate_in_use(unsigned device)
+{
+    bool channel = container_config()->gate != GATE_LAUNCH &&
+                   rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works();
+    return channel ? VGPU_GATE_CHANNEL : VGPU_GATE_LAUNCH;
+}
+
+static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    struct admission *admission = argument;
+    struct budget_share *share = &gate.shares[admission->device];
+    unsigned active = load_relaxed(&gate.active[admission->device]);
+    if (own) {
+        store_relaxed(&own->asked_ns, admission->now_ns);
+        store_relaxed(&own->gate, gate_in_use(admission->device));
+    }
+    budget_charge(words, admission->gone_ns);
+    admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
+    budget_share_refill(share, words, admission->percent, active);
+    budget_share_charge(share, words, admission->percent, admission->gone_ns);
+    admission->admitted =
+        admission->always || (admission->balance_ns >= opening_ns(admission) &&
+                                 budget_admits(admission->balance_ns, admission->percent, share,
+                                     active, (uint64_t)admission->coming_ns));
+    if (!admission->admitted)
+        return;
+    budget_charge(words, admission->coming_ns);
+    budget_share_charge(share, words, admission->percent, admission->coming_ns);
+}
+
+unsigned gate_active(int device)
+{
+    return load_relaxed(&gate.active[device]);
+}
+
+static void count_active(unsigned device, uint64_t now_ns)
+{
+    if (now_ns - load_relaxed(&gate.counted_ns[device]) < RULES_LOOK_NS)
+        return;
+    store_relaxed(&gate.counted_ns[device], now_ns);
+    store_relaxed(&gate.active[device], account_asking(device, now_ns - ACTIVE_NS));
+}
+
+void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done)
+{
+    budget_share_settle(&gate.shares[device], words, gate_active(device), done);
+}
+
+unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
+{
+    if (channels_are_closed((unsigned)record->device)) {
+        *ret_on_device = 1;
+        return load_relaxed(&record->lane.count);
+    }
+    lock_take(&marks_lock);
+    *ret_on_device = marks_harvest(record->device);
+    unsigned outstanding = record->lane.count;
+    lock_release(&marks_lock);
+    govern_harvested(clock_now_ns());
+    return outstanding;
+}
+
+/* How long until the container may have GPU time; where it has some, until another process may
+ * have left some over. */
+static uint64_t wait_ns(const struct admission *admission, bool busy)
+{
+    const uint64_t most = busy ? WAIT_BUSY_NS : WAIT_MAX_NS;
+    uint64_t wait = budget_wait_ns(admission->balance_ns, admission->percent);
+    if (opening_ns(admission))
+        wait = budget_fill_ns(admission->balance_ns, opening_ns(admission), admission->percent);
+    if (!wait)
+        wait = BUDGET_SURPLUS_NS / 2;
+    return wait < most ? wait : most;
+}
+
+/* Kernels may wait for each other; one that never ends by itself must not hang its program here. */
+struct stall {
+    uint64_t reached, since_ns;
+};
+
+static bool is_stalled(struct stall *stall, unsigned outstanding)
+{
+    uint64_t now = clock_now_ns(), reached = load_relaxed(&marks_reached);
+    if (!outstanding || !stall->since_ns || stall->reached != reached)
+        *stall = (struct stall){reached, now};
+    return now - stall->since_ns > STALLED_NS;
+}
+
+/* Where channels are taken off the GPU instead, and somebody does it, launches need not wait. */
+static bool is_always_admitted(unsigned device, unsigned percent)
+{
+    return percent >= RULES_WATCHED ||
+           (rules_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
+}
+
+void gate_explain_pause(void)
+{
+    if (!rules_pause() || !swap_seq_cst(&gate.explained, (int32_t)0, (int32_t)1))
+        return;
+    if (rules_pause_is_the_monitors())
+        log_message(
+            "the container is paused by HAMi's monitor: work for the GPU waits until it lets "
+            "the container go on");
+    else
+        log_message("the container is paused: work for the GPU waits until 'vgpu resume --pid %d'",
+            (int)getpid());
+}
+
+void gate_wait_while_held(void)
+{
+    while (rules_hold()) {
+        gate_explain_pause();
+        channels_note_held();
+        govern_note_held(clock_now_ns());
+        rules_wait(HOLD_WAIT_NS);
+        (void)rules_look(clock_now_ns());
+        channels_look_after();
+    }
+}
+
+/* One look at the budget; true where the launch may go. What was not charged there will be later.
+ */
+static bool ask(struct admission *admission)
+{
+    unsigned device = admission->device;
+    admission->now_ns = clock_now_ns();
+    admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
+    admission->always = is_always_admitted(device, admission->percent);
+    if (admission->percent)
+        count_active(device, admission->now_ns);
+    if (rules_hold())
+        return false;
+    admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
+    bool asked = account_visit_compute(device, admit, admission);
+    if (!asked)
+        gate_charge_later(device, admission->gone_ns);
+    if (asked && admission->admitted)
+        return true;
+    if (asked && admission->percent)
+        return false;
+    gate_charge_later(device, admission->coming_ns);
+    return true;
+}
+
+int64_t gate_go_on(unsigned device)
+{
+    struct admission admission = {.device = device};
+    return ask(&admission) && admission.percent ? admission.balance_ns : INT64_MIN;
+}
+
+/* Whether the stream is one of several of its context that launch. */
+static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns)
+{
+    lock_take(&marks_lock);
+    bool beside = marks_beside(record, now_ns);
+    lock_release(&marks_lock);
+    return beside;
+}
+
+/* One sleep of a launch that has to wait. */
+static void wait_once(const struct admission *admission, bool busy)
+{
+    if (rules_hold()) {
+        gate_explain_pause();
+        channels_note_held();
+        govern_note_held(admission->now_ns);
+        rules_wait(HOLD_WAIT_NS);
+        return;
+    }
+    govern_note_wait(admission->device, admission->now_ns);
+    sleep_ns(wait_ns(admission, busy));
+}
+
+int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
+    void (*before)(const struct lane_record *, uint32_t), bool *ret_waited)
+{
+    unsigned device = (unsigned)record->device, outstanding = record->lane.count;
+    struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
+    struct stall stall = {.since_ns = 0};
+    *ret_waited = false;
+    gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
+    while (!ask(&admission)) {
+        if (!*ret_waited) {
+            before(record, id);
+            admission.streams = has_streams_beside(record, admission.now_ns);
+            admission.since_ns = admission.now_ns;
+        }
+        *ret_waited = true;
+        wait_once(&admission, outstanding > 0);
+        (void)gate_harvest(record, &outstanding);
+        /* What passed here was spent waiting. */
+        (void)marks_blind_ns(device, clock_now_ns());
+        channels_look_after();
+        if (rules_hold() || channels_are_closed(device)) {
+            stall.since_ns = 0;
+        } else if (is_stalled(&stall, outstanding)) {
+            gate_charge_later(device, admission.coming_ns);
+            break;
+        }
+    }
+    if (*ret_waited) {
+        uint64_t now_ns = clock_now_ns();
+        govern_note_admitted(device, now_ns);
+        account_note_hold(device, admission.since_ns, now_ns);
+    }
+    return admission.balance_ns;
+}
+
+/* True where one should wait; *vain: it took too long. */
+static bool too_many_unknown(struct lane_record *record, bool vain)
+{
+    lock_take(&marks_lock);
+    bool many = marks_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
+    if (many && vain)
+        record->stuck = true;
+    lock_release(&marks_lock);
+    return many && !vain;
+}
+
+void gate_wait_until_known(struct lane_record *record, uint64_t key)
+{
+    uint64_t start = clock_now_ns(), pause_ns = UNKNOWN_LOOK_NS;
+    unsigned on_device;
+    while (
+        !duration_of(key) && too_many_unknown(record, clock_now_ns() - start > UNKNOWN_WAIT_NS)) {
+        sleep_ns(pause_ns);
+        pause_ns = 2 * pause_ns < UNKNOWN_LOOK_MOST_NS ? 2 * pause_ns : UNKNOWN_LOOK_MOST_NS;
+        (void)gate_harvest(record, &on_device);
+    }
+}
+
+void gate_charge_later(unsigned device, int64_t gpu_ns)
+{
+    add_relaxed(&gate.uncharged_ns[device], gpu_ns);
+}
+
+bool gate_is_used(void)
+{
+    return load_relaxed(&gate.used);
+}
+
+void gate_reset(void)
+{
+    memset(&gate, 0, sizeof(gate));
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gate where launches wait for their container's turn on a device (compute/budget.h). Any
+ * thread, without locks. */
+#ifndef VGPU_PACE_GATE_H
+#define VGPU_PACE_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct budget_done;
+struct lane_record;
+struct vgpu_compute;
+
+/* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
+void gate_charge_later(unsigned device, int64_t gpu_ns);
+
+/* From now on the governor watches, and the end of the process is seen. */
+void gate_watch(void);
+bool gate_is_used(void);
+
+/* The same without a limit, where a container may yet be paused. */
+void gate_stand_by(void);
+
+/* Blocks while the container may not work at all (rules_hold). */
+void gate_wait_while_held(void);
+
+/* Where the container is paused: says so in the log, once in a process, because whoever started the
+ * program sees nothing else of why it stands still. Keeps errno. */
+void gate_explain_pause(void);
+
+/* Harvests the marks of the stream's device; returns how many are outstanding on the stream,
+ * *ret_on_device: on the device. While the channels are closed nothing is asked. */
+unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device);
+
+/* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
+ * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
+ * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
+int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
+    void (*before)(const struct lane_record *record, uint32_t id), bool *ret_waited);
+
+/* Takes what was let go from the budget. Returns the balance; INT64_MIN where a launch would have
+ * to wait, or there is no limit. */
+int64_t gate_go_on(unsigned device);
+
+/* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
+ * wait was in vain not again until something was reached. */
+void gate_wait_until_known(struct lane_record *record, uint64_t key);
+
+/* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
+ * for tools. */
+uint64_t gate_in_use(unsigned device);
+
+/* How many processes of the container ask for the device's time. */
+unsigned gate_active(int device);
+
+/* What was measured, for this process's own part (budget_share_settle). Within
+ * account_visit_compute. */
+void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done);
+
+/* In a forked child. */
+void gate_reset(void);
+
+#endif

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The governor's looks. */
+#include "pace/govern.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/log.h"
+#include "pace/pace.h"
+#include "pace/channels.h"
+#include "pace/couple.h"
+#include "pace/gate.h"
+#include "pace/marks.h"
+#include "pace/rules.h"
+#include "pace/spot_check.h"
+#include "pace/tenants.h"
+#include "pace/thread.h"
+#include "pace/unmeasured.h"
+#include "compute/budget.h"
+#include "container/container.h"
+#include "pace/governor.h"
+#include "rm/rm_channels.h"
+#include "compute/window.h"
+#include "region/account.h"
+#include "vgpu/board.h"
+
+#include <string.h>
+
+#define LOOK_NS 10000000ull
+/* While nothing but short work is on its way, and no other tenant is at work: who comes wakes us.
+ * Each look costs 25 us of a core and more, most of it for the wake (H200, a virtual machine). */
+#define CALM_LOOK_NS 20000000ull
+#define LOOK_LEAST_NS 1000000ull
+/* While somebody of higher priority works, or a pause lasts. */
+#define HOLD_LOOK_NS 5000000ull
+#define PAUSE_LOOK_NS 1000000000ull
+/* Somebody of higher priority works, and nothing is there to be stopped; sooner than a closed gate
+ * is overdue. */
+#define HOLD_IDLE_NS 50000000ull
+/* A launch that waits meanwhile says so more often than that. */
+#define HELD_NS 100000000ull
+/* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
+#define MONITOR_LOOK_NS 20000000ull
+/* In windows, closed or open: the others are to hear of us before they take us for silent
+ * (BOARD_SILENT_WINDOWS_NS), and their coming wakes us. */
+#define WINDOW_LOOK_NS 28000000ull
+/* Who was in windows within this keeps to his span, also where one kernel ends and the next is not
+ * known to be long yet. */
+#define SPANS_LAST_NS 300000000ull
+/* Nothing is measured: only orders wake. */
+#define STAND_BY_NS 1000000000ull
+/* Some devices have a limit, and only others are worked on. */
+#define UNMEASURED_LOOK_NS 50000000ull
+/* Who worked within this is at work. */
+#define ACTIVE_NS 20000000ull
+/* A launch that waits for its limit says so more often than that. */
+#define WAITING_NS 50000000ull
+/* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
+ * long what runs is charged by the clock. */
+#define BLIND_NS 20000000ull
+/* And after so long it is what keeps the thread, more likely than a processor that has no time for
+ * it: that is stopped. */
+#define BLIND_SURE_NS 100000000ull
+#define LOCK_TRY_NS 1000000ull
+
+static struct device_work {
+    uint64_t worked_ns; /* when work was let go last */
+    uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
+    struct marks_survey survey; /* at the last look */
+    bool in_windows;
+    uint64_t windows_ns; /* when it was last in windows, or closed; 0 never */
+    int64_t lent_ns;     /* charged while the marks were not to be seen */
+} devices[VGPU_REGION_DEVICES];
+
+static struct {
+    bool unmeasured;  /* something was let go of which nothing tells */
+    uint64_t held_ns; /* when a launch waited last until the container may work at all */
+    uint64_t harvested_ns;
+    uint64_t blind_from_ns;                    /* the harvest's lock was not to be had since */
+    uint64_t blind_since_ns;                   /* and what ran since then is not charged for */
+    unsigned bound;                            /* no device at or above it was worked on */
+    unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
+    bool limits_are_known;
+    uint32_t epoch; /* of the orders at the last look */
+} governor;
+
+static uint64_t at_most(uint64_t ns, uint64_t most_ns)
+{
+    return ns < most_ns ? ns : most_ns;
+}
+
+/* ---- what runs ---- */
+
+void govern_note_work(unsigned device, uint64_t now_ns)
+{
+    store_relaxed(&devices[device].worked_ns, now_ns);
+    if (device >= load_relaxed(&governor.bound))
+        store_relaxed(&governor.bound, device + 1);
+}
+
+void govern_note_wait(unsigned device, uint64_t now_ns)
+{
+    store_relaxed(&devices[device].waited_ns, now_ns);
+    governor_rouse();
+}
+
+void govern_note_admitted(unsigned device, uint64_t now_ns)
+{
+    govern_note_work(device, now_ns);
+    store_relaxed(&devices[device].waited_ns, (uint64_t)0);
+}
+
+void govern_note_unmeasured(void)
+{
+    if (!load_relaxed(&governor.unmeasured))
+        store_relaxed(&governor.unmeasured, true);
+}
+
+void govern_note_held(uint64_t now_ns)
+{
+    store_relaxed(&governor.held_ns, now_ns);
+    governor_rouse();
+}
+
+void govern_rouse(void)
+{
+    governor_rouse();
+}
+
+void govern_harvested(uint64_t now_ns)
+{
+    store_relaxed(&governor.harvested_ns, now_ns);
+}
+
+static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    const int64_t *gpu_ns = argument;
+    (void)own;
+    budget_charge(words, *gpu_ns);
+}
+
+/* What is charged so is lent: it is given back as soon as the marks tell what ran. */
+static void lend(unsigned device, uint64_t passed_ns)
+{
+    int64_t gpu_ns = (int64_t)(passed_ns / 1000 * rules_part(device).likely);
+    if (account_visit_compute(device, charge, &gpu_ns))
+        devices[device].lent_ns += gpu_ns;
+}
+
+/* Behind a harvest, so that nobody sees a budget in between in which neither is. */
+static void give_back_lent(void)
+{
+    for (unsigned d = 0; d < governor.bound; d++) {
+        int64_t gpu_ns = -devices[d].lent_ns;
+        if (gpu_ns && account_visit_compute(d, charge, &gpu_ns))
+            devices[d].lent_ns = 0;
+    }
+}
+
+/* Something kept a thread of ours inside the driver, which most likely is what runs; or that thread
+ * is not run by the processor. True where it has been charged for by now. */
+static bool go_blind(uint64_t now_ns)
+{
+    /* Who harvested since then had the lock. */
+    if (!governor.blind_since_ns || load_relaxed(&governor.harvested_ns) >= governor.blind_from_ns)
+        governor.blind_since_ns = governor.blind_from_ns = now_ns;
+    if (now_ns - governor.blind_since_ns < BLIND_NS)
+        return false;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        if (!rules_percent(d))
+            continue;
+        lend(d, now_ns - governor.blind_since_ns);
+        bool runs_long = devices[d].in_windows || now_ns - governor.blind_from_ns >= BLIND_SURE_NS;
+        devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = runs_long};
+    }
+    governor.blind_since_ns = now_ns;
+    return true;
+}
+
+/* Whether marks are to be asked for: others may have done so a moment ago. */
+static bool is_harvest_due(uint64_t now_ns)
+{
+    bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
+    for (unsigned d = 0; d < governor.bound; d++)
+        due |= devices[d].survey.runs_long || devices[d].lent_ns || spot_check_is_due(d, now_ns);
+    return due;
+}
+
+static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lock)
+{
+    struct marks_survey marked = marks_survey(device, now_ns, WINDOW_LONG_NS);
+    if (rules_are_finished())
+        return marked;
+    struct marks_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
+    marked.outstanding += let_by.outstanding;
+    marked.runs_long |= let_by.runs_long;
+    marked.long_in_ns = at_most(marked.long_in_ns, let_by.long_in_ns);
+    unmeasured_survey(device, now_ns, WINDOW_LONG_NS, &marked);
+    return marked;
+}
+
+/* Sees what runs, also where others harvest all the time. False where the marks are not known. */
+static bool see_what_runs(uint64_t now_ns)
+{
+    bool due = is_harvest_due(now_ns);
+    if (!lock_try(&marks_lock))
+        return !due || go_blind(now_ns);
+    governor.blind_since_ns = 0;
+    if (due && !rules_are_finished())
+        (void)marks_harvest_all();
+    give_back_lent();
+    for (unsigned d = 0; d < governor.bound; d++) {
+        spot_check_take(d, now_ns);
+        devices[d].survey = survey((int)d, now_ns);
+    }
+    lock_release(&marks_lock);
+    if (due)
+        govern_harvested(clock_now_ns());
+    return true;
+}
+
+/* ---- windows ---- */
+
+struct look {
+    struct window_view view;
+    unsigned device;
+};
+
+/* What was charged for before it runs is not used up yet. */
+static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    struct look *look = argument;
+    struct window_view *view = &look->view;
+    view->balance_ns += budget_refill(words, view->percent, clock_now_ns());
+    if (own)
+        store_relaxed(&own->gate, gate_in_use(look->device));
+}
+
+static bool may_close(unsigned device)
+{
+    if (container_config()->gate == GATE_LAUNCH || !rm_channels_count(device))
+        return false;
+    enum rm_channels_state state = rm_channels_state(device);
+    return state == RM_CHANNELS_WORKS || state == RM_CHANNELS_UNTESTED ||
+           state == RM_CHANNELS_NO_GROUP;
+}
+
+/* It is looked at each WINDOW_LOOK_NS, and others do not hear of it more often. */
+static bool goes_in_windows(unsigned device)
+{
+    return devices[device].in_windows || rules_only_channels();
+}
+
+static struct window_view view_of(unsigned device)
+{
+    struct device_work *here = &devices[device];
+    bool only_gate = rules_only_channels();
+    struct look look = {
+        .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
+        .device = device};
+    look.view.span = tenants_span(device);
+    look.view.now_ns = clock_now_ns();
+    bool all = only_gate || look.view.span.period_ns;
+    bool runs = here->survey.runs_long || (all && here->survey.outstanding);
+    if (runs && container_config()->gate != GATE_LAUNCH)
+        channels_tell(device);
+    look.view.runs_on = runs && may_close(device);
+    look.view.in_windows = goes_in_windows(device) || look.view.span.period_ns;
+    if (look.view.runs_on)
+        (void)account_visit_compute(device, read_balance, &look);
+    else
+        here->in_windows = false;
+    return look.view;
+}
+
+/* Nobody is there whom it would harm to hear of us, or of our end, a little later. */
+static bool is_calm(unsigned device)
+{
+    return rules_part(device).permille >= 1000 && !rules_has_priority() && !rules_only_channels();
+}
+
+/* Of what goes on in windows nothing is to be seen before it has used up its time. */
+static uint64_t look_again_ns(unsigned device, const struct window_view *view)
+{
+    uint64_t open = window_open_ns(view);
+    const struct marks_survey *survey = &devices[device].survey;
+    if (survey->runs_long ? view->in_windows : !survey->outstanding)
+        return at_most(open, WINDOW_LOOK_NS);
+    if (survey->runs_long || !is_calm(device))
+        return at_most(open, LOOK_NS);
+    uint64_t long_in = survey->long_in_ns > LOOK_LEAST_NS ? survey->long_in_ns : LOOK_LEAST_NS;
+    return at_most(open, at_most(long_in, CALM_LOOK_NS));
+}
+
+/* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on
+ * without a look. */
+static uint64_t decide(uint64_t *ret_open_ns)
+{
+    uint64_t closed = 0;
+    *ret_open_ns = WINDOW_LOOK_NS;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        struct window_view view = view_of(d);
+        uint64_t wanted = window_close_ns(&view), open = look_again_ns(d, &view);
+        if (wanted)
+            devices[d].in_windows = true;
+        closed = wanted > closed ? wanted : closed;
+        *ret_open_ns = open < *ret_open_ns ? open : *ret_open_ns;
+    }
+    return closed;
+}
+
+/* ---- looks ---- */
+
+static bool waits_for_limit(unsigned device, uint64_t now_ns)
+{
+    return load_relaxed(&devices[device].waited_ns) + WAITING_NS > now_ns;
+}
+
+/* How long the device is worked on still if nothing more comes; 0: it is not. Who waits for his
+ * limit works too: what others run meanwhile is to be measured as beside him, or they would pay for
+ * his turns when he goes on. */
+static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
+{
+    uint64_t until = load_relaxed(&devices[device].worked_ns) + ACTIVE_NS;
+    if (waits_for_limit(device, now_ns))
+        return ACTIVE_NS;
+    return until > now_ns ? until - now_ns : 0;
+}
+
+/* Of several devices each has spans of its own, and all are closed together. Where the channel gate
+ * is all there is, also who is below his limit works in windows. */
+static bool keeps_to_span(unsigned device, uint64_t now_ns)
+{
+    bool alone = true;
+    if (goes_in_windows(device) || channels_are_due())
+        devices[device].windows_ns = now_ns;
+    for (unsigned d = 0; d < governor.bound; d++)
+        alone &= d == device || (!devices[d].survey.outstanding && !works_for_ns(d, now_ns));
+    return alone && !rules_only_channels() && devices[device].windows_ns &&
+           now_ns - devices[device].windows_ns < SPANS_LAST_NS;
+}
+
+/* How long some device is worked on still if nothing more comes: the others hear of the end at
+ * once. 0: none is, and none was a moment ago. */
+static uint64_t meet_all(uint64_t now_ns, bool stopped)
+{
+    uint64_t longest = 0;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        uint64_t left = works_for_ns(d, now_ns);
+        struct tenants_own own = {
+            .active = !stopped && (devices[d].survey.outstanding || left),
+            .wants = waits_for_limit(d, now_ns),
+            .paused = rules_pause(),
+            .windows = goes_in_windows(d) || channels_are_due(),
+            .spans = keeps_to_span(d, now_ns),
+        };
+        /* What goes on is stopped now, not when it has overdrawn. */
+        if (tenants_meet(d, &own, now_ns))
+            devices[d].in_windows |= devices[d].survey.runs_long;
+        if (own.active && devices[d].survey.outstanding)
+            left = WINDOW_LOOK_NS;
+        longest = left > longest ? left : longest;
+    }
+    return longest;
+}
+
+static void close_all(uint64_t due_ns)
+{
+    governor.blind_since_ns = 0; /* nothing runs meanwhile */
+    channels_close_all(due_ns, governor.bound);
+}
+
+/* Nothing runs, as far as is known, and nobody waits: a launch that has to rouses us. */
+static bool is_idle(uint64_t now_ns)
+{
+    bool busy =
+        load_relaxed(&governor.unmeasured) || load_relaxed(&governor.held_ns) + HELD_NS > now_ns;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        busy |= devices[d].survey.outstanding || works_for_ns(d, now_ns);
+    }
+    return !busy;
+}
+
+static uint64_t hold(uint64_t now_ns)
+{
+    close_all(now_ns);
+    (void)meet_all(now_ns, true);
+    if (channels_are_held())
+        return HOLD_LOOK_NS;
+    if (rules_pause())
+        return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
+    return is_idle(now_ns) ? HOLD_IDLE_NS | GOVERNOR_IDLE : HOLD_LOOK_NS;
+}
+
+/* A window was closed by what the limits were then. */
+static bool limits_differ(void)
+{
+    bool differ = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        differ |= governor.limits[d] != (unsigned char)rules_percent(d);
+    return governor.limits_are_known && differ;
+}
+
+static bool limits_changed(void)
+{
+    bool changed = limits_differ();
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
+        governor.limits[d] = (unsigned char)rules_percent(d);
+    governor.limits_are_known = true;
+    return changed;
+}
+
+/* Others hear meanwhile that we are still there, and are not to take the device for free. Where
+ * they have gone, their time is ours at once. */
+static uint64_t stay_closed(uint64_t until_ns)
+{
+    close_all(until_ns);
+    (void)meet_all(clock_now_ns(), false);
+    if (limits_differ())
+        return 1;
+    uint64_t now = clock_now_ns();
+    return at_most(until_ns > now ? until_ns - now : 1, WINDOW_LOOK_NS);
+}
+
+/* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
+ */
+static bool has_unmeasured(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (rm_channels_count(d) && !rules_percent(d))
+            return true;
+    }
+    return false;
+}
+
+/* What was let go before there was anything to measure it for is stopped as all else. */
+static bool may_run_unmeasured(void)
+{
+    bool any = false;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES && load_relaxed(&governor.unmeasured); d++) {
+        if (!rm_channels_count(d))
+            continue;
+        any = true;
+        if (d >= load_relaxed(&governor.bound))
+            store_relaxed(&governor.bound, d + 1);
+    }
+    return any;
+}
+
+/* In windows what is at work may not run. */
+static uint64_t plan_checks(uint64_t pause_ns)
+{
+    uint64_t now = clock_now_ns(), soonest = UINT64_MAX;
+    for (unsigned d = 0; d < governor.bound; d++) {
+        uint64_t until = pause_ns;
+        if (goes_in_windows(d) || !rules_percent(d))
+            spot_check_pause(d, false);
+        else
+            until = spot_check_plan(d, now, pause_ns, is_calm(d));
+        soonest = at_most(soonest, until);
+    }
+    return soonest;
+}
+
+static void rest_from_checks(void)
+{
+    for (unsigned d = 0; d < governor.bound; d++)
+        spot_check_pause(d, true);
+}
+
+static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
+{
+    channels_open_all();
+    bool seen = see_what_runs(now_ns);
+    uint64_t work_ns = meet_all(now_ns, false);
+    if (!seen)
+        return LOCK_TRY_NS;
+    couple_tell();
+    if (rules_hold())
+        return 1;
+    uint64_t open_ns, closed_ns = decide(&open_ns);
+    if (closed_ns) {
+        now_ns = clock_now_ns();
+        /* Of what we raise ourselves we need not be told. */
+        if (account_window_close(now_ns, now_ns + closed_ns))
+            governor.epoch++;
+        return stay_closed(now_ns + closed_ns);
+    }
+    uint64_t show_ns = account_show_work(now_ns);
+    if (work_ns)
+        return plan_checks(at_most(open_ns, work_ns));
+    rest_from_checks();
+    if (has_unmeasured())
+        return UNMEASURED_LOOK_NS | GOVERNOR_IDLE;
+    if (show_ns)
+        return show_ns | GOVERNOR_IDLE;
+    return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
+}
+
+/* No limit of ours: what we do is measured only where others' limits need it. */
+static uint64_t stand_by(uint64_t now_ns)
+{
+    bool beside = false;
+    channels_open_all();
+    unmeasured_stand_by(now_ns);
+    if (!rules_may_have_neighbours(now_ns))
+        return STAND_BY_NS;
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)
+        beside = rm_channels_count(d) && tenants_limited_work(d, now_ns);
+    if (!beside)
+        return STAND_BY_NS;
+    rules_note_limited_beside(now_ns);
+    return 1;
+}
+
+/* How long until the next look. */
+static uint64_t look(void)
+{
+    uint64_t now = clock_now_ns();
+    bool unmeasured = may_run_unmeasured();
+    bool limited = rules_read(now, &governor.epoch);
+    if (rules_hold()) {
+        (void)account_show_work(now);
+        return hold(now);
+    }
+    struct account_window window = account_window(now);
+    if (limits_changed() && window.until_ns) {
+        account_window_open();
+        window.until_ns = 0;
+    }
+    if (limited && window.until_ns)
+        return stay_closed(window.until_ns);
+    if (!limited)
+        return stand_by(now);
+    return govern_open(now, unmeasured);
+}
+
+/* Called by the governor's thread. The region and the board are touched again and again: together
+ * that costs the calls of one guarded access. */
+static uint64_t govern(void)
+{
+    if (rules_are_finished())
+        return GOVERNOR_NOTHING;
+    guard_enter();
+    uint64_t ns = look();
+    guard_leave();
+    /* What was stopped, whose threads may all wait in the driver. */
+    if (rules_pause() && !is_idle(clock_now_ns()))
+        gate_explain_pause();
+    return ns;
+}
+
+/* Until there are orders, the word is another, or the neighbours change. Without a call that waits
+ * for several, in a rest for the word alone, which ends soon, and the neighbours are looked at. */
+static void rest(uint64_t ns, uint32_t *word, uint32_t value)
+{
+    struct word_awaited words[WORDS_AWAITED_MAX];
+    uint32_t *orders = account_orders_word();
+    unsigned count = 0;
+    if (orders)
+        words[count++] = (struct word_awaited){orders, governor.epoch, .shared = true};
+    if (word)
+        words[count++] = (struct word_awaited){word, value, .shared = false};
+    unsigned own = count;
+    if (!word)
+        ns = tenants_await(ns, words, &count);
+    if (orders && words_wait(words, count, at_most(ns, STAND_BY_NS)))
+        return;
+    if (word)
+        word_wait_for(word, value, ns);
+    else
+        account_wait_orders(governor.epoch, count > own ? at_most(ns, LOOK_NS) : ns);
+}
+
+void govern_watch(void)
+{
+    governor_wake(govern, rest);
+}
+
+void govern_finish(void)
+{
+    channels_finish();
+    governor_stop();
+    tenants_leave();
+}
+
+void govern_reset(void)
+{
+    memset(devices, 0, sizeof(devices));
+    memset(&governor, 0, sizeof(governor));
+    channels_reset();
+    governor_reset();
+    spot_check_reset();
+}

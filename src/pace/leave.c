@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, contexts and threads that end, and captures that begin: what becomes of their lanes. */
+#include "pace/context.h"
+
+#include "base/clock.h"
+#include "pace/capture.h"
+#include "driver/cuda.h"
+#include "pace/gate.h"
+
+#include <stddef.h>
+
+#define RECORDING_NS 20000
+#define RECORDING_MOST_NS 1000000000ull
+
+/* What it has marks for is seen to its end; no mark will tell of what is open. */
+static void lane_leaves(struct lane_record *record) REQUIRES(marks_lock)
+{
+    gate_charge_later((unsigned)record->device, -(int64_t)lane_give_up(&record->lane));
+    marks_lane_unlink(record);
+}
+
+/* A thread that waits at the gate may be recording on a stream that another one is about to end. */
+static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (marks_others_record(record) &&
+                ((handle && context->handle == handle) || marks_is_on(record, stream)))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
+ * handler that interrupted what is done under the lock. */
+static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+{
+    uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
+    while (is_recorded_on(handle, stream) && lock_rest(&marks_lock, RECORDING_NS, until))
+        continue;
+}
+
+void marks_context_waits(CUcontext handle)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next)
+            record->lane.open.other |= context->handle == handle;
+    }
+    lock_release(&marks_lock);
+}
+
+void marks_capture_begins(CUstream stream)
+{
+    lock_take(&marks_lock);
+    wait_for_recording(NULL, stream);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->orphan ||
+                (!marks_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
+                continue;
+            marks_lane_renew(record);
+            record->opener = NULL;
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+void marks_stream_leaves(CUstream stream)
+{
+    lock_take(&marks_lock);
+    wait_for_recording(NULL, stream);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (marks_is_on(record, stream) && !record->orphan)
+                lane_leaves(record);
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+void marks_thread_leaves(void)
+{
+    lock_take(&marks_lock);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->thread == marks_thread() && !record->orphan)
+                lane_leaves(record);
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+/* A lane on which somebody records still (wait_for_recording) goes when he is done, and its context
+ * stays for it, nobody's. */
+static void context_leaves(struct pace_context *context) REQUIRES(marks_lock)
+{
+    for (struct lane_record **lane = &context->lanes; *lane;) {
+        while (lane_front(&(*lane)->lane))
+            (void)cuda.cuEventDestroy_v2(lane_forget(&(*lane)->lane));
+        if (!(*lane)->orphan)
+            lane_leaves(*lane);
+        if ((*lane)->recording)
+            lane = &(*lane)->next;
+        else
+            marks_lane_drop(lane);
+    }
+    marks_context_drop(context);
+}
+
+void marks_context_leaves(CUcontext handle)
+{
+    struct capture_relaxed former = capture_relax();
+    lock_take(&marks_lock);
+    wait_for_recording(handle, NULL);
+    for (struct pace_context *context = marks_contexts(), *next; context; context = next) {
+        next = context->next;
+        if (context->handle != handle)
+            continue;
+        (void)marks_harvest_context(context); /* what was reached is charged for */
+        context_leaves(context);
+    }
+    lock_release(&marks_lock);
+    capture_restore(&former);
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts, their streams' lanes and the events on them. */
+#include "pace/marks.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/slab.h"
+#include "pace/capture.h"
+#include "container/device.h"
+#include "driver/cuda.h"
+#include "pace/channels.h"
+#include "pace/context.h"
+#include "pace/gate.h"
+#include "pace/rules.h"
+#include "vgpu/region.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* A stream that had work within this is one of those that launch. */
+#define BESIDE_NS 200000000ull
+
+struct lock marks_lock = LOCK_INIT;
+
+static struct {
+    uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: marks are to be had */
+    struct pace_context *contexts;
+    struct slab context_slab, lane_slab;
+    struct map lanes; /* by stream_key */
+    uint32_t last_id;
+} marks = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
+    .lane_slab = {.object_bytes = sizeof(struct lane_record)}};
+
+static uint64_t stream_key(const struct pace_context *context, CUstream stream, const void *thread)
+{
+    uint64_t key = (uintptr_t)context * 0x9e3779b97f4a7c15ull;
+    key = (key ^ (uintptr_t)stream) * 0xff51afd7ed558ccdull;
+    key = (key ^ (uintptr_t)thread) * 0xc4ceb9fe1a85ec53ull;
+    return key | 1;
+}
+
+/* ---- contexts and lanes ---- */
+
+struct pace_context *marks_contexts(void)
+{
+    return marks.contexts;
+}
+
+/* A context that is the thread's current one for the time being. */
+struct pace_entered {
+    bool pushed;
+};
+
+static struct pace_entered context_enter(CUcontext handle)
+{
+    CUcontext current = NULL;
+    struct pace_entered entered = {.pushed = false};
+    if (cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != handle)
+        entered.pushed = cuda.cuCtxPushCurrent_v2(handle) == CUDA_SUCCESS;
+    return entered;
+}
+
+static void context_leave(const struct pace_entered *entered)
+{
+    CUcontext context;
+    if (entered->pushed)
+        (void)cuda.cuCtxPopCurrent_v2(&context);
+}
+
+static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
+{
+    int device;
+    struct pace_entered entered = context_enter(handle);
+    CUresult result = device_identify_current(&device);
+    context_leave(&entered);
+    if (result != CUDA_SUCCESS || device < 0)
+        return NULL;
+    struct pace_context *context = slab_take(&marks.context_slab);
+    if (!context)
+        return NULL;
+    context->handle = handle;
+    context->device = device;
+    context->next = marks.contexts;
+    marks.contexts = context;
+    return context;
+}
+
+/* It is none of the default streams. */
+static bool is_named(CUstream stream)
+{
+    return (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+/* The stream's own context; of a default stream, the thread's. */
+static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
+{
+    CUcontext handle = NULL;
+    if (!is_named(stream) || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
+        (void)cuda.cuCtxGetCurrent(&handle);
+    if (!handle)
+        return NULL;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->handle == handle)
+            return context;
+    }
+    return context_make(handle);
+}
+
+/* Tells a thread's own default stream from another's. */
+static _Thread_local char thread_identity __attribute__((tls_model("initial-exec")));
+
+const void *marks_thread(void)
+{
+    return &thread_identity;
+}
+
+void marks_lane_renew(struct lane_record *record)
+{
+    marks.last_id += marks.last_id == UINT32_MAX ? 2 : 1;
+    store_release(&record->id, marks.last_id);
+}
+
+/* One that does not tell counts as if others may wait for it. */
+static bool is_apart(CUstream stream)
+{
+    unsigned flags = CU_STREAM_DEFAULT;
+    return is_named(stream) && cuda.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+           flags & CU_STREAM_NON_BLOCKING;
+}
+
+struct lane_record *marks_lane(CUstream stream)
+{
+    struct pace_context *context = context_of(stream);
+    if (!context)
+        return NULL;
+    const void *thread = stream == CU_STREAM_PER_THREAD ? &thread_identity : NULL;
+    uint64_t key = stream_key(context, stream, thread);
+    struct lane_record *record = map_get(&marks.lanes, key);
+    if (record)
+        return record;
+    record = slab_take(&marks.lane_slab);
+    if (!record)
+        return NULL;
+    record->context = context;
+    marks_lane_renew(record);
+    record->stream = stream;
+    record->thread = thread;
+    record->device = context->device;
+    record->apart = is_apart(stream);
+    record->lane.closed = channels_closed_times((unsigned)record->device);
+    if (map_put(&marks.lanes, key, record) != 0) {
+        slab_give(&marks.lane_slab, record);
+        return NULL;
+    }
+    record->next = context->lanes;
+    context->lanes = record;
+    return record;
+}
+
+void marks_note_other(struct lane_record *record)
+{
+    bool legacy = record->stream == CU_STREAM_LEGACY;
+    record->lane.open.other = true;
+    if (record->apart)
+        return;
+    for (struct lane_record *lane = record->context->lanes; lane; lane = lane->next)
+        lane->lane.open.other |= !lane->apart && (legacy || lane->stream == CU_STREAM_LEGACY);
+}
+
+/* ---- events ---- */
+
+/* Not where the program's stream or context is not what it says, or a fault ended all work: the
+ * launch itself will be answered so. */
+static bool is_blinding(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_NOT_SUPPORTED ||
+           result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_UNKNOWN ||
+           result == CUDA_ERROR_INVALID_VALUE;
+}
+
+void marks_note_blind(int device, CUresult result, uint64_t now_ns)
+{
+    static bool logged;
+    if (!is_blinding(result))
+        return;
+    (void)swap_seq_cst(&marks.blind_since_ns[device], (uint64_t)0, now_ns);
+    if (!load_relaxed(&logged))
+        log_warning(
+            "the driver refuses an event by which GPU time is measured; the compute limit is "
+            "kept by the time between launches meanwhile");
+    store_relaxed(&logged, true);
+}
+
+void marks_note_seen(int device)
+{
+    if (load_relaxed(&marks.blind_since_ns[device]))
+        store_relaxed(&marks.blind_since_ns[device], (uint64_t)0);
+}
+
+uint64_t marks_blind_ns(unsigned device, uint64_t now_ns)
+{
+    uint64_t since = load_relaxed(&marks.blind_since_ns[device]);
+    if (!since || since >= now_ns || !swap_seq_cst(&marks.blind_since_ns[device], since, now_ns))
+        return 0;
+    return now_ns - since;
+}
+
+static CUevent spare_take(struct pace_context *context) REQUIRES(marks_lock)
+{
+    return context->spare_count ? context->spares[--context->spare_count] : NULL;
+}
+
+void marks_spare_give(struct pace_context *context, CUevent event)
+{
+    if (context->spare_count < SPARE_EVENTS)
+        context->spares[context->spare_count++] = event;
+    else
+        (void)cuda.cuEventDestroy_v2(event);
+}
+
+static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
+{
+    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
+        if (other != record && other->lane.count)
+            return true;
+    }
+    return false;
+}
+
+bool marks_beside(const struct lane_record *record, uint64_t now_ns)
+{
+    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
+        if (other != record && lane_marked_ns(&other->lane) + BESIDE_NS >= now_ns)
+            return true;
+    }
+    return false;
+}
+
+static CUevent event_make(CUcontext handle)
+{
+    CUevent event = NULL;
+    struct pace_entered entered = context_enter(handle);
+    struct capture_relaxed former = capture_relax();
+    if (cuda.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        event = NULL;
+    capture_restore(&former);
+    context_leave(&entered);
+    return event;
+}
+
+/* On which this thread is recording. A signal's handler that ends a stream, or calls exit, may have
+ * interrupted it in that. */
+static _Thread_local const struct lane_record *recording_on
+    __attribute__((tls_model("initial-exec")));
+
+/* Between the two the record cannot go, nor can its stream (wait_for_recording). */
+static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *ret_event)
+{
+    lock_take(&marks_lock);
+    bool wanted = marks_is_same(record, id) && !lane_is_full(&record->lane);
+    *ret_event = wanted ? spare_take(record->context) : NULL;
+    record->recording += wanted;
+    recording_on = wanted ? record : NULL;
+    lock_release(&marks_lock);
+    return wanted;
+}
+
+static void end_recording(
+    struct lane_record *record, CUevent event, bool recorded, uint64_t now_ns, struct lane_run run)
+{
+    lock_take(&marks_lock);
+    if (recorded && !lane_is_full(&record->lane)) {
+        run.shared = is_shared(record);
+        run.siblings = gate_active(record->device) > 1;
+        struct turns_part part = rules_part((unsigned)record->device);
+        run.part = (uint16_t)part.permille;
+        run.likely = (uint16_t)part.likely;
+        run.others_ns = part.others_us * 1000;
+        lane_mark(&record->lane, event, now_ns, &run);
+    } else if (event) {
+        marks_spare_give(record->context, event);
+    }
+    record->recording--;
+    recording_on = NULL;
+    lock_release(&marks_lock);
+}
+
+static void record_mark(struct lane_record *record, CUevent event, struct lane_run run)
+{
+    if (!event)
+        event = event_make(record->context->handle);
+    run.asked_ns = clock_now_ns();
+    CUresult result = event ? cuda.cuEventRecord(event, record->stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t now = clock_now_ns();
+    if (result != CUDA_SUCCESS)
+        marks_note_blind(record->device, result, now);
+    end_recording(record, event, result == CUDA_SUCCESS, now, run);
+}
+
+/* A thread that was cancelled in the midst of it would leave others waiting for its end. */
+void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
+{
+    CUevent event;
+    lock_hold_cancel();
+    if (begin_recording(record, id, &event))
+        record_mark(record, event, run);
+    lock_let_cancel();
+}
+
+static bool is_open(const struct lane_record *lane) REQUIRES(marks_lock)
+{
+    return lane->lane.open.launches && lane->opener == &thread_identity && !lane->orphan &&
+           !lane_is_full(&lane->lane);
+}
+
+/* A default stream is only to be had while its context is the thread's current one. */
+static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        bool own = context == but->context;
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            bool reachable = is_named(lane->stream) || (own && lane->stream != CU_STREAM_LEGACY);
+            if (lane != but && lane->device == but->device && reachable && is_open(lane) &&
+                !capture_records(lane->stream, STREAM_ZERO_LEGACY))
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+void marks_close_others(const struct lane_record *record, uint32_t id)
+{
+    const struct lane_record *former = NULL;
+    for (;;) {
+        lock_take(&marks_lock);
+        struct lane_record *lane = marks_is_same(record, id) ? open_lane(record) : NULL;
+        uint32_t lane_id = lane ? lane->id : 0;
+        struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+        lock_release(&marks_lock);
+        if (!lane || lane == former)
+            return;
+        marks_record(lane, lane_id, run);
+        former = lane;
+    }
+}
+
+static struct lane_record *open_on(CUstream stream) REQUIRES(marks_lock)
+{
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            if (marks_is_on(lane, stream) && !lane->orphan && lane->lane.open.launches)
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+void marks_close(CUstream stream)
+{
+    lock_take(&marks_lock);
+    struct lane_record *lane = open_on(stream);
+    if (lane)
+        (void)marks_harvest(lane->device);
+    uint32_t id = lane ? lane->id : 0;
+    struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+    lock_release(&marks_lock);
+    if (lane && !capture_records(stream, STREAM_ZERO_LEGACY))
+        marks_record(lane, id, run);
+}
+
+/* ---- what is on its way ---- */
+
+unsigned marks_unknown(int device)
+{
+    unsigned unknown = 0;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        for (const struct lane_record *record = context->lanes; record; record = record->next)
+            unknown += record->lane.unknown;
+    }
+    return unknown;
+}
+
+bool marks_stream_works(CUstream stream)
+{
+    struct capture_relaxed former = capture_relax();
+    bool works = cuda.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    capture_restore(&former);
+    return works;
+}
+
+bool marks_lane_works(const struct lane_record *record, bool *ret_works)
+{
+    *ret_works = false;
+    if (record->thread && record->thread != &thread_identity)
+        return true;
+    struct pace_entered entered = context_enter(record->context->handle);
+    bool told = !capture_records(record->stream, STREAM_ZERO_LEGACY);
+    if (told)
+        *ret_works = marks_stream_works(record->stream);
+    context_leave(&entered);
+    return told;
+}
+
+bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
+{
+    bool works = false;
+    *ret_running_ns = 0;
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        for (const struct lane_record *record = context->lanes; record; record = record->next) {
+            bool here = lane_front_works(&record->lane);
+            works |= here;
+            *ret_running_ns += here ? lane_front_running_ns(&record->lane, now_ns) : 0;
+        }
+    }
+    return works;
+}
+
+struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
+{
+    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
+    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+        if (context->device != device)
+            continue;
+        /* What nobody asked for since may be over. */
+        uint64_t seen_ns = context->harvested_ns;
+        for (const struct lane_record *record = context->lanes; record; record = record->next) {
+            survey.outstanding += lane_is_on_way(&record->lane, now_ns);
+            survey.runs_long |= lane_runs_for(&record->lane, seen_ns, long_ns);
+            survey.left_ns += lane_left_ns(&record->lane, now_ns);
+            uint64_t long_in = lane_long_in_ns(&record->lane, seen_ns, long_ns);
+            survey.long_in_ns = long_in < survey.long_in_ns ? long_in : survey.long_in_ns;
+        }
+    }
+    return survey;
+}
+
+/* ---- ends: whose is pace_leave.c's ---- */
+
+void marks_lane_drop(struct lane_record **link)
+{
+    struct lane_record *record = *link;
+    *link = record->next;
+    store_release(&record->id, 0u);
+    slab_give(&marks.lane_slab, record);
+}
+
+void marks_lane_unlink(struct lane_record *record)
+{
+    (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
+    record->orphan = true;
+    store_release(&record->id, 0u);
+}
+
+void marks_context_drop(struct pace_context *context)
+{
+    struct pace_context **link = &marks.contexts;
+    while (context->spare_count)
+        (void)cuda.cuEventDestroy_v2(spare_take(context));
+    if (context->base)
+        (void)cuda.cuEventDestroy_v2(context->base);
+    context->base = NULL;
+    context->handle = NULL;
+    if (context->lanes)
+        return;
+    while (*link != context)
+        link = &(*link)->next;
+    *link = context->next;
+    slab_give(&marks.context_slab, context);
+}
+
+bool marks_others_record(const struct lane_record *record)
+{
+    return record->recording > (record == recording_on ? 1u : 0u);
+}
+
+void marks_reset(void)
+{
+    lock_reset(&marks_lock);
+    recording_on = NULL;
+    marks.contexts = NULL;
+    memset(marks.blind_since_ns, 0, sizeof(marks.blind_since_ns));
+    slab_finish(&marks.context_slab);
+    slab_finish(&marks.lane_slab);
+    map_finish(&marks.lanes);
+}

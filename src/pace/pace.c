@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each launch passes: by estimate, or by a closer look. */
+#include "pace/pace.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/config_process.h"
+#include "base/lock.h"
+#include "container/container.h"
+#include "driver/cuda.h"
+#include "pace/channels.h"
+#include "pace/couple.h"
+#include "pace/gate.h"
+#include "pace/govern.h"
+#include "pace/marks.h"
+#include "pace/rules.h"
+#include "pace/spot_check.h"
+#include "pace/tenants.h"
+#include "pace/thread.h"
+#include "pace/unmeasured.h"
+#include "compute/budget.h"
+#include "pace/governor.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define FREE_LAUNCHES_MAX 32
+/* The first launch on a stream after so long is looked at: what it takes this time may be longer
+ * than ever before, and nothing may follow that would show it. But where the thread waits for what
+ * it launches, a mark is put behind it as the wait begins, while it runs: two marks before that,
+ * and a governor that is woken, would cost a request of 0.1 ms a quarter of its latency. */
+#define QUIET_NS 2000000ull
+/* A governor who looks so often sees what runs on, though nobody rouses him. */
+#define GOVERNOR_LOOKS_NS 50000000ull
+/* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
+ * nor as what a queue may hold. */
+#define AHEAD_MOST_NS 1000000000ull
+/* One launch of so many is measured by itself, whatever its estimate. Where its thread waits for
+ * each, so that the device does nothing for 20 us, one of twice as many. */
+#define SAMPLE_LAUNCHES 384
+_Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
+
+static _Thread_local struct {
+    uint64_t looked_ns;
+    int free_step;
+    CUstream stream; /* which the governor was told of, */
+    uint64_t noted_ns;
+    struct unmeasured_noted noted;
+} thread __attribute__((tls_model("initial-exec")));
+
+/* As the driver reads it in its first cuInit: launches wait for their kernels. */
+static bool launches_block, environment_is_read;
+
+/* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
+static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - thread.looked_ns;
+    if (passed < RULES_LOOK_NS / 2)
+        thread.free_step = 2 * thread.free_step + 1;
+    else if (passed > 2 * RULES_LOOK_NS)
+        thread.free_step = (int)((uint64_t)thread.free_step * RULES_LOOK_NS / passed);
+    if (thread.free_step > FREE_LAUNCHES_MAX)
+        thread.free_step = FREE_LAUNCHES_MAX;
+    thread.looked_ns = now_ns;
+    pace_free_launches = thread.free_step;
+    govern_note_unmeasured();
+    if (stream == thread.stream &&
+        (now_ns - thread.noted_ns < RULES_LOOK_NS || unmeasured_is_noted(&thread.noted)))
+        return;
+    thread.stream = stream;
+    thread.noted_ns = now_ns;
+    thread.noted = unmeasured_note(stream, zero);
+}
+
+/* ---- launches ---- */
+
+/* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
+ * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES; each, where what was
+ * let by is doubted. */
+static int next_sample(struct pace_thread *own, unsigned device)
+{
+    if (spot_check_doubts(device))
+        return 0;
+    return (int)(SAMPLE_LAUNCHES / 2 + thread_random(own) % SAMPLE_LAUNCHES);
+}
+
+/* Between half and all of the quantum. */
+static uint32_t next_due_ns(struct pace_thread *own, uint32_t quantum_ns)
+{
+    uint64_t half = quantum_ns / 2;
+    return (uint32_t)(half + (half * thread_random(own) >> 16));
+}
+
+/* The stream as it is found before a launch that one looks at closely. */
+struct found {
+    struct lane_record *record;
+    uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
+    bool busy;          /* work is on its way there */
+    bool alone;         /* no other stream of its context had work lately */
+    uint32_t lane_id;
+};
+
+static void find_lane(struct found *found, CUstream stream, struct thread_stream *here)
+    REQUIRES(marks_lock)
+{
+    found->record = thread_lane(stream, here);
+    found->lane_id = found->record ? found->record->id : 0;
+}
+
+/* Closes the stretch that is open on the stream. */
+static struct found find_stream(CUstream stream, struct thread_stream *here, uint64_t now_ns)
+{
+    struct found found = {.busy = false};
+    bool open = false;
+    lock_take(&marks_lock);
+    find_lane(&found, stream, here);
+    if (found.record) {
+        thread_gather(found.record);
+        (void)marks_harvest(found.record->device);
+        found.busy = found.record->lane.count > 0;
+        found.alone = !marks_beside(found.record, now_ns);
+        open = found.record->lane.open.launches || found.record->lane.open.other;
+    }
+    lock_release(&marks_lock);
+    if (open) {
+        bool marked = found.busy;
+        /* What was let by may run still: the launch is then no launch on an idle stream. */
+        found.busy = marked || marks_stream_works(stream);
+        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = marked});
+        found.marked_ns = clock_now_ns();
+        govern_harvested(found.marked_ns);
+    }
+    return found;
+}
+
+/* A capture began elsewhere while the launch waited, by which the lane has another id. */
+static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
+{
+    lock_take(&marks_lock);
+    find_lane(found, stream, here);
+    found->busy = found->record && found->record->lane.count > 0;
+    found->marked_ns = 0;
+    lock_release(&marks_lock);
+}
+
+/* The thread will not launch anything for a while: what it launched on other streams of the context
+ * ends there, not when it comes back to them. */
+static void close_others(const struct lane_record *record, uint32_t id)
+{
+    if (!thread_mine)
+        return;
+    lock_take(&marks_lock);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++)
+        thread_flush(&thread_mine->streams[i]);
+    lock_release(&marks_lock);
+    marks_close_others(record, id);
+}
+
+/* The limit of the lane's device, which may have been met since the rules were read: a launch that
+ * is let go by mistake is not measured either, however long it runs. */
+static unsigned percent_of(const struct lane_record *record, uint64_t now_ns)
+{
+    uint32_t epoch;
+    unsigned percent = record ? rules_percent((unsigned)record->device) : 0;
+    if (!percent && record && rules_read(now_ns, &epoch))
+        percent = rules_percent((unsigned)record->device);
+    return percent;
+}
+
+static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
+{
+    const uint64_t awaited_ns = here->round.awaited_ns, looked_ns = here->looked_ns;
+    return now_ns > (awaited_ns > looked_ns ? awaited_ns : looked_ns) + QUIET_NS;
+}
+
+/* Nobody else's work was between the launches on the stream and the end of a wait for them, when
+ * that was looked at last. */
+static bool is_alone(const struct thread_stream *here)
+{
+    return here->waits && gate_active(here->device) <= 1 &&
+           rules_part((unsigned)here->device).permille >= 1000;
+}
+
+/* Whether what is launched after a quiet time may go by estimate: only where the governor sees it
+ * if it runs on, which cannot ask a thread's own stream, and where nobody has to be told of it at
+ * once.
+ */
+static bool is_trusted(const struct thread_stream *here)
+{
+    if (thread_mine->doubts) {
+        thread_mine->doubts--;
+        return false;
+    }
+    return here->round.awaited_ns && is_alone(here) && here->lane && !here->lane->thread &&
+           governor_looks_within(GOVERNOR_LOOKS_NS) && !load_relaxed(&launches_block) &&
+           !rules_has_priority();
+}
+
+/* The thread launches for the first time after a closer look, or after a wait. False where that is
+ * to be looked at. */
+static bool go_on(struct thread_stream *here)
+{
+    uint64_t now = clock_now_ns();
+    bool quiet = is_quiet(here, now);
+    if (quiet && !is_trusted(here))
+        return false;
+    if (quiet)
+        govern_note_work((unsigned)here->device, now);
+    if (!here->launches)
+        store_relaxed(&here->first_ns, now);
+    if (here->round.awaited_ns)
+        thread_round_begins(here, now, quiet);
+    return true;
+}
+
+/* A governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
+static bool may_rest(const struct thread_stream *here)
+{
+    return here->round.quiet && governor_looks_within(GOVERNOR_LOOKS_NS) &&
+           clock_now_ns() < here->round.began_ns + QUIET_NS;
+}
+
+/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
+static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
+{
+    if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
+        here->news != rules_news())
+        return false;
+    if ((!here->launches || here->round.awaited_ns) && !go_on(here))
+        return false;
+    bool rests = governor_sleeps();
+    if (rests && !may_rest(here))
+        return false;
+    here->key = launch->key;
+    store_relaxed(&here->work_ns, here->work_ns + (uint32_t)work_ns);
+    store_release(&here->launches, here->launches + 1);
+    if (rests)
+        governor_stir();
+    launch->by_estimate = here;
+    launch->work_ns = work_ns;
+    return true;
+}
+
+/* The launches on the stream took what they were thought to: by the time that passed, or by each
+ * wait since the last closer look. */
+static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
+{
+    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_UNSEEN_PART;
+    if (here->round.marked || (here->round.awaited_ns && is_quiet(here, now_ns)))
+        return !thread_mine->doubts;
+    return passed + off > here->work_ns && passed < here->work_ns + off;
+}
+
+/* Whether nothing but the budget has to be asked: the thread waits for its launches on the stream,
+ * which hardly took longer than was thought, one was measured not long ago, and no other
+ * container's work is between them. */
+static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
+    uint64_t work_ns, uint64_t now_ns)
+{
+    return here->waits && (here->launches || here->round.marked) &&
+           here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
+           work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
+           here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
+           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000 &&
+           !spot_check_doubts((unsigned)here->device);
+}
+
+/* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
+ * without a mark, each of which costs a device that is waited for some 20 us. */
+static bool goes_on_unseen(
+    struct pace_launch *launch, struct thread_stream *here, CUstream stream, uint64_t now_ns)
+{
+    uint64_t work_ns = duration_of(launch->key);
+    if (!is_seen_enough(here, stream, launch->key, work_ns, now_ns))
+        return false;
+    unsigned device = (unsigned)here->device, percent = rules_percent(device);
+    lock_take(&marks_lock);
+    thread_charge(here);
+    lock_release(&marks_lock);
+    int64_t balance = gate_go_on(device);
+    if (!percent || balance <= budget_burst_ns(percent) / 2)
+        return false;
+    here->quantum_ns =
+        budget_quantum_ns(balance, percent, gate_active(here->device), true, here->quantum_ns);
+    here->due_ns = here->work_ns + next_due_ns(thread_mine, here->quantum_ns);
+    govern_note_work(device, now_ns);
+    return let_by(launch, here, work_ns);
+}
+
+void pace_read_environment(void)
+{
+    if (load_relaxed(&environment_is_read))
+        return;
+    store_relaxed(&launches_block, config_process_launches_block());
+    store_relaxed(&environment_is_read, true);
+}
+
+/* No mark can tell of it before the call is over. */
+static void show(struct pace_launch *launch, struct thread_stream *here)
+{
+    if (!load_relaxed(&launches_block) || !thread_is_current(here, launch->stream) ||
+        here->launches)
+        return;
+    thread_show(here, launch->work_ns, launch->let_go_ns);
+    launch->shown = here;
+    govern_note_work(launch->device, launch->let_go_ns);
+    govern_rouse();
+}
+
+static void hide(struct pace_launch *launch)
+{
+    lock_take(&marks_lock);
+    thread_hide(launch->shown);
+    lock_release(&marks_lock);
+}
+
+/* The mark from which the launch is measured on an idle stream. Its own time is between what the
+ * processor knows of it and what the device does, and is 2 us more where the caches are cold (H100,
+ * driver 580.159.04): two go before it, and the second says what an event takes. */
+static void mark_begin(struct found *found, bool waited)
+{
+    if (waited || !found->marked_ns)
+        marks_record(found->record, found->lane_id, (struct lane_run){.continuous = false});
+    marks_record(found->record, found->lane_id, (struct lane_run){.continuous = false});
+    marks_record(found->record, found->lane_id, (struct lane_run){.apart = true});
+    found->marked_ns = clock_now_ns();
+}
+
+static void begin_slow(
+    struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t now_ns)
+{
+    CUstream named = thread_named(stream, zero);
+    struct pace_thread *own = thread_own();
+    uint32_t news = rules_news();
+    if (!own || capture_records(stream, zero))
+        return;
+    struct thread_stream *here = thread_stream(own, named);
+    if (goes_on_unseen(launch, here, named, now_ns))
+        return;
+    bool midst = here->waits && here->launches;
+    struct found found = find_stream(named, here, now_ns);
+    unsigned percent = percent_of(found.record, now_ns);
+    if (!percent) {
+        gate_stand_by();
+        gate_wait_while_held();
+        let_go(stream, zero, now_ns);
+        return;
+    }
+    gate_watch();
+    bool waited;
+    unsigned on_device;
+    gate_wait_until_known(found.record, launch->key);
+    uint64_t known = duration_of(launch->key);
+    launch->work_ns = known < AHEAD_MOST_NS ? known : AHEAD_MOST_NS;
+    int64_t balance =
+        gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
+    if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, where no launch waits */
+        gate_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
+        launch->work_ns = 0;
+    }
+    if (!marks_is_same(found.record, found.lane_id) && !capture_records(stream, zero))
+        find_again(&found, named, here);
+    if (!found.record)
+        return;
+    here->looked_ns = clock_now_ns();
+    if (waited)
+        found.busy = gate_harvest(found.record, &on_device) > 0;
+    here->waits = found.alone && !found.busy;
+    launch->device = (unsigned)found.record->device;
+    /* This is a sample as good as another. */
+    if (midst || spot_check_doubts(launch->device))
+        own->until_sample = 2 * next_sample(own, launch->device);
+    here->quantum_ns = budget_quantum_ns(
+        balance, percent, gate_active(found.record->device), here->waits, here->quantum_ns);
+    here->due_ns = next_due_ns(own, here->quantum_ns);
+    here->news = news;
+    if (!found.busy)
+        mark_begin(&found, waited);
+    launch->lane = found.record;
+    launch->lane_id = found.lane_id;
+    launch->started_ns = found.busy ? 0 : found.marked_ns;
+    launch->stream = named;
+    launch->let_go_ns = clock_now_ns();
+    if (here->round.awaited_ns || !here->round.began_ns || waited)
+        thread_round_begins(here, launch->let_go_ns, false);
+    here->round.quiet = false;
+    here->round.before_ns -= (int64_t)launch->work_ns;
+    show(launch, here);
+}
+
+/* The thread launched on many other streams meanwhile, or the stream may capture by now. */
+static bool let_by_again(
+    struct pace_launch *launch, CUstream stream, struct thread_stream *here, uint64_t work_ns)
+{
+    if (capture_records(stream, STREAM_ZERO_LEGACY))
+        return false;
+    lock_take(&marks_lock);
+    const struct lane_record *record = thread_lane(stream, here);
+    uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
+                        ? record->lane.open.work_ns
+                        : BUDGET_QUANTUM_NS;
+    uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
+    here->due_ns = open < due ? due - (uint32_t)open : 0;
+    here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
+    bool other = record && record->lane.open.other;
+    lock_release(&marks_lock);
+    /* No mark behind it would tell its time from that of what it may wait for. */
+    if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
+        return false;
+    return let_by(launch, here, work_ns);
+}
+
+static bool passes_by_estimate(
+    struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t work_ns)
+{
+    if (!work_ns || work_ns >= BUDGET_QUANTUM_NS || !thread_mine)
+        return false;
+    CUstream named = thread_named(stream, zero);
+    struct thread_stream *here = thread_stream(thread_mine, named);
+    if (thread_is_current(here, named))
+        return let_by(launch, here, work_ns);
+    return let_by_again(launch, named, here, work_ns);
+}
+
+void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key)
+{
+    pace_free_launches = 0;
+    *launch = (struct pace_launch){.key = key};
+    process_enter(container_reset);
+    if (load_relaxed(&pace_limited) &&
+        passes_by_estimate(launch, stream, zero, duration_settled(key)))
+        return;
+    int errno_kept = errno;
+    uint64_t now = clock_now_ns();
+    channels_look_after();
+    if (rules_look(now)) {
+        begin_slow(launch, stream, zero, now);
+    } else {
+        gate_stand_by();
+        let_go(stream, zero, now);
+    }
+    errno = errno_kept;
+}
+
+/* A launch that failed takes no time. */
+static void take_back(const struct pace_launch *launch)
+{
+    struct thread_stream *here = launch->by_estimate;
+    if (!here->launches || here->work_ns < launch->work_ns)
+        return;
+    store_relaxed(&here->launches, here->launches - 1);
+    store_relaxed(&here->work_ns, here->work_ns - (uint32_t)launch->work_ns);
+    here->key = 0; /* it was another's before */
+}
+
+/* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
+ * debugger may be there, and then it is so each time. One that took long may have had to load its
+ * kernel, if nothing is known of it, or the thread was kept from running once. */
+static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
+{
+    bool took_long = now_ns > launch->let_go_ns + PACE_WAITED_NS,
+         blocking = load_relaxed(&launches_block);
+    if (launch->awaited || (took_long && blocking))
+        return true;
+    if (!blocking && !launch->work_ns)
+        return false;
+    bool over = (took_long || blocking) && !capture_records(launch->stream, STREAM_ZERO_LEGACY) &&
+                !marks_stream_works(launch->stream);
+    bool again = thread_mine && thread_mine->found_over;
+    if (thread_mine)
+        thread_mine->found_over = over;
+    return over && (blocking || again);
+}
+
+/* Notes the launch on its lane. False where the lane is gone. */
+static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
+{
+    struct lane_record *record = launch->lane;
+    lock_take(&marks_lock);
+    bool same = marks_is_same(record, launch->lane_id);
+    if (same) {
+        lane_note(&record->lane, 1, launch->work_ns, launch->key, now_ns);
+        record->opener = marks_thread();
+    }
+    lock_release(&marks_lock);
+    return same;
+}
+
+/* A mark behind the launch: the call to the driver returned at `now_ns`. */
+static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
+{
+    bool idle = launch->started_ns != 0;
+    bool awaited = was_awaited(launch, now_ns);
+    uint64_t began_ns = awaited ? launch->let_go_ns : now_ns;
+    struct lane_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
+        .continuous = !idle,
+        .measured = true,
+        .launched_ns = idle && !awaited ? now_ns : 0};
+    if (note_launch(launch, now_ns))
+        marks_record(launch->lane, launch->lane_id, run);
+}
+
+void pace_end_slow(struct pace_launch *launch, bool launched)
+{
+    if (launch->by_estimate && !launched)
+        take_back(launch);
+    if (!launch->lane)
+        return;
+    int errno_kept = errno;
+    uint64_t now = clock_now_ns();
+    govern_note_work(launch->device, now);
+    if (launch->shown)
+        hide(launch);
+    if (!launched)
+        gate_charge_later(launch->device, -(int64_t)launch->work_ns);
+    else
+        mark_launch(launch, now);
+    gate_watch();
+    govern_rouse();
+    /* Whatever else was looked at: the first launch of a round is not to be the only one. */
+    if (thread_mine && thread_mine->until_sample <= 0)
+        thread_mine->until_sample = next_sample(thread_mine, launch->device);
+    errno = errno_kept;
+}
+
+static void mark_own(CUstream stream)
+{
+    if (thread_mine && load_relaxed(&pace_limited))
+        (void)thread_put_mark(thread_stream(thread_mine, stream), stream, false);
+}
+
+void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
+{
+    CUstream named = thread_named(stream, zero);
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
+    if (here && here->stream == named)
+        here->copied = true;
+}
+
+void pace_note_other_slow(CUstream stream, enum stream_zero zero)
+{
+    process_enter(container_reset);
+    struct pace_thread *own = thread_own();
+    if (!own || !load_relaxed(&pace_limited) || capture_records(stream, zero))
+        return;
+    CUstream named = thread_named(stream, zero);
+    struct thread_stream *here = thread_stream(own, named);
+    if (here->launches)
+        (void)thread_put_mark(here, named, false);
+    lock_take(&marks_lock);
+    struct lane_record *record = thread_lane(named, here);
+    if (record)
+        marks_note_other(record);
+    here->round.other = true;
+    /* By this the stream may become part of a capture: the next launch asks. */
+    store_relaxed(&here->lane, (struct lane_record *)NULL);
+    lock_release(&marks_lock);
+}
+
+/* ---- what else happens to streams ---- */
+
+void pace_note_context_waits(CUcontext context, CUcontext home)
+{
+    if (!load_relaxed(&pace_limited))
+        return;
+    process_enter(container_reset);
+    marks_context_waits(context);
+    if (home != context)
+        marks_context_waits(home);
+}
+
+/* What was let by on the stream is its lane's to settle, for the last time or under another id. */
+static void gather_on(CUstream stream)
+{
+    lock_take(&marks_lock);
+    thread_gather_on(stream);
+    lock_release(&marks_lock);
+}
+
+void pace_capture_begins(CUstream stream, enum stream_zero zero)
+{
+    if (!gate_is_used())
+        return;
+    process_enter(container_reset);
+    CUstream named = thread_named(stream, zero);
+    mark_own(named);
+    mark_own(CU_STREAM_LEGACY);
+    gather_on(named);
+    marks_capture_begins(named);
+}
+
+/* False where the current context is the one that was noted last. */
+static bool note_current(void)
+{
+    CUcontext current = NULL;
+    bool told = cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
+    if (told && thread_mine && thread_mine->context == current)
+        return false;
+    if (thread_mine)
+        thread_mine->context = current;
+    return true;
+}
+
+CUresult pace_context_changed(CUresult result)
+{
+    thread.noted.record = NULL;
+    thread.noted_ns = 0;
+    if (!load_relaxed(&pace_limited) && !thread_mine)
+        return result;
+    process_enter(container_reset);
+    if (note_current()) {
+        pace_free_launches = 0;
+        if (thread_mine)
+            thread_flush_all(thread_mine);
+    }
+    return result;
+}
+
+void pace_stream_leaves(CUstream stream)
+{
+    if (!gate_is_used())
+        return;
+    process_enter(container_reset);
+    gather_on(stream);
+    if (load_relaxed(&pace_limited))
+        marks_close(stream);
+    marks_stream_leaves(stream);
+}
+
+void pace_wait_while_held(void)
+{
+    process_enter(container_reset);
+    gate_wait_while_held();
+}
+
+void pace_context_ends(void)
+{
+    process_enter(container_reset);
+    channels_hold_open();
+}
+
+void pace_context_ended(void)
+{
+    channels_let_close();
+}
+
+void pace_context_leaves(CUcontext context)
+{
+    pace_free_launches = 0;
+    process_enter(container_reset);
+    if (gate_is_used())
+        marks_context_leaves(context);
+}
+
+void pace_reset(void)
+{
+    pace_free_launches = 0;
+    memset(&thread, 0, sizeof(thread));
+    thread_reset();
+    gate_reset();
+    govern_reset();
+    tenants_reset();
+    rules_reset();
+    couple_reset();
+    durations_reset();
+    marks_reset();
+}

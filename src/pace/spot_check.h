@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The governor's spot checks (compute/spot_check.h). */
+#ifndef VGPU_PACE_SPOT_CHECK_H
+#define VGPU_PACE_SPOT_CHECK_H
+
+#include "pace/marks.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+extern bool pace_doubted[];
+
+/* Whether each launch on the device is to be measured: what was let by took longer than it was
+ * charged with. One load. */
+static inline bool spot_check_doubts(unsigned device)
+{
+    return load_relaxed(&pace_doubted[device]);
+}
+
+/* Work on the device was charged: so many launches ended with it, by estimate or measured. */
+void spot_check_charged(unsigned device, const struct lane_charge *charge) REQUIRES(marks_lock);
+
+/* The governor's own, these and what follows. It looks: whether it is to ask now; then, once it has
+ * harvested, it does. */
+bool spot_check_is_due(unsigned device, uint64_t now_ns);
+void spot_check_take(unsigned device, uint64_t now_ns) REQUIRES(marks_lock);
+
+/* It will look again after `pause_ns`, unless something comes up: returns after how long it is to,
+ * so that it asks at a moment that nothing of the program's has a part in. `calm`: that may be a
+ * little later. */
+uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool calm);
+
+/* It rests because nothing works; or all is closed for some of the time, and nothing is asked. */
+void spot_check_pause(unsigned device, bool rests);
+
+/* In a forked child. */
+void spot_check_reset(void);
+
+#endif

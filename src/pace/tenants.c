@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A board for each device, said and heard at each of the governor's looks. */
+#include "pace/tenants.h"
+
+#include "abi/rm.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "pace/rules.h"
+#include "compute/budget.h"
+#include "container/container.h"
+#include "rm/rm_channels.h"
+#include "compute/turns.h"
+#include "region/account.h"
+#include "region/board.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static struct tenants_device {
+    struct board board;
+    struct turns turns;
+    struct window_span span; /* that our windows keep to */
+    uint64_t turn_us;        /* of our channel groups; 0: as the driver made them */
+    uint32_t epoch;          /* of the board when we looked last */
+    uint64_t whole_since_ns; /* our turns are long since then, 0: they are not; for any thread */
+    uint32_t whole_turn_us;  /* and so long */
+    struct turns_cut cut;    /* any thread's */
+    bool met;
+    bool looked; /* since the governor slept last */
+    bool soft_is_on;
+    bool awaited; /* whoever comes or goes there changes what we may do */
+} devices[VGPU_REGION_DEVICES];
+
+/* Boards may wake us so often at most, whatever is said there. */
+#define BOARDS_GAP_NS 5000000ull
+static uint64_t board_changed_ns; /* when one was seen to be another than before */
+static unsigned looked_bound;     /* no device at or above it was looked at since then */
+/* Who looks as often as that sees who comes and goes soon enough for a fair share of the time. */
+#define OFTEN_NS 10000000ull
+
+/* A thread that ends the process may look for boards meanwhile. Without a directory there is none,
+ * and no harm in looking. */
+static void meet_first(unsigned device)
+{
+    char uuid[ACCOUNT_UUID_BYTES] = "";
+    const char *directory = account_uuid(device, uuid) ? container_config()->board_directory : "";
+    (void)!board_attach(&devices[device].board, directory, uuid, account_tenant(device), NULL);
+    store_release(&devices[device].met, true);
+}
+
+/* The device's, with a board that is looked after. */
+static struct tenants_device *attend(unsigned device, uint64_t now_ns)
+{
+    struct tenants_device *here = &devices[device];
+    if (!here->met)
+        meet_first(device);
+    board_keep(&here->board, now_ns);
+    return here;
+}
+
+/* As long as can be. */
+static void lengthen_turns(unsigned device)
+{
+    static const uint32_t lengths_us[] = {TURNS_WHOLE_US, TURNS_WHOLE_SURE_US};
+    for (unsigned i = 0; i < sizeof(lengths_us) / sizeof(lengths_us[0]); i++) {
+        if (rm_channels_set_timeslice(device, lengths_us[i]) <= 0)
+            continue;
+        store_relaxed(&devices[device].whole_turn_us, lengths_us[i]);
+        store_release(&devices[device].whole_since_ns, clock_now_ns());
+        break;
+    }
+}
+
+static void take_turns(unsigned device, const struct board_view *view, uint64_t now_ns)
+{
+    struct tenants_device *here = &devices[device];
+    const struct turns_cut cut = {load_relaxed(&here->cut.blurred), load_relaxed(&here->cut.known)};
+    bool whole = turns_are_whole(&here->turns, view, &cut, now_ns);
+    uint64_t turn =
+        whole ? TURNS_WHOLE_US : turns_slice_us(&here->turns, view, rules_hard_percent(device));
+    if (turn == here->turn_us)
+        return;
+    store_release(&here->whole_since_ns, 0u);
+    here->turn_us = turn;
+    if (whole)
+        lengthen_turns(device);
+    else
+        (void)rm_channels_set_timeslice(device, turn);
+}
+
+uint64_t tenants_whole_since_ns(unsigned device, uint64_t *ret_turn_ns)
+{
+    uint64_t since = load_acquire(&devices[device].whole_since_ns);
+    *ret_turn_ns = load_relaxed(&devices[device].whole_turn_us) * 1000ull;
+    return since;
+}
+
+void tenants_note_cut(unsigned device, bool known)
+{
+    struct turns_cut *cut = &devices[device].cut;
+    if (!known)
+        add_relaxed(&cut->blurred, 1u);
+    store_relaxed(&cut->known, known ? load_relaxed(&cut->known) + 1 : 0u);
+}
+
+static void forfeit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
+{
+    (void)own, (void)argument;
+    budget_forfeit(words);
+}
+
+static bool has_soft(unsigned device)
+{
+    return rules_soft_percent(device) > rules_hard_percent(device);
+}
+
+/* What others left was not saved for the time in which they do not: it is given back at once. True
+ * where it was had until now. */
+static bool give_back(unsigned device, bool soft_is_on)
+{
+    struct tenants_device *here = &devices[device];
+    bool until_now = here->soft_is_on && !soft_is_on && has_soft(device);
+    here->soft_is_on = soft_is_on;
+    if (until_now)
+        (void)account_visit_compute(device, forfeit, NULL);
+    return until_now;
+}
+
+/* ---- neighbours that no board tells of ---- */
+
+#define ASK_FIRST_NS 1000000000ull
+#define ASK_LAST_NS 64000000000ull
+
+static struct {
+    uint64_t asked_ns,
+        again_ns; /* when the resource manager was asked; how long after that again */
+    bool said;
+} unknown;
+
+/* 0: nobody, or it cannot be told. */
+static int find_other_process(unsigned device)
+{
+    static struct rm_pids pids; /* the governor's alone */
+    if (!rm_channels_processes(device, &pids))
+        return 0;
+    for (uint32_t i = 0; i < pids.count; i++) {
+        if (pids.pids[i] && !account_may_have_process((int)pids.pids[i]))
+            return (int)pids.pids[i];
+    }
+    return 0;
+}
+
+/* Once for the process: it works under a limit beside somebody, and there is no board. The first
+ * time after a second of that, then less and less often: each question takes the GPU's lock. */
+static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint64_t now_ns)
+{
+    const struct board *board = &devices[device].board;
+    if (unknown.said || board_is_attached(board) || board->failure_said || !own->active ||
+        !rules_hard_percent(device))
+        return;
+    if (!unknown.again_ns) {
+        unknown.asked_ns = now_ns;
+        unknown.again_ns = ASK_FIRST_NS;
+    }
+    if (now_ns - unknown.asked_ns < unknown.again_ns || rm_channels_is_closed(device))
+        return;
+    int pid = find_other_process(device);
+    unknown.asked_ns = now_ns;
+    unknown.again_ns *= unknown.again_ns < ASK_LAST_NS ? 2 : 1;
+    if (!pid)
+        return;
+    unknown.said = true;
+    log_warning("neighbours are unknown: process %d has this GPU, too, and there is no board at "
+                "%.256s by which the GPU's containers know of each other; busy ones may get less "
+                "than their shares (docs/board.md)",
+        pid, container_config()->board_directory);
+}
+
+static bool take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
+{
+    struct turns *turns = &devices[device].turns;
+    bool alone = turns_are_alone(turns, view, now_ns);
+    struct rules_neighbours neighbours = {
+        .soft_is_on = board_is_attached(&devices[device].board) && alone,
+        .higher_work = turns_give_way(turns, view, now_ns),
+        .part = turns_part(turns, view, rules_hard_percent(device)),
+    };
+    rules_set_neighbours(device, &neighbours, now_ns);
+    if (devices[device].epoch != view->epoch)
+        board_changed_ns = now_ns;
+    devices[device].epoch = view->epoch;
+    devices[device].looked = true;
+    looked_bound = device < looked_bound ? looked_bound : device + 1;
+    devices[device].awaited = has_soft(device) || neighbours.higher_work || rules_has_priority();
+    return give_back(device, neighbours.soft_is_on);
+}
+
+/* One without a limit counts 100. */
+static bool is_beside_limited(const struct board_view *view)
+{
+    return view->active && view->active_limit_sum < 100 * view->active;
+}
+
+/* Who has no slot is in no order. */
+static void take_span(
+    struct tenants_device *here, const struct board_view *view, const struct board_own *said)
+{
+    const struct window_others others = {.count = view->spans.count,
+        .percent = view->spans.limit_sum,
+        .before_percent = view->spans.before_limit_sum,
+        .least_percent = view->spans.least_limit};
+    here->span = (struct window_span){0};
+    if (said->spans && board_is_attached(&here->board))
+        here->span = window_span(said->core_limit, &others);
+    here->turns.spans = here->span.period_ns != 0;
+}
+
+struct window_span tenants_span(unsigned device)
+{
+    return devices[device].span;
+}
+
+bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
+{
+    struct tenants_device *here = attend(device, now_ns);
+    struct board_view view;
+    uint64_t busy = account_busy_ns(device);
+    struct board_own said = {
+        .active = own->active,
+        .wants = own->wants,
+        .paused = own->paused,
+        .heavy = here->turns.heavy,
+        .windows = own->windows,
+        .spans = own->spans,
+        .core_limit = rules_hard_percent(device),
+        .core_soft_limit = rules_soft_percent(device),
+        .priority = rules_priority(),
+        .busy_ns = busy,
+    };
+    board_publish(&here->board, &said, now_ns);
+    board_look(&here->board, now_ns, &view);
+    tell_of_unknown(device, own, now_ns);
+    take_span(here, &view, &said);
+    turns_rate(&here->turns, busy, &view, now_ns);
+    take_turns(device, &view, now_ns);
+    if (is_beside_limited(&view))
+        rules_note_limited_beside(now_ns);
+    return take_in(device, &view, now_ns);
+}
+
+bool tenants_limited_work(unsigned device, uint64_t now_ns)
+{
+    struct tenants_device *here = attend(device, now_ns);
+    struct board_view view;
+    board_look(&here->board, now_ns, &view);
+    return is_beside_limited(&view);
+}
+
+/* The soft limit opens as soon as it may. */
+static uint64_t until_alone(unsigned device, uint64_t now_ns, uint64_t ns)
+{
+    const struct tenants_device *here = &devices[device];
+    uint64_t at_ns = here->turns.alone_at_ns;
+    bool waits = !here->soft_is_on && has_soft(device) && at_ns > now_ns;
+    return waits && at_ns - now_ns < ns ? at_ns - now_ns : ns;
+}
+
+uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count)
+{
+    uint64_t now = clock_now_ns(), since = now - board_changed_ns;
+    unsigned before = *count, bound = looked_bound;
+    looked_bound = 0;
+    for (unsigned d = 0; d < bound; d++) {
+        if (devices[d].looked)
+            ns = until_alone(d, now, ns);
+    }
+    for (unsigned d = 0; d < bound; d++) {
+        struct tenants_device *here = &devices[d];
+        bool awaited = here->looked && (here->awaited || ns > OFTEN_NS);
+        uint32_t *word = awaited ? board_wait_word(&here->board) : NULL;
+        here->looked = false;
+        if (word && *count < WORDS_AWAITED_MAX)
+            words[(*count)++] = (struct word_awaited){word, here->epoch, .shared = true};
+    }
+    if (*count == before || since >= BOARDS_GAP_NS)
+        return ns;
+    *count = before;
+    return ns < BOARDS_GAP_NS - since ? ns : BOARDS_GAP_NS - since;
+}
+
+void tenants_leave(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (load_acquire(&devices[d].met))
+            board_idle(&devices[d].board);
+    }
+}
+
+void tenants_reset(void)
+{
+    for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
+        if (!devices[d].met)
+            continue;
+        board_reset(&devices[d].board);
+        devices[d] = (struct tenants_device){.board = devices[d].board};
+    }
+    board_changed_ns = 0;
+    looked_bound = 0;
+    memset(&unknown, 0, sizeof(unknown));
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads that launch under a limit, and what the governor sees of them. */
+#include "pace/thread.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/slab.h"
+#include "driver/library.h"
+#include "container/container.h"
+#include "pace/context.h"
+#include "pace/gate.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Launches that were let by are done so long after they ought to be, or something runs on. */
+#define GRACE_NS 5000000ull
+
+_Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
+
+static struct {
+    struct lock lock; /* within marks_lock, never around it */
+    struct slab slab;
+    struct pace_thread *first;
+    pthread_key_t ended; /* its destructor is how the end of a thread is seen */
+    __typeof__(pthread_setspecific) *set;
+} threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
+
+/* ---- the owner's ---- */
+
+struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream stream)
+{
+    unsigned first = thread_stream_place(stream);
+    struct thread_stream *free = NULL;
+    for (unsigned i = 0; i < THREAD_GROUP; i++) {
+        struct thread_stream *here = &own->streams[first ^ i];
+        if (here->stream == stream)
+            return here;
+        if (!free && !here->stream)
+            free = here;
+    }
+    return free ? free : &own->streams[first];
+}
+
+static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(marks_lock)
+{
+    if (charged_ns <= here->charged_ns)
+        return;
+    gate_charge_later((unsigned)here->device, (int64_t)(charged_ns - here->charged_ns));
+    here->charged_ns = (uint32_t)charged_ns;
+}
+
+void thread_charge(struct thread_stream *here)
+{
+    const struct lane_record *lane = load_relaxed(&here->lane);
+    uint32_t work_ns = load_relaxed(&here->work_ns);
+    /* Before a mark that is outstanding it was another stretch's. */
+    uint64_t seen_ns = lane && !lane->lane.count ? lane->lane.occupied_ns : 0;
+    if (seen_ns < work_ns)
+        charge_up_to(here, work_ns - seen_ns);
+}
+
+/* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
+ * adding to it now, the time first. A launch that failed after it was noted is charged for by what
+ * its stretch took. */
+static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(marks_lock)
+{
+    uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
+    struct lane_record *lane = load_relaxed(&here->lane);
+    if (!lane || launches <= here->noted.launches || work_ns <= here->noted.work_ns)
+        return;
+    uint32_t more_ns = work_ns - here->noted.work_ns;
+    uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
+    charge_up_to(here, work_ns);
+    if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
+        lane_note(&lane->lane, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
+            first_ns);
+        lane->opener = marks_thread();
+    }
+    here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
+}
+
+void thread_flush(struct thread_stream *here)
+{
+    note_let_by(here, here->copied ? 0 : here->key);
+    here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
+    here->round.before_ns -= here->work_ns;
+    here->noted = (struct thread_noted){0};
+    here->charged_ns = 0;
+    store_relaxed(&here->launches, 0u);
+    store_relaxed(&here->work_ns, 0u);
+}
+
+void thread_took_less(struct thread_stream *here, uint32_t less_ns)
+{
+    lock_take(&marks_lock);
+    uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
+    /* Not where some of it is a lane's already: what is there may have been settled. */
+    if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
+        work_ns -= less_ns;
+        store_relaxed(&here->work_ns, work_ns);
+        if (here->charged_ns > work_ns) {
+            gate_charge_later((unsigned)here->device, -(int64_t)(here->charged_ns - work_ns));
+            here->charged_ns = work_ns;
+        }
+    }
+    lock_release(&marks_lock);
+}
+
+/* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
+void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns)
+{
+    store_relaxed(&here->shown_ns, now_ns);
+    store_relaxed(&here->first_ns, now_ns + work_ns);
+    store_relaxed(&here->work_ns, 1u);
+    store_release(&here->launches, 1u);
+}
+
+void thread_hide(struct thread_stream *here)
+{
+    store_relaxed(&here->launches, here->noted.launches);
+    store_relaxed(&here->work_ns, here->noted.work_ns);
+    store_relaxed(&here->shown_ns, (uint64_t)0);
+    thread_flush(here);
+}
+
+void thread_gather(struct lane_record *record)
+{
+    if (record->thread)
+        return;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
+            if (load_relaxed(&own->streams[i].lane) == record)
+                note_let_by(&own->streams[i], 0);
+        }
+    }
+    lock_release(&threads.lock);
+}
+
+static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_lock)
+{
+    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+        const struct lane_record *record = load_relaxed(&own->streams[i].lane);
+        if (record && (marks_is_on(record, stream) || marks_is_on(record, CU_STREAM_LEGACY)))
+            note_let_by(&own->streams[i], 0);
+    }
+}
+
+void thread_gather_on(CUstream stream)
+{
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        gather_own(own, stream);
+    }
+    lock_release(&threads.lock);
+}
+
+static void forget(struct thread_stream *here)
+{
+    store_relaxed(&here->lane, (struct lane_record *)NULL);
+    here->stream = NULL;
+    here->due_ns = 0;
+    here->waits = false;
+    store_relaxed(&here->shown_ns, (uint64_t)0);
+}
+
+void thread_flush_all(struct pace_thread *own)
+{
+    lock_take(&marks_lock);
+    for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+        thread_flush(&own->streams[i]);
+        forget(&own->streams[i]);
+    }
+    lock_release(&marks_lock);
+}
+
+struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
+{
+    thread_flush(here);
+    struct lane_record *record = marks_lane(stream);
+    if (here->stream != stream)
+        here->quantum_ns = 0;
+    if (here->stream != stream || !record || record->id != here->lane_id)
+        here->round = (struct thread_round){0};
+    forget(here);
+    here->stream = stream;
+    here->looked_ns = 0;
+    if (record) {
+        store_relaxed(&here->lane_id, record->id);
+        here->device = record->device;
+        store_relaxed(&here->lane, record);
+    }
+    return record;
+}
+
+bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry)
+{
+    if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
+        return false;
+    struct lane_record *record = here->lane;
+    lock_take(&marks_lock);
+    thread_flush(here);
+    if (!dry || record->lane.count > LANE_MARKS / 2)
+        (void)marks_harvest(record->device);
+    bool open = record->lane.open.launches > 0;
+    bool busy = !dry && record->lane.count > 0;
+    lock_release(&marks_lock);
+    if (open)
+        marks_record(record, here->lane_id, (struct lane_run){.continuous = busy});
+    return open;
+}
+
+uint32_t thread_random(struct pace_thread *own)
+{
+    own->random = own->random * 1664525u + 1013904223u;
+    return own->random >> 16;
+}
+
+/* ---- the list ---- */
+
+static void link_in(struct pace_thread *own) REQUIRES(threads.lock)
+{
+    own->next = threads.first;
+    own->link = &threads.first;
+    if (own->next)
+        own->next->link = &own->next;
+    threads.first = own;
+}
+
+static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
+{
+    *own->link = own->next;
+    if (own->next)
+        own->next->link = own->link;
+}
+
+static void thread_ends(void *argument)
+{
+    process_enter(container_reset);
+    if (!argument || argument != thread_mine || !gate_is_used())
+        return;
+    thread_mine = NULL;
+    thread_flush_all(argument);
+    marks_thread_leaves();
+    lock_take(&threads.lock);
+    link_out(argument);
+    slab_give(&threads.slab, argument);
+    lock_release(&threads.lock);
+}
+
+/* The functions are looked up: linking them would ask for glibc 2.34. */
+static void find_thread_ends(void) REQUIRES(threads.lock)
+{
+    __typeof__(pthread_key_create) *create =
+        (__typeof__(pthread_key_create) *)library_next_function("pthread_key_create");
+    __typeof__(pthread_setspecific) *set =
+        (__typeof__(pthread_setspecific) *)library_next_function("pthread_setspecific");
+    if (create && set && create(&threads.ended, thread_ends) == 0)
+        threads.set = set;
+}
+
+struct pace_thread *thread_own(void)
+{
+    if (thread_mine)
+        return thread_mine;
+    lock_take(&threads.lock);
+    if (!threads.set)
+        find_thread_ends();
+    struct pace_thread *own = slab_take(&threads.slab);
+    if (own) {
+        own->to_mark = THREAD_MARKS;
+        own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
+        link_in(own);
+    }
+    lock_release(&threads.lock);
+    thread_mine = own;
+    if (own && threads.set)
+        (void)threads.set(threads.ended, own);
+    return own;
+}
+
+/* ---- the governor's ---- */
+
+/* What was let by on the stream and not noted on its lane, as far as its owner has written it: he
+ * may be writing now. */
+struct let_by {
+    struct lane_record *lane;
+    uint64_t first_ns, work_ns;
+    uint32_t launches; /* those that were noted, too */
+};
+
+static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
+    REQUIRES(marks_lock)
+{
+    struct lane_record *lane = load_relaxed(&here->lane);
+    const struct thread_noted *noted = &here->noted;
+    uint32_t launches = load_relaxed(&here->launches), work_ns = load_relaxed(&here->work_ns);
+    if (!lane || launches <= noted->launches || work_ns <= noted->work_ns)
+        return false;
+    *ret_let = (struct let_by){.lane = lane,
+        .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
+        .work_ns = work_ns - noted->work_ns,
+        .launches = launches};
+    return marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
+}
+
+static bool is_as_seen(const struct lane_seen *seen, const struct let_by *let)
+{
+    return seen->first_ns == let->first_ns && seen->launches == let->launches;
+}
+
+/* What a call waits for runs since the call began, the stream's last mark, or when it was seen not
+ * to run yet: its kernel may have to be loaded first. Another thread's own stream cannot be asked.
+ */
+static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    struct lane_seen *seen = &here->seen;
+    bool works;
+    if (!marks_lane_works(let->lane, &works))
+        return;
+    if (!is_as_seen(seen, let)) {
+        uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->lane->lane.reached_ns;
+        from_ns = from_ns > reached_ns ? from_ns : reached_ns;
+        *seen = (struct lane_seen){let->first_ns, let->launches, false, from_ns, from_ns};
+    }
+    seen->works = works || let->lane->thread;
+    if (seen->works)
+        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+    else
+        seen->since_ns = now_ns;
+    seen->charged_ns = now_ns;
+}
+
+/* Launched in order, and no others since: what is at work now has been since it was seen so. True
+ * where nothing is. */
+static bool see_work(struct lane_seen *seen, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    bool works;
+    if (!marks_lane_works(let->lane, &works))
+        return false;
+    if (works && is_as_seen(seen, let) && seen->works) {
+        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+        seen->charged_ns = now_ns;
+    } else {
+        *seen = (struct lane_seen){let->first_ns, let->launches, works, now_ns, now_ns};
+    }
+    return !works;
+}
+
+/* Until a mark is behind it, it is not charged for twice. */
+static void settle_done(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
+    REQUIRES(marks_lock)
+{
+    uint32_t noted = here->noted.work_ns;
+    uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
+    if (marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns, charged))
+        here->charged_ns -= charged;
+}
+
+static bool is_overdue(const struct let_by *let, uint64_t now_ns)
+{
+    return now_ns > let->first_ns + let->work_ns + GRACE_NS;
+}
+
+/* What was asked for and is over is not there any more. */
+static void add_seen(struct marks_survey *survey, const struct lane_seen *seen,
+    const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(marks_lock)
+{
+    bool asked = is_as_seen(seen, let), works = asked && seen->works;
+    survey->outstanding += works || !asked;
+    bool runs = works && !let->lane->lane.open.other; /* else it may wait */
+    if (runs)
+        marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
+}
+
+static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
+    uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    struct lane_seen *seen = &here->seen;
+    bool shown = load_relaxed(&here->shown_ns) != 0;
+    let->lane->told_ns = now_ns;
+    /* Where a mark is outstanding, that tells what runs. */
+    if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works && !shown))
+        return;
+    if (is_overdue(let, now_ns) && shown)
+        see_shown(here, let, now_ns);
+    else if (is_overdue(let, now_ns) && see_work(seen, let, now_ns))
+        settle_done(here, let, now_ns);
+    bool over = is_as_seen(seen, let) && !seen->works;
+    survey->outstanding += shown && over;
+    add_seen(survey, seen, let, now_ns, long_ns);
+}
+
+/* What threads let by that have ended since, or left the stream. */
+static void survey_left(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    const struct lane_stretch *open = &record->lane.open;
+    const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
+    if (!let.launches || record->lane.count || record->told_ns == now_ns)
+        return;
+    bool over = is_as_seen(&record->seen, &let) && !record->seen.works;
+    if (!over && is_overdue(&let, now_ns))
+        (void)see_work(&record->seen, &let, now_ns);
+    add_seen(survey, &record->seen, &let, now_ns, long_ns);
+}
+
+struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+{
+    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
+    struct let_by let;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+            if (read_let_by(&own->streams[i], device, &let))
+                survey_stream(&own->streams[i], &let, now_ns, long_ns, &survey);
+        }
+    }
+    lock_release(&threads.lock);
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
+            if (lane->device == device)
+                survey_left(lane, now_ns, long_ns, &survey);
+        }
+    }
+    return survey;
+}
+
+static bool works(const struct thread_stream *here, int device) REQUIRES(marks_lock)
+{
+    struct let_by let;
+    bool works;
+    return read_let_by(here, device, &let) && !let.lane->lane.count && !let.lane->lane.open.other &&
+           marks_lane_works(let.lane, &works) && works;
+}
+
+bool thread_let_by_works(int device)
+{
+    bool any = false;
+    lock_take(&threads.lock);
+    for (struct pace_thread *own = threads.first; own; own = own->next) {
+        for (unsigned i = 0; i < THREAD_STREAMS && !any; i++)
+            any = works(&own->streams[i], device);
+    }
+    lock_release(&threads.lock);
+    return any;
+}
+
+void thread_reset(void)
+{
+    thread_mine = NULL;
+    lock_reset(&threads.lock);
+    threads.first = NULL;
+    slab_finish(&threads.slab);
+}

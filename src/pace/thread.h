@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each thread lets go by estimate, stream by stream, between two closer looks. Only the owner
+ * writes it; others read along: the governor, so that a kernel that was let by and does not end is
+ * seen though its thread looks at nothing any more, and threads that look closely at a stream on
+ * which several launch. */
+#ifndef VGPU_PACE_THREAD_H
+#define VGPU_PACE_THREAD_H
+
+#include "pace/capture.h"
+#include "pace/marks.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Places for streams, each of which has one in a group of four. */
+#define THREAD_STREAMS 64
+#define THREAD_STREAM_BITS 6
+#define THREAD_GROUP 4
+
+/* What was let by may have taken longer than was thought by one such part of that, the processor's
+ * time between the launches included, or shorter: who queues what he launches does not wait. */
+#define THREAD_UNSEEN_PART 4
+
+/* Of rounds that begin quietly so many have a mark behind them after one that did not take what was
+ * thought. */
+#define THREAD_MARKS 16
+
+/* What a thread launched on a stream between two of its waits for it. The owner's own. */
+struct thread_round {
+    uint64_t began_ns;   /* its first launch; 0: there was none */
+    uint64_t waiting_ns; /* when the wait at its end began */
+    uint64_t awaited_ns; /* and was over; 0: it goes on */
+    int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
+    uint32_t before;     /* the stream's launches then */
+    bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
+    bool marked;         /* what of it went by estimate has a mark behind it */
+    bool dry;            /* nothing of the thread's was on the stream when it began */
+    bool other;          /* something else went onto the stream in it: a wait, a host function */
+    bool over;           /* nothing of it is there any more: the wait was for all of it */
+};
+
+/* What a thread let go on a stream since its last closer look there. */
+struct thread_stream {
+    CUstream stream;
+    struct lane_record *lane; /* NULL: not in use */
+    uint64_t first_ns;
+    uint64_t looked_ns; /* the last closer look at the stream */
+    uint64_t key;       /* of its last launch; the owner's own */
+    uint64_t shown_ns;  /* since when a call may wait for what it launches; 0: none */
+    uint32_t work_ns, due_ns, quantum_ns;
+    bool copied;   /* a small copy went there since the thread's last wait for it */
+    bool waits;    /* the thread waited for what it launched, as seen then */
+    uint32_t news; /* rules_news() then */
+    uint32_t launches, lane_id;
+    int device;
+    struct thread_noted { /* guarded by marks_lock */
+        uint32_t launches, work_ns;
+        uint64_t at_ns;
+    } noted;               /* of them, what another thread gave to the lane already */
+    uint32_t charged_ns;   /* of work_ns, what is to be charged already; guarded by marks_lock */
+    struct lane_seen seen; /* the governor's own */
+    struct thread_round round;
+};
+
+/* What rounds took longer than was thought, as the thread saw it, and what their marks say. */
+struct thread_missed {
+    uint64_t ns, at_ns;   /* without a mark, less what may be */
+    uint64_t most_ns;     /* so much more is let pass */
+    uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
+    uint64_t longer_ns;   /* when a round took longer last */
+    uint64_t seen_ns;     /* with a mark, since a look at the lane; what that said then: */
+    uint64_t lane_ns;
+    uint32_t lane_id; /* 0: none was */
+};
+
+/* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
+ * loaded late. */
+struct pace_thread {
+    struct thread_stream streams[THREAD_STREAMS];
+    CUcontext context; /* that was current when the thread's last change of it was seen */
+    uint64_t rounds;   /* a bit for each of them that may have one that goes on */
+    struct pace_thread *next, **link; /* guarded by the list's lock */
+    int until_sample;
+    unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
+    unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
+    struct thread_missed missed;
+    unsigned to_mark; /* so many have a mark behind them, of those that are not looked at */
+    bool found_over;  /* what it launched last, of what is measured, when the call returned late */
+    uint32_t random;
+};
+
+/* The stream that a handle means to an entry point. */
+static inline CUstream thread_named(CUstream stream, enum stream_zero zero)
+{
+    if (stream)
+        return stream;
+    return zero == STREAM_ZERO_PER_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+/* The calling thread's, NULL before its first launch under a limit. */
+extern _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
+
+/* The same, made where there is none; NULL where there is no memory. */
+struct pace_thread *thread_own(void);
+
+/* Where its part for the stream is to be looked for first. */
+static inline unsigned thread_stream_place(CUstream stream)
+{
+    return (unsigned)((uintptr_t)stream * 0x9e3779b97f4a7c15ull >> (64 - THREAD_STREAM_BITS));
+}
+
+/* The one that is the stream's already, or is free, or the first of its group. */
+struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream stream);
+
+/* Its part for the stream, which may be in use for another. */
+static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
+{
+    struct thread_stream *first = &own->streams[thread_stream_place(stream)];
+    return __builtin_expect(first->stream == stream, 1) ? first
+                                                        : thread_stream_in_group(own, stream);
+}
+
+static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
+{
+    return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
+}
+
+/* The thread launches on the stream for the first time after its last wait for it. */
+static inline void thread_round_begins(struct thread_stream *here, uint64_t now_ns, bool quiet)
+{
+    here->round = (struct thread_round){.began_ns = now_ns,
+        .before_ns = (int64_t)here->work_ns,
+        .before = here->launches,
+        .quiet = quiet,
+        .dry = here->round.over};
+    thread_mine->rounds |= 1ull << (here - thread_mine->streams);
+}
+
+static inline bool thread_round_goes_on(const struct thread_stream *here)
+{
+    return here->round.began_ns && !here->round.awaited_ns;
+}
+
+/* Gives what was let go to the stream's lane, where there still is one, and to what is to be
+ * charged. */
+void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
+ * give to the lane. */
+void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* Records a mark behind what the thread let by on the stream, so that it is measured whatever comes
+ * next. `dry`: the stream was idle before that. False where there was nothing, or none can be. */
+bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry);
+
+/* Of what it let by on the stream the last took so much less than was thought: the thread saw it
+ * begin and end, and no mark will say so. */
+void thread_took_less(struct thread_stream *here, uint32_t less_ns);
+
+/* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
+ * for it: where it runs longer the governor sees it as if it had been let by. */
+void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
+
+/* The call is over. */
+void thread_hide(struct thread_stream *here) REQUIRES(marks_lock);
+
+/* Gives what all threads let go on the lane to it: it was launched before what comes now. */
+void thread_gather(struct lane_record *record) REQUIRES(marks_lock);
+
+/* The same for the stream, this thread's where each has its own, and for the legacy ones. */
+void thread_gather_on(CUstream stream) REQUIRES(marks_lock);
+
+/* That of all streams, and forgets them. */
+void thread_flush_all(struct pace_thread *own);
+
+/* Flushes, and makes `here` the stream's. Returns its lane, NULL as marks_lane does. */
+struct lane_record *thread_lane(CUstream stream, struct thread_stream *here) REQUIRES(marks_lock);
+
+uint32_t thread_random(struct pace_thread *own); /* 16 bits */
+
+/* For the governor: sees which streams of the device are still at work with launches that were let
+ * by, long after they ought to be done, and charges for what is known to have run without a pause;
+ * also where their thread has ended or left the stream, and no mark is behind them.
+ * Asks the driver, which does not wait. Returns what is on its way, to be added to the lanes' own.
+ */
+struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+    REQUIRES(marks_lock);
+
+/* For the governor: whether the device has work on its way that was let by, and nothing else before
+ * a mark that tells. Asks the driver. */
+bool thread_let_by_works(int device) REQUIRES(marks_lock);
+
+/* In a forked child. */
+void thread_reset(void);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams with work of which nobody tells. */
+#include "pace/unmeasured.h"
+
+#include "base/atomic.h"
+#include "pace/context.h"
+#include "pace/rules.h"
+#include "pace/thread.h"
+
+static uint64_t stood_by_ns; /* the governor's */
+
+struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
+{
+    struct unmeasured_noted noted = {.record = NULL};
+    if (!rules_are_given() || capture_records(stream, zero))
+        return noted;
+    lock_take(&marks_lock);
+    struct lane_record *record = marks_lane(thread_named(stream, zero));
+    if (record && !record->unmeasured) {
+        record->unmeasured_ns = 0;
+        store_relaxed(&record->unmeasured, true);
+    }
+    if (record)
+        noted = (struct unmeasured_noted){record, record->id};
+    lock_release(&marks_lock);
+    return noted;
+}
+
+void unmeasured_stand_by(uint64_t now_ns)
+{
+    stood_by_ns = now_ns;
+}
+
+/* A mark behind it was reached, or its stream is gone. */
+static bool is_over(const struct lane_record *record)
+{
+    return record->orphan || record->lane.former_ns > record->unmeasured_ns;
+}
+
+/* While its stream captures nobody can tell. */
+static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+    struct marks_survey *survey) REQUIRES(marks_lock)
+{
+    bool works = false;
+    if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
+        record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
+    bool told = is_over(record) || marks_lane_works(record, &works);
+    store_relaxed(&record->unmeasured, works || !told);
+    if (works) {
+        marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
+        survey->outstanding++;
+        marks_survey_running(survey, now_ns - record->unmeasured_ns, long_ns);
+    }
+    record->unmeasured_to_ns = now_ns;
+}
+
+void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
+{
+    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+        for (struct lane_record *record = context->lanes; record; record = record->next) {
+            if (record->device != device || !record->unmeasured)
+                continue;
+            if (rules_percent((unsigned)device))
+                survey_lane(record, now_ns, long_ns, survey);
+            else
+                record->unmeasured_ns = 0;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waits: what a thread launched between two of them is a round (struct thread_round). How long that
+ * took, as the thread saw it, says whether its launches may go by estimate; where they took longer
+ * than was thought, marks behind each round say what they took. */
+#include "pace/pace.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "container/container.h"
+#include "pace/marks.h"
+#include "pace/thread.h"
+
+#include <stddef.h>
+
+/* A mark is put behind each round for so long where rounds took longer than was thought by more
+ * than that, and by one such part of the time: now and then the same kernel may have more to do. */
+#define MARKS_NS 10000000000ull
+/* But not for longer than this after the last such round. */
+#define MARKS_AGREE_NS 1000000000ull
+#define MISSED_NS 10000000ull
+#define MISSED_PART 100
+/* A thread that is woken late sees the same: the marks tell. Where they say so, that much more is
+ * let pass the next time, up to MISSED_MOST_NS. */
+#define MISSED_MOST_NS 100000000ull
+/* Which also makes the next so many that begin quietly be looked at; one that the thread was not
+ * seen to wait for, as it did something else first, twice as many as the last such one, up to so
+ * many. */
+#define DOUBTS 8
+#define DOUBTS_MOST 4096
+/* Of rounds that begin quietly, and take what is thought, chance has a mark put behind one of so
+ * many, and behind the next: between those two is one round alone. */
+#define MARKED_PART 8
+/* What a launch onto an idle device and the end of a wait take, beside THREAD_UNSEEN_PART. */
+#define WAKE_NS 100000
+
+/* ---- what a round says ---- */
+
+/* A round in which the thread did something else before it waited may have taken anything. */
+static bool is_hidden(const struct thread_round *round, int64_t work_ns, int64_t off_ns)
+{
+    return (int64_t)(round->waiting_ns - round->began_ns) > work_ns + off_ns;
+}
+
+static void doubt(struct pace_thread *own, bool hidden)
+{
+    if (hidden)
+        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
+    if (own->unseen > DOUBTS_MOST)
+        own->unseen = DOUBTS_MOST;
+    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
+}
+
+/* What a round took too long, which nobody charged for. */
+static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_ns)
+{
+    uint64_t forgiven = (now_ns - missed->at_ns) / MISSED_PART;
+    missed->ns = (missed->ns > forgiven ? missed->ns - forgiven : 0) + ns;
+    missed->at_ns = now_ns;
+    if (missed->ns <= MISSED_NS + missed->most_ns)
+        return;
+    missed->ns = missed->seen_ns = missed->lane_id = 0;
+    missed->marks_to_ns = now_ns + MARKS_NS;
+}
+
+/* It was not the GPU that took long. */
+static void let_pass_more(struct thread_missed *missed)
+{
+    missed->marks_to_ns = 0;
+    missed->most_ns = 2 * missed->most_ns + MISSED_NS;
+    if (missed->most_ns > MISSED_MOST_NS)
+        missed->most_ns = MISSED_MOST_NS;
+}
+
+/* The stream's lane, whose marks were asked for; NULL where it is not the thread's any more. */
+static const struct lane *harvested_lane(const struct thread_stream *here) REQUIRES(marks_lock)
+{
+    if (!thread_is_current(here, here->stream))
+        return NULL;
+    (void)marks_harvest(here->device);
+    return &here->lane->lane;
+}
+
+/* The same of a round that has a mark. */
+static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
+{
+    bool known = missed->lane_id == here->lane_id;
+    missed->seen_ns += ns;
+    if (known && missed->seen_ns <= MISSED_NS)
+        return;
+    lock_take(&marks_lock);
+    const struct lane *lane = harvested_lane(here);
+    bool same = lane != NULL;
+    uint64_t longer_ns = same ? lane->longer_ns : 0;
+    lock_release(&marks_lock);
+    if (same && known && longer_ns - missed->lane_ns < missed->seen_ns / 4)
+        let_pass_more(missed);
+    else if (same && known)
+        missed->most_ns = 0;
+    missed->lane_id = same ? here->lane_id : 0;
+    missed->lane_ns = longer_ns;
+    missed->seen_ns = 0;
+}
+
+/* A round took as long as was thought, or less. */
+static void note_agreed(struct thread_missed *missed, uint64_t now_ns)
+{
+    if (now_ns > missed->longer_ns + MARKS_AGREE_NS)
+        missed->marks_to_ns = 0;
+}
+
+static int64_t work_of(const struct thread_stream *here)
+{
+    return (int64_t)here->work_ns - here->round.before_ns;
+}
+
+static int64_t off_by(int64_t work_ns)
+{
+    return work_ns / THREAD_UNSEEN_PART + WAKE_NS;
+}
+
+/* When the device was done with the round, by the mark behind it; 0 where that is not known. */
+static uint64_t done_ns(const struct thread_stream *here)
+{
+    lock_take(&marks_lock);
+    const struct lane *lane = here->launches ? NULL : harvested_lane(here);
+    uint64_t done = lane && !lane->count && !lane->open.launches ? lane->reached_ns : 0;
+    lock_release(&marks_lock);
+    return done;
+}
+
+/* How long the round took: the thread may have been woken late. */
+static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t most_ns)
+{
+    const struct thread_round *round = &here->round;
+    uint64_t took_ns = now_ns - round->began_ns;
+    if ((int64_t)took_ns <= most_ns || !round->marked || !round->quiet)
+        return (int64_t)took_ns;
+    uint64_t done = done_ns(here);
+    return (int64_t)(done > round->began_ns && done < now_ns ? done - round->began_ns : took_ns);
+}
+
+static bool is_unseen(const struct thread_round *round)
+{
+    return round->quiet && !round->marked;
+}
+
+static void note_shorter(struct thread_stream *here, int64_t less_ns)
+{
+    if (is_unseen(&here->round))
+        thread_took_less(here, (uint32_t)less_ns);
+    doubt(thread_mine, false);
+}
+
+/* Of a quiet round that has no mark the next ones tell whether it was the device. */
+static void note_longer(
+    const struct thread_stream *here, int64_t more_ns, bool hidden, uint64_t now_ns)
+{
+    struct pace_thread *own = thread_mine;
+    if (hidden || !is_unseen(&here->round))
+        doubt(own, hidden);
+    if (hidden)
+        return;
+    if (!here->round.marked)
+        note_missed(&own->missed, (uint64_t)more_ns, now_ns);
+    else if (!here->round.quiet)
+        note_seen(here, &own->missed, (uint64_t)more_ns);
+}
+
+/* Whether what is launched from now on may go by estimate. */
+static void judge_round(struct thread_stream *here, uint64_t now_ns)
+{
+    struct pace_thread *own = thread_mine;
+    const struct thread_round *round = &here->round;
+    int64_t work_ns = work_of(here), off_ns = off_by(work_ns),
+            took_ns = took(here, now_ns, work_ns + off_ns);
+    bool longer = took_ns > work_ns + off_ns;
+    if (longer)
+        own->missed.longer_ns = now_ns;
+    else if (round->marked)
+        note_agreed(&own->missed, now_ns);
+    if (!longer && took_ns >= work_ns - off_ns) {
+        own->unseen -= own->unseen && round->quiet;
+        return;
+    }
+    own->to_mark = THREAD_MARKS;
+    if (longer)
+        note_longer(here, took_ns - work_ns, is_hidden(round, work_ns, off_ns), now_ns);
+    else
+        note_shorter(here, work_ns - took_ns);
+}
+
+/* ---- rounds that go on ---- */
+
+/* The next of the thread's streams at or behind `place` whose round goes on; NULL: there is none.
+ */
+static struct thread_stream *next_round(unsigned place)
+{
+    while (thread_mine && place < THREAD_STREAMS && thread_mine->rounds >> place) {
+        place += (unsigned)__builtin_ctzll(thread_mine->rounds >> place);
+        struct thread_stream *here = &thread_mine->streams[place];
+        if (here->stream && thread_round_goes_on(here))
+            return here;
+        thread_mine->rounds &= ~(1ull << place);
+    }
+    return NULL;
+}
+
+static unsigned behind(const struct thread_stream *here)
+{
+    return (unsigned)(here - thread_mine->streams) + 1;
+}
+
+static struct thread_stream *only_round(void)
+{
+    struct thread_stream *first = next_round(0);
+    return first && !next_round(behind(first)) ? first : NULL;
+}
+
+/* ---- waits for a stream ---- */
+
+/* The stream that the thread launched on, whose round is not over; NULL where there is none. */
+static struct thread_stream *round_of(CUstream stream)
+{
+    struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
+    return here && here->stream == stream && thread_round_goes_on(here) ? here : NULL;
+}
+
+static void note_waiting(struct thread_stream *here)
+{
+    if (!here->round.waiting_ns)
+        here->round.waiting_ns = clock_now_ns();
+}
+
+/* Rounds took longer than was thought: each has a mark for a while. */
+static bool is_among_missed(const struct thread_round *round)
+{
+    return round->waiting_ns < thread_mine->missed.marks_to_ns;
+}
+
+/* While what is waited for runs. */
+static void mark_round(struct thread_stream *here)
+{
+    struct pace_thread *own = thread_mine;
+    if (!here->launches || !(here->round.quiet || is_among_missed(&here->round)))
+        return;
+    here->round.marked = thread_put_mark(here, here->stream, here->round.dry);
+    own->to_mark -= here->round.marked && here->round.quiet && own->to_mark;
+}
+
+static void end_round(struct thread_stream *here, uint64_t now_ns, bool over)
+{
+    here->round.awaited_ns = now_ns;
+    here->round.over = over;
+    here->copied = false;
+    thread_mine->rounds &= ~(1ull << (here - thread_mine->streams));
+}
+
+/* One kernel, and nothing else on the stream or on others: what it takes the thread sees as well.
+ */
+static bool is_plain(const struct thread_stream *here)
+{
+    return here->launches == here->round.before + 1 && !here->copied && only_round() == here;
+}
+
+/* A mark is one event more that the wait waits for. Few of the requests that come alone have one as
+ * long as they take what is thought, as the thread sees it, so that most are as fast as natively,
+ * and what is thought stays right. */
+static bool needs_no_mark(const struct thread_stream *here)
+{
+    struct pace_thread *own = thread_mine;
+    if (!here->round.quiet || is_among_missed(&here->round) || !is_plain(here))
+        return false;
+    if (!own->to_mark && thread_random(own) % MARKED_PART == 0)
+        own->to_mark = 2;
+    return !own->to_mark;
+}
+
+bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
+{
+    process_enter(container_reset);
+    struct thread_stream *here = round_of(thread_named(stream, zero));
+    if (!here)
+        return false;
+    note_waiting(here);
+    if (!needs_no_mark(here))
+        mark_round(here);
+    return true;
+}
+
+void pace_stream_awaited(CUstream stream, enum stream_zero zero)
+{
+    struct thread_stream *here = round_of(thread_named(stream, zero));
+    if (!here)
+        return;
+    uint64_t now = clock_now_ns();
+    judge_round(here, now);
+    end_round(here, now, true);
+}
+
+/* Of a stream that is idle the program is to be told so: a mark comes after the answer. */
+bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero)
+{
+    process_enter(container_reset);
+    struct thread_stream *here = round_of(thread_named(stream, zero));
+    if (here)
+        note_waiting(here);
+    return here;
+}
+
+void pace_stream_works(CUstream stream, enum stream_zero zero)
+{
+    struct thread_stream *here = round_of(thread_named(stream, zero));
+    if (here)
+        mark_round(here);
+}
+
+/* ---- waits for a context, or an event ---- */
+
+bool pace_wait_begins_slow(bool asks)
+{
+    process_enter(container_reset);
+    struct thread_stream *here = next_round(0);
+    if (!here)
+        return false;
+    for (; here; here = next_round(behind(here))) {
+        note_waiting(here);
+        if (!asks)
+            mark_round(here);
+    }
+    return true;
+}
+
+void pace_works(void)
+{
+    for (struct thread_stream *here = next_round(0); here; here = next_round(behind(here)))
+        mark_round(here);
+}
+
+/* Of streams that wait for each other the time says little: their next launches are looked at as if
+ * nobody had waited. */
+void pace_context_awaited(void)
+{
+    uint64_t now = clock_now_ns();
+    struct thread_stream *here = only_round();
+    bool other = false;
+    if (here)
+        judge_round(here, now);
+    for (here = next_round(0); here; here = next_round(behind(here)))
+        other |= here->round.other;
+    for (here = next_round(0); here; here = next_round(behind(here))) {
+        if (other)
+            here->round = (struct thread_round){0};
+        else
+            end_round(here, now, true);
+    }
+}
+
+/* What was launched last may come behind it: where it took so long as all of the round, it may have
+ * been all. */
+void pace_event_awaited(void)
+{
+    struct thread_stream *here = only_round();
+    uint64_t now = clock_now_ns();
+    if (!here)
+        return;
+    int64_t work_ns = work_of(here);
+    if ((int64_t)(now - here->round.began_ns) < work_ns - off_by(work_ns))
+        return;
+    judge_round(here, now);
+    end_round(here, now, false);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory as the resource manager's ioctls show it: charges each allocation, whichever form
+ * the call has (rm/rm_call.h), before it goes to the kernel, refuses what would pass the limit,
+ * gives back what was freed, and audits the sum against the resource manager's own figure for this
+ * process (the one that NVML reports). ABI: facts of NVIDIA's open kernel modules 580.95.05; seen
+ * on an H200 with driver 580.159.04. */
+#ifndef VGPU_RM_RM_MEMORY_H
+#define VGPU_RM_RM_MEMORY_H
+
+#include "region/account.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef int rm_ioctl_function(int fd, unsigned long request, void *argument);
+
+/* Carries out an ioctl of type RM_IOCTL_TYPE through `next`, the real ioctl, and accounts for it.
+ * Same result and errno as ioctl(2). Only objects of clients that this process allocated are
+ * acted on; all else is passed on untouched. */
+int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_function *next);
+
+/* Forgets everything: the start of a process or of a forked child. */
+void rm_memory_reset(void);
+
+/* Whether a call is on its way whose effect the kernel and the ledger may see at different times.
+ */
+bool rm_memory_in_flight(void);
+
+/* Whether a client of this process was seen to be allocated through the door, on GPUs that can be
+ * told: its memory may be seen, too. */
+bool rm_memory_may_see(void);
+
+/* Whether device memory was seen to be allocated through the door: the ledger can be relied on. */
+bool rm_memory_is_active(void);
+
+/* Why the ledger cannot be relied on, as words for a log line; NULL where it can. To be asked when
+ * a context was made. */
+const char *rm_memory_blindness(void);
+
+/* Whether the driver gives a figure for this process to compare with. */
+bool rm_memory_has_figure(void);
+
+/* Whether ioctl is ours for those that look it up by its name; set by the door. */
+extern bool (*rm_memory_door_is_first)(void);
+
+/* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
+ * is the one that counts). */
+void rm_memory_set_charging(bool charging);
+bool rm_memory_is_charging(void);
+
+extern _Thread_local enum account_kind rm_memory_thread_kind
+    __attribute__((tls_model("initial-exec")));
+
+/* The kind that memory allocated by this thread counts as; returns the former one. */
+static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
+{
+    enum account_kind former = rm_memory_thread_kind;
+    rm_memory_thread_kind = kind;
+    return former;
+}
+
+/* The API has reserved so many bytes of the device for what this thread asks of the driver next:
+ * what passes here meanwhile is taken out of them and not reserved twice. _end returns what is
+ * left; the rest is the ledger's. ret_seen: device memory that was charged here meanwhile. */
+void rm_memory_prepay(unsigned device, uint64_t bytes);
+uint64_t rm_memory_prepay_end(uint64_t *ret_seen);
+
+/* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
+ * failed for want of memory whatever the driver makes of it. */
+unsigned rm_memory_thread_refusals(void);
+
+/* What the audit last found, for tools and tests. */
+struct rm_audit {
+    uint64_t count;         /* audits done */
+    uint64_t ledger_bytes;  /* ours, of the last audit */
+    uint64_t manager_bytes; /* the resource manager's */
+    uint64_t differences;   /* audits in which they were not equal */
+};
+void rm_memory_last_audit(struct rm_audit *ret_audit);
+
+#endif
