@@ -331,3 +331,16 @@ bool config_is_indexed(const struct config *config)
     }
     return false;
 }
+
+void config_forget_limits(struct config *config)
+{
+    const struct config_value none = {VALUE_UNSET, 0};
+    config->memory_default = config->cores_default = config->soft_default = none;
+    for (int i = 0; i < CONFIG_DEVICES; i++)
+        config->memory[i] = config->cores[i] = config->soft[i] = none;
+    config->priority = CONFIG_PRIORITY;
+    config->has_priority = false;
+    config->ledger = LEDGER_AUTO;
+    config->core_policy = CORE_POLICY_DEFAULT;
+    config->gate = GATE_AUTO;
+}

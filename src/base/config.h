@@ -53,7 +53,10 @@ struct config_identity {
     char text[CONFIG_IDENTITY_TEXTS][64]; /* VGPU_POD_NAMESPACE and so on */
 };
 
+struct grant; /* region/grant.h */
+
 struct config {
+    const struct grant *grant; /* the node's word, which goes before all others; NULL: none */
     /* The un-indexed value stands for every device without one of its own. */
     struct config_value memory_default, memory[CONFIG_DEVICES];
     struct config_value cores_default, cores[CONFIG_DEVICES];
@@ -78,6 +81,9 @@ struct config {
 /* Reads all variables through `lookup` (getenv's contract) and reports each value that is not
  * understood in one log line. */
 void config_read(struct config *config, char *(*lookup)(const char *name));
+
+/* Takes back all that an environment may say of limits, priority, policy, ledger and gate. */
+void config_forget_limits(struct config *config);
 
 /* The limit of the container's index-th device; index beyond the table or below 0: the default. */
 struct config_value config_memory_limit(const struct config *config, int index);

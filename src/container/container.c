@@ -11,11 +11,13 @@
 #include "driver/device_list.h"
 #include "driver/instance.h"
 #include "region/account.h"
+#include "region/grant.h"
 #include "region/region.h"
 #include "region/region_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@
 static struct {
     struct lock lock; /* attaching devices; held over file locks, never over driver calls */
     struct config config;
+    struct grant grant;
     struct region region;
     bool limited; /* somebody meant to limit memory: what cannot be told or kept is closed */
     bool attached;
@@ -45,6 +48,37 @@ void container_on_reset(void (*reset)(void))
         reset_above[i] = reset;
 }
 
+static void copy_text(char *to, const char *from, size_t bytes)
+{
+    if (from[0])
+        snprintf(to, bytes, "%s", from);
+}
+
+/* A grant goes before the environment, which its container can change: limits, region, priority,
+ * policy, ledger and gate are not taken from there. */
+static void take_grant(void)
+{
+    struct config *config = &container.config;
+    struct grant_texts texts;
+    grant_close(&container.grant);
+    grant_open(&container.grant, GRANT_PATH);
+    if (!grant_is_given(&container.grant))
+        return;
+    grant_texts(&container.grant, &texts);
+    config_forget_limits(config);
+    config->grant = &container.grant;
+    copy_text(config->region_path, texts.region_path, sizeof(config->region_path));
+    config->region_named = texts.region_path[0] || config->region_named;
+    config->region_too_long = false;
+    struct config_identity *identity = &config->identity;
+    copy_text(identity->pod_name, texts.pod_name, sizeof(identity->pod_name));
+    copy_text(identity->text[CONFIG_POD_NAMESPACE], texts.pod_namespace, sizeof(identity->text[0]));
+    copy_text(identity->text[CONFIG_POD_UID], texts.pod_uid, sizeof(identity->text[0]));
+    copy_text(
+        identity->text[CONFIG_CONTAINER_NAME], texts.container_name, sizeof(identity->text[0]));
+    identity->given |= texts.pod_name[0] || texts.pod_uid[0] || texts.container_name[0];
+}
+
 /* A program that runs with more rights than its caller (set-user-ID) does not listen to the
  * caller's environment, and makes no file: only a pinned region holds it.
  *
@@ -55,17 +89,21 @@ void container_reset(void)
     lock_reset(&container.lock);
     guard_reset();
     region_abandon(&container.region);
-    bool secure = getauxval(AT_SECURE) != 0, pinned = region_file_is_pinned();
+    bool secure = getauxval(AT_SECURE) != 0;
     config_process_read(&container.config, secure);
+    take_grant();
+    bool pinned = region_file_is_pinned() && !container.config.grant;
     device_list_reset();
     instance_reset();
     for (unsigned i = 0; i < ABOVE_MAX && reset_above[i]; i++)
         reset_above[i]();
-    int error = secure && !pinned ? -EPERM : region_attach(&container.region, &container.config);
-    container.limited = pinned || config_limits_memory(&container.config);
+    bool granted = container.config.grant;
+    int error = secure && !pinned && !granted ? -EPERM
+                                              : region_attach(&container.region, &container.config);
+    container.limited = pinned || granted || config_limits_memory(&container.config);
     container.attached = !error;
     container.attach_error = error;
-    container.may_attach = error && container.limited && (!secure || pinned);
+    container.may_attach = error && container.limited && (!secure || pinned || granted);
     container.attach_failed_ns = clock_now_ns();
     account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
     if (!error)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "region/grant.h"
 #include "region/projection.h"
 #include "region/region_orders.h"
 #include "region/slot.h"
@@ -19,9 +20,8 @@
 static void take_limits_locked(unsigned device, bool in_force, struct account_orders *orders)
     REQUIRES(account.lock)
 {
-    const struct vgpu_device *entry = region_device_entry(account.region, device);
-    if (!entry)
-        entry = &account.region->devices[device].known;
+    (void)region_device_entry(account.region, device);
+    const struct vgpu_device *entry = &account.region->devices[device].known;
     uint32_t percent = load_relaxed(&entry->core_limit);
     uint32_t soft = load_relaxed(&entry->core_soft_limit);
     if (!percent || percent >= 100)
@@ -36,9 +36,24 @@ static void take_limits_locked(unsigned device, bool in_force, struct account_or
 
 static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
 {
-    const struct vgpu_device *entry = region_device_entry(account.region, device);
+    const struct vgpu_device *entry =
+        region_device_entry(account.region, device) ? &account.region->devices[device].known : NULL;
     uint32_t percent = entry ? load_relaxed(&entry->core_limit) : 0;
     return entry && ((percent && percent < 100) || load_relaxed(&entry->memory_limit));
+}
+
+/* Of a grant nothing is taken from the region, which the container can write. */
+static void take_grant_locked(struct region *region, struct region_orders *words)
+    REQUIRES(account.lock)
+{
+    const struct grant *grant = region->config ? region->config->grant : NULL;
+    if (!grant)
+        return;
+    store_relaxed(&region->granted, grant_sequence(grant));
+    struct grant_orders orders = grant_orders(grant);
+    words->switched_off = !orders.in_force;
+    words->priority = orders.priority_set ? orders.priority : VGPU_PRIORITY_DEFAULT;
+    words->priority_set = orders.priority_set ? VGPU_PRIORITY_LIVE : VGPU_PRIORITY_UNSET;
 }
 
 static bool limits_are_in_force(const struct region *region, const struct region_orders *words)
@@ -63,6 +78,7 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
     if (!load_acquire(&region->lost))
         region->known_orders = words;
     words = region->known_orders;
+    take_grant_locked(region, &words);
     orders->coupled_ns = load_relaxed(&region->shared->coupled_ns);
     bool in_force = limits_are_in_force(region, &words);
     for (unsigned d = 0; d < region->device_count; d++) {
@@ -70,7 +86,8 @@ static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.l
         any |= orders->percent[d] != 0;
     }
     /* Also of devices that this process has not met. */
-    orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0;
+    orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0 ||
+                         (region->config && region->config->grant);
     for (unsigned d = 0; d < region->device_count; d++)
         orders->has_limits |= is_limited_locked(d);
     if (!account.ended && account_slot_is_ours())
@@ -128,7 +145,11 @@ uint32_t *account_orders_word(void)
 bool account_orders_stand(uint32_t seen)
 {
     uint32_t *word = account_orders_word();
-    return word && orders_epoch_is(word, seen);
+    const struct region *region = load_acquire(&account.region);
+    const struct grant *grant = word && region->config ? region->config->grant : NULL;
+    uint32_t *sequence = grant ? grant_word(grant) : NULL;
+    return word && orders_epoch_is(word, seen) &&
+           (!sequence || orders_epoch_is(sequence, load_relaxed(&region->granted)));
 }
 
 void account_wake_orders(void)

@@ -106,6 +106,11 @@ uint32_t grant_sequence(const struct grant *grant)
     return grant->file ? load_acquire(&grant->file->sequence) : 0;
 }
 
+uint32_t *grant_word(const struct grant *grant)
+{
+    return grant->file ? (uint32_t *)(uintptr_t)&grant->file->sequence : NULL;
+}
+
 /* ---- reading it whole ---- */
 
 /* The sequence before a reading, even; false where the file cannot be read whole. */

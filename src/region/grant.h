@@ -36,6 +36,10 @@ static inline bool grant_is_given(const struct grant *grant)
 /* Changes with each change of the grant; 0 without one. Within a guard window. */
 uint32_t grant_sequence(const struct grant *grant);
 
+/* The word itself, for a system call that compares it outside of a window (region_orders.h); NULL
+ * without a file. */
+uint32_t *grant_word(const struct grant *grant);
+
 struct grant_limits {
     uint64_t memory_limit;                /* bytes; 0 none */
     bool memory_closed;                   /* nothing may be allocated */

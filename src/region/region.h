@@ -57,6 +57,7 @@ struct region {
         uint32_t core_limit, core_soft_limit;
         uint32_t set; /* which of them were set while programs ran: enum vgpu_defaults_set */
     } known_settings; /* the file's, as last seen */
+    uint32_t granted; /* grant_sequence of what was last read of the grant */
     struct region_orders known_orders; /* likewise */
     bool orders_known;                 /* they were seen */
     struct vgpu_identity known_identity;

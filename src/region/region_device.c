@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "region/board.h"
 #include "region/file_lock.h"
+#include "region/grant.h"
 #include "region/projection.h"
 #include "region/region_file.h"
 #include "region/slot.h"
@@ -150,6 +151,31 @@ static void limits_read(const struct vgpu_device *device, struct vgpu_device *re
     ret_limits->memory_closed = closed | load_acquire(&device->memory_closed);
 }
 
+static const struct grant *grant_of(const struct region *region)
+{
+    return region->config ? region->config->grant : NULL;
+}
+
+static void set_limits_granted(
+    const struct region *region, struct vgpu_device *device, const char *uuid)
+{
+    struct grant_limits limits = grant_limits(grant_of(region), uuid);
+    limits_write(device, limits.memory_limit, limits.memory_closed);
+    store_relaxed(&device->core_limit, limits.core_limit);
+    store_relaxed(&device->core_soft_limit, limits.core_soft_limit);
+}
+
+/* Whether the device's entry says what the grant says: a process of the container may have changed
+ * it, or the node the grant. */
+static bool is_as_granted(const struct region *region, const struct vgpu_device *device)
+{
+    struct grant_limits limits = grant_limits(grant_of(region), device->uuid);
+    return load_relaxed(&device->memory_limit) == limits.memory_limit &&
+           (load_relaxed(&device->memory_closed) != 0) == limits.memory_closed &&
+           load_relaxed(&device->core_limit) == limits.core_limit &&
+           load_relaxed(&device->core_soft_limit) == limits.core_soft_limit;
+}
+
 /* Root's region has the last word also on devices that root's programs have not met. */
 static void set_limits_pinned(const struct vgpu_region *shared, struct vgpu_device *device)
 {
@@ -171,8 +197,13 @@ static void set_limits_from_outside(const struct vgpu_region *shared, struct vgp
         store_relaxed(&device->core_soft_limit, load_relaxed(&shared->default_core_soft_limit));
 }
 
-static void set_limits(struct region *region, struct vgpu_device *device, int index)
+static void set_limits(
+    struct region *region, struct vgpu_device *device, const char *uuid, int index)
 {
+    if (grant_of(region)) {
+        set_limits_granted(region, device, uuid);
+        return;
+    }
     const struct config *config = region->config;
     struct config_value memory = config_memory_limit(config, index);
     uint64_t held = load_relaxed(&region->shared->settings_hash);
@@ -194,6 +225,8 @@ static void set_limits(struct region *region, struct vgpu_device *device, int in
  */
 static bool is_settled(const struct region *region, const struct vgpu_device *device)
 {
+    if (grant_of(region))
+        return is_as_granted(region, device);
     uint64_t held = load_relaxed(&region->shared->settings_hash);
     return region->settings_hash != held || load_acquire(&device->settings_hash) == held;
 }
@@ -231,7 +264,7 @@ static int entry_add_locked(
     if (known)
         memcpy(device, known, offsetof(struct vgpu_device, orphaned));
     else
-        set_limits(region, device, index);
+        set_limits(region, device, uuid, index);
     memcpy(device->uuid, uuid, strlen(uuid));
     store_release(&shared->device_count, entry + 1);
     projection_show_device(region->map, entry);
@@ -254,6 +287,8 @@ static void remember(
         seen.tenant = device->known.tenant;
     memcpy((char *)&device->known + sizeof(seen.uuid), (char *)&seen + sizeof(seen.uuid),
         sizeof(seen) - sizeof(seen.uuid));
+    if (grant_of(region)) /* the entry may have been changed again since it was mended */
+        set_limits_granted(region, &device->known, device->known.uuid);
 }
 
 static void enter_again_locked(struct region *region, struct region_device *device)
@@ -359,7 +394,8 @@ static void mend_entry(struct region *region, struct region_device *device)
     if (device->entry < 0 || !is_in_place(region, device))
         enter_again_locked(region, device);
     if (device->entry >= 0 && !is_settled(region, &region->shared->devices[device->entry]))
-        set_limits(region, &region->shared->devices[device->entry], device->index);
+        set_limits(
+            region, &region->shared->devices[device->entry], device->known.uuid, device->index);
     if (device->entry >= 0)
         projection_settle(region->map, (unsigned)device->entry);
     file_lock_drop(region->fd, VGPU_REGION_OFFSET);

@@ -107,7 +107,7 @@ static int path_by_default(const struct config *config, char *ret_path, size_t p
 
 int region_file_path(const struct config *config, char *ret_path, size_t path_bytes)
 {
-    bool pinned = region_file_is_pinned();
+    bool pinned = !config->grant && region_file_is_pinned(); /* a container's root can make one */
     snprintf(ret_path, path_bytes, "%s", pinned ? REGION_PINNED_PATH : config->region_path);
     if (pinned)
         return 0;
