@@ -49,7 +49,7 @@ static inline bool begin(struct launch *launch, CUfunction function, CUstream st
     enum stream_zero zero, uint64_t key)
 {
     launch->growth.charged = false;
-    launch->pace.lane = NULL;
+    launch->pace.meter = NULL;
     launch->pace.by_estimate = NULL;
     if (counts_by_api() && !fits(function, stream, zero, &launch->growth))
         return false;

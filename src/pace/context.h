@@ -14,7 +14,7 @@ struct pace_context {
     struct pace_context *next;
     CUcontext handle;
     int device;
-    struct lane_record *lanes;
+    struct meter_record *meters;
     uint64_t harvested_ns; /* its marks were asked for last */
     CUevent base;
     uint64_t base_ns;    /* when it was reached, as far as that is known */
@@ -34,19 +34,19 @@ void marks_spare_give(struct pace_context *context, CUevent event) REQUIRES(mark
 void marks_note_blind(int device, CUresult result, uint64_t now_ns);
 void marks_note_seen(int device);
 
-/* Forgets a lane whose marks are all out. */
-void marks_lane_drop(struct lane_record **link) REQUIRES(marks_lock);
+/* Forgets a meter whose marks are all out. */
+void marks_meter_drop(struct meter_record **link) REQUIRES(marks_lock);
 
-/* The lane is its stream's no more: nobody finds it, what it has marks for is seen to its end. */
-void marks_lane_unlink(struct lane_record *record) REQUIRES(marks_lock);
+/* The meter is its stream's no more: nobody finds it, what it has marks for is seen to its end. */
+void marks_meter_unlink(struct meter_record *record) REQUIRES(marks_lock);
 
-/* Another id: what others kept of the lane is not current any more. */
-void marks_lane_renew(struct lane_record *record) REQUIRES(marks_lock);
+/* Another id: what others kept of the meter is not current any more. */
+void marks_meter_renew(struct meter_record *record) REQUIRES(marks_lock);
 
 /* Whether another thread is between two steps of recording a mark on it. */
-bool marks_others_record(const struct lane_record *record) REQUIRES(marks_lock);
+bool marks_others_record(const struct meter_record *record) REQUIRES(marks_lock);
 
-/* Gives up the context's events. Where it has lanes still, it stays for them, nobody's. */
+/* Gives up the context's events. Where it has meters still, it stays for them, nobody's. */
 void marks_context_drop(struct pace_context *context) REQUIRES(marks_lock);
 
 /* Charges for the marks that were reached; returns how many are outstanding. */

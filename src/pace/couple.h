@@ -4,10 +4,10 @@
 #define VGPU_PACE_COUPLE_H
 
 #include "pace/marks.h"
-#include "compute/lane.h"
+#include "compute/meter.h"
 
-/* The front mark of a lane of the device was reached at `at_ns`: before lane_pass. */
-void couple_note(int device, const struct lane *lane, uint64_t at_ns) REQUIRES(marks_lock);
+/* The front mark of a meter of the device was reached at `at_ns`: before meter_pass. */
+void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(marks_lock);
 
 /* Says in the log, once, what was found. */
 void couple_tell(void);

@@ -168,15 +168,15 @@ void gate_settle(int device, struct vgpu_compute *words, const struct budget_don
     budget_share_settle(&gate.shares[device], words, gate_active(device), done);
 }
 
-unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device)
+unsigned gate_harvest(const struct meter_record *record, unsigned *ret_on_device)
 {
     if (channels_are_closed((unsigned)record->device)) {
         *ret_on_device = 1;
-        return load_relaxed(&record->lane.count);
+        return load_relaxed(&record->meter.count);
     }
     lock_take(&marks_lock);
     *ret_on_device = marks_harvest(record->device);
-    unsigned outstanding = record->lane.count;
+    unsigned outstanding = record->meter.count;
     lock_release(&marks_lock);
     govern_harvested(clock_now_ns());
     return outstanding;
@@ -271,7 +271,7 @@ int64_t gate_go_on(unsigned device)
 }
 
 /* Whether the stream is one of several of its context that launch. */
-static bool has_streams_beside(const struct lane_record *record, uint64_t now_ns)
+static bool has_streams_beside(const struct meter_record *record, uint64_t now_ns)
 {
     lock_take(&marks_lock);
     bool beside = marks_beside(record, now_ns);
@@ -293,10 +293,10 @@ static void wait_once(const struct admission *admission, bool busy)
     sleep_ns(wait_ns(admission, busy));
 }
 
-int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
-    void (*before)(const struct lane_record *, uint32_t), bool *ret_waited)
+int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t coming_ns,
+    void (*before)(const struct meter_record *, uint32_t), bool *ret_waited)
 {
-    unsigned device = (unsigned)record->device, outstanding = record->lane.count;
+    unsigned device = (unsigned)record->device, outstanding = record->meter.count;
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
     *ret_waited = false;
@@ -329,7 +329,7 @@ int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming
 }
 
 /* True where one should wait; *vain: it took too long. */
-static bool too_many_unknown(struct lane_record *record, bool vain)
+static bool too_many_unknown(struct meter_record *record, bool vain)
 {
     lock_take(&marks_lock);
     bool many = marks_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
@@ -339,7 +339,7 @@ static bool too_many_unknown(struct lane_record *record, bool vain)
     return many && !vain;
 }
 
-void gate_wait_until_known(struct lane_record *record, uint64_t key)
+void gate_wait_until_known(struct meter_record *record, uint64_t key)
 {
     uint64_t start = clock_now_ns(), pause_ns = UNKNOWN_LOOK_NS;
     unsigned on_device;

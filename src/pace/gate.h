@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct budget_done;
-struct lane_record;
+struct meter_record;
 struct vgpu_compute;
 
 /* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
@@ -30,13 +30,13 @@ void gate_explain_pause(void);
 
 /* Harvests the marks of the stream's device; returns how many are outstanding on the stream,
  * *ret_on_device: on the device. While the channels are closed nothing is asked. */
-unsigned gate_harvest(const struct lane_record *record, unsigned *ret_on_device);
+unsigned gate_harvest(const struct meter_record *record, unsigned *ret_on_device);
 
 /* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
  * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
-int64_t gate_wait(const struct lane_record *record, uint32_t id, uint64_t coming_ns,
-    void (*before)(const struct lane_record *record, uint32_t id), bool *ret_waited);
+int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t coming_ns,
+    void (*before)(const struct meter_record *record, uint32_t id), bool *ret_waited);
 
 /* Takes what was let go from the budget. Returns the balance; INT64_MIN where a launch would have
  * to wait, or there is no limit. */
@@ -44,7 +44,7 @@ int64_t gate_go_on(unsigned device);
 
 /* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
  * wait was in vain not again until something was reached. */
-void gate_wait_until_known(struct lane_record *record, uint64_t key);
+void gate_wait_until_known(struct meter_record *record, uint64_t key);
 
 /* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
  * for tools. */

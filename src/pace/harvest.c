@@ -28,7 +28,7 @@ uint64_t marks_reached;
 struct harvest {
     int device;
     unsigned count;
-    struct lane_charge charges[CHARGES];
+    struct meter_charge charges[CHARGES];
 };
 
 static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
@@ -38,7 +38,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
     int64_t balance = 0;
     uint64_t busy = 0;
     for (unsigned i = 0; i < harvest->count; i++) {
-        const struct lane_charge *charge = &harvest->charges[i];
+        const struct meter_charge *charge = &harvest->charges[i];
         uint64_t new =
             closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
@@ -60,7 +60,7 @@ static void settle(struct harvest *harvest) REQUIRES(marks_lock)
     harvest->count = 0;
 }
 
-static struct lane_charge *charge_slot(struct harvest *harvest) REQUIRES(marks_lock)
+static struct meter_charge *charge_slot(struct harvest *harvest) REQUIRES(marks_lock)
 {
     if (harvest->count == CHARGES)
         settle(harvest);
@@ -69,12 +69,13 @@ static struct lane_charge *charge_slot(struct harvest *harvest) REQUIRES(marks_l
 
 /* The front mark of a context that has no base yet: it was reached so long ago as the events behind
  * it say that were reached since. */
-static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUIRES(marks_lock)
+static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_ns)
+    REQUIRES(marks_lock)
 {
-    const struct lane_mark *front = &lane->marks[lane->first], *last = front;
+    const struct meter_mark *front = &meter->marks[meter->first], *last = front;
     float milliseconds = 0;
-    for (uint32_t i = 1; i < lane->count; i++) {
-        const struct lane_mark *mark = &lane->marks[(lane->first + i) % LANE_MARKS];
+    for (uint32_t i = 1; i < meter->count; i++) {
+        const struct meter_mark *mark = &meter->marks[(meter->first + i) % METER_MARKS];
         if (cuda.cuEventQuery(mark->event) != CUDA_SUCCESS)
             break;
         last = mark;
@@ -86,13 +87,13 @@ static uint64_t first_reached_ns(const struct lane *lane, uint64_t now_ns) REQUI
 }
 
 /* Nothing was before it, neither on the stream nor on the device as far as it is known. */
-static bool was_idle(const struct lane *lane, uint64_t at_ns)
+static bool was_idle(const struct stream_meter *meter, uint64_t at_ns)
 {
-    const struct lane_mark *mark = &lane->marks[lane->first];
-    const struct lane_stretch *before = &mark->before;
+    const struct meter_mark *mark = &meter->marks[meter->first];
+    const struct meter_stretch *before = &mark->before;
     bool beside = before->shared || before->siblings || (before->part && before->part < 1000);
     return !before->launches && !before->other && !before->continuous && !beside &&
-           lane_open_between(lane, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
+           meter_open_between(meter, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
 }
 
 /* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached,
@@ -111,18 +112,18 @@ static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(marks_lock)
 {
     context->base_ns -= ns;
-    for (struct lane_record *record = context->lanes; record; record = record->next)
-        lane_sooner(&record->lane, ns);
+    for (struct meter_record *record = context->meters; record; record = record->next)
+        meter_sooner(&record->meter, ns);
 }
 
 /* When the front mark was reached, on the processor's clock. */
-static uint64_t reached_ns(
-    const struct lane_record *record, struct lane_mark *mark, uint64_t now_ns) REQUIRES(marks_lock)
+static uint64_t reached_ns(const struct meter_record *record, struct meter_mark *mark,
+    uint64_t now_ns) REQUIRES(marks_lock)
 {
     struct pace_context *context = record->context;
     float milliseconds = 0;
     if (!context->base)
-        return first_reached_ns(&record->lane, now_ns);
+        return first_reached_ns(&record->meter, now_ns);
     CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
     if (result != CUDA_SUCCESS) {
         marks_note_blind(context->device, result, now_ns);
@@ -136,7 +137,7 @@ static uint64_t reached_ns(
     uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
     mark->before.moved = sure != at;
     context->base_ns += sure - at;
-    if (!was_idle(&record->lane, sure))
+    if (!was_idle(&record->meter, sure))
         return sure;
     uint64_t sooner = sooner_by(context, sure - mark->asked_ns);
     if (sooner)
@@ -160,35 +161,36 @@ static void event_done(struct pace_context *context, CUevent event, uint64_t at_
 
 /* Whether neighbours work is only known at the governor's looks: they may have come after the mark
  * was recorded. */
-static void meet_others(struct lane_record *record, uint64_t at_ns)
+static void meet_others(struct meter_record *record, uint64_t at_ns)
 {
-    struct lane *lane = &record->lane;
+    struct stream_meter *meter = &record->meter;
     unsigned device = (unsigned)record->device;
-    struct turns_part part = rules_part_since(device, lane_front_since_ns(lane));
+    struct turns_part part = rules_part_since(device, meter_front_since_ns(meter));
     uint64_t turn_ns, whole_since = tenants_whole_since_ns(device, &turn_ns);
-    lane_front_beside(lane, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
+    meter_front_beside(
+        meter, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
     if (whole_since)
-        lane_front_whole(lane, whole_since, turn_ns, at_ns);
+        meter_front_whole(meter, whole_since, turn_ns, at_ns);
 }
 
-static void harvest_lane(struct harvest *harvest, struct lane_record *record, uint64_t now_ns)
+static void harvest_meter(struct harvest *harvest, struct meter_record *record, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
-    struct lane *lane = &record->lane;
-    for (struct lane_mark *mark; (mark = lane_front(lane)) != NULL;) {
+    struct stream_meter *meter = &record->meter;
+    for (struct meter_mark *mark; (mark = meter_front(meter)) != NULL;) {
         CUresult result = cuda.cuEventQuery(mark->event);
         if (result == CUDA_ERROR_NOT_READY)
             break;
         if (result != CUDA_SUCCESS) {
             marks_note_blind(record->device, result, now_ns);
-            (void)cuda.cuEventDestroy_v2(lane_forget(lane));
+            (void)cuda.cuEventDestroy_v2(meter_forget(meter));
             continue;
         }
         uint64_t at = reached_ns(record, mark, now_ns);
         meet_others(record, at);
-        couple_note(record->device, lane, at);
-        struct lane_charge *charge = charge_slot(harvest);
-        CUevent event = lane_pass(lane, at, charge);
+        couple_note(record->device, meter, at);
+        struct meter_charge *charge = charge_slot(harvest);
+        CUevent event = meter_pass(meter, at, charge);
         harvest->count++;
         if (charge->cut)
             tenants_note_cut((unsigned)record->device, charge->known);
@@ -197,7 +199,7 @@ static void harvest_lane(struct harvest *harvest, struct lane_record *record, ui
         record->stuck = false;
     }
     struct turns_part part = rules_part((unsigned)record->device);
-    if (lane_run_on(lane, now_ns, part.likely, charge_slot(harvest)))
+    if (meter_run_on(meter, now_ns, part.likely, charge_slot(harvest)))
         harvest->count++;
 }
 
@@ -207,13 +209,13 @@ unsigned marks_harvest_context(struct pace_context *context)
     uint64_t now = clock_now_ns();
     unsigned outstanding = 0;
     context->harvested_ns = now;
-    for (struct lane_record **link = &context->lanes; *link;) {
-        struct lane_record *record = *link;
-        if (record->lane.count)
-            harvest_lane(&harvest, record, now);
-        outstanding += record->lane.count;
-        if (record->orphan && !record->lane.count && !record->recording)
-            marks_lane_drop(link);
+    for (struct meter_record **link = &context->meters; *link;) {
+        struct meter_record *record = *link;
+        if (record->meter.count)
+            harvest_meter(&harvest, record, now);
+        outstanding += record->meter.count;
+        if (record->orphan && !record->meter.count && !record->recording)
+            marks_meter_drop(link);
         else
             link = &record->next;
     }
@@ -234,33 +236,34 @@ static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
     return outstanding;
 }
 
-static void charge_one(int device, const struct lane_charge *charge) REQUIRES(marks_lock)
+static void charge_one(int device, const struct meter_charge *charge) REQUIRES(marks_lock)
 {
     struct harvest harvest = {.device = device, .count = 1, .charges = {*charge}};
     settle(&harvest);
 }
 
-void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+void marks_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     unsigned part = rules_part((unsigned)record->device).likely;
-    if (lane_ran(&record->lane, from_ns, to_ns, part, &charge))
+    if (meter_ran(&record->meter, from_ns, to_ns, part, &charge))
         charge_one(record->device, &charge);
 }
 
-void marks_charge_unmeasured(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+void marks_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     unsigned part = rules_part((unsigned)record->device).likely;
-    uint64_t open = lane_open_between(&record->lane, from_ns, to_ns);
-    struct lane_charge charge = {.from_ns = from_ns, .to_ns = to_ns, .busy_ns = open / 1000 * part};
+    uint64_t open = meter_open_between(&record->meter, from_ns, to_ns);
+    struct meter_charge charge = {
+        .from_ns = from_ns, .to_ns = to_ns, .busy_ns = open / 1000 * part};
     charge_one(record->device, &charge);
 }
 
-bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
+bool marks_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
     uint64_t work_ns, uint64_t charged_ns)
 {
-    struct lane_charge charge;
-    if (!lane_done(&record->lane, from_ns, to_ns, work_ns, &charge))
+    struct meter_charge charge;
+    if (!meter_done(&record->meter, from_ns, to_ns, work_ns, &charge))
         return false;
     charge.work_ns = charged_ns;
     charge_one(record->device, &charge);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, contexts and threads that end, and captures that begin: what becomes of their lanes. */
+/* Streams, contexts and threads that end, and captures that begin: what becomes of their meters. */
 #include "pace/context.h"
 
 #include "base/clock.h"
@@ -13,17 +13,17 @@
 #define RECORDING_MOST_NS 1000000000ull
 
 /* What it has marks for is seen to its end; no mark will tell of what is open. */
-static void lane_leaves(struct lane_record *record) REQUIRES(marks_lock)
+static void meter_leaves(struct meter_record *record) REQUIRES(marks_lock)
 {
-    gate_charge_later((unsigned)record->device, -(int64_t)lane_give_up(&record->lane));
-    marks_lane_unlink(record);
+    gate_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
+    marks_meter_unlink(record);
 }
 
 /* A thread that waits at the gate may be recording on a stream that another one is about to end. */
 static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
 {
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
+        for (struct meter_record *record = context->meters; record; record = record->next) {
             if (marks_others_record(record) &&
                 ((handle && context->handle == handle) || marks_is_on(record, stream)))
                 return true;
@@ -45,8 +45,8 @@ void marks_context_waits(CUcontext handle)
 {
     lock_take(&marks_lock);
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next)
-            record->lane.open.other |= context->handle == handle;
+        for (struct meter_record *record = context->meters; record; record = record->next)
+            record->meter.open.other |= context->handle == handle;
     }
     lock_release(&marks_lock);
 }
@@ -56,11 +56,11 @@ void marks_capture_begins(CUstream stream)
     lock_take(&marks_lock);
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
+        for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->orphan ||
                 (!marks_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
                 continue;
-            marks_lane_renew(record);
+            marks_meter_renew(record);
             record->opener = NULL;
         }
     }
@@ -72,9 +72,9 @@ void marks_stream_leaves(CUstream stream)
     lock_take(&marks_lock);
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
+        for (struct meter_record *record = context->meters; record; record = record->next) {
             if (marks_is_on(record, stream) && !record->orphan)
-                lane_leaves(record);
+                meter_leaves(record);
         }
     }
     lock_release(&marks_lock);
@@ -84,27 +84,27 @@ void marks_thread_leaves(void)
 {
     lock_take(&marks_lock);
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
+        for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->thread == marks_thread() && !record->orphan)
-                lane_leaves(record);
+                meter_leaves(record);
         }
     }
     lock_release(&marks_lock);
 }
 
-/* A lane on which somebody records still (wait_for_recording) goes when he is done, and its context
- * stays for it, nobody's. */
+/* A meter on which somebody records still (wait_for_recording) goes when he is done, and its
+ * context stays for it, nobody's. */
 static void context_leaves(struct pace_context *context) REQUIRES(marks_lock)
 {
-    for (struct lane_record **lane = &context->lanes; *lane;) {
-        while (lane_front(&(*lane)->lane))
-            (void)cuda.cuEventDestroy_v2(lane_forget(&(*lane)->lane));
-        if (!(*lane)->orphan)
-            lane_leaves(*lane);
-        if ((*lane)->recording)
-            lane = &(*lane)->next;
+    for (struct meter_record **meter = &context->meters; *meter;) {
+        while (meter_front(&(*meter)->meter))
+            (void)cuda.cuEventDestroy_v2(meter_forget(&(*meter)->meter));
+        if (!(*meter)->orphan)
+            meter_leaves(*meter);
+        if ((*meter)->recording)
+            meter = &(*meter)->next;
         else
-            marks_lane_drop(lane);
+            marks_meter_drop(meter);
     }
     marks_context_drop(context);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts, their streams' lanes and the events on them. */
+/* Contexts, their streams' meters and the events on them. */
 #include "pace/marks.h"
 
 #include "base/atomic.h"
@@ -26,11 +26,11 @@ struct lock marks_lock = LOCK_INIT;
 static struct {
     uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: marks are to be had */
     struct pace_context *contexts;
-    struct slab context_slab, lane_slab;
-    struct map lanes; /* by stream_key */
+    struct slab context_slab, meter_slab;
+    struct map meters; /* by stream_key */
     uint32_t last_id;
 } marks = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
-    .lane_slab = {.object_bytes = sizeof(struct lane_record)}};
+    .meter_slab = {.object_bytes = sizeof(struct meter_record)}};
 
 static uint64_t stream_key(const struct pace_context *context, CUstream stream, const void *thread)
 {
@@ -40,7 +40,7 @@ static uint64_t stream_key(const struct pace_context *context, CUstream stream, 
     return key | 1;
 }
 
-/* ---- contexts and lanes ---- */
+/* ---- contexts and meters ---- */
 
 struct pace_context *marks_contexts(void)
 {
@@ -115,7 +115,7 @@ const void *marks_thread(void)
     return &thread_identity;
 }
 
-void marks_lane_renew(struct lane_record *record)
+void marks_meter_renew(struct meter_record *record)
 {
     marks.last_id += marks.last_id == UINT32_MAX ? 2 : 1;
     store_release(&record->id, marks.last_id);
@@ -129,43 +129,43 @@ static bool is_apart(CUstream stream)
            flags & CU_STREAM_NON_BLOCKING;
 }
 
-struct lane_record *marks_lane(CUstream stream)
+struct meter_record *marks_meter(CUstream stream)
 {
     struct pace_context *context = context_of(stream);
     if (!context)
         return NULL;
     const void *thread = stream == CU_STREAM_PER_THREAD ? &thread_identity : NULL;
     uint64_t key = stream_key(context, stream, thread);
-    struct lane_record *record = map_get(&marks.lanes, key);
+    struct meter_record *record = map_get(&marks.meters, key);
     if (record)
         return record;
-    record = slab_take(&marks.lane_slab);
+    record = slab_take(&marks.meter_slab);
     if (!record)
         return NULL;
     record->context = context;
-    marks_lane_renew(record);
+    marks_meter_renew(record);
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
     record->apart = is_apart(stream);
-    record->lane.closed = channels_closed_times((unsigned)record->device);
-    if (map_put(&marks.lanes, key, record) != 0) {
-        slab_give(&marks.lane_slab, record);
+    record->meter.closed = channels_closed_times((unsigned)record->device);
+    if (map_put(&marks.meters, key, record) != 0) {
+        slab_give(&marks.meter_slab, record);
         return NULL;
     }
-    record->next = context->lanes;
-    context->lanes = record;
+    record->next = context->meters;
+    context->meters = record;
     return record;
 }
 
-void marks_note_other(struct lane_record *record)
+void marks_note_other(struct meter_record *record)
 {
     bool legacy = record->stream == CU_STREAM_LEGACY;
-    record->lane.open.other = true;
+    record->meter.open.other = true;
     if (record->apart)
         return;
-    for (struct lane_record *lane = record->context->lanes; lane; lane = lane->next)
-        lane->lane.open.other |= !lane->apart && (legacy || lane->stream == CU_STREAM_LEGACY);
+    for (struct meter_record *meter = record->context->meters; meter; meter = meter->next)
+        meter->meter.open.other |= !meter->apart && (legacy || meter->stream == CU_STREAM_LEGACY);
 }
 
 /* ---- events ---- */
@@ -219,19 +219,19 @@ void marks_spare_give(struct pace_context *context, CUevent event)
         (void)cuda.cuEventDestroy_v2(event);
 }
 
-static bool is_shared(const struct lane_record *record) REQUIRES(marks_lock)
+static bool is_shared(const struct meter_record *record) REQUIRES(marks_lock)
 {
-    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
-        if (other != record && other->lane.count)
+    for (const struct meter_record *other = record->context->meters; other; other = other->next) {
+        if (other != record && other->meter.count)
             return true;
     }
     return false;
 }
 
-bool marks_beside(const struct lane_record *record, uint64_t now_ns)
+bool marks_beside(const struct meter_record *record, uint64_t now_ns)
 {
-    for (const struct lane_record *other = record->context->lanes; other; other = other->next) {
-        if (other != record && lane_marked_ns(&other->lane) + BESIDE_NS >= now_ns)
+    for (const struct meter_record *other = record->context->meters; other; other = other->next) {
+        if (other != record && meter_marked_ns(&other->meter) + BESIDE_NS >= now_ns)
             return true;
     }
     return false;
@@ -251,14 +251,14 @@ static CUevent event_make(CUcontext handle)
 
 /* On which this thread is recording. A signal's handler that ends a stream, or calls exit, may have
  * interrupted it in that. */
-static _Thread_local const struct lane_record *recording_on
+static _Thread_local const struct meter_record *recording_on
     __attribute__((tls_model("initial-exec")));
 
 /* Between the two the record cannot go, nor can its stream (wait_for_recording). */
-static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *ret_event)
+static bool begin_recording(struct meter_record *record, uint32_t id, CUevent *ret_event)
 {
     lock_take(&marks_lock);
-    bool wanted = marks_is_same(record, id) && !lane_is_full(&record->lane);
+    bool wanted = marks_is_same(record, id) && !meter_is_full(&record->meter);
     *ret_event = wanted ? spare_take(record->context) : NULL;
     record->recording += wanted;
     recording_on = wanted ? record : NULL;
@@ -266,18 +266,18 @@ static bool begin_recording(struct lane_record *record, uint32_t id, CUevent *re
     return wanted;
 }
 
-static void end_recording(
-    struct lane_record *record, CUevent event, bool recorded, uint64_t now_ns, struct lane_run run)
+static void end_recording(struct meter_record *record, CUevent event, bool recorded,
+    uint64_t now_ns, struct meter_run run)
 {
     lock_take(&marks_lock);
-    if (recorded && !lane_is_full(&record->lane)) {
+    if (recorded && !meter_is_full(&record->meter)) {
         run.shared = is_shared(record);
         run.siblings = gate_active(record->device) > 1;
         struct turns_part part = rules_part((unsigned)record->device);
         run.part = (uint16_t)part.permille;
         run.likely = (uint16_t)part.likely;
         run.others_ns = part.others_us * 1000;
-        lane_mark(&record->lane, event, now_ns, &run);
+        meter_mark(&record->meter, event, now_ns, &run);
     } else if (event) {
         marks_spare_give(record->context, event);
     }
@@ -286,7 +286,7 @@ static void end_recording(
     lock_release(&marks_lock);
 }
 
-static void record_mark(struct lane_record *record, CUevent event, struct lane_run run)
+static void record_mark(struct meter_record *record, CUevent event, struct meter_run run)
 {
     if (!event)
         event = event_make(record->context->handle);
@@ -299,7 +299,7 @@ static void record_mark(struct lane_record *record, CUevent event, struct lane_r
 }
 
 /* A thread that was cancelled in the midst of it would leave others waiting for its end. */
-void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
+void marks_record(struct meter_record *record, uint32_t id, struct meter_run run)
 {
     CUevent event;
     lock_hold_cancel();
@@ -308,49 +308,49 @@ void marks_record(struct lane_record *record, uint32_t id, struct lane_run run)
     lock_let_cancel();
 }
 
-static bool is_open(const struct lane_record *lane) REQUIRES(marks_lock)
+static bool is_open(const struct meter_record *meter) REQUIRES(marks_lock)
 {
-    return lane->lane.open.launches && lane->opener == &thread_identity && !lane->orphan &&
-           !lane_is_full(&lane->lane);
+    return meter->meter.open.launches && meter->opener == &thread_identity && !meter->orphan &&
+           !meter_is_full(&meter->meter);
 }
 
 /* A default stream is only to be had while its context is the thread's current one. */
-static struct lane_record *open_lane(const struct lane_record *but) REQUIRES(marks_lock)
+static struct meter_record *open_meter(const struct meter_record *but) REQUIRES(marks_lock)
 {
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         bool own = context == but->context;
-        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
-            bool reachable = is_named(lane->stream) || (own && lane->stream != CU_STREAM_LEGACY);
-            if (lane != but && lane->device == but->device && reachable && is_open(lane) &&
-                !capture_records(lane->stream, STREAM_ZERO_LEGACY))
-                return lane;
+        for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
+            bool reachable = is_named(meter->stream) || (own && meter->stream != CU_STREAM_LEGACY);
+            if (meter != but && meter->device == but->device && reachable && is_open(meter) &&
+                !capture_records(meter->stream, STREAM_ZERO_LEGACY))
+                return meter;
         }
     }
     return NULL;
 }
 
-void marks_close_others(const struct lane_record *record, uint32_t id)
+void marks_close_others(const struct meter_record *record, uint32_t id)
 {
-    const struct lane_record *former = NULL;
+    const struct meter_record *former = NULL;
     for (;;) {
         lock_take(&marks_lock);
-        struct lane_record *lane = marks_is_same(record, id) ? open_lane(record) : NULL;
-        uint32_t lane_id = lane ? lane->id : 0;
-        struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+        struct meter_record *meter = marks_is_same(record, id) ? open_meter(record) : NULL;
+        uint32_t meter_id = meter ? meter->id : 0;
+        struct meter_run run = {.continuous = meter && meter->meter.count > 0};
         lock_release(&marks_lock);
-        if (!lane || lane == former)
+        if (!meter || meter == former)
             return;
-        marks_record(lane, lane_id, run);
-        former = lane;
+        marks_record(meter, meter_id, run);
+        former = meter;
     }
 }
 
-static struct lane_record *open_on(CUstream stream) REQUIRES(marks_lock)
+static struct meter_record *open_on(CUstream stream) REQUIRES(marks_lock)
 {
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
-        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
-            if (marks_is_on(lane, stream) && !lane->orphan && lane->lane.open.launches)
-                return lane;
+        for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
+            if (marks_is_on(meter, stream) && !meter->orphan && meter->meter.open.launches)
+                return meter;
         }
     }
     return NULL;
@@ -359,14 +359,14 @@ static struct lane_record *open_on(CUstream stream) REQUIRES(marks_lock)
 void marks_close(CUstream stream)
 {
     lock_take(&marks_lock);
-    struct lane_record *lane = open_on(stream);
-    if (lane)
-        (void)marks_harvest(lane->device);
-    uint32_t id = lane ? lane->id : 0;
-    struct lane_run run = {.continuous = lane && lane->lane.count > 0};
+    struct meter_record *meter = open_on(stream);
+    if (meter)
+        (void)marks_harvest(meter->device);
+    uint32_t id = meter ? meter->id : 0;
+    struct meter_run run = {.continuous = meter && meter->meter.count > 0};
     lock_release(&marks_lock);
-    if (lane && !capture_records(stream, STREAM_ZERO_LEGACY))
-        marks_record(lane, id, run);
+    if (meter && !capture_records(stream, STREAM_ZERO_LEGACY))
+        marks_record(meter, id, run);
 }
 
 /* ---- what is on its way ---- */
@@ -377,8 +377,8 @@ unsigned marks_unknown(int device)
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
-        for (const struct lane_record *record = context->lanes; record; record = record->next)
-            unknown += record->lane.unknown;
+        for (const struct meter_record *record = context->meters; record; record = record->next)
+            unknown += record->meter.unknown;
     }
     return unknown;
 }
@@ -391,7 +391,7 @@ bool marks_stream_works(CUstream stream)
     return works;
 }
 
-bool marks_lane_works(const struct lane_record *record, bool *ret_works)
+bool marks_meter_works(const struct meter_record *record, bool *ret_works)
 {
     *ret_works = false;
     if (record->thread && record->thread != &thread_identity)
@@ -411,10 +411,10 @@ bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
     for (struct pace_context *context = marks.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
-        for (const struct lane_record *record = context->lanes; record; record = record->next) {
-            bool here = lane_front_works(&record->lane);
+        for (const struct meter_record *record = context->meters; record; record = record->next) {
+            bool here = meter_front_works(&record->meter);
             works |= here;
-            *ret_running_ns += here ? lane_front_running_ns(&record->lane, now_ns) : 0;
+            *ret_running_ns += here ? meter_front_running_ns(&record->meter, now_ns) : 0;
         }
     }
     return works;
@@ -428,11 +428,11 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
             continue;
         /* What nobody asked for since may be over. */
         uint64_t seen_ns = context->harvested_ns;
-        for (const struct lane_record *record = context->lanes; record; record = record->next) {
-            survey.outstanding += lane_is_on_way(&record->lane, now_ns);
-            survey.runs_long |= lane_runs_for(&record->lane, seen_ns, long_ns);
-            survey.left_ns += lane_left_ns(&record->lane, now_ns);
-            uint64_t long_in = lane_long_in_ns(&record->lane, seen_ns, long_ns);
+        for (const struct meter_record *record = context->meters; record; record = record->next) {
+            survey.outstanding += meter_is_on_way(&record->meter, now_ns);
+            survey.runs_long |= meter_runs_for(&record->meter, seen_ns, long_ns);
+            survey.left_ns += meter_left_ns(&record->meter, now_ns);
+            uint64_t long_in = meter_long_in_ns(&record->meter, seen_ns, long_ns);
             survey.long_in_ns = long_in < survey.long_in_ns ? long_in : survey.long_in_ns;
         }
     }
@@ -441,17 +441,17 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 
 /* ---- ends: whose is pace_leave.c's ---- */
 
-void marks_lane_drop(struct lane_record **link)
+void marks_meter_drop(struct meter_record **link)
 {
-    struct lane_record *record = *link;
+    struct meter_record *record = *link;
     *link = record->next;
     store_release(&record->id, 0u);
-    slab_give(&marks.lane_slab, record);
+    slab_give(&marks.meter_slab, record);
 }
 
-void marks_lane_unlink(struct lane_record *record)
+void marks_meter_unlink(struct meter_record *record)
 {
-    (void)map_remove(&marks.lanes, stream_key(record->context, record->stream, record->thread));
+    (void)map_remove(&marks.meters, stream_key(record->context, record->stream, record->thread));
     record->orphan = true;
     store_release(&record->id, 0u);
 }
@@ -465,7 +465,7 @@ void marks_context_drop(struct pace_context *context)
         (void)cuda.cuEventDestroy_v2(context->base);
     context->base = NULL;
     context->handle = NULL;
-    if (context->lanes)
+    if (context->meters)
         return;
     while (*link != context)
         link = &(*link)->next;
@@ -473,7 +473,7 @@ void marks_context_drop(struct pace_context *context)
     slab_give(&marks.context_slab, context);
 }
 
-bool marks_others_record(const struct lane_record *record)
+bool marks_others_record(const struct meter_record *record)
 {
     return record->recording > (record == recording_on ? 1u : 0u);
 }
@@ -485,6 +485,6 @@ void marks_reset(void)
     marks.contexts = NULL;
     memset(marks.blind_since_ns, 0, sizeof(marks.blind_since_ns));
     slab_finish(&marks.context_slab);
-    slab_finish(&marks.lane_slab);
-    map_finish(&marks.lanes);
+    slab_finish(&marks.meter_slab);
+    map_finish(&marks.meters);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The meter's marks: events with time that are recorded on the program's streams, and what they
- * tell when they are reached. A lane (compute/lane.h) for each stream that launches under a limit;
- * lanes and events die with their context. */
+ * tell when they are reached. A meter (compute/meter.h) for each stream that launches under a
+ * limit; meters and events die with their context. */
 #ifndef VGPU_PACE_MARKS_H
 #define VGPU_PACE_MARKS_H
 
 #include "abi/cuda.h"
 #include "base/atomic.h"
 #include "base/lock.h"
-#include "compute/lane.h"
+#include "compute/meter.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,38 +16,38 @@
 struct pace_context;
 
 /* Launches behind which there is no mark, as the governor found them when he asked last. */
-struct lane_seen {
+struct meter_seen {
     uint64_t first_ns;
     uint32_t launches;
     bool works;
     uint64_t since_ns, charged_ns; /* where they work: since when, and charged up to */
 };
 
-struct lane_record {
-    struct lane lane;
-    struct lane_record *next;
+struct meter_record {
+    struct stream_meter meter;
+    struct meter_record *next;
     struct pace_context *context;
     CUstream stream;
     const void *thread; /* whose per-thread stream it is */
     int device;
-    uint32_t id;           /* no other lane ever has it; 0: its stream is gone */
-    const void *opener;    /* the thread that launched there last */
-    unsigned recording;    /* threads that record a mark on it now */
-    bool orphan;           /* its stream is gone */
-    bool apart;            /* neither waits for the legacy stream nor is waited for by that */
-    bool stuck;            /* nothing was reached while one waited to know durations */
-    uint64_t told_ns;      /* a thread told the governor of its launches there then */
-    struct lane_seen seen; /* what is open on it, and no thread tells of */
-    bool unmeasured;       /* what was let go there without a limit may run still */
+    uint32_t id;            /* no other meter ever has it; 0: its stream is gone */
+    const void *opener;     /* the thread that launched there last */
+    unsigned recording;     /* threads that record a mark on it now */
+    bool orphan;            /* its stream is gone */
+    bool apart;             /* neither waits for the legacy stream nor is waited for by that */
+    bool stuck;             /* nothing was reached while one waited to know durations */
+    uint64_t told_ns;       /* a thread told the governor of its launches there then */
+    struct meter_seen seen; /* what is open on it, and no thread tells of */
+    bool unmeasured;        /* what was let go there without a limit may run still */
     uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 
-/* Guards lanes and contexts. Of the driver's calls only those are made under it that ask for or
+/* Guards meters and contexts. Of the driver's calls only those are made under it that ask for or
  * drop an event, or for contexts, a stream's flags and captures: none of them waits. */
 extern struct lock marks_lock;
 
-/* Whether a pointer to a lane that somebody kept still is to the same one; its memory stays. */
-static inline bool marks_is_same(const struct lane_record *record, uint32_t id)
+/* Whether a pointer to a meter that somebody kept still is to the same one; its memory stays. */
+static inline bool marks_is_same(const struct meter_record *record, uint32_t id)
 {
     return load_acquire(&record->id) == id;
 }
@@ -63,29 +63,29 @@ extern uint64_t marks_reached;
  * since the last call, 0 where marks are to be had. */
 uint64_t marks_blind_ns(unsigned device, uint64_t now_ns);
 
-/* The lane of the stream, a default stream's in the thread's current context; made where it is new.
- * NULL where there is no context, its device is not the container's, or there is no memory. */
-struct lane_record *marks_lane(CUstream stream) REQUIRES(marks_lock);
+/* The meter of the stream, a default stream's in the thread's current context; made where it is
+ * new. NULL where there is no context, its device is not the container's, or there is no memory. */
+struct meter_record *marks_meter(CUstream stream) REQUIRES(marks_lock);
 
-/* Records a mark behind what the lane notes; errors of the driver leave the stretch open. `id`: the
- * lane's when it was had. run.shared is found out here. */
-void marks_record(struct lane_record *record, uint32_t id, struct lane_run run);
+/* Records a mark behind what the meter notes; errors of the driver leave the stretch open. `id`:
+ * the meter's when it was had. run.shared is found out here. */
+void marks_record(struct meter_record *record, uint32_t id, struct meter_run run);
 
 /* Ends the stretches that this thread left open on the context's other streams; not on the legacy
  * one, where a mark would be a barrier to all others. */
-void marks_close_others(const struct lane_record *record, uint32_t id);
+void marks_close_others(const struct meter_record *record, uint32_t id);
 
 /* Ends the stretch that is open on the stream, whoever launched there. */
 void marks_close(CUstream stream);
 
-/* Whether the lane is the stream's: of per-thread default streams each thread has its own. */
-static inline bool marks_is_on(const struct lane_record *record, CUstream stream)
+/* Whether the meter is the stream's: of per-thread default streams each thread has its own. */
+static inline bool marks_is_on(const struct meter_record *record, CUstream stream)
 {
     return record->stream == stream && (!record->thread || record->thread == marks_thread());
 }
 
 /* Whether the stream is one of several of its context that launch: another had a mark lately. */
-bool marks_beside(const struct lane_record *record, uint64_t now_ns) REQUIRES(marks_lock);
+bool marks_beside(const struct meter_record *record, uint64_t now_ns) REQUIRES(marks_lock);
 
 /* How many marks of the device stand behind launches that nobody knows the duration of. */
 unsigned marks_unknown(int device) REQUIRES(marks_lock);
@@ -93,23 +93,23 @@ unsigned marks_unknown(int device) REQUIRES(marks_lock);
 /* Whether the stream has work on its way, of which no mark may tell. Not while it captures. */
 bool marks_stream_works(CUstream stream);
 
-/* The same for a lane, with its context made current for the while. False where it cannot be told
+/* The same for a meter, with its context made current for the while. False where it cannot be told
  * now: the stream captures, into which others may have taken it, and to ask would break the
  * capture. The stream of another thread's own, which cannot be asked ever, does not work. */
-bool marks_lane_works(const struct lane_record *record, bool *ret_works) REQUIRES(marks_lock);
+bool marks_meter_works(const struct meter_record *record, bool *ret_works) REQUIRES(marks_lock);
 
 /* Charges for what runs on the stream without a pause between the two, of which no mark tells. */
-void marks_charge_run(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+void marks_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
     REQUIRES(marks_lock);
 
-/* The same for what no lane knows of, whatever else is on its way on the stream. */
-void marks_charge_unmeasured(struct lane_record *record, uint64_t from_ns, uint64_t to_ns)
+/* The same for what no meter knows of, whatever else is on its way on the stream. */
+void marks_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
     REQUIRES(marks_lock);
 
 /* Charges for what is over on the stream and no mark tells of yet: launches since `from_ns` that
  * are thought to take `work_ns`, of which `charged_ns` was taken from the budget: it is given back.
  * False where nothing is to be charged, or given back. */
-bool marks_charge_done(struct lane_record *record, uint64_t from_ns, uint64_t to_ns,
+bool marks_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
     uint64_t work_ns, uint64_t charged_ns) REQUIRES(marks_lock);
 
 /* Sees which marks were reached, on all streams of the device, and charges for them; what runs on
@@ -123,7 +123,7 @@ unsigned marks_harvest_all(void) REQUIRES(marks_lock);
 bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns) REQUIRES(marks_lock);
 
 /* What is on its way on the device: on how many streams, as they were last harvested, whether some
- * of it has run for at least so long, or when it may have (lane_long_in_ns), and how much of what
+ * of it has run for at least so long, or when it may have (meter_long_in_ns), and how much of what
  * it was charged with has not run yet. */
 struct marks_survey {
     unsigned outstanding;
@@ -145,9 +145,10 @@ static inline void marks_survey_running(
 struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);
 
-/* Something that may take long goes onto the lane's stream: what is open there has it in it, and on
- * those that wait for the stream without being told to: the legacy one, or for that all others. */
-void marks_note_other(struct lane_record *record) REQUIRES(marks_lock);
+/* Something that may take long goes onto the meter's stream: what is open there has it in it, and
+ * on those that wait for the stream without being told to: the legacy one, or for that all others.
+ */
+void marks_note_other(struct meter_record *record) REQUIRES(marks_lock);
 
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void marks_context_waits(CUcontext context);

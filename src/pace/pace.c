@@ -94,18 +94,18 @@ static uint32_t next_due_ns(struct pace_thread *own, uint32_t quantum_ns)
 
 /* The stream as it is found before a launch that one looks at closely. */
 struct found {
-    struct lane_record *record;
+    struct meter_record *record;
     uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
     bool busy;          /* work is on its way there */
     bool alone;         /* no other stream of its context had work lately */
-    uint32_t lane_id;
+    uint32_t meter_id;
 };
 
-static void find_lane(struct found *found, CUstream stream, struct thread_stream *here)
+static void find_meter(struct found *found, CUstream stream, struct thread_stream *here)
     REQUIRES(marks_lock)
 {
-    found->record = thread_lane(stream, here);
-    found->lane_id = found->record ? found->record->id : 0;
+    found->record = thread_meter(stream, here);
+    found->meter_id = found->record ? found->record->id : 0;
 }
 
 /* Closes the stretch that is open on the stream. */
@@ -114,39 +114,39 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     struct found found = {.busy = false};
     bool open = false;
     lock_take(&marks_lock);
-    find_lane(&found, stream, here);
+    find_meter(&found, stream, here);
     if (found.record) {
         thread_gather(found.record);
         (void)marks_harvest(found.record->device);
-        found.busy = found.record->lane.count > 0;
+        found.busy = found.record->meter.count > 0;
         found.alone = !marks_beside(found.record, now_ns);
-        open = found.record->lane.open.launches || found.record->lane.open.other;
+        open = found.record->meter.open.launches || found.record->meter.open.other;
     }
     lock_release(&marks_lock);
     if (open) {
         bool marked = found.busy;
         /* What was let by may run still: the launch is then no launch on an idle stream. */
         found.busy = marked || marks_stream_works(stream);
-        marks_record(found.record, found.lane_id, (struct lane_run){.continuous = marked});
+        marks_record(found.record, found.meter_id, (struct meter_run){.continuous = marked});
         found.marked_ns = clock_now_ns();
         govern_harvested(found.marked_ns);
     }
     return found;
 }
 
-/* A capture began elsewhere while the launch waited, by which the lane has another id. */
+/* A capture began elsewhere while the launch waited, by which the meter has another id. */
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
     lock_take(&marks_lock);
-    find_lane(found, stream, here);
-    found->busy = found->record && found->record->lane.count > 0;
+    find_meter(found, stream, here);
+    found->busy = found->record && found->record->meter.count > 0;
     found->marked_ns = 0;
     lock_release(&marks_lock);
 }
 
 /* The thread will not launch anything for a while: what it launched on other streams of the context
  * ends there, not when it comes back to them. */
-static void close_others(const struct lane_record *record, uint32_t id)
+static void close_others(const struct meter_record *record, uint32_t id)
 {
     if (!thread_mine)
         return;
@@ -157,9 +157,9 @@ static void close_others(const struct lane_record *record, uint32_t id)
     marks_close_others(record, id);
 }
 
-/* The limit of the lane's device, which may have been met since the rules were read: a launch that
+/* The limit of the meter's device, which may have been met since the rules were read: a launch that
  * is let go by mistake is not measured either, however long it runs. */
-static unsigned percent_of(const struct lane_record *record, uint64_t now_ns)
+static unsigned percent_of(const struct meter_record *record, uint64_t now_ns)
 {
     uint32_t epoch;
     unsigned percent = record ? rules_percent((unsigned)record->device) : 0;
@@ -192,7 +192,7 @@ static bool is_trusted(const struct thread_stream *here)
         thread_mine->doubts--;
         return false;
     }
-    return here->round.awaited_ns && is_alone(here) && here->lane && !here->lane->thread &&
+    return here->round.awaited_ns && is_alone(here) && here->meter && !here->meter->thread &&
            governor_looks_within(GOVERNOR_LOOKS_NS) && !load_relaxed(&launches_block) &&
            !rules_has_priority();
 }
@@ -321,9 +321,9 @@ static void hide(struct pace_launch *launch)
 static void mark_begin(struct found *found, bool waited)
 {
     if (waited || !found->marked_ns)
-        marks_record(found->record, found->lane_id, (struct lane_run){.continuous = false});
-    marks_record(found->record, found->lane_id, (struct lane_run){.continuous = false});
-    marks_record(found->record, found->lane_id, (struct lane_run){.apart = true});
+        marks_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
+    marks_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
+    marks_record(found->record, found->meter_id, (struct meter_run){.apart = true});
     found->marked_ns = clock_now_ns();
 }
 
@@ -354,12 +354,12 @@ static void begin_slow(
     uint64_t known = duration_of(launch->key);
     launch->work_ns = known < AHEAD_MOST_NS ? known : AHEAD_MOST_NS;
     int64_t balance =
-        gate_wait(found.record, found.lane_id, launch->work_ns, close_others, &waited);
+        gate_wait(found.record, found.meter_id, launch->work_ns, close_others, &waited);
     if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, where no launch waits */
         gate_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
         launch->work_ns = 0;
     }
-    if (!marks_is_same(found.record, found.lane_id) && !capture_records(stream, zero))
+    if (!marks_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
         find_again(&found, named, here);
     if (!found.record)
         return;
@@ -377,8 +377,8 @@ static void begin_slow(
     here->news = news;
     if (!found.busy)
         mark_begin(&found, waited);
-    launch->lane = found.record;
-    launch->lane_id = found.lane_id;
+    launch->meter = found.record;
+    launch->meter_id = found.meter_id;
     launch->started_ns = found.busy ? 0 : found.marked_ns;
     launch->stream = named;
     launch->let_go_ns = clock_now_ns();
@@ -396,14 +396,14 @@ static bool let_by_again(
     if (capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
     lock_take(&marks_lock);
-    const struct lane_record *record = thread_lane(stream, here);
-    uint64_t open = record && record->lane.started && rules_percent((unsigned)record->device)
-                        ? record->lane.open.work_ns
+    const struct meter_record *record = thread_meter(stream, here);
+    uint64_t open = record && record->meter.started && rules_percent((unsigned)record->device)
+                        ? record->meter.open.work_ns
                         : BUDGET_QUANTUM_NS;
     uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
     here->due_ns = open < due ? due - (uint32_t)open : 0;
-    here->looked_ns = record ? lane_marked_ns(&record->lane) : 0;
-    bool other = record && record->lane.open.other;
+    here->looked_ns = record ? meter_marked_ns(&record->meter) : 0;
+    bool other = record && record->meter.open.other;
     lock_release(&marks_lock);
     /* No mark behind it would tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
@@ -473,14 +473,14 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
     return over && (blocking || again);
 }
 
-/* Notes the launch on its lane. False where the lane is gone. */
+/* Notes the launch on its meter. False where the meter is gone. */
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
-    struct lane_record *record = launch->lane;
+    struct meter_record *record = launch->meter;
     lock_take(&marks_lock);
-    bool same = marks_is_same(record, launch->lane_id);
+    bool same = marks_is_same(record, launch->meter_id);
     if (same) {
-        lane_note(&record->lane, 1, launch->work_ns, launch->key, now_ns);
+        meter_note(&record->meter, 1, launch->work_ns, launch->key, now_ns);
         record->opener = marks_thread();
     }
     lock_release(&marks_lock);
@@ -493,19 +493,19 @@ static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
     bool idle = launch->started_ns != 0;
     bool awaited = was_awaited(launch, now_ns);
     uint64_t began_ns = awaited ? launch->let_go_ns : now_ns;
-    struct lane_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
+    struct meter_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
         .continuous = !idle,
         .measured = true,
         .launched_ns = idle && !awaited ? now_ns : 0};
     if (note_launch(launch, now_ns))
-        marks_record(launch->lane, launch->lane_id, run);
+        marks_record(launch->meter, launch->meter_id, run);
 }
 
 void pace_end_slow(struct pace_launch *launch, bool launched)
 {
     if (launch->by_estimate && !launched)
         take_back(launch);
-    if (!launch->lane)
+    if (!launch->meter)
         return;
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
@@ -549,12 +549,12 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     if (here->launches)
         (void)thread_put_mark(here, named, false);
     lock_take(&marks_lock);
-    struct lane_record *record = thread_lane(named, here);
+    struct meter_record *record = thread_meter(named, here);
     if (record)
         marks_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
-    store_relaxed(&here->lane, (struct lane_record *)NULL);
+    store_relaxed(&here->meter, (struct meter_record *)NULL);
     lock_release(&marks_lock);
 }
 
@@ -570,7 +570,7 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
         marks_context_waits(home);
 }
 
-/* What was let by on the stream is its lane's to settle, for the last time or under another id. */
+/* What was let by on the stream is its meter's to settle, for the last time or under another id. */
 static void gather_on(CUstream stream)
 {
     lock_take(&marks_lock);

@@ -16,14 +16,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct lane_record;
+struct meter_record;
 struct thread_stream;
 
 struct pace_launch {
     struct thread_stream *by_estimate; /* it was let by, and counted there */
-    struct lane_record *lane;          /* NULL: no mark is to be recorded behind it */
-    CUstream stream;                   /* the lane's */
-    uint32_t lane_id;
+    struct meter_record *meter;        /* NULL: no mark is to be recorded behind it */
+    CUstream stream;                   /* the meter's */
+    uint32_t meter_id;
     unsigned device;
     uint64_t key;
     uint64_t work_ns;            /* what was taken from the budget for it */
@@ -54,7 +54,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched);
 
 static inline void pace_end(struct pace_launch *launch, bool launched)
 {
-    if (__builtin_expect(launch->lane || !launched, 0))
+    if (__builtin_expect(launch->meter || !launched, 0))
         pace_end_slow(launch, launched);
 }
 

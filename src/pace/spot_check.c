@@ -52,7 +52,7 @@ static uint64_t about_ns(uint64_t ns)
     return ns - ns / 5 + (ns / 5 * 2 * (chance >> 16) >> 16);
 }
 
-void spot_check_charged(unsigned device, const struct lane_charge *charge)
+void spot_check_charged(unsigned device, const struct meter_charge *charge)
 {
     devices[device].charged.busy_ns += charge->busy_ns;
     devices[device].charged.launches += charge->launches;

@@ -18,7 +18,7 @@ static inline bool spot_check_doubts(unsigned device)
 }
 
 /* Work on the device was charged: so many launches ended with it, by estimate or measured. */
-void spot_check_charged(unsigned device, const struct lane_charge *charge) REQUIRES(marks_lock);
+void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(marks_lock);
 
 /* The governor's own, these and what follows. It looks: whether it is to ask now; then, once it has
  * harvested, it does. */

@@ -54,10 +54,10 @@ static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIR
 
 void thread_charge(struct thread_stream *here)
 {
-    const struct lane_record *lane = load_relaxed(&here->lane);
+    const struct meter_record *meter = load_relaxed(&here->meter);
     uint32_t work_ns = load_relaxed(&here->work_ns);
     /* Before a mark that is outstanding it was another stretch's. */
-    uint64_t seen_ns = lane && !lane->lane.count ? lane->lane.occupied_ns : 0;
+    uint64_t seen_ns = meter && !meter->meter.count ? meter->meter.occupied_ns : 0;
     if (seen_ns < work_ns)
         charge_up_to(here, work_ns - seen_ns);
 }
@@ -68,16 +68,16 @@ void thread_charge(struct thread_stream *here)
 static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(marks_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
-    struct lane_record *lane = load_relaxed(&here->lane);
-    if (!lane || launches <= here->noted.launches || work_ns <= here->noted.work_ns)
+    struct meter_record *meter = load_relaxed(&here->meter);
+    if (!meter || launches <= here->noted.launches || work_ns <= here->noted.work_ns)
         return;
     uint32_t more_ns = work_ns - here->noted.work_ns;
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
     charge_up_to(here, work_ns);
-    if (marks_is_same(lane, load_relaxed(&here->lane_id))) {
-        lane_note(&lane->lane, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
+    if (marks_is_same(meter, load_relaxed(&here->meter_id))) {
+        meter_note(&meter->meter, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
             first_ns);
-        lane->opener = marks_thread();
+        meter->opener = marks_thread();
     }
     here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
 }
@@ -97,7 +97,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
     lock_take(&marks_lock);
     uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
-    /* Not where some of it is a lane's already: what is there may have been settled. */
+    /* Not where some of it is a meter's already: what is there may have been settled. */
     if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
         work_ns -= less_ns;
         store_relaxed(&here->work_ns, work_ns);
@@ -126,14 +126,14 @@ void thread_hide(struct thread_stream *here)
     thread_flush(here);
 }
 
-void thread_gather(struct lane_record *record)
+void thread_gather(struct meter_record *record)
 {
     if (record->thread)
         return;
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
-            if (load_relaxed(&own->streams[i].lane) == record)
+            if (load_relaxed(&own->streams[i].meter) == record)
                 note_let_by(&own->streams[i], 0);
         }
     }
@@ -143,7 +143,7 @@ void thread_gather(struct lane_record *record)
 static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_lock)
 {
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-        const struct lane_record *record = load_relaxed(&own->streams[i].lane);
+        const struct meter_record *record = load_relaxed(&own->streams[i].meter);
         if (record && (marks_is_on(record, stream) || marks_is_on(record, CU_STREAM_LEGACY)))
             note_let_by(&own->streams[i], 0);
     }
@@ -160,7 +160,7 @@ void thread_gather_on(CUstream stream)
 
 static void forget(struct thread_stream *here)
 {
-    store_relaxed(&here->lane, (struct lane_record *)NULL);
+    store_relaxed(&here->meter, (struct meter_record *)NULL);
     here->stream = NULL;
     here->due_ns = 0;
     here->waits = false;
@@ -177,21 +177,21 @@ void thread_flush_all(struct pace_thread *own)
     lock_release(&marks_lock);
 }
 
-struct lane_record *thread_lane(CUstream stream, struct thread_stream *here)
+struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
-    struct lane_record *record = marks_lane(stream);
+    struct meter_record *record = marks_meter(stream);
     if (here->stream != stream)
         here->quantum_ns = 0;
-    if (here->stream != stream || !record || record->id != here->lane_id)
+    if (here->stream != stream || !record || record->id != here->meter_id)
         here->round = (struct thread_round){0};
     forget(here);
     here->stream = stream;
     here->looked_ns = 0;
     if (record) {
-        store_relaxed(&here->lane_id, record->id);
+        store_relaxed(&here->meter_id, record->id);
         here->device = record->device;
-        store_relaxed(&here->lane, record);
+        store_relaxed(&here->meter, record);
     }
     return record;
 }
@@ -200,16 +200,16 @@ bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry)
 {
     if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
-    struct lane_record *record = here->lane;
+    struct meter_record *record = here->meter;
     lock_take(&marks_lock);
     thread_flush(here);
-    if (!dry || record->lane.count > LANE_MARKS / 2)
+    if (!dry || record->meter.count > METER_MARKS / 2)
         (void)marks_harvest(record->device);
-    bool open = record->lane.open.launches > 0;
-    bool busy = !dry && record->lane.count > 0;
+    bool open = record->meter.open.launches > 0;
+    bool busy = !dry && record->meter.count > 0;
     lock_release(&marks_lock);
     if (open)
-        marks_record(record, here->lane_id, (struct lane_run){.continuous = busy});
+        marks_record(record, here->meter_id, (struct meter_run){.continuous = busy});
     return open;
 }
 
@@ -284,10 +284,10 @@ struct pace_thread *thread_own(void)
 
 /* ---- the governor's ---- */
 
-/* What was let by on the stream and not noted on its lane, as far as its owner has written it: he
+/* What was let by on the stream and not noted on its meter, as far as its owner has written it: he
  * may be writing now. */
 struct let_by {
-    struct lane_record *lane;
+    struct meter_record *meter;
     uint64_t first_ns, work_ns;
     uint32_t launches; /* those that were noted, too */
 };
@@ -295,19 +295,19 @@ struct let_by {
 static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
     REQUIRES(marks_lock)
 {
-    struct lane_record *lane = load_relaxed(&here->lane);
+    struct meter_record *meter = load_relaxed(&here->meter);
     const struct thread_noted *noted = &here->noted;
     uint32_t launches = load_relaxed(&here->launches), work_ns = load_relaxed(&here->work_ns);
-    if (!lane || launches <= noted->launches || work_ns <= noted->work_ns)
+    if (!meter || launches <= noted->launches || work_ns <= noted->work_ns)
         return false;
-    *ret_let = (struct let_by){.lane = lane,
+    *ret_let = (struct let_by){.meter = meter,
         .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
         .work_ns = work_ns - noted->work_ns,
         .launches = launches};
-    return marks_is_same(lane, load_relaxed(&here->lane_id)) && lane->device == device;
+    return marks_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
 }
 
-static bool is_as_seen(const struct lane_seen *seen, const struct let_by *let)
+static bool is_as_seen(const struct meter_seen *seen, const struct let_by *let)
 {
     return seen->first_ns == let->first_ns && seen->launches == let->launches;
 }
@@ -318,18 +318,18 @@ static bool is_as_seen(const struct lane_seen *seen, const struct let_by *let)
 static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
-    struct lane_seen *seen = &here->seen;
+    struct meter_seen *seen = &here->seen;
     bool works;
-    if (!marks_lane_works(let->lane, &works))
+    if (!marks_meter_works(let->meter, &works))
         return;
     if (!is_as_seen(seen, let)) {
-        uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->lane->lane.reached_ns;
+        uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->meter->meter.reached_ns;
         from_ns = from_ns > reached_ns ? from_ns : reached_ns;
-        *seen = (struct lane_seen){let->first_ns, let->launches, false, from_ns, from_ns};
+        *seen = (struct meter_seen){let->first_ns, let->launches, false, from_ns, from_ns};
     }
-    seen->works = works || let->lane->thread;
+    seen->works = works || let->meter->thread;
     if (seen->works)
-        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+        marks_charge_run(let->meter, seen->charged_ns, now_ns);
     else
         seen->since_ns = now_ns;
     seen->charged_ns = now_ns;
@@ -337,17 +337,17 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
 
 /* Launched in order, and no others since: what is at work now has been since it was seen so. True
  * where nothing is. */
-static bool see_work(struct lane_seen *seen, const struct let_by *let, uint64_t now_ns)
+static bool see_work(struct meter_seen *seen, const struct let_by *let, uint64_t now_ns)
     REQUIRES(marks_lock)
 {
     bool works;
-    if (!marks_lane_works(let->lane, &works))
+    if (!marks_meter_works(let->meter, &works))
         return false;
     if (works && is_as_seen(seen, let) && seen->works) {
-        marks_charge_run(let->lane, seen->charged_ns, now_ns);
+        marks_charge_run(let->meter, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;
     } else {
-        *seen = (struct lane_seen){let->first_ns, let->launches, works, now_ns, now_ns};
+        *seen = (struct meter_seen){let->first_ns, let->launches, works, now_ns, now_ns};
     }
     return !works;
 }
@@ -358,7 +358,7 @@ static void settle_done(struct thread_stream *here, const struct let_by *let, ui
 {
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
-    if (marks_charge_done(let->lane, let->first_ns, now_ns, let->work_ns, charged))
+    if (marks_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
         here->charged_ns -= charged;
 }
 
@@ -368,12 +368,12 @@ static bool is_overdue(const struct let_by *let, uint64_t now_ns)
 }
 
 /* What was asked for and is over is not there any more. */
-static void add_seen(struct marks_survey *survey, const struct lane_seen *seen,
+static void add_seen(struct marks_survey *survey, const struct meter_seen *seen,
     const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(marks_lock)
 {
     bool asked = is_as_seen(seen, let), works = asked && seen->works;
     survey->outstanding += works || !asked;
-    bool runs = works && !let->lane->lane.open.other; /* else it may wait */
+    bool runs = works && !let->meter->meter.open.other; /* else it may wait */
     if (runs)
         marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
 }
@@ -381,11 +381,11 @@ static void add_seen(struct marks_survey *survey, const struct lane_seen *seen,
 static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
     uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
 {
-    struct lane_seen *seen = &here->seen;
+    struct meter_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
-    let->lane->told_ns = now_ns;
+    let->meter->told_ns = now_ns;
     /* Where a mark is outstanding, that tells what runs. */
-    if (let->lane->lane.count || (is_as_seen(seen, let) && !seen->works && !shown))
+    if (let->meter->meter.count || (is_as_seen(seen, let) && !seen->works && !shown))
         return;
     if (is_overdue(let, now_ns) && shown)
         see_shown(here, let, now_ns);
@@ -397,12 +397,12 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
 }
 
 /* What threads let by that have ended since, or left the stream. */
-static void survey_left(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct marks_survey *survey) REQUIRES(marks_lock)
 {
-    const struct lane_stretch *open = &record->lane.open;
+    const struct meter_stretch *open = &record->meter.open;
     const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
-    if (!let.launches || record->lane.count || record->told_ns == now_ns)
+    if (!let.launches || record->meter.count || record->told_ns == now_ns)
         return;
     bool over = is_as_seen(&record->seen, &let) && !record->seen.works;
     if (!over && is_overdue(&let, now_ns))
@@ -423,9 +423,9 @@ struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     }
     lock_release(&threads.lock);
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *lane = context->lanes; lane; lane = lane->next) {
-            if (lane->device == device)
-                survey_left(lane, now_ns, long_ns, &survey);
+        for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
+            if (meter->device == device)
+                survey_left(meter, now_ns, long_ns, &survey);
         }
     }
     return survey;
@@ -435,8 +435,8 @@ static bool works(const struct thread_stream *here, int device) REQUIRES(marks_l
 {
     struct let_by let;
     bool works;
-    return read_let_by(here, device, &let) && !let.lane->lane.count && !let.lane->lane.open.other &&
-           marks_lane_works(let.lane, &works) && works;
+    return read_let_by(here, device, &let) && !let.meter->meter.count &&
+           !let.meter->meter.open.other && marks_meter_works(let.meter, &works) && works;
 }
 
 bool thread_let_by_works(int device)

@@ -42,7 +42,7 @@ struct thread_round {
 /* What a thread let go on a stream since its last closer look there. */
 struct thread_stream {
     CUstream stream;
-    struct lane_record *lane; /* NULL: not in use */
+    struct meter_record *meter; /* NULL: not in use */
     uint64_t first_ns;
     uint64_t looked_ns; /* the last closer look at the stream */
     uint64_t key;       /* of its last launch; the owner's own */
@@ -51,14 +51,14 @@ struct thread_stream {
     bool copied;   /* a small copy went there since the thread's last wait for it */
     bool waits;    /* the thread waited for what it launched, as seen then */
     uint32_t news; /* rules_news() then */
-    uint32_t launches, lane_id;
+    uint32_t launches, meter_id;
     int device;
     struct thread_noted { /* guarded by marks_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
-    } noted;               /* of them, what another thread gave to the lane already */
-    uint32_t charged_ns;   /* of work_ns, what is to be charged already; guarded by marks_lock */
-    struct lane_seen seen; /* the governor's own */
+    } noted;                /* of them, what another thread gave to the meter already */
+    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by marks_lock */
+    struct meter_seen seen; /* the governor's own */
     struct thread_round round;
 };
 
@@ -68,9 +68,9 @@ struct thread_missed {
     uint64_t most_ns;     /* so much more is let pass */
     uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
     uint64_t longer_ns;   /* when a round took longer last */
-    uint64_t seen_ns;     /* with a mark, since a look at the lane; what that said then: */
-    uint64_t lane_ns;
-    uint32_t lane_id; /* 0: none was */
+    uint64_t seen_ns;     /* with a mark, since a look at the meter; what that said then: */
+    uint64_t meter_ns;
+    uint32_t meter_id; /* 0: none was */
 };
 
 /* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
@@ -122,7 +122,7 @@ static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstr
 
 static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
 {
-    return here->stream == stream && here->lane && marks_is_same(here->lane, here->lane_id);
+    return here->stream == stream && here->meter && marks_is_same(here->meter, here->meter_id);
 }
 
 /* The thread launches on the stream for the first time after its last wait for it. */
@@ -141,12 +141,12 @@ static inline bool thread_round_goes_on(const struct thread_stream *here)
     return here->round.began_ns && !here->round.awaited_ns;
 }
 
-/* Gives what was let go to the stream's lane, where there still is one, and to what is to be
+/* Gives what was let go to the stream's meter, where there still is one, and to what is to be
  * charged. */
 void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
 
 /* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
- * give to the lane. */
+ * give to the meter. */
 void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
 
 /* Records a mark behind what the thread let by on the stream, so that it is measured whatever comes
@@ -164,8 +164,8 @@ void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 /* The call is over. */
 void thread_hide(struct thread_stream *here) REQUIRES(marks_lock);
 
-/* Gives what all threads let go on the lane to it: it was launched before what comes now. */
-void thread_gather(struct lane_record *record) REQUIRES(marks_lock);
+/* Gives what all threads let go on the meter to it: it was launched before what comes now. */
+void thread_gather(struct meter_record *record) REQUIRES(marks_lock);
 
 /* The same for the stream, this thread's where each has its own, and for the legacy ones. */
 void thread_gather_on(CUstream stream) REQUIRES(marks_lock);
@@ -173,15 +173,15 @@ void thread_gather_on(CUstream stream) REQUIRES(marks_lock);
 /* That of all streams, and forgets them. */
 void thread_flush_all(struct pace_thread *own);
 
-/* Flushes, and makes `here` the stream's. Returns its lane, NULL as marks_lane does. */
-struct lane_record *thread_lane(CUstream stream, struct thread_stream *here) REQUIRES(marks_lock);
+/* Flushes, and makes `here` the stream's. Returns its meter, NULL as marks_meter does. */
+struct meter_record *thread_meter(CUstream stream, struct thread_stream *here) REQUIRES(marks_lock);
 
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
 /* For the governor: sees which streams of the device are still at work with launches that were let
  * by, long after they ought to be done, and charges for what is known to have run without a pause;
  * also where their thread has ended or left the stream, and no mark is behind them.
- * Asks the driver, which does not wait. Returns what is on its way, to be added to the lanes' own.
+ * Asks the driver, which does not wait. Returns what is on its way, to be added to the meters' own.
  */
 struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(marks_lock);

@@ -15,7 +15,7 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
     if (!rules_are_given() || capture_records(stream, zero))
         return noted;
     lock_take(&marks_lock);
-    struct lane_record *record = marks_lane(thread_named(stream, zero));
+    struct meter_record *record = marks_meter(thread_named(stream, zero));
     if (record && !record->unmeasured) {
         record->unmeasured_ns = 0;
         store_relaxed(&record->unmeasured, true);
@@ -32,19 +32,19 @@ void unmeasured_stand_by(uint64_t now_ns)
 }
 
 /* A mark behind it was reached, or its stream is gone. */
-static bool is_over(const struct lane_record *record)
+static bool is_over(const struct meter_record *record)
 {
-    return record->orphan || record->lane.former_ns > record->unmeasured_ns;
+    return record->orphan || record->meter.former_ns > record->unmeasured_ns;
 }
 
 /* While its stream captures nobody can tell. */
-static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t long_ns,
+static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct marks_survey *survey) REQUIRES(marks_lock)
 {
     bool works = false;
     if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
         record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
-    bool told = is_over(record) || marks_lane_works(record, &works);
+    bool told = is_over(record) || marks_meter_works(record, &works);
     store_relaxed(&record->unmeasured, works || !told);
     if (works) {
         marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
@@ -57,11 +57,11 @@ static void survey_lane(struct lane_record *record, uint64_t now_ns, uint64_t lo
 void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
 {
     for (struct pace_context *context = marks_contexts(); context; context = context->next) {
-        for (struct lane_record *record = context->lanes; record; record = record->next) {
+        for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->device != device || !record->unmeasured)
                 continue;
             if (rules_percent((unsigned)device))
-                survey_lane(record, now_ns, long_ns, survey);
+                survey_meter(record, now_ns, long_ns, survey);
             else
                 record->unmeasured_ns = 0;
         }

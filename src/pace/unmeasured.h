@@ -10,7 +10,7 @@
 
 /* Where a thread's launch was noted. */
 struct unmeasured_noted {
-    const struct lane_record *record; /* NULL: nowhere */
+    const struct meter_record *record; /* NULL: nowhere */
     uint32_t id;
 };
 

@@ -59,7 +59,7 @@ static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_
     missed->at_ns = now_ns;
     if (missed->ns <= MISSED_NS + missed->most_ns)
         return;
-    missed->ns = missed->seen_ns = missed->lane_id = 0;
+    missed->ns = missed->seen_ns = missed->meter_id = 0;
     missed->marks_to_ns = now_ns + MARKS_NS;
 }
 
@@ -72,33 +72,34 @@ static void let_pass_more(struct thread_missed *missed)
         missed->most_ns = MISSED_MOST_NS;
 }
 
-/* The stream's lane, whose marks were asked for; NULL where it is not the thread's any more. */
-static const struct lane *harvested_lane(const struct thread_stream *here) REQUIRES(marks_lock)
+/* The stream's meter, whose marks were asked for; NULL where it is not the thread's any more. */
+static const struct stream_meter *harvested_meter(const struct thread_stream *here)
+    REQUIRES(marks_lock)
 {
     if (!thread_is_current(here, here->stream))
         return NULL;
     (void)marks_harvest(here->device);
-    return &here->lane->lane;
+    return &here->meter->meter;
 }
 
 /* The same of a round that has a mark. */
 static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
 {
-    bool known = missed->lane_id == here->lane_id;
+    bool known = missed->meter_id == here->meter_id;
     missed->seen_ns += ns;
     if (known && missed->seen_ns <= MISSED_NS)
         return;
     lock_take(&marks_lock);
-    const struct lane *lane = harvested_lane(here);
-    bool same = lane != NULL;
-    uint64_t longer_ns = same ? lane->longer_ns : 0;
+    const struct stream_meter *meter = harvested_meter(here);
+    bool same = meter != NULL;
+    uint64_t longer_ns = same ? meter->longer_ns : 0;
     lock_release(&marks_lock);
-    if (same && known && longer_ns - missed->lane_ns < missed->seen_ns / 4)
+    if (same && known && longer_ns - missed->meter_ns < missed->seen_ns / 4)
         let_pass_more(missed);
     else if (same && known)
         missed->most_ns = 0;
-    missed->lane_id = same ? here->lane_id : 0;
-    missed->lane_ns = longer_ns;
+    missed->meter_id = same ? here->meter_id : 0;
+    missed->meter_ns = longer_ns;
     missed->seen_ns = 0;
 }
 
@@ -123,8 +124,8 @@ static int64_t off_by(int64_t work_ns)
 static uint64_t done_ns(const struct thread_stream *here)
 {
     lock_take(&marks_lock);
-    const struct lane *lane = here->launches ? NULL : harvested_lane(here);
-    uint64_t done = lane && !lane->count && !lane->open.launches ? lane->reached_ns : 0;
+    const struct stream_meter *meter = here->launches ? NULL : harvested_meter(here);
+    uint64_t done = meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
     lock_release(&marks_lock);
     return done;
 }

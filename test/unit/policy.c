@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy over a simulated minute: a GPU, processes and a clock that drive budget and lanes as
+/* The policy over a simulated minute: a GPU, processes and a clock that drive budget and meters as
  * the launch gate does, with workloads that are plain, in step with the refills, or wrong. */
 #include "policy_machine.h"
 

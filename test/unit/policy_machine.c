@@ -124,7 +124,7 @@ static unsigned count_active(const struct machine *machine)
 }
 
 static void charge(
-    struct machine *machine, struct process *process, const struct lane_charge *charge)
+    struct machine *machine, struct process *process, const struct meter_charge *charge)
 {
     uint64_t new = budget_occupy(&machine->words, charge->from_ns, charge->to_ns, charge->busy_ns);
     budget_charge(&machine->words, (int64_t) new - (int64_t)charge->work_ns);
@@ -134,34 +134,34 @@ static void charge(
 
 static unsigned harvest(struct machine *machine, struct process *process)
 {
-    struct lane_charge due;
+    struct meter_charge due;
     process->harvested_ns = machine->now_ns;
     (void)has_work(machine, process);
-    while (lane_front(&process->lane)) {
-        const struct queued *mark = lane_front(&process->lane)->event;
+    while (meter_front(&process->meter)) {
+        const struct queued *mark = meter_front(&process->meter)->event;
         if (!mark->reached)
             break;
         uint64_t at = mark->reached_ns;
-        (void)lane_pass(&process->lane, at, &due);
+        (void)meter_pass(&process->meter, at, &due);
         charge(machine, process, &due);
     }
-    if (lane_run_on(&process->lane, machine_clock(machine), 1000, &due))
+    if (meter_run_on(&process->meter, machine_clock(machine), 1000, &due))
         charge(machine, process, &due);
     if (budget_balance(&machine->words) < machine->least_ns)
         machine->least_ns = budget_balance(&machine->words);
-    return process->lane.count;
+    return process->meter.count;
 }
 
-static void mark(struct machine *machine, struct process *process, struct lane_run run)
+static void mark(struct machine *machine, struct process *process, struct meter_run run)
 {
-    if (lane_is_full(&process->lane))
+    if (meter_is_full(&process->meter))
         return;
     bool alone = run.measured && !run.continuous;
-    uint64_t cost = has_work(machine, process) ? LANE_EVENT_NS : 0;
+    uint64_t cost = has_work(machine, process) ? METER_EVENT_NS : 0;
     run.shared = count_active(machine) > 1;
     struct queued *entry =
         enqueue(process, (struct queued){.mark = true, .unseen = alone, .left_ns = cost});
-    lane_mark(&process->lane, entry, machine_clock(machine), &run);
+    meter_mark(&process->meter, entry, machine_clock(machine), &run);
     (void)has_work(machine, process);
 }
 
@@ -169,7 +169,7 @@ static void flush(struct machine *machine, struct process *process)
 {
     (void)machine;
     if (process->launches)
-        lane_note(&process->lane, process->launches, process->work_ns, 0, process->first_ns);
+        meter_note(&process->meter, process->launches, process->work_ns, 0, process->first_ns);
     process->uncharged_ns += (int64_t)process->work_ns;
     process->launches = 0;
     process->work_ns = 0;
@@ -221,7 +221,7 @@ static uint64_t estimate_of(const struct process *process, uint64_t kernel_ns, u
 static void launch(struct machine *machine, struct process *process, uint64_t kernel_ns)
 {
     if (!has_work(machine, process))
-        machine->busy_ns += LANE_BEGIN_NS;
+        machine->busy_ns += METER_BEGIN_NS;
     (void)enqueue(process, (struct queued){.left_ns = kernel_ns});
     process->kernels++;
     process->sent++;
@@ -246,9 +246,9 @@ static void come_to_gate(struct machine *machine, struct process *process)
     process->marked = false;
     process->gate_ns = machine->now_ns;
     bool busy = harvest(machine, process) > 0;
-    if (!process->lane.open.launches)
+    if (!process->meter.open.launches)
         return;
-    mark(machine, process, (struct lane_run){.continuous = busy});
+    mark(machine, process, (struct meter_run){.continuous = busy});
     process->marked = true;
     process->marked_ns = machine_clock(machine);
 }
@@ -265,9 +265,9 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
 {
     uint64_t key, kernel = duration_now(process, &key), work = estimate_of(process, kernel, key);
     int64_t balance;
-    unsigned outstanding = first ? process->lane.count : harvest(machine, process);
+    unsigned outstanding = first ? process->meter.count : harvest(machine, process);
     uint64_t at_gate_ns = machine->now_ns - process->gate_ns;
-    if (process->lane.unknown >= UNKNOWN_MAX && !work && at_gate_ns < UNKNOWN_WAIT_NS) {
+    if (process->meter.unknown >= UNKNOWN_MAX && !work && at_gate_ns < UNKNOWN_WAIT_NS) {
         process->wakes_ns = machine->now_ns + UNKNOWN_WAIT_NS / 500;
         return false;
     }
@@ -281,15 +281,15 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
     process->due_ns = budget_quantum_ns(
         balance, machine->percent, count_active(machine), !outstanding, (uint32_t)process->due_ns);
     if (!outstanding && (!first || !process->marked)) {
-        mark(machine, process, (struct lane_run){.continuous = false});
+        mark(machine, process, (struct meter_run){.continuous = false});
         process->marked_ns = machine_clock(machine);
         (void)harvest(machine, process);
     }
     launch(machine, process, kernel);
     uint64_t now = machine_clock(machine);
-    lane_note(&process->lane, 1, work, process->load.estimate > 0 ? 0 : key, now);
+    meter_note(&process->meter, 1, work, process->load.estimate > 0 ? 0 : key, now);
     mark(machine, process,
-        (struct lane_run){.measured = true, .continuous = outstanding > 0, .gap_ns = 0});
+        (struct meter_run){.measured = true, .continuous = outstanding > 0, .gap_ns = 0});
     process->delayed_ns += at_gate_ns;
     if (at_gate_ns > process->longest_ns)
         process->longest_ns = at_gate_ns;

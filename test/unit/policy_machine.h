@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A simulated GPU, its clock, and processes whose launches pass a gate that does what
- * src/pace/pace.c does, with the real budget, lanes and durations. Time goes on only here. */
+ * src/pace/pace.c does, with the real budget, meters and durations. Time goes on only here. */
 #ifndef VGPU_TEST_POLICY_MACHINE_H
 #define VGPU_TEST_POLICY_MACHINE_H
 
 #include "compute/budget.h"
-#include "compute/lane.h"
+#include "compute/meter.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@ struct queued {
 
 struct process {
     struct workload load;
-    struct lane lane;
+    struct stream_meter meter;
     struct budget_share share;
     struct queued queue[MACHINE_QUEUE];
     uint64_t head, tail; /* of the queue; marks stay until they are harvested */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stretches cost while the channel gate was closed, and while other containers were at work.
  */
-#include "compute/lane.h"
+#include "compute/meter.h"
 
 #include "check.h"
 #include "compute/durations.h"
@@ -11,16 +11,16 @@
 #define START (1000000 * MS)
 #define KEY 0x123456789abcull
 
-static struct lane lane;
+static struct stream_meter meter;
 static struct closed_times closed;
 static int event[4];
 
 static void begin(void)
 {
-    struct lane_charge charge;
-    lane.closed = &closed;
-    lane_mark(&lane, &event[0], START, &(struct lane_run){.gap_ns = 0});
-    (void)lane_pass(&lane, START, &charge);
+    struct meter_charge charge;
+    meter.closed = &closed;
+    meter_mark(&meter, &event[0], START, &(struct meter_run){.gap_ns = 0});
+    (void)meter_pass(&meter, START, &charge);
 }
 
 static void close_from(uint64_t from, uint64_t to)
@@ -29,32 +29,32 @@ static void close_from(uint64_t from, uint64_t to)
     closed_end(&closed, START + to);
 }
 
-static void mark(uint32_t launches, uint64_t work, uint64_t recorded, struct lane_run run)
+static void mark(uint32_t launches, uint64_t work, uint64_t recorded, struct meter_run run)
 {
-    lane_note(&lane, launches, work, KEY, START);
-    lane_mark(&lane, &event[1], START + recorded, &run);
+    meter_note(&meter, launches, work, KEY, START);
+    meter_mark(&meter, &event[1], START + recorded, &run);
 }
 
 static uint64_t pass(uint64_t at)
 {
-    struct lane_charge charge;
-    (void)lane_pass(&lane, START + at, &charge);
+    struct meter_charge charge;
+    (void)meter_pass(&meter, START + at, &charge);
     return charge.busy_ns;
 }
 
-static const struct lane_run continuous = {.continuous = true}, dry,
-                             alone_measured = {.continuous = true, .measured = true};
+static const struct meter_run continuous = {.continuous = true}, dry,
+                              alone_measured = {.continuous = true, .measured = true};
 
 TEST("time in which the gate was closed is not charged, whatever kind of stretch it lies in")
 {
-    const struct lane_run runs[] = {continuous, alone_measured, dry};
+    const struct meter_run runs[] = {continuous, alone_measured, dry};
     for (unsigned i = 0; i < 3; i++) {
         begin();
         mark(1, 90 * MS, 0, runs[i]);
         close_from(20 * MS, 60 * MS);
         CHECK_EQ(pass(100 * MS), runs[i].continuous ? 60 * MS : 60 * MS);
         closed_reset(&closed);
-        lane = (struct lane){0};
+        meter = (struct stream_meter){0};
     }
 }
 
@@ -64,23 +64,23 @@ TEST("a duration is learnt without the time in which the gate was closed")
     mark(1, 0, 0, alone_measured);
     close_from(20 * MS, 60 * MS);
     (void)pass(100 * MS);
-    CHECK_EQ(duration_of(KEY), 60 * MS - LANE_EVENT_NS);
+    CHECK_EQ(duration_of(KEY), 60 * MS - METER_EVENT_NS);
 }
 
 TEST("what runs on is charged for the time in which the gate was open")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
     mark(1, 0, 0, alone_measured);
-    CHECK(lane_runs_for(&lane, START + 10 * MS, 10 * MS));
-    CHECK(!lane_runs_for(&lane, START + 10 * MS, 11 * MS));
-    CHECK(lane_run_on(&lane, START + 10 * MS, 1000, &charge));
+    CHECK(meter_runs_for(&meter, START + 10 * MS, 10 * MS));
+    CHECK(!meter_runs_for(&meter, START + 10 * MS, 11 * MS));
+    CHECK(meter_run_on(&meter, START + 10 * MS, 1000, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     closed_begin(&closed, START + 10 * MS);
-    CHECK(!lane_run_on(&lane, START + 50 * MS, 1000, &charge));
+    CHECK(!meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     closed_end(&closed, START + 50 * MS);
-    CHECK(!lane_run_on(&lane, START + 51 * MS, 1000, &charge));
-    CHECK(lane_run_on(&lane, START + 60 * MS, 1000, &charge));
+    CHECK(!meter_run_on(&meter, START + 51 * MS, 1000, &charge));
+    CHECK(meter_run_on(&meter, START + 60 * MS, 1000, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     CHECK_EQ(pass(65 * MS), 5 * MS);
 }
@@ -88,16 +88,16 @@ TEST("what runs on is charged for the time in which the gate was open")
 TEST("what is on its way has left what its launches were thought to take, less what ran")
 {
     begin();
-    CHECK_EQ(lane_left_ns(&lane, START + MS), 0);
+    CHECK_EQ(meter_left_ns(&meter, START + MS), 0);
     mark(1, 500 * MS, 0, alone_measured);
     mark(5, 7 * MS, 0, continuous);
-    CHECK_EQ(lane_left_ns(&lane, START + 100 * MS), 407 * MS);
+    CHECK_EQ(meter_left_ns(&meter, START + 100 * MS), 407 * MS);
     close_from(100 * MS, 150 * MS);
-    CHECK_EQ(lane_left_ns(&lane, START + 160 * MS), 397 * MS);
-    CHECK_EQ(lane_left_ns(&lane, START + 2000 * MS), 7 * MS);
-    struct lane_charge charge;
-    CHECK(lane_run_on(&lane, START + 2000 * MS, 1000, &charge)); /* by the clock from now on */
-    CHECK_EQ(lane_left_ns(&lane, START + 100 * MS), 7 * MS);
+    CHECK_EQ(meter_left_ns(&meter, START + 160 * MS), 397 * MS);
+    CHECK_EQ(meter_left_ns(&meter, START + 2000 * MS), 7 * MS);
+    struct meter_charge charge;
+    CHECK(meter_run_on(&meter, START + 2000 * MS, 1000, &charge)); /* by the clock from now on */
+    CHECK_EQ(meter_left_ns(&meter, START + 100 * MS), 7 * MS);
 }
 
 TEST("a kernel that was stopped before its time was over does not run on")
@@ -105,17 +105,17 @@ TEST("a kernel that was stopped before its time was over does not run on")
     begin();
     mark(1, 20 * MS, 0, alone_measured);
     close_from(10 * MS, 100 * MS);
-    CHECK(!lane_runs_for(&lane, START + 110 * MS, 21 * MS));
-    CHECK(lane_runs_for(&lane, START + 111 * MS, 21 * MS));
+    CHECK(!meter_runs_for(&meter, START + 110 * MS, 21 * MS));
+    CHECK(meter_runs_for(&meter, START + 111 * MS, 21 * MS));
 }
 
 TEST("beside other containers the learnt durations count, not the time between the marks")
 {
-    struct lane_run run = {.continuous = true, .part = 500};
+    struct meter_run run = {.continuous = true, .part = 500};
     begin();
     mark(20, 4 * MS, 0, run);
     CHECK_EQ(pass(10 * MS), 4 * MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
     mark(20, 40 * MS, 0, run); /* at most all of it */
     CHECK_EQ(pass(10 * MS), 10 * MS);
@@ -124,38 +124,39 @@ TEST("beside other containers the learnt durations count, not the time between t
 TEST("beside other containers no less counts than half of our part")
 {
     begin();
-    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .part = 500});
+    mark(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 500});
     CHECK_EQ(pass(12 * MS), 3 * MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
-    mark(20, 10 * US, 0, (struct lane_run){.continuous = true, .part = 250});
+    mark(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 250});
     CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
 TEST("time in which others had their turn is not ours, however long a stretch took")
 {
-    struct lane_charge charge;
-    struct lane_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
+    struct meter_charge charge;
+    struct meter_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
     begin();
     mark(2, MS, 0, run);
-    CHECK(!lane_run_on(&lane, START + 15 * MS, 300, &charge));
-    CHECK(!lane_runs_for(&lane, START + 15 * MS, MS));
-    CHECK_EQ(lane_left_ns(&lane, START + 14 * MS), MS);
+    CHECK(!meter_run_on(&meter, START + 15 * MS, 300, &charge));
+    CHECK(!meter_runs_for(&meter, START + 15 * MS, MS));
+    CHECK_EQ(meter_left_ns(&meter, START + 14 * MS), MS);
     CHECK_EQ(pass(15 * MS), MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
     mark(2, MS, 0, run); /* but what is more than that counts */
     CHECK_EQ(pass(74 * MS), 9 * MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
     mark(2, MS, 0, run);
-    CHECK(lane_run_on(&lane, START + 74 * MS, 300, &charge));
+    CHECK(meter_run_on(&meter, START + 74 * MS, 300, &charge));
     CHECK_EQ(charge.busy_ns, 74 * MS / 10 * 3);
 }
 
 TEST("beside other containers durations are learnt from what no turn of theirs came between")
 {
-    struct lane_run run = {.continuous = true, .measured = true, .part = 500, .others_ns = 10 * MS};
+    struct meter_run run = {
+        .continuous = true, .measured = true, .part = 500, .others_ns = 10 * MS};
     uint64_t at = 0;
     begin();
     for (unsigned i = 0; i < 200; i++) {
@@ -168,12 +169,12 @@ TEST("beside other containers durations are learnt from what no turn of theirs c
 
 TEST("what nobody knows counts as our part, also as it goes")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    mark(1, 0, 0, (struct lane_run){.continuous = true, .measured = true, .part = 250});
-    CHECK(lane_run_on(&lane, START + 40 * MS, 250, &charge));
+    mark(1, 0, 0, (struct meter_run){.continuous = true, .measured = true, .part = 250});
+    CHECK(meter_run_on(&meter, START + 40 * MS, 250, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
-    CHECK(lane_run_on(&lane, START + 60 * MS, 500, &charge));
+    CHECK(meter_run_on(&meter, START + 60 * MS, 500, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     CHECK_EQ(pass(80 * MS), 5 * MS);
 }
@@ -181,16 +182,16 @@ TEST("what nobody knows counts as our part, also as it goes")
 /* What ran for 10 ms by the governor's looks, beside others, and is open still. */
 static void ran_in_part(void)
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 12, MS, KEY, START);
-    CHECK(lane_ran(&lane, START + 5 * MS, START + 15 * MS, 300, &charge));
+    meter_note(&meter, 12, MS, KEY, START);
+    CHECK(meter_ran(&meter, START + 5 * MS, START + 15 * MS, 300, &charge));
     CHECK_EQ(charge.busy_ns, 3 * MS);
 }
 
 static void mark_again(uint64_t recorded)
 {
-    lane_mark(&lane, &event[1], START + recorded, &(struct lane_run){.part = 300});
+    meter_mark(&meter, &event[1], START + recorded, &(struct meter_run){.part = 300});
 }
 
 TEST("what was charged as it went, and ended, costs nothing more, however late its mark comes")
@@ -198,9 +199,9 @@ TEST("what was charged as it went, and ended, costs nothing more, however late i
     ran_in_part();
     mark_again(10000 * MS);
     CHECK(pass(10000 * MS + 10 * US) <= 10 * US);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     ran_in_part();
-    lane.open.other = true; /* a wait for something of 10 s */
+    meter.open.other = true; /* a wait for something of 10 s */
     mark_again(20 * MS);
     CHECK_EQ(pass(10000 * MS), 0);
 }
@@ -214,34 +215,34 @@ TEST("what was charged as it went, and goes on behind a mark, costs our part of 
 
 TEST("what no mark will end gives back what it was charged with twice, once")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 5, 2 * MS, KEY, START);
-    CHECK(lane_done(&lane, START, START + 50 * MS, 2 * MS, &charge));
+    meter_note(&meter, 5, 2 * MS, KEY, START);
+    CHECK(meter_done(&meter, START, START + 50 * MS, 2 * MS, &charge));
     CHECK_EQ(charge.busy_ns, 2 * MS);
-    CHECK_EQ(lane_give_up(&lane), 2 * MS);
-    CHECK_EQ(lane_give_up(&lane), 0);
+    CHECK_EQ(meter_give_up(&meter), 2 * MS);
+    CHECK_EQ(meter_give_up(&meter), 0);
     mark(1, MS, 60 * MS, dry);
-    lane_note(&lane, 5, 2 * MS, KEY, START);
-    CHECK_EQ(lane_give_up(&lane), 0); /* the marked one is charged yet */
+    meter_note(&meter, 5, 2 * MS, KEY, START);
+    CHECK_EQ(meter_give_up(&meter), 0); /* the marked one is charged yet */
     CHECK_EQ(pass(61 * MS), MS);
 }
 
 TEST("beside other containers the shortest time that a launch took is learnt, in some steps")
 {
-    const struct lane_run run = {.continuous = true, .measured = true, .part = 500};
+    const struct meter_run run = {.continuous = true, .measured = true, .part = 500};
     const uint64_t took[] = {8 * MS, 12 * MS, MS, MS, MS, MS, 9 * MS};
     begin();
     for (unsigned i = 0; i < 7; i++) {
         mark(1, duration_of(KEY), 0, run);
-        (void)pass(took[i] + lane.reached_ns - START);
+        (void)pass(took[i] + meter.reached_ns - START);
     }
-    CHECK(duration_of(KEY) >= MS - LANE_EVENT_NS && duration_of(KEY) <= MS);
+    CHECK(duration_of(KEY) >= MS - METER_EVENT_NS && duration_of(KEY) <= MS);
 }
 
 TEST("beside other containers a duration that is far too short is not kept")
 {
-    const struct lane_run run = {.continuous = true, .measured = true, .part = 300};
+    const struct meter_run run = {.continuous = true, .measured = true, .part = 300};
     uint64_t at = 0;
     begin();
     duration_learn(KEY, 500 * US);
@@ -256,7 +257,7 @@ TEST("beside other containers a duration that is far too short is not kept")
 TEST("beside other containers a queue that was let go by a wrong estimate costs what is known by "
      "now")
 {
-    const struct lane_run run = {
+    const struct meter_run run = {
         .continuous = true, .measured = true, .part = 500, .others_ns = 9 * MS};
     uint64_t busy = 0;
     begin();
@@ -271,7 +272,7 @@ TEST("beside other containers a queue that was let go by a wrong estimate costs 
 
 TEST("but one of a kernel that may meet others' turns each time it runs is")
 {
-    const struct lane_run run = {.continuous = true, .measured = true, .part = 300};
+    const struct meter_run run = {.continuous = true, .measured = true, .part = 300};
     uint64_t at = 0;
     begin();
     duration_learn(KEY, 6 * MS);
@@ -285,7 +286,7 @@ TEST("but one of a kernel that may meet others' turns each time it runs is")
 /* The mark before it waited for our turn: no gap passed between the two. */
 TEST("beside other containers the processor's gap on an idle stream makes no duration shorter")
 {
-    const struct lane_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
+    const struct meter_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
     uint64_t at = 0;
     begin();
     duration_learn(KEY, MS);
@@ -298,45 +299,45 @@ TEST("beside other containers the processor's gap on an idle stream makes no dur
 
 TEST("beside other containers what is known costs that, whatever the processor's gap before it")
 {
-    const struct lane_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
+    const struct meter_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
     begin();
     duration_learn(KEY, MS);
     mark(1, MS, 0, run); /* the gap passed while the mark before it waited */
-    uint64_t at = MS + LANE_EVENT_NS - LANE_BEGIN_NS;
+    uint64_t at = MS + METER_EVENT_NS - METER_BEGIN_NS;
     CHECK_EQ(pass(at), MS);
     mark(1, MS, at, run); /* or behind that */
-    uint64_t busy = pass(2 * at + 300 * US - LANE_EVENT_NS);
+    uint64_t busy = pass(2 * at + 300 * US - METER_EVENT_NS);
     CHECK(busy >= MS && busy <= MS + US);
 }
 
-TEST("what comes behind the last mark of a full lane is on its way for as long as it is known to "
+TEST("what comes behind the last mark of a full meter is on its way for as long as it is known to "
      "take")
 {
     begin();
-    CHECK(!lane_is_on_way(&lane, START));
-    for (unsigned i = 0; i < LANE_MARKS; i++)
-        mark(1, MS, 0, (struct lane_run){.continuous = true});
-    CHECK(lane_is_full(&lane));
-    lane_note(&lane, 44, 44 * MS, KEY, START);
-    for (unsigned i = 0; i < LANE_MARKS; i++)
+    CHECK(!meter_is_on_way(&meter, START));
+    for (unsigned i = 0; i < METER_MARKS; i++)
+        mark(1, MS, 0, (struct meter_run){.continuous = true});
+    CHECK(meter_is_full(&meter));
+    meter_note(&meter, 44, 44 * MS, KEY, START);
+    for (unsigned i = 0; i < METER_MARKS; i++)
         (void)pass((i + 1) * MS);
-    CHECK(lane_is_on_way(&lane, START + (LANE_MARKS + 43) * MS));
-    CHECK(!lane_is_on_way(&lane, START + (LANE_MARKS + 44) * MS));
+    CHECK(meter_is_on_way(&meter, START + (METER_MARKS + 43) * MS));
+    CHECK(!meter_is_on_way(&meter, START + (METER_MARKS + 44) * MS));
 }
 
 TEST("beside other containers nothing is learnt by a mark whose time is not the event's own")
 {
     begin();
     duration_learn(KEY, MS);
-    mark(1, MS, 0, (struct lane_run){.continuous = true, .measured = true, .part = 500});
-    lane_front(&lane)->before.moved = true;
+    mark(1, MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
+    meter_front(&meter)->before.moved = true;
     (void)pass(MS / 2);
     CHECK_EQ(duration_of(KEY), MS);
 }
 
-static struct lane_run beside(unsigned part)
+static struct meter_run beside(unsigned part)
 {
-    return (struct lane_run){
+    return (struct meter_run){
         .measured = true, .part = (uint16_t)part, .likely = 1000, .others_ns = 10 * MS};
 }
 
@@ -345,7 +346,7 @@ TEST("what nobody knew costs our part, whatever others are thought to leave, and
 {
     begin();
     mark(1, 0, 0, beside(20));
-    CHECK_EQ(pass(1000 * MS + LANE_EVENT_NS - LANE_BEGIN_NS), 20 * MS);
+    CHECK_EQ(pass(1000 * MS + METER_EVENT_NS - METER_BEGIN_NS), 20 * MS);
     CHECK(duration_of(KEY) > 999 * MS);
 }
 
@@ -353,7 +354,7 @@ TEST("of what nobody knew nothing is learnt where either of its marks is not the
 {
     begin();
     mark(1, 0, 0, beside(20));
-    lane_front(&lane)->before.moved = true;
+    meter_front(&meter)->before.moved = true;
     (void)pass(5 * US);
     CHECK_EQ(duration_of(KEY), 0);
     mark(1, 0, 0, beside(20));
@@ -366,12 +367,12 @@ TEST("of what nobody knew nothing is learnt where either of its marks is not the
 
 TEST("a thread that was kept from running before its launch makes no first duration too short")
 {
-    struct lane_run run = beside(20);
+    struct meter_run run = beside(20);
     run.gap_ns = 20 * MS;
     begin();
     mark(1, 0, 20 * MS, run);
     (void)pass(21 * MS);
-    CHECK(duration_of(KEY) >= 21 * MS - LANE_EVENT_NS);
+    CHECK(duration_of(KEY) >= 21 * MS - METER_EVENT_NS);
 }
 
 TEST("beside other containers a closure in it makes no duration shorter")
@@ -395,13 +396,13 @@ TEST("but one of which nothing is known is learnt all the same")
 
 TEST("beside other processes of the container a duration is learnt from what none of theirs is in")
 {
-    struct lane_run run = {.measured = true, .siblings = true, .gap_ns = 20 * US};
+    struct meter_run run = {.measured = true, .siblings = true, .gap_ns = 20 * US};
     uint64_t at = 0;
     begin();
     duration_learn_alone(KEY, 780 * US); /* the first was too short by far */
     for (unsigned i = 0; i < 30; i++) {
         mark(1, 0, at, run);
-        at += (i % 3 ? MS : 3 * MS) - LANE_BEGIN_NS; /* the mark before it waited for our turn */
+        at += (i % 3 ? MS : 3 * MS) - METER_BEGIN_NS; /* the mark before it waited for our turn */
         (void)pass(at);
     }
     CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
@@ -409,7 +410,7 @@ TEST("beside other processes of the container a duration is learnt from what non
 
 TEST("but what always has one of theirs in it says nothing of a duration that is known")
 {
-    struct lane_run run = {.continuous = true, .measured = true, .siblings = true};
+    struct meter_run run = {.continuous = true, .measured = true, .siblings = true};
     begin();
     duration_learn_alone(KEY, 2500 * US);
     for (unsigned i = 0; i < 20; i++) {
@@ -422,20 +423,20 @@ TEST("but what always has one of theirs in it says nothing of a duration that is
 
 /* Each kernel of 20 ms waits for one turn of theirs at most, of 13 ms, and meets others of 7 ms in
  * turns that are not long. */
-static struct lane_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
+static struct meter_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     uint64_t from = *at;
     mark(1, duration_of(KEY), from,
-        (struct lane_run){.continuous = true,
+        (struct meter_run){.continuous = true,
             .measured = true,
             .part = 330,
             .likely = 400,
             .others_ns = 14 * MS});
-    *at = from + 20 * MS + LANE_EVENT_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
+    *at = from + 20 * MS + METER_EVENT_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
     if (long_turns)
-        lane_front_whole(&lane, START, 50 * MS, START + *at);
-    (void)lane_pass(&lane, START + *at, &charge);
+        meter_front_whole(&meter, START, 50 * MS, START + *at);
+    (void)meter_pass(&meter, START + *at, &charge);
     return charge;
 }
 
@@ -444,7 +445,7 @@ TEST("what others' turns always cut is known once turns were long enough for it"
     uint64_t at = 0;
     begin();
     for (unsigned i = 0; i < 8; i++) {
-        struct lane_charge charge = pass_cut(i, &at, false);
+        struct meter_charge charge = pass_cut(i, &at, false);
         CHECK(charge.cut && !charge.known);
     }
     CHECK(duration_of(KEY) > 30 * MS);
@@ -452,7 +453,7 @@ TEST("what others' turns always cut is known once turns were long enough for it"
         (void)pass_cut(i + 1, &at, true);
     CHECK_EQ(duration_of(KEY), 20 * MS);
     for (unsigned i = 0; i < 20; i++) {
-        struct lane_charge charge = pass_cut(i, &at, false);
+        struct meter_charge charge = pass_cut(i, &at, false);
         CHECK(charge.cut && charge.known);
         CHECK_EQ(charge.busy_ns, 20 * MS);
     }
@@ -464,12 +465,12 @@ TEST("not by what began before they were, or took longer than one of them")
     begin();
     (void)pass_cut(0, &at, false);
     for (unsigned i = 0; i < 20; i++) {
-        struct lane_charge charge;
+        struct meter_charge charge;
         uint64_t from = at;
-        mark(1, 0, from, (struct lane_run){.continuous = true, .measured = true, .part = 330});
+        mark(1, 0, from, (struct meter_run){.continuous = true, .measured = true, .part = 330});
         at += i % 2 ? 20 * MS : 60 * MS;
-        lane_front_whole(&lane, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
-        (void)lane_pass(&lane, START + at, &charge);
+        meter_front_whole(&meter, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
+        (void)meter_pass(&meter, START + at, &charge);
         CHECK(charge.cut && !charge.known);
     }
 }
@@ -477,23 +478,23 @@ TEST("not by what began before they were, or took longer than one of them")
 TEST("what takes many turns beside other containers costs little more than our part")
 {
     begin();
-    mark(1, 90 * MS, 0, (struct lane_run){.continuous = true, .measured = true, .part = 500});
+    mark(1, 90 * MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
     CHECK_EQ(pass(100 * MS), 62500 * US);
 }
 
 TEST("but all that it was measured to take alone, or that the others left")
 {
-    const struct lane_run run = {.continuous = true, .measured = true, .part = 450, .likely = 990};
-    const struct lane_run hostile = {.continuous = true, .measured = true, .part = 7};
+    const struct meter_run run = {.continuous = true, .measured = true, .part = 450, .likely = 990};
+    const struct meter_run hostile = {.continuous = true, .measured = true, .part = 7};
     begin();
     mark(1, 50 * MS, 0, run);
     CHECK(pass(52 * MS) >= 50 * MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
     duration_learn_alone(KEY, 50 * MS);
     mark(1, 50 * MS, 0, hostile);
     CHECK(pass(52 * MS) >= 50 * MS);
-    lane = (struct lane){0};
+    meter = (struct stream_meter){0};
     begin();
     duration_learn(KEY, 50 * MS);
     CHECK(duration_is_alone(KEY));
@@ -506,10 +507,10 @@ TEST("beside other containers sums are not set right")
 {
     begin();
     for (unsigned i = 0; i < 50; i++) {
-        mark(20, 10 * MS, 10 * i * MS, (struct lane_run){.continuous = true, .part = 500});
+        mark(20, 10 * MS, 10 * i * MS, (struct meter_run){.continuous = true, .part = 500});
         (void)pass((i + 1) * 12 * MS);
     }
-    CHECK_EQ(lane.sure_work_ns, 0);
+    CHECK_EQ(meter.sure_work_ns, 0);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream as the meter sees it: a row of marks, and between two marks a stretch of launches. A
+/* A stream meter: a row of marks, and between two marks a stretch of launches. A
  * mark is an event that the driver puts its time on; what a stretch kept the GPU busy for follows
  * from the times of the marks at its ends:
  *
@@ -14,19 +14,19 @@
  * time between two marks is theirs too: then the sums count, but not less than half of our part of
  * that time without one turn of theirs, and for what nobody knows our part.
  *
- * Pure: no driver, no clock. The caller's lock guards a lane. Times are nanoseconds of
+ * Pure: no driver, no clock. The caller's lock guards a meter. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
-#ifndef VGPU_COMPUTE_LANE_H
-#define VGPU_COMPUTE_LANE_H
+#ifndef VGPU_COMPUTE_METER_H
+#define VGPU_COMPUTE_METER_H
 
 #include "compute/closed.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LANE_MARKS 256u
+#define METER_MARKS 256u
 
-struct lane_stretch {
+struct meter_stretch {
     uint64_t work_ns;  /* the launches' learnt durations, as they were charged */
     uint64_t gap_ns;   /* from the mark before to the launch, where the stream was idle */
     uint64_t key;      /* of its last launch (compute/durations.h) */
@@ -47,26 +47,26 @@ struct lane_stretch {
     uint64_t others_ns; /* for which it may have waited for their turns */
 };
 
-struct lane_mark {
+struct meter_mark {
     void *event;
     uint64_t asked_ns;    /* before the driver was asked to record it: it was not reached sooner */
     uint64_t recorded_ns; /* when the driver had */
-    struct lane_stretch before; /* the stretch that ends here */
+    struct meter_stretch before; /* the stretch that ends here */
 };
 
-struct lane {
-    struct lane_mark marks[LANE_MARKS]; /* outstanding, a ring */
+struct stream_meter {
+    struct meter_mark marks[METER_MARKS]; /* outstanding, a ring */
     uint32_t first, count;
-    uint32_t unknown;         /* of the marks: behind launches that nobody knows the duration of */
-    struct lane_stretch open; /* since the last mark */
-    bool started;             /* the time of a mark is known */
-    bool moved;               /* and was not the event's own */
-    uint64_t reached_ns;      /* of the last mark that was reached */
-    uint64_t former_ns;       /* when that mark was recorded */
-    uint64_t done_ns;         /* when the device was done with it, had it nothing but marks to do */
-    uint64_t occupied_to_ns;  /* the running stretch was charged up to here already */
-    uint64_t occupied_ns;     /* by how much of it */
-    bool occupied_in_part;    /* while other containers were at work too */
+    uint32_t unknown;          /* of the marks: behind launches that nobody knows the duration of */
+    struct meter_stretch open; /* since the last mark */
+    bool started;              /* the time of a mark is known */
+    bool moved;                /* and was not the event's own */
+    uint64_t reached_ns;       /* of the last mark that was reached */
+    uint64_t former_ns;        /* when that mark was recorded */
+    uint64_t done_ns;        /* when the device was done with it, had it nothing but marks to do */
+    uint64_t occupied_to_ns; /* the running stretch was charged up to here already */
+    uint64_t occupied_ns;    /* by how much of it */
+    bool occupied_in_part;   /* while other containers were at work too */
     struct closed_times *closed; /* when nothing of ours ran; NULL: never */
     uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
@@ -77,7 +77,7 @@ struct lane {
 
 /* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
  * that its launches were charged with when they were let go. */
-struct lane_charge {
+struct meter_charge {
     uint64_t from_ns, to_ns;
     uint64_t busy_ns;
     uint64_t work_ns;
@@ -92,42 +92,42 @@ struct lane_charge {
  * H200s (driver 580.159.04; kernels of 3 to 50 us): a matter of the machine, so that it is learnt
  * from events that follow each other at once. Until then, the second; no less than the last is told
  * from what the processor takes to record one. */
-#define LANE_EVENT_NS 2100u
-#define LANE_EVENT_LEAST_NS 1250u
-#define LANE_EVENT_MOST_NS 10000u
+#define METER_EVENT_NS 2100u
+#define METER_EVENT_LEAST_NS 1250u
+#define METER_EVENT_MOST_NS 10000u
 /* The device is told of an event before the driver's call to record it returns, by so small a part
  * of that call: what finds cold caches, and makes it take 5 us and not 0.6, mostly comes before. */
-#define LANE_TOLD_PART 5u
+#define METER_TOLD_PART 5u
 /* NVML's utilisation counts 0.5 to 0.8 us more than a kernel takes in a row of its like, where the
  * device was idle before it. What is charged too little is a limit that does not hold, what is
  * charged too much is lost (docs/decisions/0016). */
-#define LANE_BEGIN_NS 600u
+#define METER_BEGIN_NS 600u
 
 /* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
-static inline void lane_note(
-    struct lane *lane, uint32_t launches, uint64_t work_ns, uint64_t key, uint64_t first_ns)
+static inline void meter_note(struct stream_meter *meter, uint32_t launches, uint64_t work_ns,
+    uint64_t key, uint64_t first_ns)
 {
-    if (!lane->open.launches || first_ns < lane->open.first_ns)
-        lane->open.first_ns = first_ns;
-    lane->open.launches += launches;
-    lane->open.work_ns += work_ns;
-    lane->open.key = key;
+    if (!meter->open.launches || first_ns < meter->open.first_ns)
+        meter->open.first_ns = first_ns;
+    meter->open.launches += launches;
+    meter->open.work_ns += work_ns;
+    meter->open.key = key;
 }
 
-static inline bool lane_is_full(const struct lane *lane)
+static inline bool meter_is_full(const struct stream_meter *meter)
 {
-    return lane->count == LANE_MARKS;
+    return meter->count == METER_MARKS;
 }
 
 /* When the last mark was recorded; 0: none was. */
-static inline uint64_t lane_marked_ns(const struct lane *lane)
+static inline uint64_t meter_marked_ns(const struct stream_meter *meter)
 {
-    const struct lane_mark *last = &lane->marks[(lane->first + lane->count - 1) % LANE_MARKS];
-    return lane->count ? last->recorded_ns : lane->former_ns;
+    const struct meter_mark *last = &meter->marks[(meter->first + meter->count - 1) % METER_MARKS];
+    return meter->count ? last->recorded_ns : meter->former_ns;
 }
 
 /* How the stretch that a mark ends ran, as far as it was known when the mark was recorded. */
-struct lane_run {
+struct meter_run {
     uint64_t gap_ns;
     bool continuous; /* the mark before it was still outstanding then */
     bool measured;
@@ -142,81 +142,85 @@ struct lane_run {
 
 /* A thread that was kept from running between a launch and its mark says little on how long the
  * launch took, only that it was no longer: the mark was not there yet when it was over. */
-#define LANE_LATE_NS 100000u
+#define METER_LATE_NS 100000u
 
-/* A mark was recorded behind what was noted. Not with a full lane. */
-void lane_mark(struct lane *lane, void *event, uint64_t recorded_ns, const struct lane_run *run);
+/* A mark was recorded behind what was noted. Not with a full meter. */
+void meter_mark(
+    struct stream_meter *meter, void *event, uint64_t recorded_ns, const struct meter_run *run);
 
 /* How much of the time between the two the device was open to us. */
-uint64_t lane_open_between(const struct lane *lane, uint64_t from_ns, uint64_t to_ns);
+uint64_t meter_open_between(const struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns);
 
 /* The marks that were reached were reached so much sooner. */
-void lane_sooner(struct lane *lane, uint64_t ns);
+void meter_sooner(struct stream_meter *meter, uint64_t ns);
 
 /* The first mark outstanding, NULL where there is none. */
-struct lane_mark *lane_front(struct lane *lane);
+struct meter_mark *meter_front(struct stream_meter *meter);
 
 /* From when on the front stretch may have run. Not without one. */
-uint64_t lane_front_since_ns(const struct lane *lane);
+uint64_t meter_front_since_ns(const struct stream_meter *meter);
 
 /* Whether there is a front stretch, of launches and nothing else; for how long it may have run, and
  * is not charged for yet. */
-bool lane_front_works(const struct lane *lane);
-uint64_t lane_front_running_ns(const struct lane *lane, uint64_t now_ns);
+bool meter_front_works(const struct stream_meter *meter);
+uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_ns);
 
 /* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
- * `part` and what follows as in struct lane_run. */
-void lane_front_beside(struct lane *lane, uint16_t part, uint16_t likely, uint64_t others_ns);
+ * `part` and what follows as in struct meter_run. */
+void meter_front_beside(
+    struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns);
 
 /* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said
  * of the front stretch once its end is known, and before it is passed. */
-void lane_front_whole(struct lane *lane, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
+void meter_front_whole(
+    struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
 
 /* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
  * duration of a launch that was alone. Returns the mark's event. */
-void *lane_pass(struct lane *lane, uint64_t at_ns, struct lane_charge *ret_charge);
+void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge *ret_charge);
 
 /* Takes the front mark out without a word on what its stretch took; returns its event. */
-void *lane_forget(struct lane *lane);
+void *meter_forget(struct stream_meter *meter);
 
 /* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
  * before its end is known, `part` being ours of the device's time in 1,000. Its estimate is given
  * back, but
  * where it may be waiting for other streams' work: then not before its end. False where nothing is
  * to be charged. */
-bool lane_run_on(struct lane *lane, uint64_t now_ns, unsigned part, struct lane_charge *ret_charge);
+bool meter_run_on(
+    struct stream_meter *meter, uint64_t now_ns, unsigned part, struct meter_charge *ret_charge);
 
 /* The launches behind the last mark, none of which is outstanding, are known to have run without a
  * pause between the two, unless something else is in their stretch for which they may wait: what is
  * to be charged for that. False where nothing is. */
-bool lane_ran(struct lane *lane, uint64_t from_ns, uint64_t to_ns, unsigned part,
-    struct lane_charge *ret_charge);
+bool meter_ran(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, unsigned part,
+    struct meter_charge *ret_charge);
 
 /* The launches behind the last mark, none of which is outstanding, were made since `from_ns`, are
  * thought to take `work_ns`, and are over: what is to be charged before another mark says what they
  * took. False where nothing is. */
-bool lane_done(struct lane *lane, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
-    struct lane_charge *ret_charge);
+bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
+    struct meter_charge *ret_charge);
 
 /* No mark will ever be recorded behind what was noted last: its stream, or the thread whose own it
  * was, is gone. Returns how much of what its launches were charged with when they were let go was
- * charged a second time by lane_ran or lane_done. */
-uint64_t lane_give_up(struct lane *lane);
+ * charged a second time by meter_ran or meter_done. */
+uint64_t meter_give_up(struct stream_meter *meter);
 
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
-bool lane_runs_for(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+bool meter_runs_for(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns);
 
 /* How long until the front stretch has run for `least_ns`, where that is to be looked for: it is
  * thought to run for so long, runs longer than it was thought to, or nobody knows what is on its
  * way. UINT64_MAX else. */
-uint64_t lane_long_in_ns(const struct lane *lane, uint64_t now_ns, uint64_t least_ns);
+uint64_t meter_long_in_ns(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns);
 
-/* Whether something is on its way: marks, or launches behind the last one that a full lane has no
+/* Whether something is on its way: marks, or launches behind the last one that a full meter has no
  * mark for, for as long as they are thought to take. */
-bool lane_is_on_way(const struct lane *lane, uint64_t now_ns);
+bool meter_is_on_way(const struct stream_meter *meter, uint64_t now_ns);
 
 /* What the launches on their way were charged with and have not run yet. */
-uint64_t lane_left_ns(const struct lane *lane, uint64_t now_ns);
+uint64_t meter_left_ns(const struct stream_meter *meter, uint64_t now_ns);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stream's stretches cost, rule by rule, and what is learnt from them. */
-#include "compute/lane.h"
+#include "compute/meter.h"
 
 #include "check.h"
 #include "compute/durations.h"
@@ -10,29 +10,29 @@
 #define START (1000000 * MS)
 #define KEY 0x123456789abcull
 
-static struct lane lane;
-static int event[LANE_MARKS + 1];
+static struct stream_meter meter;
+static int event[METER_MARKS + 1];
 
-static const struct lane_run dry, continuous = {.continuous = true};
+static const struct meter_run dry, continuous = {.continuous = true};
 
-/* A lane whose first mark was reached at START. */
+/* A meter whose first mark was reached at START. */
 static void begin(void)
 {
-    struct lane_charge charge;
-    lane_mark(&lane, &event[0], START - 10 * US, &dry);
-    CHECK(lane_pass(&lane, START, &charge) == &event[0]);
+    struct meter_charge charge;
+    meter_mark(&meter, &event[0], START - 10 * US, &dry);
+    CHECK(meter_pass(&meter, START, &charge) == &event[0]);
     CHECK_EQ(charge.busy_ns, 0);
     CHECK_EQ(charge.work_ns, 0);
 }
 
-static struct lane_charge pass(uint64_t at_ns)
+static struct meter_charge pass(uint64_t at_ns)
 {
-    struct lane_charge charge = {0};
-    (void)lane_pass(&lane, at_ns, &charge);
+    struct meter_charge charge = {0};
+    (void)meter_pass(&meter, at_ns, &charge);
     return charge;
 }
 
-static void check_charge(struct lane_charge charge, uint64_t from, uint64_t to, uint64_t busy)
+static void check_charge(struct meter_charge charge, uint64_t from, uint64_t to, uint64_t busy)
 {
     CHECK_EQ(charge.from_ns - START, from);
     CHECK_EQ(charge.to_ns - START, to);
@@ -44,9 +44,9 @@ static void check_charge(struct lane_charge charge, uint64_t from, uint64_t to, 
 TEST("launches on a stream that never ran dry cost what passed from end to end")
 {
     begin();
-    lane_note(&lane, 40, 500 * US, 0, START + 50 * US);
-    lane_mark(&lane, &event[1], START + 60 * US, &continuous);
-    struct lane_charge charge = pass(START + 2 * MS);
+    meter_note(&meter, 40, 500 * US, 0, START + 50 * US);
+    meter_mark(&meter, &event[1], START + 60 * US, &continuous);
+    struct meter_charge charge = pass(START + 2 * MS);
     check_charge(charge, 0, 2 * MS, 2 * MS);
     CHECK_EQ(charge.work_ns, 500 * US);
 }
@@ -54,21 +54,21 @@ TEST("launches on a stream that never ran dry cost what passed from end to end")
 TEST("one launch on an idle stream costs end to end less the processor's gap and the marks'")
 {
     begin();
-    lane_note(&lane, 1, 80 * US, KEY, START + 5 * US);
-    lane_mark(
-        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .gap_ns = 4 * US});
-    struct lane_charge charge = pass(START + 104 * US);
-    check_charge(charge, 0, 104 * US, 100 * US + LANE_BEGIN_NS);
+    meter_note(&meter, 1, 80 * US, KEY, START + 5 * US);
+    meter_mark(
+        &meter, &event[1], START + 6 * US, &(struct meter_run){.measured = true, .gap_ns = 4 * US});
+    struct meter_charge charge = pass(START + 104 * US);
+    check_charge(charge, 0, 104 * US, 100 * US + METER_BEGIN_NS);
     CHECK_EQ(charge.work_ns, 80 * US);
-    CHECK_EQ(duration_of(KEY), 100 * US + LANE_BEGIN_NS);
+    CHECK_EQ(duration_of(KEY), 100 * US + METER_BEGIN_NS);
 }
 
 TEST("a gap that is longer than what was measured costs nothing, and is learnt as next to nothing")
 {
     begin();
-    lane_note(&lane, 1, 0, KEY, START + 5 * US);
-    lane_mark(
-        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .gap_ns = 9 * MS});
+    meter_note(&meter, 1, 0, KEY, START + 5 * US);
+    meter_mark(
+        &meter, &event[1], START + 6 * US, &(struct meter_run){.measured = true, .gap_ns = 9 * MS});
     CHECK_EQ(pass(START + 100 * US).busy_ns, 0);
     CHECK(duration_of(KEY) <= 1);
 }
@@ -76,16 +76,16 @@ TEST("a gap that is longer than what was measured costs nothing, and is learnt a
 TEST("a mark that came late says only that its launch took no longer, and that the rest was busy")
 {
     begin();
-    lane_note(&lane, 1, 50 * US, KEY, START + 5 * US);
-    struct lane_run run = {.measured = true, .gap_ns = 4 * US, .launched_ns = START + 5 * US};
-    lane_mark(&lane, &event[1], START + 3 * MS, &run);
+    meter_note(&meter, 1, 50 * US, KEY, START + 5 * US);
+    struct meter_run run = {.measured = true, .gap_ns = 4 * US, .launched_ns = START + 5 * US};
+    meter_mark(&meter, &event[1], START + 3 * MS, &run);
     CHECK_EQ(pass(START + 3 * MS + 10 * US).busy_ns, 50 * US);
-    CHECK_EQ(duration_of(KEY), 3006 * US + LANE_BEGIN_NS);
+    CHECK_EQ(duration_of(KEY), 3006 * US + METER_BEGIN_NS);
     duration_learn(KEY, MS);
     uint64_t known = duration_of(KEY);
-    lane_note(&lane, 1, known, KEY, START + 4 * MS);
-    run = (struct lane_run){.measured = true, .gap_ns = 4 * US, .launched_ns = START + 4 * MS};
-    lane_mark(&lane, &event[1], START + 7 * MS, &run);
+    meter_note(&meter, 1, known, KEY, START + 4 * MS);
+    run = (struct meter_run){.measured = true, .gap_ns = 4 * US, .launched_ns = START + 4 * MS};
+    meter_mark(&meter, &event[1], START + 7 * MS, &run);
     (void)pass(START + 7 * MS);
     CHECK_EQ(duration_of(KEY), known);
 }
@@ -93,19 +93,19 @@ TEST("a mark that came late says only that its launch took no longer, and that t
 TEST("one launch behind a backlog costs end to end, and is learnt without the marks' own time")
 {
     begin();
-    lane_note(&lane, 1, 80 * US, KEY, START + 5 * US);
-    lane_mark(
-        &lane, &event[1], START + 6 * US, &(struct lane_run){.measured = true, .continuous = true});
+    meter_note(&meter, 1, 80 * US, KEY, START + 5 * US);
+    meter_mark(&meter, &event[1], START + 6 * US,
+        &(struct meter_run){.measured = true, .continuous = true});
     CHECK_EQ(pass(START + 100 * US).busy_ns, 100 * US);
-    CHECK_EQ(duration_of(KEY), 100 * US - LANE_EVENT_NS);
+    CHECK_EQ(duration_of(KEY), 100 * US - METER_EVENT_NS);
 }
 
 /* Marks right behind each other: the device was so long with the second. */
 static void pass_apart(uint64_t *at, uint64_t event_ns, uint64_t recorded_apart_ns)
 {
     for (int i = 0; i < 2; i++) {
-        lane_mark(&lane, &event[1], *at + (uint64_t)i * recorded_apart_ns,
-            &(struct lane_run){.apart = i});
+        meter_mark(&meter, &event[1], *at + (uint64_t)i * recorded_apart_ns,
+            &(struct meter_run){.apart = i});
         (void)pass(*at + US + (uint64_t)i * event_ns);
     }
     *at += 200 * US;
@@ -116,21 +116,21 @@ TEST("what an event takes is learnt from two right behind each other, and taken 
     uint64_t at = START + MS;
     begin();
     pass_apart(&at, 3250, 1500);
-    CHECK_EQ(lane.event_ns, 3250);
-    lane_note(&lane, 1, 80 * US, KEY ^ 1ull << 45, at);
-    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .continuous = true});
-    (void)pass(lane.reached_ns + 100 * US);
+    CHECK_EQ(meter.event_ns, 3250);
+    meter_note(&meter, 1, 80 * US, KEY ^ 1ull << 45, at);
+    meter_mark(&meter, &event[1], at, &(struct meter_run){.measured = true, .continuous = true});
+    (void)pass(meter.reached_ns + 100 * US);
     CHECK_EQ(duration_of(KEY ^ 1ull << 45), 100 * US - 3250);
 }
 
 static void measure_after_gap(uint64_t wall_ns, uint64_t gap_ns, uint64_t expected_ns)
 {
-    uint64_t at = lane.former_ns + gap_ns;
+    uint64_t at = meter.former_ns + gap_ns;
     durations_table[KEY % DURATIONS_ENTRIES] = 0;
-    lane_note(&lane, 1, 0, KEY, at);
-    lane_mark(&lane, &event[1], at, &(struct lane_run){.measured = true, .gap_ns = gap_ns});
-    (void)pass(lane.reached_ns + wall_ns);
-    CHECK_EQ(duration_of(KEY), expected_ns + LANE_BEGIN_NS);
+    meter_note(&meter, 1, 0, KEY, at);
+    meter_mark(&meter, &event[1], at, &(struct meter_run){.measured = true, .gap_ns = gap_ns});
+    (void)pass(meter.reached_ns + wall_ns);
+    CHECK_EQ(duration_of(KEY), expected_ns + METER_BEGIN_NS);
 }
 
 /* Two marks that take 3.25 us each, the second recorded 1.5 us after the first: the device is done
@@ -154,11 +154,11 @@ TEST("it is told of a mark near the end of the call that records it")
     for (size_t i = 0; i < sizeof(calls_ns) / sizeof(calls_ns[0]); i++) {
         uint64_t recorded = START + (i + 1) * MS;
         begin();
-        lane_mark(
-            &lane, &event[1], recorded, &(struct lane_run){.asked_ns = recorded - calls_ns[i]});
+        meter_mark(
+            &meter, &event[1], recorded, &(struct meter_run){.asked_ns = recorded - calls_ns[i]});
         (void)pass(recorded + 10 * US);
-        uint64_t idle_ns = 8 * US - LANE_EVENT_NS + calls_ns[i] / LANE_TOLD_PART;
-        measure_after_gap(100 * US + LANE_EVENT_NS + idle_ns, 8 * US, 100 * US);
+        uint64_t idle_ns = 8 * US - METER_EVENT_NS + calls_ns[i] / METER_TOLD_PART;
+        measure_after_gap(100 * US + METER_EVENT_NS + idle_ns, 8 * US, 100 * US);
     }
 }
 
@@ -167,9 +167,9 @@ TEST("where the processor was as slow the device may have waited for it: an even
     static const struct {
         uint64_t event_ns, recorded_apart_ns, known_ns;
     } pairs[] = {
-        {5000, 4800, LANE_EVENT_LEAST_NS},   /* not even that is known */
-        {500000, 1500, LANE_EVENT_LEAST_NS}, /* something else was between the two */
-        {3200, 1000, 3200},                  /* as good as any */
+        {5000, 4800, METER_EVENT_LEAST_NS},   /* not even that is known */
+        {500000, 1500, METER_EVENT_LEAST_NS}, /* something else was between the two */
+        {3200, 1000, 3200},                   /* as good as any */
         {3600, 1000, 3250},
         {3600, 2000, 3250},
         {3010, 2000, 3220},
@@ -178,7 +178,7 @@ TEST("where the processor was as slow the device may have waited for it: an even
     begin();
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         pass_apart(&at, pairs[i].event_ns, pairs[i].recorded_apart_ns);
-        CHECK_EQ(lane.event_ns, pairs[i].known_ns);
+        CHECK_EQ(meter.event_ns, pairs[i].known_ns);
         at += MS;
     }
 }
@@ -186,38 +186,38 @@ TEST("where the processor was as slow the device may have waited for it: an even
 TEST("launches on a stream that ran dry cost the sum of what is known of them")
 {
     begin();
-    lane_note(&lane, 10, 300 * US, 0, START + 100 * US);
-    lane_mark(&lane, &event[1], START + 1500 * US, &dry);
-    struct lane_charge charge = pass(START + 1501 * US);
+    meter_note(&meter, 10, 300 * US, 0, START + 100 * US);
+    meter_mark(&meter, &event[1], START + 1500 * US, &dry);
+    struct meter_charge charge = pass(START + 1501 * US);
     check_charge(charge, 100 * US, 1501 * US, 300 * US);
 }
 
 TEST("launches on a stream that ran dry cost no more than what passed since the first of them")
 {
     begin();
-    lane_note(&lane, 10, 300 * US, 0, START + 100 * US);
-    lane_mark(&lane, &event[1], START + 150 * US, &dry);
+    meter_note(&meter, 10, 300 * US, 0, START + 100 * US);
+    meter_mark(&meter, &event[1], START + 150 * US, &dry);
     check_charge(pass(START + 200 * US), 100 * US, 200 * US, 100 * US);
 }
 
 TEST("after its last launch a stream that ran dry ran through, whatever was thought of it")
 {
     begin();
-    lane_note(&lane, 3, 10 * US, 0, START + 100 * US);
-    lane_mark(&lane, &event[1], START + 150 * US, &dry);
+    meter_note(&meter, 3, 10 * US, 0, START + 100 * US);
+    meter_mark(&meter, &event[1], START + 150 * US, &dry);
     check_charge(pass(START + 950 * US), 100 * US, 950 * US, 800 * US);
 }
 
 TEST("of launches beside something else that takes long no more than what is known is charged")
 {
-    const struct lane_run runs[] = {dry, continuous, {.measured = true}};
+    const struct meter_run runs[] = {dry, continuous, {.measured = true}};
     for (unsigned i = 0; i < 3; i++) {
-        lane = (struct lane){0};
+        meter = (struct stream_meter){0};
         begin();
-        lane_note(&lane, 2, 30 * US, KEY, START + 10 * US);
-        lane.open.other = true;
-        lane_mark(&lane, &event[1], START + 20 * US, &runs[i]);
-        struct lane_charge charge = pass(START + 1000 * MS);
+        meter_note(&meter, 2, 30 * US, KEY, START + 10 * US);
+        meter.open.other = true;
+        meter_mark(&meter, &event[1], START + 20 * US, &runs[i]);
+        struct meter_charge charge = pass(START + 1000 * MS);
         CHECK_EQ(charge.busy_ns, 30 * US);
         CHECK_EQ(charge.work_ns, 30 * US);
         CHECK_EQ(duration_of(KEY), 0);
@@ -227,18 +227,18 @@ TEST("of launches beside something else that takes long no more than what is kno
 TEST("something else alone, and nothing at all, cost nothing")
 {
     begin();
-    lane.open.other = true;
-    lane_mark(&lane, &event[1], START + 20 * US, &continuous);
+    meter.open.other = true;
+    meter_mark(&meter, &event[1], START + 20 * US, &continuous);
     CHECK_EQ(pass(START + 900 * MS).busy_ns, 0);
-    lane_mark(&lane, &event[2], START + 900 * MS, &continuous);
+    meter_mark(&meter, &event[2], START + 900 * MS, &continuous);
     CHECK_EQ(pass(START + 950 * MS).busy_ns, 0);
 }
 
 TEST("what came before the first mark is not charged, only set right")
 {
-    lane_note(&lane, 5, 50 * US, KEY, START - MS);
-    lane_mark(&lane, &event[0], START - 10 * US, &(struct lane_run){.measured = true});
-    struct lane_charge charge = pass(START);
+    meter_note(&meter, 5, 50 * US, KEY, START - MS);
+    meter_mark(&meter, &event[0], START - 10 * US, &(struct meter_run){.measured = true});
+    struct meter_charge charge = pass(START);
     CHECK(charge.busy_ns <= 10 * US);
     CHECK_EQ(charge.work_ns, 50 * US);
     CHECK_EQ(duration_of(KEY), 0);
@@ -247,25 +247,25 @@ TEST("what came before the first mark is not charged, only set right")
 TEST("a mark's time that lies before that of the last one counts as that")
 {
     begin();
-    lane_note(&lane, 5, 50 * US, 0, START + 5);
-    lane_mark(&lane, &event[1], START + 10, &continuous);
+    meter_note(&meter, 5, 50 * US, 0, START + 5);
+    meter_mark(&meter, &event[1], START + 10, &continuous);
     check_charge(pass(START - 5 * MS), 0, 0, 0);
-    lane_note(&lane, 5, 50 * US, 0, START + MS);
-    lane_mark(&lane, &event[2], START + MS, &continuous);
+    meter_note(&meter, 5, 50 * US, 0, START + MS);
+    meter_mark(&meter, &event[2], START + MS, &continuous);
     check_charge(pass(START + 3 * MS), 0, 3 * MS, 3 * MS);
 }
 
 TEST("a stretch counts all that was noted, from the first of it")
 {
     begin();
-    lane_note(&lane, 1, 10 * US, 1, START + 30 * US);
-    lane_note(&lane, 2, 20 * US, 2, START + 10 * US);
-    lane_note(&lane, 3, 30 * US, 3, START + 40 * US);
-    CHECK_EQ(lane.open.launches, 6);
-    CHECK_EQ(lane.open.key, 3);
-    lane_mark(&lane, &event[1], START + 50 * US, &dry);
-    CHECK_EQ(lane.open.launches, 0);
-    struct lane_charge charge = pass(START + 500 * US);
+    meter_note(&meter, 1, 10 * US, 1, START + 30 * US);
+    meter_note(&meter, 2, 20 * US, 2, START + 10 * US);
+    meter_note(&meter, 3, 30 * US, 3, START + 40 * US);
+    CHECK_EQ(meter.open.launches, 6);
+    CHECK_EQ(meter.open.key, 3);
+    meter_mark(&meter, &event[1], START + 50 * US, &dry);
+    CHECK_EQ(meter.open.launches, 0);
+    struct meter_charge charge = pass(START + 500 * US);
     CHECK_EQ(charge.from_ns - START, 10 * US);
     CHECK_EQ(charge.work_ns, 60 * US);
 }
@@ -275,17 +275,17 @@ TEST("a stretch counts all that was noted, from the first of it")
 TEST("several launches together teach nothing")
 {
     begin();
-    lane_note(&lane, 2, 0, KEY, START);
-    lane_mark(&lane, &event[1], START, &continuous);
+    meter_note(&meter, 2, 0, KEY, START);
+    meter_mark(&meter, &event[1], START, &continuous);
     (void)pass(START + MS);
     CHECK_EQ(duration_of(KEY), 0);
 }
 
 static void measure(uint64_t from, uint64_t busy, bool shared)
 {
-    lane_note(&lane, 1, 0, KEY, from);
-    lane_mark(&lane, &event[1], from, &(struct lane_run){.measured = true, .shared = shared});
-    (void)pass(from + busy + LANE_EVENT_NS - LANE_BEGIN_NS);
+    meter_note(&meter, 1, 0, KEY, from);
+    meter_mark(&meter, &event[1], from, &(struct meter_run){.measured = true, .shared = shared});
+    (void)pass(from + busy + METER_EVENT_NS - METER_BEGIN_NS);
 }
 
 TEST("beside other streams' work a duration is only learnt where it is new or shorter")
@@ -293,22 +293,22 @@ TEST("beside other streams' work a duration is only learnt where it is new or sh
     begin();
     measure(START, 500 * US, true);
     CHECK_EQ(duration_of(KEY), 500 * US);
-    measure(lane.reached_ns, 900 * US, true);
+    measure(meter.reached_ns, 900 * US, true);
     CHECK_EQ(duration_of(KEY), 500 * US);
-    measure(lane.reached_ns, 100 * US, true);
+    measure(meter.reached_ns, 100 * US, true);
     CHECK(duration_of(KEY) < 500 * US);
     uint64_t known = duration_of(KEY);
-    measure(lane.reached_ns, 900 * US, false);
+    measure(meter.reached_ns, 900 * US, false);
     CHECK(duration_of(KEY) > known);
 }
 
 /* One launch by its estimate onto a stream where nothing was, whose mark is recorded 20 us later.
  */
-static void let_by_alone(uint64_t known, uint64_t took, struct lane_run run, uint32_t launches)
+static void let_by_alone(uint64_t known, uint64_t took, struct meter_run run, uint32_t launches)
 {
-    uint64_t from = lane.reached_ns + 10 * MS;
-    lane_note(&lane, launches, launches * known, KEY, from);
-    lane_mark(&lane, &event[1], from + 20 * US, &run);
+    uint64_t from = meter.reached_ns + 10 * MS;
+    meter_note(&meter, launches, launches * known, KEY, from);
+    meter_mark(&meter, &event[1], from + 20 * US, &run);
     (void)pass(from + took);
 }
 
@@ -330,7 +330,7 @@ TEST("by a mark behind a launch that came alone its duration is learnt: no longe
 
 TEST("of several, of what is unknown, and beside others nothing is learnt by it")
 {
-    const struct lane_run beside[] = {{.shared = true}, {.siblings = true}, {.part = 500}};
+    const struct meter_run beside[] = {{.shared = true}, {.siblings = true}, {.part = 500}};
     begin();
     let_by_alone(500 * US, 300 * US, dry, 1);
     CHECK_EQ(duration_of(KEY), 0);
@@ -345,16 +345,16 @@ TEST("of several, of what is unknown, and beside others nothing is learnt by it"
 
 /* A stretch of `work` that runs for `length`, looked at each `step`: all that was charged for it,
  * with its estimate. */
-static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, struct lane_run run)
+static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, struct meter_run run)
 {
-    struct lane_charge charge;
-    lane = (struct lane){0};
+    struct meter_charge charge;
+    meter = (struct stream_meter){0};
     begin();
-    lane_note(&lane, 1, work, KEY, START);
-    lane_mark(&lane, &event[1], START, &run);
+    meter_note(&meter, 1, work, KEY, START);
+    meter_mark(&meter, &event[1], START, &run);
     uint64_t sum = work, up_to = START;
     for (uint64_t t = step; t < length; t += step) {
-        if (!lane_run_on(&lane, START + t, 1000, &charge))
+        if (!meter_run_on(&meter, START + t, 1000, &charge))
             continue;
         CHECK_EQ(charge.from_ns - START, up_to - START);
         CHECK_EQ(charge.to_ns - START, t);
@@ -377,40 +377,40 @@ TEST("what is charged before the end of a stretch and at its end is the whole")
             CHECK_EQ(charged_in_all(work, 3000 * MS, step, continuous), 3000 * MS);
             CHECK_EQ(charged_in_all(work, 700 * US, step, continuous), 700 * US);
         }
-        struct lane_run alone = {.measured = true, .gap_ns = 7 * US};
+        struct meter_run alone = {.measured = true, .gap_ns = 7 * US};
         CHECK_EQ(
-            charged_in_all(work, 3000 * MS, 10 * MS, alone), 3000 * MS - 7 * US + LANE_BEGIN_NS);
+            charged_in_all(work, 3000 * MS, 10 * MS, alone), 3000 * MS - 7 * US + METER_BEGIN_NS);
     }
 }
 
 TEST("what runs on is charged within some milliseconds, once it takes longer than was thought")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 1, 5 * MS, KEY, START);
-    lane_mark(&lane, &event[1], START, &continuous);
-    CHECK(!lane_run_on(&lane, START + 4 * MS, 1000, &charge));
-    CHECK(!lane_run_on(&lane, START + 6 * MS, 1000, &charge));
-    CHECK(lane_run_on(&lane, START + 10 * MS, 1000, &charge));
+    meter_note(&meter, 1, 5 * MS, KEY, START);
+    meter_mark(&meter, &event[1], START, &continuous);
+    CHECK(!meter_run_on(&meter, START + 4 * MS, 1000, &charge));
+    CHECK(!meter_run_on(&meter, START + 6 * MS, 1000, &charge));
+    CHECK(meter_run_on(&meter, START + 10 * MS, 1000, &charge));
     CHECK_EQ(charge.to_ns - START, 10 * MS);
-    CHECK(!lane_run_on(&lane, START + 10 * MS + 1, 1000, &charge));
-    CHECK(lane_run_on(&lane, START + 20 * MS, 1000, &charge));
+    CHECK(!meter_run_on(&meter, START + 10 * MS + 1, 1000, &charge));
+    CHECK(meter_run_on(&meter, START + 20 * MS, 1000, &charge));
     check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
 }
 
 TEST("what is over is charged by estimate before its mark is there, once")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 8, 4 * MS, 0, START + MS);
-    CHECK(lane_done(&lane, START + MS, START + 10 * MS, 3 * MS, &charge));
+    meter_note(&meter, 8, 4 * MS, 0, START + MS);
+    CHECK(meter_done(&meter, START + MS, START + 10 * MS, 3 * MS, &charge));
     check_charge(charge, MS, 10 * MS, 3 * MS);
     CHECK_EQ(charge.work_ns, 0);
-    CHECK(!lane_done(&lane, START + MS, START + 20 * MS, 3 * MS, &charge));
-    CHECK(lane_done(&lane, START + MS, START + 20 * MS, 4 * MS, &charge));
+    CHECK(!meter_done(&meter, START + MS, START + 20 * MS, 3 * MS, &charge));
+    CHECK(meter_done(&meter, START + MS, START + 20 * MS, 4 * MS, &charge));
     check_charge(charge, 10 * MS, 20 * MS, MS);
-    lane_mark(&lane, &event[1], START + 30 * MS, &dry);
-    CHECK(!lane_done(&lane, START + MS, START + 31 * MS, 9 * MS, &charge));
+    meter_mark(&meter, &event[1], START + 30 * MS, &dry);
+    CHECK(!meter_done(&meter, START + MS, START + 31 * MS, 9 * MS, &charge));
     charge = pass(START + 30 * MS);
     CHECK_EQ(charge.busy_ns, 0);
     CHECK_EQ(charge.work_ns, 4 * MS);
@@ -418,47 +418,47 @@ TEST("what is over is charged by estimate before its mark is there, once")
 
 TEST("what another thread let by beside it is charged over all of the stretch, where it has room")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 8, 4 * MS, 0, START + MS);
-    CHECK(lane_done(&lane, START + MS, START + 20 * MS, 4 * MS, &charge));
-    CHECK(!lane_done(&lane, START + MS, START + 20 * MS, 5 * MS, &charge));
-    lane_note(&lane, 8, 5 * MS, 0, START + MS);
-    lane_mark(&lane, &event[1], START + 22 * MS, &dry);
+    meter_note(&meter, 8, 4 * MS, 0, START + MS);
+    CHECK(meter_done(&meter, START + MS, START + 20 * MS, 4 * MS, &charge));
+    CHECK(!meter_done(&meter, START + MS, START + 20 * MS, 5 * MS, &charge));
+    meter_note(&meter, 8, 5 * MS, 0, START + MS);
+    meter_mark(&meter, &event[1], START + 22 * MS, &dry);
     check_charge(pass(START + 22 * MS), MS, 22 * MS, 5 * MS);
 }
 
 TEST("it takes no longer than the device was open to it, and what ran on pays for it")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 8, 4 * MS, 0, START);
-    CHECK(lane_done(&lane, START, START + 2 * MS, 4 * MS, &charge));
+    meter_note(&meter, 8, 4 * MS, 0, START);
+    CHECK(meter_done(&meter, START, START + 2 * MS, 4 * MS, &charge));
     check_charge(charge, 0, 2 * MS, 2 * MS);
-    CHECK(lane_ran(&lane, START + 2 * MS, START + 12 * MS, 1000, &charge));
-    CHECK(!lane_done(&lane, START, START + 20 * MS, 4 * MS, &charge));
+    CHECK(meter_ran(&meter, START + 2 * MS, START + 12 * MS, 1000, &charge));
+    CHECK(!meter_done(&meter, START, START + 20 * MS, 4 * MS, &charge));
 }
 
 TEST("what was let go behind a wait is not known to run")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane.open.other = true;
-    lane_note(&lane, 8, 4 * MS, 0, START);
-    CHECK(!lane_ran(&lane, START, START + 12 * MS, 1000, &charge));
-    lane.open.other = false;
-    CHECK(lane_ran(&lane, START, START + 12 * MS, 1000, &charge));
+    meter.open.other = true;
+    meter_note(&meter, 8, 4 * MS, 0, START);
+    CHECK(!meter_ran(&meter, START, START + 12 * MS, 1000, &charge));
+    meter.open.other = false;
+    CHECK(meter_ran(&meter, START, START + 12 * MS, 1000, &charge));
 }
 
 TEST("what may be waiting for other streams' work keeps its estimate until it is over")
 {
-    struct lane_charge charge;
-    struct lane_run waiting = {.measured = true, .gap_ns = 0, .shared = true};
+    struct meter_charge charge;
+    struct meter_run waiting = {.measured = true, .gap_ns = 0, .shared = true};
     begin();
-    lane_note(&lane, 1, 5 * MS, KEY, START);
-    lane_mark(&lane, &event[1], START, &waiting);
+    meter_note(&meter, 1, 5 * MS, KEY, START);
+    meter_mark(&meter, &event[1], START, &waiting);
     for (uint64_t at = 10 * MS; at < 50 * MS; at += 10 * MS) {
-        CHECK(lane_run_on(&lane, START + at, 1000, &charge));
+        CHECK(meter_run_on(&meter, START + at, 1000, &charge));
         check_charge(charge, at - 10 * MS, at, 10 * MS);
         CHECK_EQ(charge.work_ns, 0);
     }
@@ -469,30 +469,30 @@ TEST("what may be waiting for other streams' work keeps its estimate until it is
 
 TEST("nothing runs on where nothing is known to run")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     const uint64_t late = START + 1000 * MS;
-    CHECK(!lane_run_on(&lane, late, 1000, &charge));
-    lane_note(&lane, 1, US, KEY, START);
-    lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1000, &charge)); /* when it began is not known */
+    CHECK(!meter_run_on(&meter, late, 1000, &charge));
+    meter_note(&meter, 1, US, KEY, START);
+    meter_mark(&meter, &event[0], START, &continuous);
+    CHECK(!meter_run_on(&meter, late, 1000, &charge)); /* when it began is not known */
     (void)pass(START);
-    lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1000, &charge)); /* no launch */
+    meter_mark(&meter, &event[0], START, &continuous);
+    CHECK(!meter_run_on(&meter, late, 1000, &charge)); /* no launch */
     (void)pass(START);
-    lane_note(&lane, 1, US, KEY, START);
-    lane.open.other = true;
-    lane_mark(&lane, &event[0], START, &continuous);
-    CHECK(!lane_run_on(&lane, late, 1000, &charge));
+    meter_note(&meter, 1, US, KEY, START);
+    meter.open.other = true;
+    meter_mark(&meter, &event[0], START, &continuous);
+    CHECK(!meter_run_on(&meter, late, 1000, &charge));
 }
 
 TEST("where the stream may have run dry, what runs on is charged from its mark on")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 3, 30 * US, KEY, START + MS);
-    lane_mark(&lane, &event[1], START + 10 * MS, &dry);
-    CHECK(!lane_run_on(&lane, START + 12 * MS, 1000, &charge));
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
+    meter_note(&meter, 3, 30 * US, KEY, START + MS);
+    meter_mark(&meter, &event[1], START + 10 * MS, &dry);
+    CHECK(!meter_run_on(&meter, START + 12 * MS, 1000, &charge));
+    CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     check_charge(charge, 10 * MS, 50 * MS, 40 * MS);
     CHECK_EQ(charge.work_ns, 30 * US);
     charge = pass(START + 60 * MS);
@@ -502,11 +502,11 @@ TEST("where the stream may have run dry, what runs on is charged from its mark o
 
 TEST("a mark that was reached before what was charged already gives the rest back")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
-    lane_note(&lane, 1, MS, KEY, START);
-    lane_mark(&lane, &event[1], START, &continuous);
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
+    meter_note(&meter, 1, MS, KEY, START);
+    meter_mark(&meter, &event[1], START, &continuous);
+    CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     int64_t sum = (int64_t)MS + (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
     charge = pass(START + 45 * MS);
     sum += (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
@@ -516,11 +516,11 @@ TEST("a mark that was reached before what was charged already gives the rest bac
 
 TEST("the stretch after one that ran on begins anew")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     CHECK_EQ(charged_in_all(MS, 100 * MS, 10 * MS, continuous), 100 * MS);
-    lane_note(&lane, 4, 2 * MS, KEY, START + 100 * MS);
-    lane_mark(&lane, &event[2], START + 100 * MS, &continuous);
-    CHECK(!lane_run_on(&lane, START + 103 * MS, 1000, &charge));
+    meter_note(&meter, 4, 2 * MS, KEY, START + 100 * MS);
+    meter_mark(&meter, &event[2], START + 100 * MS, &continuous);
+    CHECK(!meter_run_on(&meter, START + 103 * MS, 1000, &charge));
     charge = pass(START + 105 * MS);
     check_charge(charge, 100 * MS, 105 * MS, 5 * MS);
     CHECK_EQ(charge.work_ns, 2 * MS);
@@ -531,65 +531,66 @@ TEST("the stretch after one that ran on begins anew")
 TEST("marks come out in their order, through many turns of a ring that is full")
 {
     unsigned in = 0, out = 0;
-    struct lane_charge charge;
-    CHECK(lane_front(&lane) == NULL);
+    struct meter_charge charge;
+    CHECK(meter_front(&meter) == NULL);
     for (unsigned round = 0; round < 5; round++) {
-        while (!lane_is_full(&lane))
-            lane_mark(&lane, &event[in++ % LANE_MARKS], START, &dry);
-        CHECK_EQ(lane.count, LANE_MARKS);
+        while (!meter_is_full(&meter))
+            meter_mark(&meter, &event[in++ % METER_MARKS], START, &dry);
+        CHECK_EQ(meter.count, METER_MARKS);
         for (unsigned i = 0; i < 100; i++, out++) {
-            CHECK(lane_front(&lane)->event == &event[out % LANE_MARKS]);
-            CHECK(lane_pass(&lane, START + out, &charge) == &event[out % LANE_MARKS]);
+            CHECK(meter_front(&meter)->event == &event[out % METER_MARKS]);
+            CHECK(meter_pass(&meter, START + out, &charge) == &event[out % METER_MARKS]);
         }
-        CHECK(!lane_is_full(&lane));
+        CHECK(!meter_is_full(&meter));
     }
-    while (lane.count)
-        CHECK(lane_forget(&lane) == &event[out++ % LANE_MARKS]);
+    while (meter.count)
+        CHECK(meter_forget(&meter) == &event[out++ % METER_MARKS]);
     CHECK_EQ(in, out);
 }
 
 TEST("launches that nobody knows the duration of are counted until their mark is out")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     for (unsigned i = 0; i < 6; i++) {
-        lane_note(&lane, 1, i % 2 ? 5 : 0, KEY, START);
-        lane_mark(&lane, &event[i], START, &continuous);
+        meter_note(&meter, 1, i % 2 ? 5 : 0, KEY, START);
+        meter_mark(&meter, &event[i], START, &continuous);
     }
-    lane_mark(&lane, &event[6], START, &continuous);
-    CHECK_EQ(lane.unknown, 3);
+    meter_mark(&meter, &event[6], START, &continuous);
+    CHECK_EQ(meter.unknown, 3);
     (void)pass(START + 1);
-    CHECK_EQ(lane.unknown, 2);
-    (void)lane_run_on(&lane, START + 100 * MS, 1000, &charge);
+    CHECK_EQ(meter.unknown, 2);
+    (void)meter_run_on(&meter, START + 100 * MS, 1000, &charge);
     (void)pass(START + 110 * MS);
-    (void)lane_run_on(&lane, START + 200 * MS, 1000, &charge); /* of one that is not known */
-    CHECK_EQ(lane.unknown, 2);
-    while (lane.count)
-        (void)lane_forget(&lane);
-    CHECK_EQ(lane.unknown, 0);
+    (void)meter_run_on(&meter, START + 200 * MS, 1000, &charge); /* of one that is not known */
+    CHECK_EQ(meter.unknown, 2);
+    while (meter.count)
+        (void)meter_forget(&meter);
+    CHECK_EQ(meter.unknown, 0);
 }
 
 TEST("a mark that is forgotten takes what was charged before its end with it")
 {
-    struct lane_charge charge;
+    struct meter_charge charge;
     begin();
     for (unsigned i = 1; i < 3; i++) {
-        lane_note(&lane, 1, MS, KEY, START);
-        lane_mark(&lane, &event[i], START, &continuous);
+        meter_note(&meter, 1, MS, KEY, START);
+        meter_mark(&meter, &event[i], START, &continuous);
     }
-    CHECK(lane_run_on(&lane, START + 50 * MS, 1000, &charge));
-    CHECK(lane_forget(&lane) == &event[1]);
-    CHECK_EQ(lane.count, 1);
-    CHECK(lane_front(&lane)->event == &event[2]);
+    CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
+    CHECK(meter_forget(&meter) == &event[1]);
+    CHECK_EQ(meter.count, 1);
+    CHECK(meter_front(&meter)->event == &event[2]);
     check_charge(pass(START + 60 * MS), 0, 60 * MS, 60 * MS);
 }
 
 /* ---- sums are set right ---- */
 
 /* One stretch of 20 launches that begins where the last one was over. */
-static struct lane_charge stretch(uint64_t from, uint64_t wall, uint64_t work, struct lane_run run)
+static struct meter_charge stretch(
+    uint64_t from, uint64_t wall, uint64_t work, struct meter_run run)
 {
-    lane_note(&lane, 20, work, 0, from);
-    lane_mark(&lane, &event[1], from + 1, &run);
+    meter_note(&meter, 20, work, 0, from);
+    meter_mark(&meter, &event[1], from + 1, &run);
     return pass(from + wall);
 }
 
@@ -597,7 +598,7 @@ static struct lane_charge stretch(uint64_t from, uint64_t wall, uint64_t work, s
  */
 static uint64_t charged_for_ms(uint64_t from)
 {
-    lane.open.other = true;
+    meter.open.other = true;
     return stretch(from, 10 * MS, MS, dry).busy_ns;
 }
 
@@ -611,7 +612,7 @@ TEST("what stretches that never ran dry take more or less than their sums is add
     const int64_t more_us[] = {30, -40};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t at = START, wall = (uint64_t)((int64_t)MS + more_us[i] * (int64_t)US);
-        lane = (struct lane){0};
+        meter = (struct stream_meter){0};
         begin();
         for (unsigned n = 0; n < 1000; n++, at += wall)
             CHECK_EQ(stretch(at, wall, MS, continuous).busy_ns, wall);
@@ -646,10 +647,10 @@ TEST("only stretches of many launches that were alone and never ran dry say some
     for (unsigned n = 0; n < 100; n++) {
         (void)stretch(at, 1200 * US, MS, dry);
         (void)stretch(
-            at + 2 * MS, 1200 * US, MS, (struct lane_run){.continuous = true, .shared = true});
+            at + 2 * MS, 1200 * US, MS, (struct meter_run){.continuous = true, .shared = true});
         (void)stretch(at + 4 * MS, 30 * MS, MS, continuous); /* something else was there */
-        lane_note(&lane, 2, MS, 0, at + 40 * MS);
-        lane_mark(&lane, &event[1], at + 40 * MS, &continuous);
+        meter_note(&meter, 2, MS, 0, at + 40 * MS);
+        meter_mark(&meter, &event[1], at + 40 * MS, &continuous);
         (void)pass(at + 41200 * US);
         at += 50 * MS;
     }
@@ -659,34 +660,34 @@ TEST("only stretches of many launches that were alone and never ran dry say some
 TEST("where others are at work a launch is charged from when it stood at the device's door")
 {
     begin();
-    lane_mark(&lane, &event[1], START + 10 * US, &dry);
+    meter_mark(&meter, &event[1], START + 10 * US, &dry);
     (void)pass(START + 110 * US); /* the device turned to this process late */
-    lane_note(&lane, 1, MS, KEY, START + 14 * US);
-    lane_mark(&lane, &event[2], START + 15 * US,
-        &(struct lane_run){.measured = true, .shared = true, .gap_ns = 4 * US});
-    struct lane_charge charge = pass(START + 1110 * US);
-    check_charge(charge, 10 * US, 1110 * US, 1096 * US + LANE_BEGIN_NS);
+    meter_note(&meter, 1, MS, KEY, START + 14 * US);
+    meter_mark(&meter, &event[2], START + 15 * US,
+        &(struct meter_run){.measured = true, .shared = true, .gap_ns = 4 * US});
+    struct meter_charge charge = pass(START + 1110 * US);
+    check_charge(charge, 10 * US, 1110 * US, 1096 * US + METER_BEGIN_NS);
 }
 
 TEST("what is to be looked for is what may have run for long, and when it may have")
 {
     const uint64_t least = 10 * MS;
-    CHECK_EQ(lane_long_in_ns(&lane, START, least), UINT64_MAX);
+    CHECK_EQ(meter_long_in_ns(&meter, START, least), UINT64_MAX);
     begin();
-    lane_note(&lane, 4, 4 * MS, 0, START);
-    lane_mark(&lane, &event[1], START, &continuous);
-    CHECK_EQ(lane_long_in_ns(&lane, START + 3 * MS, least), UINT64_MAX);
+    meter_note(&meter, 4, 4 * MS, 0, START);
+    meter_mark(&meter, &event[1], START, &continuous);
+    CHECK_EQ(meter_long_in_ns(&meter, START + 3 * MS, least), UINT64_MAX);
     /* It ought to be over. */
-    CHECK_EQ(lane_long_in_ns(&lane, START + 6 * MS + 1, least), 4 * MS - 1);
-    CHECK_EQ(lane_long_in_ns(&lane, START + 11 * MS, least), 0);
+    CHECK_EQ(meter_long_in_ns(&meter, START + 6 * MS + 1, least), 4 * MS - 1);
+    CHECK_EQ(meter_long_in_ns(&meter, START + 11 * MS, least), 0);
     (void)pass(START + 20 * MS);
-    lane_note(&lane, 1, 30 * MS, KEY, START + 20 * MS);
-    lane_mark(&lane, &event[2], START + 20 * MS, &continuous);
-    CHECK_EQ(lane_long_in_ns(&lane, START + 21 * MS, least), 9 * MS);
+    meter_note(&meter, 1, 30 * MS, KEY, START + 20 * MS);
+    meter_mark(&meter, &event[2], START + 20 * MS, &continuous);
+    CHECK_EQ(meter_long_in_ns(&meter, START + 21 * MS, least), 9 * MS);
     (void)pass(START + 50 * MS);
-    lane_note(&lane, 1, 0, KEY, START + 50 * MS);
-    lane_mark(&lane, &event[3], START + 50 * MS, &continuous);
-    CHECK_EQ(lane_long_in_ns(&lane, START + 50 * MS, least), least);
+    meter_note(&meter, 1, 0, KEY, START + 50 * MS);
+    meter_mark(&meter, &event[3], START + 50 * MS, &continuous);
+    CHECK_EQ(meter_long_in_ns(&meter, START + 50 * MS, least), least);
 }
 
 int main(int argc, char **argv)
