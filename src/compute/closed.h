@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the channel gate was closed: in that time nothing of ours ran on the device, whatever marks
- * at both sides of it say. Times are nanoseconds of CLOCK_MONOTONIC. Any thread; a leaf lock. */
+/* When the channel gate was closed: in that time nothing of ours ran on the device, whatever timing
+ * events at both sides of it say. Times are nanoseconds of CLOCK_MONOTONIC. Any thread; a leaf
+ * lock. */
 #ifndef VGPU_COMPUTE_CLOSED_H
 #define VGPU_COMPUTE_CLOSED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks, stretches and what they cost. */
+/* Timing events, stretches and what they cost. */
 #include "compute/meter.h"
 
 #include "compute/durations.h"
@@ -29,7 +29,7 @@
 /* And those of the container's other processes, which the driver gives 2 ms. */
 #define EXCEEDED_SIBLINGS_NS 1500000ull
 
-/* Of one launch, or two, chance and the marks' own time say too much. */
+/* Of one launch, or two, chance and the timing events' own time say too much. */
 #define SURE_LAUNCHES 4
 /* A stretch that took longer than this share of its sum met something else. */
 #define SURE_PERCENT_MAX 130
@@ -48,28 +48,28 @@ static void set_part(
     stretch->others_ns = others_ns;
 }
 
-void meter_mark(
-    struct stream_meter *meter, void *event, uint64_t recorded_ns, const struct meter_run *run)
+void meter_add_event(
+    struct stream_meter *meter, void *handle, uint64_t recorded_ns, const struct meter_run *run)
 {
-    struct meter_mark *mark = &meter->marks[(meter->first + meter->count) % METER_MARKS];
+    struct timing_event *event = &meter->events[(meter->first + meter->count) % METER_EVENTS];
     uint64_t asked = run->asked_ns ? run->asked_ns : recorded_ns;
-    *mark = (struct meter_mark){event, asked, recorded_ns, meter->open};
-    mark->before.continuous = run->continuous;
-    mark->before.measured = run->measured;
-    mark->before.late = run->launched_ns && recorded_ns > run->launched_ns + METER_LATE_NS;
-    mark->before.shared = run->shared;
-    mark->before.siblings = run->siblings;
-    mark->before.apart = run->apart && !mark->before.launches && !mark->before.other;
-    set_part(&mark->before, run->part, run->likely, run->others_ns);
-    mark->before.gap_ns = run->gap_ns;
+    *event = (struct timing_event){handle, asked, recorded_ns, meter->open};
+    event->before.continuous = run->continuous;
+    event->before.measured = run->measured;
+    event->before.late = run->launched_ns && recorded_ns > run->launched_ns + METER_LATE_NS;
+    event->before.shared = run->shared;
+    event->before.siblings = run->siblings;
+    event->before.apart = run->apart && !event->before.launches && !event->before.other;
+    set_part(&event->before, run->part, run->likely, run->others_ns);
+    event->before.gap_ns = run->gap_ns;
     meter->count++;
-    meter->unknown += is_unknown(&mark->before);
+    meter->unknown += is_unknown(&event->before);
     meter->open = (struct meter_stretch){0};
 }
 
-struct meter_mark *meter_front(struct stream_meter *meter)
+struct timing_event *meter_front(struct stream_meter *meter)
 {
-    return meter->count ? &meter->marks[meter->first] : NULL;
+    return meter->count ? &meter->events[meter->first] : NULL;
 }
 
 static uint64_t at_most(uint64_t value, uint64_t bound)
@@ -99,17 +99,17 @@ static uint64_t event_ns(const struct stream_meter *meter)
     return meter->event_ns ? meter->event_ns : METER_EVENT_NS;
 }
 
-/* When the device is done with the mark, had it nothing to do but such: by the processor's clock,
- * and so much sooner than it really is as it takes to tell the device of anything. */
-static uint64_t done_with_ns(const struct stream_meter *meter, const struct meter_mark *mark)
+/* When the device is done with the timing event, had it nothing to do but such: by the processor's
+ * clock, and so much sooner than it really is as it takes to tell the device of anything. */
+static uint64_t done_with_ns(const struct stream_meter *meter, const struct timing_event *event)
 {
-    uint64_t call = above(mark->recorded_ns, mark->asked_ns);
-    uint64_t told = mark->recorded_ns - call / METER_TOLD_PART;
+    uint64_t call = above(event->recorded_ns, event->asked_ns);
+    uint64_t told = event->recorded_ns - call / METER_TOLD_PART;
     return (meter->done_ns > told ? meter->done_ns : told) + event_ns(meter);
 }
 
 /* For how long the device waited for the launch of the stretch, with an idle stream: it was busy
- * with the marks before it while the processor came to the launch. */
+ * with the timing events before it while the processor came to the launch. */
 static uint64_t idle_ns(const struct stream_meter *meter, const struct meter_stretch *stretch)
 {
     uint64_t behind = above(meter->done_ns, meter->former_ns);
@@ -117,7 +117,7 @@ static uint64_t idle_ns(const struct stream_meter *meter, const struct meter_str
 }
 
 /* How long a launch took that was put onto an idle stream, and that the device waited for so long,
- * from the end of the mark before it. */
+ * from the end of the timing event before it. */
 static uint64_t alone_ns(const struct stream_meter *meter, uint64_t wall_ns, uint64_t waited_ns)
 {
     return above(wall_ns + METER_BEGIN_NS, waited_ns + event_ns(meter));
@@ -148,14 +148,14 @@ static bool is_in_part(const struct meter_stretch *stretch)
 
 uint64_t meter_front_since_ns(const struct stream_meter *meter)
 {
-    const struct meter_stretch *stretch = &meter->marks[meter->first].before;
+    const struct meter_stretch *stretch = &meter->events[meter->first].before;
     bool behind = stretch->continuous || stretch->first_ns < meter->reached_ns;
     return behind ? meter->reached_ns : stretch->first_ns;
 }
 
 bool meter_front_works(const struct stream_meter *meter)
 {
-    const struct meter_stretch *front = &meter->marks[meter->first].before;
+    const struct meter_stretch *front = &meter->events[meter->first].before;
     return meter->count && front->launches && !front->other;
 }
 
@@ -168,7 +168,7 @@ uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_n
 void meter_front_beside(
     struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
-    struct meter_stretch *stretch = &meter->marks[meter->first].before;
+    struct meter_stretch *stretch = &meter->events[meter->first].before;
     if (!is_in_part(stretch) && part < 1000)
         set_part(stretch, part, likely, others_ns);
 }
@@ -177,7 +177,7 @@ void meter_front_whole(
     struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns)
 {
     uint64_t from = meter->reached_ns;
-    meter->marks[meter->first].before.whole =
+    meter->events[meter->first].before.whole =
         meter->started && from >= since_ns && at_ns < from + turn_ns;
 }
 
@@ -246,12 +246,12 @@ static uint64_t known_work(const struct meter_stretch *stretch, uint64_t work_ns
     return known ? known : work_ns;
 }
 
-/* The stretch of `mark` began at `from_ns` and was over at `to_ns`; `first`: before it nothing was
- * known of its launch. */
-static uint64_t busy_of(const struct stream_meter *meter, const struct meter_mark *mark,
+/* The stretch of `event` began at `from_ns` and was over at `to_ns`; `first`: before it
+ * nothing was known of its launch. */
+static uint64_t busy_of(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, bool first)
 {
-    const struct meter_stretch *stretch = &mark->before;
+    const struct meter_stretch *stretch = &event->before;
     uint64_t wall = meter_open_between(meter, from_ns, to_ns),
              work = set_right(meter, stretch->work_ns);
     if (!stretch->launches)
@@ -259,23 +259,23 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct meter_mar
     if (stretch->other)
         return at_most(work, wall);
     bool measured = stretch->measured && !stretch->late;
-    /* Beside others the mark before it may have waited for our turn: no gap passed then. */
+    /* Beside others the timing event before it may have waited for our turn: no gap passed then. */
     if (measured && !stretch->continuous)
         wall = alone_ns(meter, wall, is_in_part(stretch) ? 0 : idle_ns(meter, stretch));
     if (stretch->continuous || measured)
         return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work, first))
                                    : wall;
     /* After the last launch it ran through. */
-    uint64_t sure = meter_open_between(meter, mark->recorded_ns, to_ns);
+    uint64_t sure = meter_open_between(meter, event->recorded_ns, to_ns);
     if (is_in_part(stretch))
         sure = own_part(stretch, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
 }
 
 /* While others are at work, containers or processes: no turn of theirs came between what took
- * hardly longer than is known. On an idle stream the mark before the launch may have waited for our
- * turn, and the launch come up with it: how much of the gap passed before it ran is not known, so
- * that it took from `least_ns` to `most_ns`. */
+ * hardly longer than is known. On an idle stream the timing event before the launch may have waited
+ * for our turn, and the launch come up with it: how much of the gap passed before it ran is not
+ * known, so that it took from `least_ns` to `most_ns`. */
 static void learn_in_part(
     const struct meter_stretch *stretch, uint64_t known, uint64_t least_ns, uint64_t most_ns)
 {
@@ -304,8 +304,9 @@ static bool is_cut(const struct meter_stretch *stretch)
            !may_have_waited(stretch) && duration_of(stretch->key) >= BLURRED_NS;
 }
 
-/* From one launch alone, which took `wall_ns` from mark to mark. Where it may have waited for other
- * streams' work, or its mark came late, that says only that it takes no longer. */
+/* From one launch alone, which took `wall_ns` from timing event to timing event. Where it may have
+ * waited for other streams' work, or its timing event came late, that says only that it takes no
+ * longer. */
 static void learn(
     const struct stream_meter *meter, const struct meter_stretch *stretch, uint64_t wall_ns)
 {
@@ -335,22 +336,22 @@ static void learn(
 }
 
 /* From one launch that went by its estimate onto a stream where nothing was, alone: it took no
- * longer than from the launch to its mark, and ran at least since that was recorded, if that was
- * while it was thought to run. */
-static void learn_dry(const struct stream_meter *meter, const struct meter_mark *mark,
+ * longer than from the launch to its timing event, and ran at least since that was recorded, if
+ * that was while it was thought to run. */
+static void learn_dry(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns)
 {
-    const struct meter_stretch *stretch = &mark->before;
+    const struct meter_stretch *stretch = &event->before;
     bool doubtful = stretch->other || stretch->shared || stretch->siblings || stretch->moved ||
                     is_in_part(stretch);
     uint64_t known = duration_of(stretch->key), most = above(to_ns, stretch->first_ns),
-             least = above(to_ns, mark->recorded_ns + event_ns(meter));
+             least = above(to_ns, event->recorded_ns + event_ns(meter));
     bool dry = !stretch->continuous && !stretch->measured && stretch->first_ns > from_ns;
     if (!known || !dry || stretch->launches != 1 || doubtful)
         return;
     if (most < known)
         duration_learn_alone(stretch->key, most);
-    else if (least > known && mark->recorded_ns < stretch->first_ns + known)
+    else if (least > known && event->recorded_ns < stretch->first_ns + known)
         duration_learn_alone(stretch->key, least);
     else
         duration_confirm(stretch->key);
@@ -358,17 +359,17 @@ static void learn_dry(const struct stream_meter *meter, const struct meter_mark 
 
 void *meter_forget(struct stream_meter *meter)
 {
-    void *event = meter->marks[meter->first].event;
-    meter->unknown -= is_unknown(&meter->marks[meter->first].before);
+    void *handle = meter->events[meter->first].handle;
+    meter->unknown -= is_unknown(&meter->events[meter->first].before);
     meter->occupied_to_ns = meter->occupied_ns = 0;
     meter->occupied_in_part = false;
-    meter->first = (meter->first + 1) % METER_MARKS;
+    meter->first = (meter->first + 1) % METER_EVENTS;
     meter->count--;
-    return event;
+    return handle;
 }
 
-/* Where the stream may have run dry, nothing ran before the first launch. A mark on an idle stream
- * is reached late where the device has to turn to this process first: that time is ours. */
+/* Where the stream may have run dry, nothing ran before the first launch. A timing event on an idle
+ * stream is reached late where the device has to turn to this process first: that time is ours. */
 static uint64_t begin_of(const struct stream_meter *meter, const struct meter_stretch *stretch,
     uint64_t from_ns, uint64_t to_ns)
 {
@@ -379,22 +380,22 @@ static uint64_t begin_of(const struct stream_meter *meter, const struct meter_st
     return at_most(stretch->first_ns, to_ns);
 }
 
-/* What was charged as it went, beside others, ran on from there to its mark. Of a stream that may
- * have run dry since, only what came behind the recording of the mark is sure. */
-static uint64_t rest_in_part(const struct stream_meter *meter, const struct meter_mark *mark,
+/* What was charged as it went, beside others, ran on from there to its timing event. Of a stream
+ * that may have run dry since, only what came behind the recording of the timing event is sure. */
+static uint64_t rest_in_part(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, uint64_t thought_ns)
 {
-    const struct meter_stretch *stretch = &mark->before;
+    const struct meter_stretch *stretch = &event->before;
     bool dry = !stretch->continuous && !stretch->measured;
-    uint64_t sure_ns = dry && mark->recorded_ns > from_ns ? mark->recorded_ns : from_ns;
+    uint64_t sure_ns = dry && event->recorded_ns > from_ns ? event->recorded_ns : from_ns;
     uint64_t rest = meter_open_between(meter, sure_ns, to_ns);
     if (is_in_part(stretch))
         rest = part_of(rest, stretch->part);
     return dry && rest < thought_ns ? thought_ns : rest;
 }
 
-/* What a stretch took beyond what was thought; between two that never ran dry lie marks and pauses.
- */
+/* What a stretch took beyond what was thought; between two that never ran dry lie timing events and
+ * pauses. */
 static uint64_t longer_by(const struct meter_stretch *stretch, uint64_t busy_ns)
 {
     uint64_t longer = above(busy_ns, stretch->work_ns);
@@ -412,8 +413,8 @@ static bool was_let_by_beside(
 
 void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge *ret_charge)
 {
-    struct meter_mark *mark = &meter->marks[meter->first];
-    const struct meter_stretch *stretch = &mark->before;
+    struct timing_event *event = &meter->events[meter->first];
+    const struct meter_stretch *stretch = &event->before;
     uint64_t from = meter->started ? meter->reached_ns : at_ns;
     bool cut = false, first = !duration_of(stretch->key);
     if (at_ns < from)
@@ -426,15 +427,15 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
         if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(stretch))))
             learn(meter, stretch, open);
         if (open == at_ns - from) {
-            learn_dry(meter, mark, from, at_ns);
+            learn_dry(meter, event, from, at_ns);
             compare(meter, stretch, open);
         }
         if (stretch->apart)
-            learn_event(meter, open, mark->recorded_ns - meter->former_ns);
+            learn_event(meter, open, event->recorded_ns - meter->former_ns);
         cut = is_cut(stretch);
         from = begin_of(meter, stretch, from, at_ns);
     }
-    uint64_t busy = busy_of(meter, mark, from, at_ns, first);
+    uint64_t busy = busy_of(meter, event, from, at_ns, first);
     *ret_charge = (struct meter_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
     ret_charge->launches = stretch->launches;
     ret_charge->measured = stretch->measured;
@@ -449,31 +450,31 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
         ret_charge->busy_ns = rest;
         if (meter->occupied_in_part && !stretch->other)
             ret_charge->busy_ns =
-                rest_in_part(meter, mark, ret_charge->from_ns, at_ns, ret_charge->busy_ns);
+                rest_in_part(meter, event, ret_charge->from_ns, at_ns, ret_charge->busy_ns);
     }
     meter->started = true;
     meter->moved = stretch->moved;
     meter->reached_ns = at_ns;
-    meter->former_ns = mark->recorded_ns;
-    meter->done_ns = done_with_ns(meter, mark);
+    meter->former_ns = event->recorded_ns;
+    meter->done_ns = done_with_ns(meter, event);
     return meter_forget(meter);
 }
 
 /* From when on the front stretch is known to run without a pause. */
-static uint64_t began_ns(const struct stream_meter *meter, const struct meter_mark *mark)
+static uint64_t began_ns(const struct stream_meter *meter, const struct timing_event *event)
 {
-    bool dry = !mark->before.continuous && (!mark->before.measured || mark->before.late);
-    return dry && mark->recorded_ns > meter->reached_ns ? mark->recorded_ns : meter->reached_ns;
+    bool dry = !event->before.continuous && (!event->before.measured || event->before.late);
+    return dry && event->recorded_ns > meter->reached_ns ? event->recorded_ns : meter->reached_ns;
 }
 
 /* How long the front stretch has run so far, at least; 0 where that is not known, or nothing runs.
  */
 static uint64_t run_ns(const struct stream_meter *meter, uint64_t now_ns)
 {
-    const struct meter_mark *mark = meter->count ? &meter->marks[meter->first] : NULL;
-    if (!mark || !meter->started || !mark->before.launches || mark->before.other)
+    const struct timing_event *event = meter->count ? &meter->events[meter->first] : NULL;
+    if (!event || !meter->started || !event->before.launches || event->before.other)
         return 0;
-    return least_of(&mark->before, meter_open_between(meter, began_ns(meter, mark), now_ns));
+    return least_of(&event->before, meter_open_between(meter, began_ns(meter, event), now_ns));
 }
 
 bool meter_runs_for(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns)
@@ -483,10 +484,10 @@ bool meter_runs_for(const struct stream_meter *meter, uint64_t now_ns, uint64_t 
 
 uint64_t meter_long_in_ns(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns)
 {
-    const struct meter_mark *mark = meter->count ? &meter->marks[meter->first] : NULL;
+    const struct timing_event *event = meter->count ? &meter->events[meter->first] : NULL;
     uint64_t run = run_ns(meter, now_ns);
-    bool expected = mark && (mark->before.work_ns >= least_ns ||
-                                run > mark->before.work_ns + RUN_ON_NS || meter->unknown);
+    bool expected = event && (event->before.work_ns >= least_ns ||
+                                 run > event->before.work_ns + RUN_ON_NS || meter->unknown);
     return expected ? above(least_ns, run) : UINT64_MAX;
 }
 
@@ -503,7 +504,7 @@ uint64_t meter_left_ns(const struct stream_meter *meter, uint64_t now_ns)
     uint64_t left = 0, run = run_ns(meter, now_ns);
     for (uint32_t i = 0; i < meter->count; i++) {
         const struct meter_stretch *stretch =
-            &meter->marks[(meter->first + i) % METER_MARKS].before;
+            &meter->events[(meter->first + i) % METER_EVENTS].before;
         if (!stretch->replaced)
             left += i ? stretch->work_ns : above(stretch->work_ns, run);
     }
@@ -572,11 +573,11 @@ uint64_t meter_give_up(struct stream_meter *meter)
 bool meter_run_on(
     struct stream_meter *meter, uint64_t now_ns, unsigned part, struct meter_charge *ret_charge)
 {
-    struct meter_mark *mark = meter_front(meter);
-    if (!mark || !meter_runs_for(meter, now_ns, mark->before.work_ns + RUN_ON_NS))
+    struct timing_event *event = meter_front(meter);
+    if (!event || !meter_runs_for(meter, now_ns, event->before.work_ns + RUN_ON_NS))
         return false;
-    struct meter_stretch *stretch = &mark->before;
-    uint64_t from = unoccupied_from(meter, began_ns(meter, mark));
+    struct meter_stretch *stretch = &event->before;
+    uint64_t from = unoccupied_from(meter, began_ns(meter, event));
     if (meter_open_between(meter, from, now_ns) < RUN_ON_NS)
         return false;
     occupy(meter, from, now_ns, part, ret_charge);

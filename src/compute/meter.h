@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream meter: a row of marks, and between two marks a stretch of launches. A
- * mark is an event that the driver puts its time on; what a stretch kept the GPU busy for follows
- * from the times of the marks at its ends:
+/* A stream meter: a row of timing events, and between two of them a stretch of launches. A
+ * timing event is an event that the driver puts its time on; what a stretch kept the GPU busy for
+ * follows from the times of the timing events at its ends:
  *
  * - launches alone, and the stream never ran dry: from end to end;
- * - one launch alone, put onto an idle stream: from end to end, less what the marks add and what
- *   the device waited for the launch after it was done with the mark before it;
+ * - one launch alone, put onto an idle stream: from end to end, less what the timing events add and
+ *   what the device waited for the launch after it was done with the timing event before it;
  * - otherwise (the stream may have run dry, or waited, or copied): the sum of the launches' learnt
  *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
- * small copies, what an event adds) is known from the stretches that never ran dry.
+ *   small copies, what an event adds) is known from the stretches that never ran dry.
  *
  * Time in which the channel gate was closed is nobody's. While other containers are at work the
- * time between two marks is theirs too: then the sums count, but not less than half of our part of
- * that time without one turn of theirs, and for what nobody knows our part.
+ * time between two timing events is theirs too: then the sums count, but not less than half of our
+ * part of that time without one turn of theirs, and for what nobody knows our part.
  *
  * Pure: no driver, no clock. The caller's lock guards a meter. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
@@ -24,19 +24,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define METER_MARKS 256u
+#define METER_EVENTS 256u
 
 struct meter_stretch {
     uint64_t work_ns;  /* the launches' learnt durations, as they were charged */
-    uint64_t gap_ns;   /* from the mark before to the launch, where the stream was idle */
+    uint64_t gap_ns;   /* from the timing event before to the launch, where the stream was idle */
     uint64_t key;      /* of its last launch (compute/durations.h) */
     uint64_t first_ns; /* when its first launch was made, by the processor's clock */
     uint32_t launches;
     bool other;      /* something else than a kernel is in it, which may take long */
-    bool continuous; /* the mark before it was outstanding when its own was recorded */
-    bool measured;   /* one launch, right behind the mark before it */
-    bool late;       /* measured, but its mark was not there yet when it was over */
-    bool moved;      /* the time of its mark is not the event's own */
+    bool continuous; /* the timing event before it was outstanding when its own was recorded */
+    bool measured;   /* one launch, right behind the timing event before it */
+    bool late;       /* measured, but its timing event was not there yet when it was over */
+    bool moved;      /* the time of its timing event is not the event's own */
     bool replaced;   /* what runs on was charged in the place of its work_ns */
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     bool siblings;   /* or other processes of the container */
@@ -47,26 +47,26 @@ struct meter_stretch {
     uint64_t others_ns; /* for which it may have waited for their turns */
 };
 
-struct meter_mark {
-    void *event;
+struct timing_event {
+    void *handle;
     uint64_t asked_ns;    /* before the driver was asked to record it: it was not reached sooner */
     uint64_t recorded_ns; /* when the driver had */
     struct meter_stretch before; /* the stretch that ends here */
 };
 
 struct stream_meter {
-    struct meter_mark marks[METER_MARKS]; /* outstanding, a ring */
+    struct timing_event events[METER_EVENTS]; /* outstanding, a ring */
     uint32_t first, count;
-    uint32_t unknown;          /* of the marks: behind launches that nobody knows the duration of */
-    struct meter_stretch open; /* since the last mark */
-    bool started;              /* the time of a mark is known */
+    uint32_t unknown; /* of the timing events: behind launches that nobody knows the duration of */
+    struct meter_stretch open; /* since the last timing event */
+    bool started;              /* the time of a timing event is known */
     bool moved;                /* and was not the event's own */
-    uint64_t reached_ns;       /* of the last mark that was reached */
-    uint64_t former_ns;        /* when that mark was recorded */
-    uint64_t done_ns;        /* when the device was done with it, had it nothing but marks to do */
-    uint64_t occupied_to_ns; /* the running stretch was charged up to here already */
-    uint64_t occupied_ns;    /* by how much of it */
-    bool occupied_in_part;   /* while other containers were at work too */
+    uint64_t reached_ns;       /* of the last timing event that was reached */
+    uint64_t former_ns;        /* when that timing event was recorded */
+    uint64_t done_ns; /* when the device was done with it, had it nothing but timing events to do */
+    uint64_t occupied_to_ns;     /* the running stretch was charged up to here already */
+    uint64_t occupied_ns;        /* by how much of it */
+    bool occupied_in_part;       /* while other containers were at work too */
     struct closed_times *closed; /* when nothing of ours ran; NULL: never */
     uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
@@ -103,7 +103,7 @@ struct meter_charge {
  * charged too much is lost (docs/decisions/0016). */
 #define METER_BEGIN_NS 600u
 
-/* Launches went onto the stream since the last mark, the first of them at `first_ns`. */
+/* Launches went onto the stream since the last timing event, the first of them at `first_ns`. */
 static inline void meter_note(struct stream_meter *meter, uint32_t launches, uint64_t work_ns,
     uint64_t key, uint64_t first_ns)
 {
@@ -116,46 +116,49 @@ static inline void meter_note(struct stream_meter *meter, uint32_t launches, uin
 
 static inline bool meter_is_full(const struct stream_meter *meter)
 {
-    return meter->count == METER_MARKS;
+    return meter->count == METER_EVENTS;
 }
 
-/* When the last mark was recorded; 0: none was. */
-static inline uint64_t meter_marked_ns(const struct stream_meter *meter)
+/* When the last timing event was recorded; 0: none was. */
+static inline uint64_t meter_recorded_ns(const struct stream_meter *meter)
 {
-    const struct meter_mark *last = &meter->marks[(meter->first + meter->count - 1) % METER_MARKS];
+    const struct timing_event *last =
+        &meter->events[(meter->first + meter->count - 1) % METER_EVENTS];
     return meter->count ? last->recorded_ns : meter->former_ns;
 }
 
-/* How the stretch that a mark ends ran, as far as it was known when the mark was recorded. */
+/* How the stretch that a timing event ends ran, as far as it was known when the timing event was
+ * recorded. */
 struct meter_run {
     uint64_t gap_ns;
-    bool continuous; /* the mark before it was still outstanding then */
+    bool continuous; /* the timing event before it was still outstanding then */
     bool measured;
-    bool apart; /* the mark before it was recorded a moment ago, and nothing since */
+    bool apart; /* the timing event before it was recorded a moment ago, and nothing since */
     bool shared, siblings;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
     uint16_t likely;      /* in 1,000; 0 as part */
     uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
-    uint64_t asked_ns;    /* before the mark was recorded; 0: as recorded */
+    uint64_t asked_ns;    /* before the timing event was recorded; 0: as recorded */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
 
-/* A thread that was kept from running between a launch and its mark says little on how long the
- * launch took, only that it was no longer: the mark was not there yet when it was over. */
+/* A thread that was kept from running between a launch and its timing event says little on how long
+ * the launch took, only that it was no longer: the timing event was not there yet when it was
+ * over. */
 #define METER_LATE_NS 100000u
 
-/* A mark was recorded behind what was noted. Not with a full meter. */
-void meter_mark(
-    struct stream_meter *meter, void *event, uint64_t recorded_ns, const struct meter_run *run);
+/* A timing event was recorded behind what was noted. Not with a full meter. */
+void meter_add_event(
+    struct stream_meter *meter, void *handle, uint64_t recorded_ns, const struct meter_run *run);
 
 /* How much of the time between the two the device was open to us. */
 uint64_t meter_open_between(const struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns);
 
-/* The marks that were reached were reached so much sooner. */
+/* The timing events that were reached were reached so much sooner. */
 void meter_sooner(struct stream_meter *meter, uint64_t ns);
 
-/* The first mark outstanding, NULL where there is none. */
-struct meter_mark *meter_front(struct stream_meter *meter);
+/* The first timing event outstanding, NULL where there is none. */
+struct timing_event *meter_front(struct stream_meter *meter);
 
 /* From when on the front stretch may have run. Not without one. */
 uint64_t meter_front_since_ns(const struct stream_meter *meter);
@@ -165,8 +168,8 @@ uint64_t meter_front_since_ns(const struct stream_meter *meter);
 bool meter_front_works(const struct stream_meter *meter);
 uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_ns);
 
-/* Others turned out to have been at work meanwhile, who were not when its mark was recorded:
- * `part` and what follows as in struct meter_run. */
+/* Others turned out to have been at work meanwhile, who were not when its timing event was
+ * recorded: `part` and what follows as in struct meter_run. */
 void meter_front_beside(
     struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns);
 
@@ -175,11 +178,11 @@ void meter_front_beside(
 void meter_front_whole(
     struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
 
-/* The front mark was reached at `at_ns`. Takes it out and says what its stretch costs; learns the
- * duration of a launch that was alone. Returns the mark's event. */
+/* The front timing event was reached at `at_ns`. Takes it out and says what its stretch costs;
+ * learns the duration of a launch that was alone. Returns the timing event's handle. */
 void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge *ret_charge);
 
-/* Takes the front mark out without a word on what its stretch took; returns its event. */
+/* Takes the front timing event out without a word on what its stretch took; returns its event. */
 void *meter_forget(struct stream_meter *meter);
 
 /* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
@@ -190,21 +193,21 @@ void *meter_forget(struct stream_meter *meter);
 bool meter_run_on(
     struct stream_meter *meter, uint64_t now_ns, unsigned part, struct meter_charge *ret_charge);
 
-/* The launches behind the last mark, none of which is outstanding, are known to have run without a
- * pause between the two, unless something else is in their stretch for which they may wait: what is
- * to be charged for that. False where nothing is. */
+/* The launches behind the last timing event, none of which is outstanding, are known to have run
+ * without a pause between the two, unless something else is in their stretch for which they may
+ * wait: what is to be charged for that. False where nothing is. */
 bool meter_ran(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct meter_charge *ret_charge);
 
-/* The launches behind the last mark, none of which is outstanding, were made since `from_ns`, are
- * thought to take `work_ns`, and are over: what is to be charged before another mark says what they
- * took. False where nothing is. */
+/* The launches behind the last timing event, none of which is outstanding, were made since
+ * `from_ns`, are thought to take `work_ns`, and are over: what is to be charged before another
+ * timing event says what they took. False where nothing is. */
 bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, uint64_t work_ns,
     struct meter_charge *ret_charge);
 
-/* No mark will ever be recorded behind what was noted last: its stream, or the thread whose own it
- * was, is gone. Returns how much of what its launches were charged with when they were let go was
- * charged a second time by meter_ran or meter_done. */
+/* No timing event will ever be recorded behind what was noted last: its stream, or the thread whose
+ * own it was, is gone. Returns how much of what its launches were charged with when they were let
+ * go was charged a second time by meter_ran or meter_done. */
 uint64_t meter_give_up(struct stream_meter *meter);
 
 /* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
@@ -216,8 +219,8 @@ bool meter_runs_for(const struct stream_meter *meter, uint64_t now_ns, uint64_t 
  * way. UINT64_MAX else. */
 uint64_t meter_long_in_ns(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns);
 
-/* Whether something is on its way: marks, or launches behind the last one that a full meter has no
- * mark for, for as long as they are thought to take. */
+/* Whether something is on its way: timing events, or launches behind the last one that a full meter
+ * has no timing event for, for as long as they are thought to take. */
 bool meter_is_on_way(const struct stream_meter *meter, uint64_t now_ns);
 
 /* What the launches on their way were charged with and have not run yet. */

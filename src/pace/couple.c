@@ -13,7 +13,7 @@
 /* Kernels of a device that are looked at at once. */
 #define KERNELS 4
 
-static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(marks_lock);
+static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(events_lock);
 static bool told;
 
 /* Launches alone, and the stream never ran dry. */
@@ -25,7 +25,7 @@ static bool tells_something(const struct stream_meter *meter, const struct meter
 
 void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
 {
-    const struct meter_stretch *stretch = &meter->marks[meter->first].before;
+    const struct meter_stretch *stretch = &meter->events[meter->first].before;
     if (!tells_something(meter, stretch) || rules_only_channels())
         return;
     uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;

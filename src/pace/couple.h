@@ -3,11 +3,12 @@
 #ifndef VGPU_PACE_COUPLE_H
 #define VGPU_PACE_COUPLE_H
 
-#include "pace/marks.h"
+#include "pace/events.h"
 #include "compute/meter.h"
 
-/* The front mark of a meter of the device was reached at `at_ns`: before meter_pass. */
-void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(marks_lock);
+/* The front timing event of a meter of the device was reached at `at_ns`: before meter_pass. */
+void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
+    REQUIRES(events_lock);
 
 /* Says in the log, once, what was found. */
 void couple_tell(void);

@@ -10,7 +10,7 @@
 #include "pace/pace.h"
 #include "pace/channels.h"
 #include "pace/govern.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 #include "pace/rules.h"
 #include "compute/budget.h"
 #include "pace/governor.h"
@@ -64,11 +64,11 @@ static void process_ends(void)
     lock_release_all();
     rules_finish();
     govern_finish();
-    /* Who asks for marks now is let finish. Who calls exit from a signal's handler may be the one
-     * who was interrupted in it. */
+    /* Who asks for timing events now is let finish. Who calls exit from a signal's handler may be
+     * the one who was interrupted in it. */
     for (int i = 0; i < END_TRIES; i++) {
-        if (lock_try(&marks_lock)) {
-            lock_release(&marks_lock);
+        if (lock_try(&events_lock)) {
+            lock_release(&events_lock);
             return;
         }
         sleep_ns(END_PAUSE_NS);
@@ -174,10 +174,10 @@ unsigned gate_harvest(const struct meter_record *record, unsigned *ret_on_device
         *ret_on_device = 1;
         return load_relaxed(&record->meter.count);
     }
-    lock_take(&marks_lock);
-    *ret_on_device = marks_harvest(record->device);
+    lock_take(&events_lock);
+    *ret_on_device = events_harvest(record->device);
     unsigned outstanding = record->meter.count;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     govern_harvested(clock_now_ns());
     return outstanding;
 }
@@ -202,7 +202,7 @@ struct stall {
 
 static bool is_stalled(struct stall *stall, unsigned outstanding)
 {
-    uint64_t now = clock_now_ns(), reached = load_relaxed(&marks_reached);
+    uint64_t now = clock_now_ns(), reached = load_relaxed(&events_reached);
     if (!outstanding || !stall->since_ns || stall->reached != reached)
         *stall = (struct stall){reached, now};
     return now - stall->since_ns > STALLED_NS;
@@ -273,9 +273,9 @@ int64_t gate_go_on(unsigned device)
 /* Whether the stream is one of several of its context that launch. */
 static bool has_streams_beside(const struct meter_record *record, uint64_t now_ns)
 {
-    lock_take(&marks_lock);
-    bool beside = marks_beside(record, now_ns);
-    lock_release(&marks_lock);
+    lock_take(&events_lock);
+    bool beside = events_beside(record, now_ns);
+    lock_release(&events_lock);
     return beside;
 }
 
@@ -300,7 +300,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
     *ret_waited = false;
-    gate_charge_later(device, (int64_t)marks_blind_ns(device, clock_now_ns()));
+    gate_charge_later(device, (int64_t)events_blind_ns(device, clock_now_ns()));
     while (!ask(&admission)) {
         if (!*ret_waited) {
             before(record, id);
@@ -311,7 +311,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
         wait_once(&admission, outstanding > 0);
         (void)gate_harvest(record, &outstanding);
         /* What passed here was spent waiting. */
-        (void)marks_blind_ns(device, clock_now_ns());
+        (void)events_blind_ns(device, clock_now_ns());
         channels_look_after();
         if (rules_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
@@ -331,11 +331,11 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
 /* True where one should wait; *vain: it took too long. */
 static bool too_many_unknown(struct meter_record *record, bool vain)
 {
-    lock_take(&marks_lock);
-    bool many = marks_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
+    lock_take(&events_lock);
+    bool many = events_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
     if (many && vain)
         record->stuck = true;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     return many && !vain;
 }
 

@@ -10,7 +10,7 @@
 #include "pace/channels.h"
 #include "pace/couple.h"
 #include "pace/gate.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 #include "pace/rules.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
@@ -66,10 +66,10 @@
 static struct device_work {
     uint64_t worked_ns; /* when work was let go last */
     uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
-    struct marks_survey survey; /* at the last look */
+    struct events_survey survey; /* at the last look */
     bool in_windows;
     uint64_t windows_ns; /* when it was last in windows, or closed; 0 never */
-    int64_t lent_ns;     /* charged while the marks were not to be seen */
+    int64_t lent_ns;     /* charged while the timing events were not to be seen */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
@@ -139,7 +139,7 @@ static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *arg
     budget_charge(words, *gpu_ns);
 }
 
-/* What is charged so is lent: it is given back as soon as the marks tell what ran. */
+/* What is charged so is lent: it is given back as soon as the timing events tell what ran. */
 static void lend(unsigned device, uint64_t passed_ns)
 {
     int64_t gpu_ns = (int64_t)(passed_ns / 1000 * rules_part(device).likely);
@@ -171,13 +171,13 @@ static bool go_blind(uint64_t now_ns)
             continue;
         lend(d, now_ns - governor.blind_since_ns);
         bool runs_long = devices[d].in_windows || now_ns - governor.blind_from_ns >= BLIND_SURE_NS;
-        devices[d].survey = (struct marks_survey){.outstanding = 1, .runs_long = runs_long};
+        devices[d].survey = (struct events_survey){.outstanding = 1, .runs_long = runs_long};
     }
     governor.blind_since_ns = now_ns;
     return true;
 }
 
-/* Whether marks are to be asked for: others may have done so a moment ago. */
+/* Whether timing events are to be asked for: others may have done so a moment ago. */
 static bool is_harvest_due(uint64_t now_ns)
 {
     bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
@@ -186,34 +186,35 @@ static bool is_harvest_due(uint64_t now_ns)
     return due;
 }
 
-static struct marks_survey survey(int device, uint64_t now_ns) REQUIRES(marks_lock)
+static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_lock)
 {
-    struct marks_survey marked = marks_survey(device, now_ns, WINDOW_LONG_NS);
+    struct events_survey measured = events_survey(device, now_ns, WINDOW_LONG_NS);
     if (rules_are_finished())
-        return marked;
-    struct marks_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
-    marked.outstanding += let_by.outstanding;
-    marked.runs_long |= let_by.runs_long;
-    marked.long_in_ns = at_most(marked.long_in_ns, let_by.long_in_ns);
-    unmeasured_survey(device, now_ns, WINDOW_LONG_NS, &marked);
-    return marked;
+        return measured;
+    struct events_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
+    measured.outstanding += let_by.outstanding;
+    measured.runs_long |= let_by.runs_long;
+    measured.long_in_ns = at_most(measured.long_in_ns, let_by.long_in_ns);
+    unmeasured_survey(device, now_ns, WINDOW_LONG_NS, &measured);
+    return measured;
 }
 
-/* Sees what runs, also where others harvest all the time. False where the marks are not known. */
+/* Sees what runs, also where others harvest all the time. False where the timing events are not
+ * known. */
 static bool see_what_runs(uint64_t now_ns)
 {
     bool due = is_harvest_due(now_ns);
-    if (!lock_try(&marks_lock))
+    if (!lock_try(&events_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
     if (due && !rules_are_finished())
-        (void)marks_harvest_all();
+        (void)events_harvest_all();
     give_back_lent();
     for (unsigned d = 0; d < governor.bound; d++) {
         spot_check_take(d, now_ns);
         devices[d].survey = survey((int)d, now_ns);
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     if (due)
         govern_harvested(clock_now_ns());
     return true;
@@ -283,7 +284,7 @@ static bool is_calm(unsigned device)
 static uint64_t look_again_ns(unsigned device, const struct window_view *view)
 {
     uint64_t open = window_open_ns(view);
-    const struct marks_survey *survey = &devices[device].survey;
+    const struct events_survey *survey = &devices[device].survey;
     if (survey->runs_long ? view->in_windows : !survey->outstanding)
         return at_most(open, WINDOW_LOOK_NS);
     if (survey->runs_long || !is_calm(device))

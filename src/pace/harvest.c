@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks that were reached, and what is charged for them. */
+/* Timing events that were reached, and what is charged for them. */
 #include "pace/context.h"
 
 #include "base/atomic.h"
@@ -18,12 +18,13 @@
 /* The driver tells the time between two events in single precision: good to 60 ns over a second. */
 #define REBASE_NS 1000000000ull
 #define CHARGES 64
-/* A mark on an idle stream is reached within some microseconds: the quickest of so many tell how
- * late the base was put, which is known from when its mark was seen to be reached. */
-#define IDLE_MARKS 6
-#define IDLE_MARK_NS 3000ull
+/* A timing event on an idle stream is reached within some microseconds: the quickest of so many
+ * tell how late the base was put, which is known from when its timing event was seen to be
+ * reached. */
+#define IDLE_EVENTS 6
+#define IDLE_EVENT_NS 3000ull
 
-uint64_t marks_reached;
+uint64_t events_reached;
 
 struct harvest {
     int device;
@@ -51,7 +52,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         add_relaxed(&own->gpu_time_ns, busy);
 }
 
-static void settle(struct harvest *harvest) REQUIRES(marks_lock)
+static void settle(struct harvest *harvest) REQUIRES(events_lock)
 {
     for (unsigned i = 0; i < harvest->count; i++)
         spot_check_charged((unsigned)harvest->device, &harvest->charges[i]);
@@ -60,28 +61,28 @@ static void settle(struct harvest *harvest) REQUIRES(marks_lock)
     harvest->count = 0;
 }
 
-static struct meter_charge *charge_slot(struct harvest *harvest) REQUIRES(marks_lock)
+static struct meter_charge *charge_slot(struct harvest *harvest) REQUIRES(events_lock)
 {
     if (harvest->count == CHARGES)
         settle(harvest);
     return &harvest->charges[harvest->count];
 }
 
-/* The front mark of a context that has no base yet: it was reached so long ago as the events behind
- * it say that were reached since. */
+/* The front timing event of a context that has no base yet: it was reached so long ago as the
+ * events behind it say that were reached since. */
 static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
-    const struct meter_mark *front = &meter->marks[meter->first], *last = front;
+    const struct timing_event *front = &meter->events[meter->first], *last = front;
     float milliseconds = 0;
     for (uint32_t i = 1; i < meter->count; i++) {
-        const struct meter_mark *mark = &meter->marks[(meter->first + i) % METER_MARKS];
-        if (cuda.cuEventQuery(mark->event) != CUDA_SUCCESS)
+        const struct timing_event *next = &meter->events[(meter->first + i) % METER_EVENTS];
+        if (cuda.cuEventQuery(next->handle) != CUDA_SUCCESS)
             break;
-        last = mark;
+        last = next;
     }
     if (last != front)
-        (void)cuda.cuEventElapsedTime(&milliseconds, front->event, last->event);
+        (void)cuda.cuEventElapsedTime(&milliseconds, front->handle, last->handle);
     uint64_t since = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
     return now_ns > front->recorded_ns + since ? now_ns - since : front->recorded_ns;
 }
@@ -89,78 +90,79 @@ static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_
 /* Nothing was before it, neither on the stream nor on the device as far as it is known. */
 static bool was_idle(const struct stream_meter *meter, uint64_t at_ns)
 {
-    const struct meter_mark *mark = &meter->marks[meter->first];
-    const struct meter_stretch *before = &mark->before;
+    const struct timing_event *event = &meter->events[meter->first];
+    const struct meter_stretch *before = &event->before;
     bool beside = before->shared || before->siblings || (before->part && before->part < 1000);
     return !before->launches && !before->other && !before->continuous && !beside &&
-           meter_open_between(meter, mark->asked_ns, at_ns) == at_ns - mark->asked_ns;
+           meter_open_between(meter, event->asked_ns, at_ns) == at_ns - event->asked_ns;
 }
 
-/* A mark on an idle stream came `late_ns` after it was asked for: how much sooner it was reached,
- * by the last of them. */
+/* A timing event on an idle stream came `late_ns` after it was asked for: how much sooner it was
+ * reached, by the last of them. */
 static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 {
-    if (!context->idle_marks || late_ns < context->late_ns)
+    if (!context->idle_events || late_ns < context->late_ns)
         context->late_ns = late_ns;
-    if (++context->idle_marks < IDLE_MARKS)
+    if (++context->idle_events < IDLE_EVENTS)
         return 0;
-    context->idle_marks = 0;
-    return context->late_ns > IDLE_MARK_NS ? context->late_ns - IDLE_MARK_NS : 0;
+    context->idle_events = 0;
+    return context->late_ns > IDLE_EVENT_NS ? context->late_ns - IDLE_EVENT_NS : 0;
 }
 
 /* All that was told by the base was so much sooner. */
-static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(marks_lock)
+static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(events_lock)
 {
     context->base_ns -= ns;
     for (struct meter_record *record = context->meters; record; record = record->next)
         meter_sooner(&record->meter, ns);
 }
 
-/* When the front mark was reached, on the processor's clock. */
-static uint64_t reached_ns(const struct meter_record *record, struct meter_mark *mark,
-    uint64_t now_ns) REQUIRES(marks_lock)
+/* When the front timing event was reached, on the processor's clock. */
+static uint64_t reached_ns(const struct meter_record *record, struct timing_event *front,
+    uint64_t now_ns) REQUIRES(events_lock)
 {
     struct pace_context *context = record->context;
     float milliseconds = 0;
     if (!context->base)
         return first_reached_ns(&record->meter, now_ns);
-    CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, mark->event);
+    CUresult result = cuda.cuEventElapsedTime(&milliseconds, context->base, front->handle);
     if (result != CUDA_SUCCESS) {
-        marks_note_blind(context->device, result, now_ns);
-        mark->before.moved = true;
-        return mark->recorded_ns;
+        events_note_blind(context->device, result, now_ns);
+        front->before.moved = true;
+        return front->recorded_ns;
     }
-    marks_note_seen(context->device);
+    events_note_seen(context->device);
     uint64_t at = context->base_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
     if (at > now_ns)
         now_ns = clock_now_ns(); /* it may have been reached since */
-    uint64_t sure = at < mark->asked_ns ? mark->asked_ns : at > now_ns ? now_ns : at;
-    mark->before.moved = sure != at;
+    uint64_t sure = at < front->asked_ns ? front->asked_ns : at > now_ns ? now_ns : at;
+    front->before.moved = sure != at;
     context->base_ns += sure - at;
     if (!was_idle(&record->meter, sure))
         return sure;
-    uint64_t sooner = sooner_by(context, sure - mark->asked_ns);
+    uint64_t sooner = sooner_by(context, sure - front->asked_ns);
     if (sooner)
         put_sooner(context, sooner);
     return sure - sooner;
 }
 
-/* A mark that was reached is the base of those to come when the former one is too long ago. */
+/* A timing event that was reached is the base of those to come when the former one is too long
+ * ago. */
 static void event_done(struct pace_context *context, CUevent event, uint64_t at_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     if (context->base && at_ns - context->base_ns < REBASE_NS) {
-        marks_spare_give(context, event);
+        events_spare_give(context, event);
         return;
     }
     if (context->base)
-        marks_spare_give(context, context->base);
+        events_spare_give(context, context->base);
     context->base = event;
     context->base_ns = at_ns;
 }
 
-/* Whether neighbours work is only known at the governor's looks: they may have come after the mark
- * was recorded. */
+/* Whether neighbours work is only known at the governor's looks: they may have come after the
+ * timing event was recorded. */
 static void meet_others(struct meter_record *record, uint64_t at_ns)
 {
     struct stream_meter *meter = &record->meter;
@@ -174,19 +176,19 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
 }
 
 static void harvest_meter(struct harvest *harvest, struct meter_record *record, uint64_t now_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     struct stream_meter *meter = &record->meter;
-    for (struct meter_mark *mark; (mark = meter_front(meter)) != NULL;) {
-        CUresult result = cuda.cuEventQuery(mark->event);
+    for (struct timing_event *front; (front = meter_front(meter)) != NULL;) {
+        CUresult result = cuda.cuEventQuery(front->handle);
         if (result == CUDA_ERROR_NOT_READY)
             break;
         if (result != CUDA_SUCCESS) {
-            marks_note_blind(record->device, result, now_ns);
+            events_note_blind(record->device, result, now_ns);
             (void)cuda.cuEventDestroy_v2(meter_forget(meter));
             continue;
         }
-        uint64_t at = reached_ns(record, mark, now_ns);
+        uint64_t at = reached_ns(record, front, now_ns);
         meet_others(record, at);
         couple_note(record->device, meter, at);
         struct meter_charge *charge = charge_slot(harvest);
@@ -194,7 +196,7 @@ static void harvest_meter(struct harvest *harvest, struct meter_record *record, 
         harvest->count++;
         if (charge->cut)
             tenants_note_cut((unsigned)record->device, charge->known);
-        store_relaxed(&marks_reached, marks_reached + 1);
+        store_relaxed(&events_reached, events_reached + 1);
         event_done(record->context, event, at);
         record->stuck = false;
     }
@@ -203,7 +205,7 @@ static void harvest_meter(struct harvest *harvest, struct meter_record *record, 
         harvest->count++;
 }
 
-unsigned marks_harvest_context(struct pace_context *context)
+unsigned events_harvest_context(struct pace_context *context)
 {
     struct harvest harvest = {.device = context->device};
     uint64_t now = clock_now_ns();
@@ -215,7 +217,7 @@ unsigned marks_harvest_context(struct pace_context *context)
             harvest_meter(&harvest, record, now);
         outstanding += record->meter.count;
         if (record->orphan && !record->meter.count && !record->recording)
-            marks_meter_drop(link);
+            events_meter_drop(link);
         else
             link = &record->next;
     }
@@ -224,25 +226,25 @@ unsigned marks_harvest_context(struct pace_context *context)
 }
 
 /* Asking for an event is what another thread's capture would be spoilt by. */
-static unsigned harvest_contexts(int device) REQUIRES(marks_lock)
+static unsigned harvest_contexts(int device) REQUIRES(events_lock)
 {
     struct capture_relaxed former = capture_relax();
     unsigned outstanding = 0;
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         if (device < 0 || context->device == device)
-            outstanding += marks_harvest_context(context);
+            outstanding += events_harvest_context(context);
     }
     capture_restore(&former);
     return outstanding;
 }
 
-static void charge_one(int device, const struct meter_charge *charge) REQUIRES(marks_lock)
+static void charge_one(int device, const struct meter_charge *charge) REQUIRES(events_lock)
 {
     struct harvest harvest = {.device = device, .count = 1, .charges = {*charge}};
     settle(&harvest);
 }
 
-void marks_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
+void events_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     struct meter_charge charge;
     unsigned part = rules_part((unsigned)record->device).likely;
@@ -250,7 +252,7 @@ void marks_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to
         charge_one(record->device, &charge);
 }
 
-void marks_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
+void events_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     unsigned part = rules_part((unsigned)record->device).likely;
     uint64_t open = meter_open_between(&record->meter, from_ns, to_ns);
@@ -259,7 +261,7 @@ void marks_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint
     charge_one(record->device, &charge);
 }
 
-bool marks_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
+bool events_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
     uint64_t work_ns, uint64_t charged_ns)
 {
     struct meter_charge charge;
@@ -270,12 +272,12 @@ bool marks_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t t
     return true;
 }
 
-unsigned marks_harvest(int device)
+unsigned events_harvest(int device)
 {
     return harvest_contexts(device);
 }
 
-unsigned marks_harvest_all(void)
+unsigned events_harvest_all(void)
 {
     return harvest_contexts(-1);
 }

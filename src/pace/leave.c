@@ -12,20 +12,20 @@
 #define RECORDING_NS 20000
 #define RECORDING_MOST_NS 1000000000ull
 
-/* What it has marks for is seen to its end; no mark will tell of what is open. */
-static void meter_leaves(struct meter_record *record) REQUIRES(marks_lock)
+/* What it has timing events for is seen to its end; no timing event will tell of what is open. */
+static void meter_leaves(struct meter_record *record) REQUIRES(events_lock)
 {
     gate_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
-    marks_meter_unlink(record);
+    events_meter_unlink(record);
 }
 
 /* A thread that waits at the gate may be recording on a stream that another one is about to end. */
-static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(events_lock)
 {
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
-            if (marks_others_record(record) &&
-                ((handle && context->handle == handle) || marks_is_on(record, stream)))
+            if (events_others_record(record) &&
+                ((handle && context->handle == handle) || events_is_on(record, stream)))
                 return true;
         }
     }
@@ -34,67 +34,67 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(marks_loc
 
 /* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
  * handler that interrupted what is done under the lock. */
-static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(marks_lock)
+static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(events_lock)
 {
     uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
-    while (is_recorded_on(handle, stream) && lock_rest(&marks_lock, RECORDING_NS, until))
+    while (is_recorded_on(handle, stream) && lock_rest(&events_lock, RECORDING_NS, until))
         continue;
 }
 
-void marks_context_waits(CUcontext handle)
+void events_context_waits(CUcontext handle)
 {
-    lock_take(&marks_lock);
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    lock_take(&events_lock);
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next)
             record->meter.open.other |= context->handle == handle;
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
-void marks_capture_begins(CUstream stream)
+void events_capture_begins(CUstream stream)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     wait_for_recording(NULL, stream);
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->orphan ||
-                (!marks_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
+                (!events_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
                 continue;
-            marks_meter_renew(record);
+            events_meter_renew(record);
             record->opener = NULL;
         }
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
-void marks_stream_leaves(CUstream stream)
+void events_stream_leaves(CUstream stream)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     wait_for_recording(NULL, stream);
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
-            if (marks_is_on(record, stream) && !record->orphan)
+            if (events_is_on(record, stream) && !record->orphan)
                 meter_leaves(record);
         }
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
-void marks_thread_leaves(void)
+void events_thread_leaves(void)
 {
-    lock_take(&marks_lock);
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    lock_take(&events_lock);
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
-            if (record->thread == marks_thread() && !record->orphan)
+            if (record->thread == events_thread() && !record->orphan)
                 meter_leaves(record);
         }
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
 /* A meter on which somebody records still (wait_for_recording) goes when he is done, and its
  * context stays for it, nobody's. */
-static void context_leaves(struct pace_context *context) REQUIRES(marks_lock)
+static void context_leaves(struct pace_context *context) REQUIRES(events_lock)
 {
     for (struct meter_record **meter = &context->meters; *meter;) {
         while (meter_front(&(*meter)->meter))
@@ -104,23 +104,23 @@ static void context_leaves(struct pace_context *context) REQUIRES(marks_lock)
         if ((*meter)->recording)
             meter = &(*meter)->next;
         else
-            marks_meter_drop(meter);
+            events_meter_drop(meter);
     }
-    marks_context_drop(context);
+    events_context_drop(context);
 }
 
-void marks_context_leaves(CUcontext handle)
+void events_context_leaves(CUcontext handle)
 {
     struct capture_relaxed former = capture_relax();
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     wait_for_recording(handle, NULL);
-    for (struct pace_context *context = marks_contexts(), *next; context; context = next) {
+    for (struct pace_context *context = events_contexts(), *next; context; context = next) {
         next = context->next;
         if (context->handle != handle)
             continue;
-        (void)marks_harvest_context(context); /* what was reached is charged for */
+        (void)events_harvest_context(context); /* what was reached is charged for */
         context_leaves(context);
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     capture_restore(&former);
 }

@@ -12,7 +12,7 @@
 #include "pace/couple.h"
 #include "pace/gate.h"
 #include "pace/govern.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 #include "pace/rules.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
@@ -28,8 +28,9 @@
 #define FREE_LAUNCHES_MAX 32
 /* The first launch on a stream after so long is looked at: what it takes this time may be longer
  * than ever before, and nothing may follow that would show it. But where the thread waits for what
- * it launches, a mark is put behind it as the wait begins, while it runs: two marks before that,
- * and a governor that is woken, would cost a request of 0.1 ms a quarter of its latency. */
+ * it launches, a timing event is put behind it as the wait begins, while it runs: two timing events
+ * before that, and a governor that is woken, would cost a request of 0.1 ms a quarter of its
+ * latency. */
 #define QUIET_NS 2000000ull
 /* A governor who looks so often sees what runs on, though nobody rouses him. */
 #define GOVERNOR_LOOKS_NS 50000000ull
@@ -95,14 +96,14 @@ static uint32_t next_due_ns(struct pace_thread *own, uint32_t quantum_ns)
 /* The stream as it is found before a launch that one looks at closely. */
 struct found {
     struct meter_record *record;
-    uint64_t marked_ns; /* when a mark was recorded, 0 where none was */
-    bool busy;          /* work is on its way there */
-    bool alone;         /* no other stream of its context had work lately */
+    uint64_t recorded_ns; /* when a timing event was recorded, 0 where none was */
+    bool busy;            /* work is on its way there */
+    bool alone;           /* no other stream of its context had work lately */
     uint32_t meter_id;
 };
 
 static void find_meter(struct found *found, CUstream stream, struct thread_stream *here)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     found->record = thread_meter(stream, here);
     found->meter_id = found->record ? found->record->id : 0;
@@ -113,23 +114,23 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 {
     struct found found = {.busy = false};
     bool open = false;
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     find_meter(&found, stream, here);
     if (found.record) {
         thread_gather(found.record);
-        (void)marks_harvest(found.record->device);
+        (void)events_harvest(found.record->device);
         found.busy = found.record->meter.count > 0;
-        found.alone = !marks_beside(found.record, now_ns);
+        found.alone = !events_beside(found.record, now_ns);
         open = found.record->meter.open.launches || found.record->meter.open.other;
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     if (open) {
-        bool marked = found.busy;
+        bool outstanding = found.busy;
         /* What was let by may run still: the launch is then no launch on an idle stream. */
-        found.busy = marked || marks_stream_works(stream);
-        marks_record(found.record, found.meter_id, (struct meter_run){.continuous = marked});
-        found.marked_ns = clock_now_ns();
-        govern_harvested(found.marked_ns);
+        found.busy = outstanding || events_stream_works(stream);
+        events_record(found.record, found.meter_id, (struct meter_run){.continuous = outstanding});
+        found.recorded_ns = clock_now_ns();
+        govern_harvested(found.recorded_ns);
     }
     return found;
 }
@@ -137,11 +138,11 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 /* A capture began elsewhere while the launch waited, by which the meter has another id. */
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     find_meter(found, stream, here);
     found->busy = found->record && found->record->meter.count > 0;
-    found->marked_ns = 0;
-    lock_release(&marks_lock);
+    found->recorded_ns = 0;
+    lock_release(&events_lock);
 }
 
 /* The thread will not launch anything for a while: what it launched on other streams of the context
@@ -150,11 +151,11 @@ static void close_others(const struct meter_record *record, uint32_t id)
 {
     if (!thread_mine)
         return;
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++)
         thread_flush(&thread_mine->streams[i]);
-    lock_release(&marks_lock);
-    marks_close_others(record, id);
+    lock_release(&events_lock);
+    events_close_others(record, id);
 }
 
 /* The limit of the meter's device, which may have been met since the rules were read: a launch that
@@ -247,7 +248,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
 static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
     uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_UNSEEN_PART;
-    if (here->round.marked || (here->round.awaited_ns && is_quiet(here, now_ns)))
+    if (here->round.recorded || (here->round.awaited_ns && is_quiet(here, now_ns)))
         return !thread_mine->doubts;
     return passed + off > here->work_ns && passed < here->work_ns + off;
 }
@@ -258,7 +259,7 @@ static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
     uint64_t work_ns, uint64_t now_ns)
 {
-    return here->waits && (here->launches || here->round.marked) &&
+    return here->waits && (here->launches || here->round.recorded) &&
            here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
            work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
            here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
@@ -267,7 +268,7 @@ static bool is_seen_enough(const struct thread_stream *here, CUstream stream, ui
 }
 
 /* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
- * without a mark, each of which costs a device that is waited for some 20 us. */
+ * without a timing event, each of which costs a device that is waited for some 20 us. */
 static bool goes_on_unseen(
     struct pace_launch *launch, struct thread_stream *here, CUstream stream, uint64_t now_ns)
 {
@@ -275,9 +276,9 @@ static bool goes_on_unseen(
     if (!is_seen_enough(here, stream, launch->key, work_ns, now_ns))
         return false;
     unsigned device = (unsigned)here->device, percent = rules_percent(device);
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     thread_charge(here);
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     int64_t balance = gate_go_on(device);
     if (!percent || balance <= budget_burst_ns(percent) / 2)
         return false;
@@ -296,7 +297,7 @@ void pace_read_environment(void)
     store_relaxed(&environment_is_read, true);
 }
 
-/* No mark can tell of it before the call is over. */
+/* No timing event can tell of it before the call is over. */
 static void show(struct pace_launch *launch, struct thread_stream *here)
 {
     if (!load_relaxed(&launches_block) || !thread_is_current(here, launch->stream) ||
@@ -310,21 +311,21 @@ static void show(struct pace_launch *launch, struct thread_stream *here)
 
 static void hide(struct pace_launch *launch)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     thread_hide(launch->shown);
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
-/* The mark from which the launch is measured on an idle stream. Its own time is between what the
- * processor knows of it and what the device does, and is 2 us more where the caches are cold (H100,
- * driver 580.159.04): two go before it, and the second says what an event takes. */
-static void mark_begin(struct found *found, bool waited)
+/* The timing event from which the launch is measured on an idle stream. Its own time is between
+ * what the processor knows of it and what the device does, and is 2 us more where the caches are
+ * cold (H100, driver 580.159.04): two go before it, and the second says what an event takes. */
+static void record_begin(struct found *found, bool waited)
 {
-    if (waited || !found->marked_ns)
-        marks_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
-    marks_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
-    marks_record(found->record, found->meter_id, (struct meter_run){.apart = true});
-    found->marked_ns = clock_now_ns();
+    if (waited || !found->recorded_ns)
+        events_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
+    events_record(found->record, found->meter_id, (struct meter_run){.continuous = false});
+    events_record(found->record, found->meter_id, (struct meter_run){.apart = true});
+    found->recorded_ns = clock_now_ns();
 }
 
 static void begin_slow(
@@ -359,7 +360,7 @@ static void begin_slow(
         gate_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
         launch->work_ns = 0;
     }
-    if (!marks_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
+    if (!events_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
         find_again(&found, named, here);
     if (!found.record)
         return;
@@ -376,10 +377,10 @@ static void begin_slow(
     here->due_ns = next_due_ns(own, here->quantum_ns);
     here->news = news;
     if (!found.busy)
-        mark_begin(&found, waited);
+        record_begin(&found, waited);
     launch->meter = found.record;
     launch->meter_id = found.meter_id;
-    launch->started_ns = found.busy ? 0 : found.marked_ns;
+    launch->started_ns = found.busy ? 0 : found.recorded_ns;
     launch->stream = named;
     launch->let_go_ns = clock_now_ns();
     if (here->round.awaited_ns || !here->round.began_ns || waited)
@@ -395,17 +396,17 @@ static bool let_by_again(
 {
     if (capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     const struct meter_record *record = thread_meter(stream, here);
     uint64_t open = record && record->meter.started && rules_percent((unsigned)record->device)
                         ? record->meter.open.work_ns
                         : BUDGET_QUANTUM_NS;
     uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
     here->due_ns = open < due ? due - (uint32_t)open : 0;
-    here->looked_ns = record ? meter_marked_ns(&record->meter) : 0;
+    here->looked_ns = record ? meter_recorded_ns(&record->meter) : 0;
     bool other = record && record->meter.open.other;
-    lock_release(&marks_lock);
-    /* No mark behind it would tell its time from that of what it may wait for. */
+    lock_release(&events_lock);
+    /* No timing event behind it would tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
         return false;
     return let_by(launch, here, work_ns);
@@ -466,7 +467,7 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
     if (!blocking && !launch->work_ns)
         return false;
     bool over = (took_long || blocking) && !capture_records(launch->stream, STREAM_ZERO_LEGACY) &&
-                !marks_stream_works(launch->stream);
+                !events_stream_works(launch->stream);
     bool again = thread_mine && thread_mine->found_over;
     if (thread_mine)
         thread_mine->found_over = over;
@@ -477,18 +478,18 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     struct meter_record *record = launch->meter;
-    lock_take(&marks_lock);
-    bool same = marks_is_same(record, launch->meter_id);
+    lock_take(&events_lock);
+    bool same = events_is_same(record, launch->meter_id);
     if (same) {
         meter_note(&record->meter, 1, launch->work_ns, launch->key, now_ns);
-        record->opener = marks_thread();
+        record->opener = events_thread();
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     return same;
 }
 
-/* A mark behind the launch: the call to the driver returned at `now_ns`. */
-static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
+/* A timing event behind the launch: the call to the driver returned at `now_ns`. */
+static void record_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool idle = launch->started_ns != 0;
     bool awaited = was_awaited(launch, now_ns);
@@ -498,7 +499,7 @@ static void mark_launch(const struct pace_launch *launch, uint64_t now_ns)
         .measured = true,
         .launched_ns = idle && !awaited ? now_ns : 0};
     if (note_launch(launch, now_ns))
-        marks_record(launch->meter, launch->meter_id, run);
+        events_record(launch->meter, launch->meter_id, run);
 }
 
 void pace_end_slow(struct pace_launch *launch, bool launched)
@@ -515,7 +516,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     if (!launched)
         gate_charge_later(launch->device, -(int64_t)launch->work_ns);
     else
-        mark_launch(launch, now);
+        record_launch(launch, now);
     gate_watch();
     govern_rouse();
     /* Whatever else was looked at: the first launch of a round is not to be the only one. */
@@ -524,10 +525,10 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     errno = errno_kept;
 }
 
-static void mark_own(CUstream stream)
+static void record_own(CUstream stream)
 {
     if (thread_mine && load_relaxed(&pace_limited))
-        (void)thread_put_mark(thread_stream(thread_mine, stream), stream, false);
+        (void)thread_record(thread_stream(thread_mine, stream), stream, false);
 }
 
 void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
@@ -547,15 +548,15 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_stream(own, named);
     if (here->launches)
-        (void)thread_put_mark(here, named, false);
-    lock_take(&marks_lock);
+        (void)thread_record(here, named, false);
+    lock_take(&events_lock);
     struct meter_record *record = thread_meter(named, here);
     if (record)
-        marks_note_other(record);
+        events_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->meter, (struct meter_record *)NULL);
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
 /* ---- what else happens to streams ---- */
@@ -565,17 +566,17 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
     if (!load_relaxed(&pace_limited))
         return;
     process_enter(container_reset);
-    marks_context_waits(context);
+    events_context_waits(context);
     if (home != context)
-        marks_context_waits(home);
+        events_context_waits(home);
 }
 
 /* What was let by on the stream is its meter's to settle, for the last time or under another id. */
 static void gather_on(CUstream stream)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     thread_gather_on(stream);
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
 void pace_capture_begins(CUstream stream, enum stream_zero zero)
@@ -584,10 +585,10 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
         return;
     process_enter(container_reset);
     CUstream named = thread_named(stream, zero);
-    mark_own(named);
-    mark_own(CU_STREAM_LEGACY);
+    record_own(named);
+    record_own(CU_STREAM_LEGACY);
     gather_on(named);
-    marks_capture_begins(named);
+    events_capture_begins(named);
 }
 
 /* False where the current context is the one that was noted last. */
@@ -624,8 +625,8 @@ void pace_stream_leaves(CUstream stream)
     process_enter(container_reset);
     gather_on(stream);
     if (load_relaxed(&pace_limited))
-        marks_close(stream);
-    marks_stream_leaves(stream);
+        events_close(stream);
+    events_stream_leaves(stream);
 }
 
 void pace_wait_while_held(void)
@@ -650,7 +651,7 @@ void pace_context_leaves(CUcontext context)
     pace_free_launches = 0;
     process_enter(container_reset);
     if (gate_is_used())
-        marks_context_leaves(context);
+        events_context_leaves(context);
 }
 
 void pace_reset(void)
@@ -664,5 +665,5 @@ void pace_reset(void)
     rules_reset();
     couple_reset();
     durations_reset();
-    marks_reset();
+    events_reset();
 }

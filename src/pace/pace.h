@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch gate: each launch passes pace_begin, which lets it go on at once or holds it back
  * until the container has GPU time left, and pace_end. What was launched is measured by events of
- * ours on the program's own streams (pace/marks.h).
+ * ours on the program's own streams (pace/events.h).
  *
  * Without a compute limit a launch costs the inline test alone, and a look at the region every few
  * milliseconds. With a limit most launches add an estimate to a sum of their thread; about once a
@@ -21,13 +21,13 @@ struct thread_stream;
 
 struct pace_launch {
     struct thread_stream *by_estimate; /* it was let by, and counted there */
-    struct meter_record *meter;        /* NULL: no mark is to be recorded behind it */
+    struct meter_record *meter;        /* NULL: no timing event is to be recorded behind it */
     CUstream stream;                   /* the meter's */
     uint32_t meter_id;
     unsigned device;
     uint64_t key;
     uint64_t work_ns;            /* what was taken from the budget for it */
-    uint64_t started_ns;         /* where the stream was idle: when its mark was recorded */
+    uint64_t started_ns;         /* where the stream was idle: when its timing event was recorded */
     uint64_t let_go_ns;          /* when the driver was about to be called */
     bool awaited;                /* the driver's call waited for it */
     struct thread_stream *shown; /* the governor may see it from there during the call */
@@ -69,8 +69,8 @@ static inline void pace_note_other(CUstream stream, enum stream_zero zero)
         pace_note_other_slow(stream, zero);
 }
 
-/* A copy goes there that takes no longer than it takes to begin it: what is behind a mark is not a
- * kernel alone. One load without a limit. */
+/* A copy goes there that takes no longer than it takes to begin it: what is behind a timing event
+ * is not a kernel alone. One load without a limit. */
 void pace_note_copy_slow(CUstream stream, enum stream_zero zero);
 
 static inline void pace_note_copy(CUstream stream, enum stream_zero zero)

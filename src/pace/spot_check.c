@@ -31,7 +31,7 @@ static struct {
     struct spot_checks checks;
     struct charged charged, at_last_look;
     bool estimated; /* something was let by since then */
-} devices[VGPU_REGION_DEVICES] GUARDED_BY(marks_lock);
+} devices[VGPU_REGION_DEVICES] GUARDED_BY(events_lock);
 
 /* The governor's own. Moments are chosen by chance, one after the other, whatever the program does
  * meanwhile: a rhythm would meet the program's. */
@@ -90,12 +90,12 @@ bool spot_check_is_due(unsigned device, uint64_t now_ns)
 }
 
 /* What is charged in between is told, also where nobody was asked. */
-static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIRES(marks_lock)
+static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIRES(events_lock)
 {
     const __typeof__(*looks) *look = &looks[device];
     struct charged *charged = &devices[device].charged, *former = &devices[device].at_last_look;
     uint64_t running_ns;
-    bool works = marks_work((int)device, now_ns, &running_ns);
+    bool works = events_work((int)device, now_ns, &running_ns);
     uint64_t told_ns = charged->busy_ns + running_ns;
     const struct spot_check check = {.now_ns = now_ns,
         .passed_ns = asks ? look->ask_ns - look->asked_ns : 0,

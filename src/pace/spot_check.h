@@ -3,7 +3,7 @@
 #ifndef VGPU_PACE_SPOT_CHECK_H
 #define VGPU_PACE_SPOT_CHECK_H
 
-#include "pace/marks.h"
+#include "pace/events.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,12 +18,12 @@ static inline bool spot_check_doubts(unsigned device)
 }
 
 /* Work on the device was charged: so many launches ended with it, by estimate or measured. */
-void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(marks_lock);
+void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(events_lock);
 
 /* The governor's own, these and what follows. It looks: whether it is to ask now; then, once it has
  * harvested, it does. */
 bool spot_check_is_due(unsigned device, uint64_t now_ns);
-void spot_check_take(unsigned device, uint64_t now_ns) REQUIRES(marks_lock);
+void spot_check_take(unsigned device, uint64_t now_ns) REQUIRES(events_lock);
 
 /* It will look again after `pause_ns`, unless something comes up: returns after how long it is to,
  * so that it asks at a moment that nothing of the program's has a part in. `calm`: that may be a

@@ -21,7 +21,7 @@
 _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
 
 static struct {
-    struct lock lock; /* within marks_lock, never around it */
+    struct lock lock; /* within events_lock, never around it */
     struct slab slab;
     struct pace_thread *first;
     pthread_key_t ended; /* its destructor is how the end of a thread is seen */
@@ -44,7 +44,7 @@ struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream s
     return free ? free : &own->streams[first];
 }
 
-static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(marks_lock)
+static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(events_lock)
 {
     if (charged_ns <= here->charged_ns)
         return;
@@ -56,7 +56,7 @@ void thread_charge(struct thread_stream *here)
 {
     const struct meter_record *meter = load_relaxed(&here->meter);
     uint32_t work_ns = load_relaxed(&here->work_ns);
-    /* Before a mark that is outstanding it was another stretch's. */
+    /* Before a timing event that is outstanding it was another stretch's. */
     uint64_t seen_ns = meter && !meter->meter.count ? meter->meter.occupied_ns : 0;
     if (seen_ns < work_ns)
         charge_up_to(here, work_ns - seen_ns);
@@ -65,7 +65,7 @@ void thread_charge(struct thread_stream *here)
 /* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
  * its stretch took. */
-static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(marks_lock)
+static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(events_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
     struct meter_record *meter = load_relaxed(&here->meter);
@@ -74,10 +74,10 @@ static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(marks
     uint32_t more_ns = work_ns - here->noted.work_ns;
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
     charge_up_to(here, work_ns);
-    if (marks_is_same(meter, load_relaxed(&here->meter_id))) {
+    if (events_is_same(meter, load_relaxed(&here->meter_id))) {
         meter_note(&meter->meter, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
             first_ns);
-        meter->opener = marks_thread();
+        meter->opener = events_thread();
     }
     here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
 }
@@ -95,7 +95,7 @@ void thread_flush(struct thread_stream *here)
 
 void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
     /* Not where some of it is a meter's already: what is there may have been settled. */
     if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
@@ -106,7 +106,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
             here->charged_ns = work_ns;
         }
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
 /* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
@@ -140,11 +140,11 @@ void thread_gather(struct meter_record *record)
     lock_release(&threads.lock);
 }
 
-static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(marks_lock)
+static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(events_lock)
 {
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         const struct meter_record *record = load_relaxed(&own->streams[i].meter);
-        if (record && (marks_is_on(record, stream) || marks_is_on(record, CU_STREAM_LEGACY)))
+        if (record && (events_is_on(record, stream) || events_is_on(record, CU_STREAM_LEGACY)))
             note_let_by(&own->streams[i], 0);
     }
 }
@@ -169,18 +169,18 @@ static void forget(struct thread_stream *here)
 
 void thread_flush_all(struct pace_thread *own)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         thread_flush(&own->streams[i]);
         forget(&own->streams[i]);
     }
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
 struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
-    struct meter_record *record = marks_meter(stream);
+    struct meter_record *record = events_meter(stream);
     if (here->stream != stream)
         here->quantum_ns = 0;
     if (here->stream != stream || !record || record->id != here->meter_id)
@@ -196,20 +196,20 @@ struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
     return record;
 }
 
-bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry)
+bool thread_record(struct thread_stream *here, CUstream stream, bool dry)
 {
     if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
     struct meter_record *record = here->meter;
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     thread_flush(here);
-    if (!dry || record->meter.count > METER_MARKS / 2)
-        (void)marks_harvest(record->device);
+    if (!dry || record->meter.count > METER_EVENTS / 2)
+        (void)events_harvest(record->device);
     bool open = record->meter.open.launches > 0;
     bool busy = !dry && record->meter.count > 0;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     if (open)
-        marks_record(record, here->meter_id, (struct meter_run){.continuous = busy});
+        events_record(record, here->meter_id, (struct meter_run){.continuous = busy});
     return open;
 }
 
@@ -244,7 +244,7 @@ static void thread_ends(void *argument)
         return;
     thread_mine = NULL;
     thread_flush_all(argument);
-    marks_thread_leaves();
+    events_thread_leaves();
     lock_take(&threads.lock);
     link_out(argument);
     slab_give(&threads.slab, argument);
@@ -271,7 +271,7 @@ struct pace_thread *thread_own(void)
         find_thread_ends();
     struct pace_thread *own = slab_take(&threads.slab);
     if (own) {
-        own->to_mark = THREAD_MARKS;
+        own->to_record = THREAD_EVENTS;
         own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
         link_in(own);
     }
@@ -293,7 +293,7 @@ struct let_by {
 };
 
 static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     struct meter_record *meter = load_relaxed(&here->meter);
     const struct thread_noted *noted = &here->noted;
@@ -304,7 +304,7 @@ static bool read_let_by(const struct thread_stream *here, int device, struct let
         .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
         .work_ns = work_ns - noted->work_ns,
         .launches = launches};
-    return marks_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
+    return events_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
 }
 
 static bool is_as_seen(const struct meter_seen *seen, const struct let_by *let)
@@ -312,15 +312,15 @@ static bool is_as_seen(const struct meter_seen *seen, const struct let_by *let)
     return seen->first_ns == let->first_ns && seen->launches == let->launches;
 }
 
-/* What a call waits for runs since the call began, the stream's last mark, or when it was seen not
- * to run yet: its kernel may have to be loaded first. Another thread's own stream cannot be asked.
- */
+/* What a call waits for runs since the call began, the stream's last timing event, or when it was
+ * seen not to run yet: its kernel may have to be loaded first. Another thread's own stream cannot
+ * be asked. */
 static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool works;
-    if (!marks_meter_works(let->meter, &works))
+    if (!events_meter_works(let->meter, &works))
         return;
     if (!is_as_seen(seen, let)) {
         uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->meter->meter.reached_ns;
@@ -329,7 +329,7 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
     }
     seen->works = works || let->meter->thread;
     if (seen->works)
-        marks_charge_run(let->meter, seen->charged_ns, now_ns);
+        events_charge_run(let->meter, seen->charged_ns, now_ns);
     else
         seen->since_ns = now_ns;
     seen->charged_ns = now_ns;
@@ -338,13 +338,13 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
 /* Launched in order, and no others since: what is at work now has been since it was seen so. True
  * where nothing is. */
 static bool see_work(struct meter_seen *seen, const struct let_by *let, uint64_t now_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     bool works;
-    if (!marks_meter_works(let->meter, &works))
+    if (!events_meter_works(let->meter, &works))
         return false;
     if (works && is_as_seen(seen, let) && seen->works) {
-        marks_charge_run(let->meter, seen->charged_ns, now_ns);
+        events_charge_run(let->meter, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;
     } else {
         *seen = (struct meter_seen){let->first_ns, let->launches, works, now_ns, now_ns};
@@ -352,13 +352,13 @@ static bool see_work(struct meter_seen *seen, const struct let_by *let, uint64_t
     return !works;
 }
 
-/* Until a mark is behind it, it is not charged for twice. */
+/* Until a timing event is behind it, it is not charged for twice. */
 static void settle_done(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
-    if (marks_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
+    if (events_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
         here->charged_ns -= charged;
 }
 
@@ -368,23 +368,23 @@ static bool is_overdue(const struct let_by *let, uint64_t now_ns)
 }
 
 /* What was asked for and is over is not there any more. */
-static void add_seen(struct marks_survey *survey, const struct meter_seen *seen,
-    const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(marks_lock)
+static void add_seen(struct events_survey *survey, const struct meter_seen *seen,
+    const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(events_lock)
 {
     bool asked = is_as_seen(seen, let), works = asked && seen->works;
     survey->outstanding += works || !asked;
     bool runs = works && !let->meter->meter.open.other; /* else it may wait */
     if (runs)
-        marks_survey_running(survey, now_ns - seen->since_ns, long_ns);
+        events_survey_running(survey, now_ns - seen->since_ns, long_ns);
 }
 
 static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
-    uint64_t long_ns, struct marks_survey *survey) REQUIRES(marks_lock)
+    uint64_t long_ns, struct events_survey *survey) REQUIRES(events_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
     let->meter->told_ns = now_ns;
-    /* Where a mark is outstanding, that tells what runs. */
+    /* Where a timing event is outstanding, that tells what runs. */
     if (let->meter->meter.count || (is_as_seen(seen, let) && !seen->works && !shown))
         return;
     if (is_overdue(let, now_ns) && shown)
@@ -398,7 +398,7 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
 
 /* What threads let by that have ended since, or left the stream. */
 static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct marks_survey *survey) REQUIRES(marks_lock)
+    struct events_survey *survey) REQUIRES(events_lock)
 {
     const struct meter_stretch *open = &record->meter.open;
     const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
@@ -410,9 +410,9 @@ static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t l
     add_seen(survey, &record->seen, &let, now_ns, long_ns);
 }
 
-struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
-    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
+    struct events_survey survey = {.long_in_ns = UINT64_MAX};
     struct let_by let;
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
@@ -422,7 +422,7 @@ struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
         }
     }
     lock_release(&threads.lock);
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
             if (meter->device == device)
                 survey_left(meter, now_ns, long_ns, &survey);
@@ -431,12 +431,12 @@ struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     return survey;
 }
 
-static bool works(const struct thread_stream *here, int device) REQUIRES(marks_lock)
+static bool works(const struct thread_stream *here, int device) REQUIRES(events_lock)
 {
     struct let_by let;
     bool works;
     return read_let_by(here, device, &let) && !let.meter->meter.count &&
-           !let.meter->meter.open.other && marks_meter_works(let.meter, &works) && works;
+           !let.meter->meter.open.other && events_meter_works(let.meter, &works) && works;
 }
 
 bool thread_let_by_works(int device)

@@ -7,7 +7,7 @@
 #define VGPU_PACE_THREAD_H
 
 #include "pace/capture.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,9 +21,9 @@
  * time between the launches included, or shorter: who queues what he launches does not wait. */
 #define THREAD_UNSEEN_PART 4
 
-/* Of rounds that begin quietly so many have a mark behind them after one that did not take what was
- * thought. */
-#define THREAD_MARKS 16
+/* Of rounds that begin quietly so many have a timing event behind them after one that did not take
+ * what was thought. */
+#define THREAD_EVENTS 16
 
 /* What a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
@@ -33,7 +33,7 @@ struct thread_round {
     int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
     uint32_t before;     /* the stream's launches then */
     bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
-    bool marked;         /* what of it went by estimate has a mark behind it */
+    bool recorded;       /* what of it went by estimate has a timing event behind it */
     bool dry;            /* nothing of the thread's was on the stream when it began */
     bool other;          /* something else went onto the stream in it: a wait, a host function */
     bool over;           /* nothing of it is there any more: the wait was for all of it */
@@ -53,22 +53,24 @@ struct thread_stream {
     uint32_t news; /* rules_news() then */
     uint32_t launches, meter_id;
     int device;
-    struct thread_noted { /* guarded by marks_lock */
+    struct thread_noted { /* guarded by events_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
     } noted;                /* of them, what another thread gave to the meter already */
-    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by marks_lock */
+    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by events_lock */
     struct meter_seen seen; /* the governor's own */
     struct thread_round round;
 };
 
-/* What rounds took longer than was thought, as the thread saw it, and what their marks say. */
+/* What rounds took longer than was thought, as the thread saw it, and what their timing events
+ * say. */
 struct thread_missed {
-    uint64_t ns, at_ns;   /* without a mark, less what may be */
-    uint64_t most_ns;     /* so much more is let pass */
-    uint64_t marks_to_ns; /* until then a mark is put behind each round that is waited for */
-    uint64_t longer_ns;   /* when a round took longer last */
-    uint64_t seen_ns;     /* with a mark, since a look at the meter; what that said then: */
+    uint64_t ns, at_ns; /* without a timing event, less what may be */
+    uint64_t most_ns;   /* so much more is let pass */
+    uint64_t
+        events_to_ns;   /* until then a timing event is put behind each round that is waited for */
+    uint64_t longer_ns; /* when a round took longer last */
+    uint64_t seen_ns;   /* with a timing event, since a look at the meter; what that said then: */
     uint64_t meter_ns;
     uint32_t meter_id; /* 0: none was */
 };
@@ -84,8 +86,9 @@ struct pace_thread {
     unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
     unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
     struct thread_missed missed;
-    unsigned to_mark; /* so many have a mark behind them, of those that are not looked at */
-    bool found_over;  /* what it launched last, of what is measured, when the call returned late */
+    unsigned
+        to_record;   /* so many have a timing event behind them, of those that are not looked at */
+    bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };
 
@@ -122,7 +125,7 @@ static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstr
 
 static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
 {
-    return here->stream == stream && here->meter && marks_is_same(here->meter, here->meter_id);
+    return here->stream == stream && here->meter && events_is_same(here->meter, here->meter_id);
 }
 
 /* The thread launches on the stream for the first time after its last wait for it. */
@@ -143,18 +146,19 @@ static inline bool thread_round_goes_on(const struct thread_stream *here)
 
 /* Gives what was let go to the stream's meter, where there still is one, and to what is to be
  * charged. */
-void thread_flush(struct thread_stream *here) REQUIRES(marks_lock);
+void thread_flush(struct thread_stream *here) REQUIRES(events_lock);
 
 /* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
  * give to the meter. */
-void thread_charge(struct thread_stream *here) REQUIRES(marks_lock);
+void thread_charge(struct thread_stream *here) REQUIRES(events_lock);
 
-/* Records a mark behind what the thread let by on the stream, so that it is measured whatever comes
- * next. `dry`: the stream was idle before that. False where there was nothing, or none can be. */
-bool thread_put_mark(struct thread_stream *here, CUstream stream, bool dry);
+/* Records a timing event behind what the thread let by on the stream, so that it is measured
+ * whatever comes next. `dry`: the stream was idle before that. False where there was nothing, or
+ * none can be. */
+bool thread_record(struct thread_stream *here, CUstream stream, bool dry);
 
 /* Of what it let by on the stream the last took so much less than was thought: the thread saw it
- * begin and end, and no mark will say so. */
+ * begin and end, and no timing event will say so. */
 void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 
 /* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
@@ -162,33 +166,33 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 
 /* The call is over. */
-void thread_hide(struct thread_stream *here) REQUIRES(marks_lock);
+void thread_hide(struct thread_stream *here) REQUIRES(events_lock);
 
 /* Gives what all threads let go on the meter to it: it was launched before what comes now. */
-void thread_gather(struct meter_record *record) REQUIRES(marks_lock);
+void thread_gather(struct meter_record *record) REQUIRES(events_lock);
 
 /* The same for the stream, this thread's where each has its own, and for the legacy ones. */
-void thread_gather_on(CUstream stream) REQUIRES(marks_lock);
+void thread_gather_on(CUstream stream) REQUIRES(events_lock);
 
 /* That of all streams, and forgets them. */
 void thread_flush_all(struct pace_thread *own);
 
-/* Flushes, and makes `here` the stream's. Returns its meter, NULL as marks_meter does. */
-struct meter_record *thread_meter(CUstream stream, struct thread_stream *here) REQUIRES(marks_lock);
+/* Flushes, and makes `here` the stream's. Returns its meter, NULL as events_meter does. */
+struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
+    REQUIRES(events_lock);
 
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
 /* For the governor: sees which streams of the device are still at work with launches that were let
  * by, long after they ought to be done, and charges for what is known to have run without a pause;
- * also where their thread has ended or left the stream, and no mark is behind them.
- * Asks the driver, which does not wait. Returns what is on its way, to be added to the meters' own.
- */
-struct marks_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
-    REQUIRES(marks_lock);
+ * also where their thread has ended or left the stream, and no timing event is behind them. Asks
+ * the driver, which does not wait. Returns what is on its way, to be added to the meters' own. */
+struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
+    REQUIRES(events_lock);
 
 /* For the governor: whether the device has work on its way that was let by, and nothing else before
- * a mark that tells. Asks the driver. */
-bool thread_let_by_works(int device) REQUIRES(marks_lock);
+ * a timing event that tells. Asks the driver. */
+bool thread_let_by_works(int device) REQUIRES(events_lock);
 
 /* In a forked child. */
 void thread_reset(void);

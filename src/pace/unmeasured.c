@@ -14,15 +14,15 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
     struct unmeasured_noted noted = {.record = NULL};
     if (!rules_are_given() || capture_records(stream, zero))
         return noted;
-    lock_take(&marks_lock);
-    struct meter_record *record = marks_meter(thread_named(stream, zero));
+    lock_take(&events_lock);
+    struct meter_record *record = events_meter(thread_named(stream, zero));
     if (record && !record->unmeasured) {
         record->unmeasured_ns = 0;
         store_relaxed(&record->unmeasured, true);
     }
     if (record)
         noted = (struct unmeasured_noted){record, record->id};
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     return noted;
 }
 
@@ -31,7 +31,7 @@ void unmeasured_stand_by(uint64_t now_ns)
     stood_by_ns = now_ns;
 }
 
-/* A mark behind it was reached, or its stream is gone. */
+/* A timing event behind it was reached, or its stream is gone. */
 static bool is_over(const struct meter_record *record)
 {
     return record->orphan || record->meter.former_ns > record->unmeasured_ns;
@@ -39,24 +39,24 @@ static bool is_over(const struct meter_record *record)
 
 /* While its stream captures nobody can tell. */
 static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct marks_survey *survey) REQUIRES(marks_lock)
+    struct events_survey *survey) REQUIRES(events_lock)
 {
     bool works = false;
     if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
         record->unmeasured_ns = record->unmeasured_to_ns = now_ns;
-    bool told = is_over(record) || marks_meter_works(record, &works);
+    bool told = is_over(record) || events_meter_works(record, &works);
     store_relaxed(&record->unmeasured, works || !told);
     if (works) {
-        marks_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
+        events_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
         survey->outstanding++;
-        marks_survey_running(survey, now_ns - record->unmeasured_ns, long_ns);
+        events_survey_running(survey, now_ns - record->unmeasured_ns, long_ns);
     }
     record->unmeasured_to_ns = now_ns;
 }
 
-void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
+void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct events_survey *survey)
 {
-    for (struct pace_context *context = marks_contexts(); context; context = context->next) {
+    for (struct pace_context *context = events_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->device != device || !record->unmeasured)
                 continue;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program let go while nothing was limited, and no mark tells of: a limit that comes later
- * is to hold it as well. The governor asks its streams whether they work; a mark behind it would be
- * a barrier on a legacy stream, which the program did not ask for. */
+/* What a program let go while nothing was limited, and no timing event tells of: a limit that comes
+ * later is to hold it as well. The governor asks its streams whether they work; a timing event
+ * behind it would be a barrier on a legacy stream, which the program did not ask for. */
 #ifndef VGPU_PACE_UNMEASURED_H
 #define VGPU_PACE_UNMEASURED_H
 
 #include "pace/capture.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 
 /* Where a thread's launch was noted. */
 struct unmeasured_noted {
@@ -21,14 +21,14 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero);
 /* Whether that holds still: the stream is the same, and nobody has seen it do nothing since. */
 static inline bool unmeasured_is_noted(const struct unmeasured_noted *noted)
 {
-    return noted->record && marks_is_same(noted->record, noted->id) &&
+    return noted->record && events_is_same(noted->record, noted->id) &&
            load_relaxed(&noted->record->unmeasured);
 }
 
 /* For the governor: adds what runs still on the device to the survey, and charges for it from the
  * first look under a limit on. */
-void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct marks_survey *survey)
-    REQUIRES(marks_lock);
+void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct events_survey *survey)
+    REQUIRES(events_lock);
 
 /* Nothing is limited: what passes from now on until something is, is not charged. */
 void unmeasured_stand_by(uint64_t now_ns);

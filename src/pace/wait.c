@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits: what a thread launched between two of them is a round (struct thread_round). How long that
  * took, as the thread saw it, says whether its launches may go by estimate; where they took longer
- * than was thought, marks behind each round say what they took. */
+ * than was thought, timing events behind each round say what they took. */
 #include "pace/pace.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "container/container.h"
-#include "pace/marks.h"
+#include "pace/events.h"
 #include "pace/thread.h"
 
 #include <stddef.h>
 
-/* A mark is put behind each round for so long where rounds took longer than was thought by more
- * than that, and by one such part of the time: now and then the same kernel may have more to do. */
-#define MARKS_NS 10000000000ull
+/* A timing event is put behind each round for so long where rounds took longer than was thought by
+ * more than that, and by one such part of the time: now and then the same kernel may have more to
+ * do. */
+#define EVENTS_NS 10000000000ull
 /* But not for longer than this after the last such round. */
-#define MARKS_AGREE_NS 1000000000ull
+#define EVENTS_AGREE_NS 1000000000ull
 #define MISSED_NS 10000000ull
 #define MISSED_PART 100
-/* A thread that is woken late sees the same: the marks tell. Where they say so, that much more is
- * let pass the next time, up to MISSED_MOST_NS. */
+/* A thread that is woken late sees the same: the timing events tell. Where they say so, that much
+ * more is let pass the next time, up to MISSED_MOST_NS. */
 #define MISSED_MOST_NS 100000000ull
 /* Which also makes the next so many that begin quietly be looked at; one that the thread was not
  * seen to wait for, as it did something else first, twice as many as the last such one, up to so
  * many. */
 #define DOUBTS 8
 #define DOUBTS_MOST 4096
-/* Of rounds that begin quietly, and take what is thought, chance has a mark put behind one of so
- * many, and behind the next: between those two is one round alone. */
-#define MARKED_PART 8
+/* Of rounds that begin quietly, and take what is thought, chance has a timing event put behind one
+ * of so many, and behind the next: between those two is one round alone. */
+#define RECORDED_PART 8
 /* What a launch onto an idle device and the end of a wait take, beside THREAD_UNSEEN_PART. */
 #define WAKE_NS 100000
 
@@ -60,40 +61,41 @@ static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_
     if (missed->ns <= MISSED_NS + missed->most_ns)
         return;
     missed->ns = missed->seen_ns = missed->meter_id = 0;
-    missed->marks_to_ns = now_ns + MARKS_NS;
+    missed->events_to_ns = now_ns + EVENTS_NS;
 }
 
 /* It was not the GPU that took long. */
 static void let_pass_more(struct thread_missed *missed)
 {
-    missed->marks_to_ns = 0;
+    missed->events_to_ns = 0;
     missed->most_ns = 2 * missed->most_ns + MISSED_NS;
     if (missed->most_ns > MISSED_MOST_NS)
         missed->most_ns = MISSED_MOST_NS;
 }
 
-/* The stream's meter, whose marks were asked for; NULL where it is not the thread's any more. */
+/* The stream's meter, whose timing events were asked for; NULL where it is not the thread's any
+ * more. */
 static const struct stream_meter *harvested_meter(const struct thread_stream *here)
-    REQUIRES(marks_lock)
+    REQUIRES(events_lock)
 {
     if (!thread_is_current(here, here->stream))
         return NULL;
-    (void)marks_harvest(here->device);
+    (void)events_harvest(here->device);
     return &here->meter->meter;
 }
 
-/* The same of a round that has a mark. */
+/* The same of a round that has a timing event. */
 static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
 {
     bool known = missed->meter_id == here->meter_id;
     missed->seen_ns += ns;
     if (known && missed->seen_ns <= MISSED_NS)
         return;
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     const struct stream_meter *meter = harvested_meter(here);
     bool same = meter != NULL;
     uint64_t longer_ns = same ? meter->longer_ns : 0;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     if (same && known && longer_ns - missed->meter_ns < missed->seen_ns / 4)
         let_pass_more(missed);
     else if (same && known)
@@ -106,8 +108,8 @@ static void note_seen(const struct thread_stream *here, struct thread_missed *mi
 /* A round took as long as was thought, or less. */
 static void note_agreed(struct thread_missed *missed, uint64_t now_ns)
 {
-    if (now_ns > missed->longer_ns + MARKS_AGREE_NS)
-        missed->marks_to_ns = 0;
+    if (now_ns > missed->longer_ns + EVENTS_AGREE_NS)
+        missed->events_to_ns = 0;
 }
 
 static int64_t work_of(const struct thread_stream *here)
@@ -120,13 +122,14 @@ static int64_t off_by(int64_t work_ns)
     return work_ns / THREAD_UNSEEN_PART + WAKE_NS;
 }
 
-/* When the device was done with the round, by the mark behind it; 0 where that is not known. */
+/* When the device was done with the round, by the timing event behind it; 0 where that is not
+ * known. */
 static uint64_t done_ns(const struct thread_stream *here)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     const struct stream_meter *meter = here->launches ? NULL : harvested_meter(here);
     uint64_t done = meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     return done;
 }
 
@@ -135,7 +138,7 @@ static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t m
 {
     const struct thread_round *round = &here->round;
     uint64_t took_ns = now_ns - round->began_ns;
-    if ((int64_t)took_ns <= most_ns || !round->marked || !round->quiet)
+    if ((int64_t)took_ns <= most_ns || !round->recorded || !round->quiet)
         return (int64_t)took_ns;
     uint64_t done = done_ns(here);
     return (int64_t)(done > round->began_ns && done < now_ns ? done - round->began_ns : took_ns);
@@ -143,7 +146,7 @@ static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t m
 
 static bool is_unseen(const struct thread_round *round)
 {
-    return round->quiet && !round->marked;
+    return round->quiet && !round->recorded;
 }
 
 static void note_shorter(struct thread_stream *here, int64_t less_ns)
@@ -153,7 +156,7 @@ static void note_shorter(struct thread_stream *here, int64_t less_ns)
     doubt(thread_mine, false);
 }
 
-/* Of a quiet round that has no mark the next ones tell whether it was the device. */
+/* Of a quiet round that has no timing event the next ones tell whether it was the device. */
 static void note_longer(
     const struct thread_stream *here, int64_t more_ns, bool hidden, uint64_t now_ns)
 {
@@ -162,7 +165,7 @@ static void note_longer(
         doubt(own, hidden);
     if (hidden)
         return;
-    if (!here->round.marked)
+    if (!here->round.recorded)
         note_missed(&own->missed, (uint64_t)more_ns, now_ns);
     else if (!here->round.quiet)
         note_seen(here, &own->missed, (uint64_t)more_ns);
@@ -178,13 +181,13 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
     bool longer = took_ns > work_ns + off_ns;
     if (longer)
         own->missed.longer_ns = now_ns;
-    else if (round->marked)
+    else if (round->recorded)
         note_agreed(&own->missed, now_ns);
     if (!longer && took_ns >= work_ns - off_ns) {
         own->unseen -= own->unseen && round->quiet;
         return;
     }
-    own->to_mark = THREAD_MARKS;
+    own->to_record = THREAD_EVENTS;
     if (longer)
         note_longer(here, took_ns - work_ns, is_hidden(round, work_ns, off_ns), now_ns);
     else
@@ -233,20 +236,20 @@ static void note_waiting(struct thread_stream *here)
         here->round.waiting_ns = clock_now_ns();
 }
 
-/* Rounds took longer than was thought: each has a mark for a while. */
+/* Rounds took longer than was thought: each has a timing event for a while. */
 static bool is_among_missed(const struct thread_round *round)
 {
-    return round->waiting_ns < thread_mine->missed.marks_to_ns;
+    return round->waiting_ns < thread_mine->missed.events_to_ns;
 }
 
 /* While what is waited for runs. */
-static void mark_round(struct thread_stream *here)
+static void record_round(struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
     if (!here->launches || !(here->round.quiet || is_among_missed(&here->round)))
         return;
-    here->round.marked = thread_put_mark(here, here->stream, here->round.dry);
-    own->to_mark -= here->round.marked && here->round.quiet && own->to_mark;
+    here->round.recorded = thread_record(here, here->stream, here->round.dry);
+    own->to_record -= here->round.recorded && here->round.quiet && own->to_record;
 }
 
 static void end_round(struct thread_stream *here, uint64_t now_ns, bool over)
@@ -264,17 +267,17 @@ static bool is_plain(const struct thread_stream *here)
     return here->launches == here->round.before + 1 && !here->copied && only_round() == here;
 }
 
-/* A mark is one event more that the wait waits for. Few of the requests that come alone have one as
- * long as they take what is thought, as the thread sees it, so that most are as fast as natively,
- * and what is thought stays right. */
-static bool needs_no_mark(const struct thread_stream *here)
+/* A timing event is one event more that the wait waits for. Few of the requests that come alone
+ * have one as long as they take what is thought, as the thread sees it, so that most are as fast as
+ * natively, and what is thought stays right. */
+static bool needs_no_event(const struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
     if (!here->round.quiet || is_among_missed(&here->round) || !is_plain(here))
         return false;
-    if (!own->to_mark && thread_random(own) % MARKED_PART == 0)
-        own->to_mark = 2;
-    return !own->to_mark;
+    if (!own->to_record && thread_random(own) % RECORDED_PART == 0)
+        own->to_record = 2;
+    return !own->to_record;
 }
 
 bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
@@ -284,8 +287,8 @@ bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
     if (!here)
         return false;
     note_waiting(here);
-    if (!needs_no_mark(here))
-        mark_round(here);
+    if (!needs_no_event(here))
+        record_round(here);
     return true;
 }
 
@@ -299,7 +302,7 @@ void pace_stream_awaited(CUstream stream, enum stream_zero zero)
     end_round(here, now, true);
 }
 
-/* Of a stream that is idle the program is to be told so: a mark comes after the answer. */
+/* Of a stream that is idle the program is to be told so: a timing event comes after the answer. */
 bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero)
 {
     process_enter(container_reset);
@@ -313,7 +316,7 @@ void pace_stream_works(CUstream stream, enum stream_zero zero)
 {
     struct thread_stream *here = round_of(thread_named(stream, zero));
     if (here)
-        mark_round(here);
+        record_round(here);
 }
 
 /* ---- waits for a context, or an event ---- */
@@ -327,7 +330,7 @@ bool pace_wait_begins_slow(bool asks)
     for (; here; here = next_round(behind(here))) {
         note_waiting(here);
         if (!asks)
-            mark_round(here);
+            record_round(here);
     }
     return true;
 }
@@ -335,7 +338,7 @@ bool pace_wait_begins_slow(bool asks)
 void pace_works(void)
 {
     for (struct thread_stream *here = next_round(0); here; here = next_round(behind(here)))
-        mark_round(here);
+        record_round(here);
 }
 
 /* Of streams that wait for each other the time says little: their next launches are looked at as if

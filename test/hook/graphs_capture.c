@@ -39,20 +39,20 @@ static CUresult call_step(struct world *world, const struct world_step *step, bo
 }
 
 /* The library's own events, as the steps record none. Counted by the driver for this process. */
-static unsigned long long count_marks(void)
+static unsigned long long count_events(void)
 {
     unsigned long long (*count)(const char *) = bed_cuda("vgpu_sim_call_count");
     return count("cuEventRecord");
 }
 
-/* Onto the stream that captures: no mark goes there with it. */
+/* Onto the stream that captures: no timing event goes there with it. */
 static CUresult launch(struct world *world)
 {
-    unsigned long long marks = count_marks();
+    unsigned long long events = count_events();
     CUresult result =
         CU(cuLaunchKernel)(world->nop, 1, 1, 1, 32, 1, 1, 0, world->stream, world->params, NULL);
-    if (result == CUDA_SUCCESS && count_marks() != marks)
-        printf("a mark is in the capture: ");
+    if (result == CUDA_SUCCESS && count_events() != events)
+        printf("a timing event is in the capture: ");
     return result;
 }
 
@@ -85,10 +85,10 @@ static void tell_graph(CUgraph graph)
     printf(" edges %zu", edges);
 }
 
-/* Under a compute limit there are marks. */
+/* Under a compute limit there are timing events. */
 static bool is_measured(void)
 {
-    return !getenv("CUDA_DEVICE_SM_LIMIT") || count_marks() > 0;
+    return !getenv("CUDA_DEVICE_SM_LIMIT") || count_events() > 0;
 }
 
 /* One line. In a context's stack the step may have put another context on top. In thread-local mode

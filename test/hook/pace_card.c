@@ -44,7 +44,7 @@ static CUresult step_copy_unified(struct load *load, uint64_t number)
     return CU(cuMemcpyAsync)(target, source, BYTES / 8, load->streams[0]);
 }
 
-/* By turns, so that no fill lies between two marks with a kernel on a busy stream. */
+/* By turns, so that no fill lies between two timing events with a kernel on a busy stream. */
 static CUresult step_between(struct load *load, uint64_t number)
 {
     CUresult result = number % 2 ? load_launch(load->streams[0], 300 * US)
@@ -222,7 +222,7 @@ BED_TEST("fills that the call waits for are charged, too", LIMIT_50)
     check_form(&(struct form){"a fill of rows that waits", call_cuMemsetD2D32_v2_ptds});
 }
 
-static uint64_t marks(void)
+static uint64_t events(void)
 {
     return sim_calls("cuEventRecord");
 }
@@ -230,10 +230,10 @@ static uint64_t marks(void)
 /* Each is too short for its charge to be told, but some are measured. */
 #define CHECK_MEASURED(function, ...)                                                              \
     do {                                                                                           \
-        uint64_t before = marks();                                                                 \
+        uint64_t before = events();                                                                \
         for (int i = 0; i < 1000; i++)                                                             \
             CHECK_EQ(CU(function)(__VA_ARGS__), CUDA_SUCCESS);                                     \
-        CHECK(marks() > before);                                                                   \
+        CHECK(events() > before);                                                                  \
     } while (0)
 
 BED_TEST("so are copies of arrays on the card", LIMIT_50)
@@ -344,16 +344,16 @@ BED_TEST("small fills are charged by estimate, not each measured", LIMIT_50)
         CHECK_EQ(CU(cuMemsetD8Async)(target, 0, SMALL_BYTES, stream), CUDA_SUCCESS);
         CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
     }
-    uint64_t before = marks();
+    uint64_t before = events();
     for (unsigned i = 0; i < 2000; i++)
         CHECK_EQ(CU(cuMemsetD8Async)(target, 0, SMALL_BYTES - i, stream), CUDA_SUCCESS);
-    CHECK(marks() > before);
-    CHECK(marks() - before < 400);
+    CHECK(events() > before);
+    CHECK(events() - before < 400);
 }
 
 static uint64_t questions(void)
 {
-    return sim_calls("cuPointerGetAttributes") + sim_calls("cuStreamIsCapturing") + marks();
+    return sim_calls("cuPointerGetAttributes") + sim_calls("cuStreamIsCapturing") + events();
 }
 
 BED_TEST("without a limit nothing is asked or recorded", .sim = "cuda=13050")

@@ -268,7 +268,7 @@ BED_TEST("nor does a wait of a second for a value, whoever writes it",
 }
 
 /* One kernel each 10 ms on the other stream is all that is charged, and for each what the computer
- * was busy with elsewhere between the kernel and its mark. */
+ * was busy with elsewhere between the kernel and its timing event. */
 BED_TEST("a stream that waits for a value costs nothing while another works",
     .environment = {"CUDA_DEVICE_SM_LIMIT=20"})
 {
@@ -547,7 +547,8 @@ static void *take_turns(void *kernel)
     return NULL;
 }
 
-/* What one thread let by lies before the marks of the other, which begin and end its stretches. */
+/* What one thread let by lies before the timing events of the other, which begin and end its
+ * stretches. */
 BED_TEST("kernels of threads that take turns on a stream are measured at their length",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {

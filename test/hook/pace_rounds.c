@@ -140,7 +140,7 @@ BED_TEST("that in rounds of several launches, too", LIMIT)
     check_held(pass_time, 5, 3 * SECOND, 5 * SECOND);
 }
 
-/* A mark behind what is over would be work again. */
+/* A timing event behind what is over would be work again. */
 BED_TEST("a stream that is idle is said to be when it is asked for the first time", LIMIT)
 {
     begin();
@@ -201,9 +201,10 @@ BED_TEST("rounds on two streams are held as well", LIMIT)
 }
 
 /* A thread that does not run for a while sees the same as if its kernel had taken longer. By what
- * this one saw it is known from when on there may be no marks more. */
-#define AGREE_NS (1 * SECOND)  /* the last round that took longer is so long ago: marks end */
-#define MARKS_NS (10 * SECOND) /* so do they where rounds took longer by less than MISSED_PART */
+ * this one saw it is known from when on there may be no timing events more. */
+#define AGREE_NS                                                                                   \
+    (1 * SECOND) /* the last round that took longer is so long ago: timing events end */
+#define EVENTS_NS (10 * SECOND) /* so do they where rounds took longer by less than MISSED_PART */
 #define MISSED_PART 100
 #define MISSED_NS (5 * MS) /* half of what is let pass in addition */
 #define SLACK_NS (300 * MS)
@@ -239,23 +240,24 @@ static void see_round(struct seen *seen)
     }
 }
 
-static bool marks_are_over(const struct seen *seen)
+static bool events_are_over(const struct seen *seen)
 {
     return seen->now_ns - seen->longer_ns > AGREE_NS + SLACK_NS ||
-           seen->now_ns - seen->too_much_ns > MARKS_NS + SLACK_NS;
+           seen->now_ns - seen->too_much_ns > EVENTS_NS + SLACK_NS;
 }
 
-/* The marks behind ROUNDS rounds in a time without; -1 where there is none before `end_ns`. */
-static int64_t count_marks(uint64_t end_ns)
+/* The timing events behind ROUNDS rounds in a time without; -1 where there is none before
+ * `end_ns`. */
+static int64_t count_events(uint64_t end_ns)
 {
     struct seen seen = {load_now_ns(), load_now_ns(), load_now_ns(), 0};
     for (unsigned i = 1; seen.now_ns < end_ns; i++) {
-        if (marks_are_over(&seen)) {
-            uint64_t marks = sim_calls("cuEventRecord");
+        if (events_are_over(&seen)) {
+            uint64_t events = sim_calls("cuEventRecord");
             for (unsigned j = 0; j < ROUNDS; j++)
                 see_round(&seen);
-            if (marks_are_over(&seen))
-                return (int64_t)(sim_calls("cuEventRecord") - marks);
+            if (events_are_over(&seen))
+                return (int64_t)(sim_calls("cuEventRecord") - events);
         }
         see_round(&seen);
         if (i % REST_ROUNDS == 0) /* the kernel stops a thread of this class that never rests */
@@ -264,38 +266,39 @@ static int64_t count_marks(uint64_t end_ns)
     return -1;
 }
 
-/* The marks behind ROUNDS rounds after such as took longer than was thought. */
-static uint64_t count_marks_after_longer(void)
+/* The timing events behind ROUNDS rounds after such as took longer than was thought. */
+static uint64_t count_events_after_longer(void)
 {
-    uint64_t marks = 0;
-    for (unsigned attempt = 0; attempt < 4 && marks <= ROUNDS * 3 / 4; attempt++) {
+    uint64_t events = 0;
+    for (unsigned attempt = 0; attempt < 4 && events <= ROUNDS * 3 / 4; attempt++) {
         for (unsigned i = 0; i < 100 * RARE; i++)
             ask_stream(round_of(i, 1));
-        marks = sim_calls("cuEventRecord");
+        events = sim_calls("cuEventRecord");
         for (unsigned i = 0; i < ROUNDS; i++)
             ask_stream(round_of(1, 1));
-        marks = sim_calls("cuEventRecord") - marks;
+        events = sim_calls("cuEventRecord") - events;
     }
-    return marks;
+    return events;
 }
 
 /* At a priority at which others at work do not keep the thread from running, where it may: the
  * library takes a thread that often sees its rounds late for one that is woken late. */
-BED_TEST("marks at waits end a while after the last round that took longer than was thought",
+BED_TEST(
+    "timing events at waits end a while after the last round that took longer than was thought",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     const struct sched_param first = {.sched_priority = 1};
     begin();
     bool is_first = sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
-    uint64_t marks = count_marks_after_longer();
-    if (marks <= ROUNDS * 3 / 4 && !is_first)
+    uint64_t events = count_events_after_longer();
+    if (events <= ROUNDS * 3 / 4 && !is_first)
         SKIP("no realtime priority here, and other programs keep a thread from running");
-    CHECK(marks > ROUNDS * 3 / 4);
-    int64_t after = count_marks(load_now_ns() + QUIET_WITHIN_NS);
+    CHECK(events > ROUNDS * 3 / 4);
+    int64_t after = count_events(load_now_ns() + QUIET_WITHIN_NS);
     if (after < 0)
         SKIP("other programs keep a thread from running for more than 1 % of the time");
-    dprintf(
-        STDOUT_FILENO, "# marks behind %d rounds: %d, then %d\n", ROUNDS, (int)marks, (int)after);
+    dprintf(STDOUT_FILENO, "# timing events behind %d rounds: %d, then %d\n", ROUNDS, (int)events,
+        (int)after);
     CHECK(after < ROUNDS / 2);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program sees of streams, events, contexts and captures is under a compute limit what it is
- * natively: the same program's transcripts, compared; and captures that marks of ours must not
- * spoil. */
+ * natively: the same program's transcripts, compared; and captures that timing events of ours must
+ * not spoil. */
 #include "pace_load.h"
 
 #include <limits.h>
@@ -178,7 +178,7 @@ TEST("and without a limit")
     check_transcripts(&(struct bed){.limit = NULL});
 }
 
-/* ---- captures and marks ---- */
+/* ---- captures and timing events ---- */
 
 #define LIMIT_5 .environment = {"CUDA_DEVICE_SM_LIMIT=5"}
 
@@ -190,7 +190,7 @@ static CUstream blocking(void)
 }
 
 /* The thread launched on `before`, begins a capture and then has to wait at the gate for a launch
- * on another stream, where what it launched before is closed by a mark. */
+ * on another stream, where what it launched before is closed by a timing event. */
 static void check_capture(CUstream captured, CUstream before)
 {
     CUgraph graph = NULL;
@@ -245,7 +245,7 @@ static void *launch_between(void *argument)
     CHECK_EQ(CU(cuCtxSetCurrent)(argument), CUDA_SUCCESS);
     while (!__atomic_load_n(&captures_are_over, __ATOMIC_RELAXED)) {
         pthread_mutex_lock(&turn);
-        for (int i = 0; i < 3; i++) /* the first is marked at once */
+        for (int i = 0; i < 3; i++) /* the first has a timing event at once */
             CHECK_EQ(load_launch_of(kernel, shared_stream, 20 * US), CUDA_SUCCESS);
         pthread_mutex_unlock(&turn);
         for (int i = 0; i < 8; i++)

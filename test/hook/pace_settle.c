@@ -99,8 +99,9 @@ BED_TEST(
     CHECK(to.charged_ns - from.charged_ns < (int64_t)(ROUNDS * SHORTS * SHORT_NS + 5 * MS));
 }
 
-/* Nothing that is put there runs before its graphics API runs the list: a mark would never come. */
-static void check_no_mark_in_list(CUstream stream, bool per_thread)
+/* Nothing that is put there runs before its graphics API runs the list: a timing event would never
+ * come. */
+static void check_no_event_in_list(CUstream stream, bool per_thread)
 {
     int unused;
     CUstreamCigParam param = {STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV, &unused};
@@ -109,30 +110,31 @@ static void check_no_mark_in_list(CUstream stream, bool per_thread)
                         : CU(cuStreamBeginCaptureToCig)(stream, &list),
         CUDA_SUCCESS);
     CHECK(CU(cuStreamBeginCaptureToCig)(stream, &list) != CUDA_SUCCESS); /* and goes on */
-    uint64_t marks = sim_calls("cuEventRecord");
+    uint64_t events = sim_calls("cuEventRecord");
     for (int i = 0; i < 100; i++)
         launch_shorts(stream, SHORTS);
-    CHECK_EQ(sim_calls("cuEventRecord"), marks);
+    CHECK_EQ(sim_calls("cuEventRecord"), events);
     CHECK_EQ(
         per_thread ? CU(cuStreamEndCaptureToCig_ptsz)(stream) : CU(cuStreamEndCaptureToCig)(stream),
         CUDA_SUCCESS);
     for (int i = 0; i < 100; i++)
         launch_shorts(stream, SHORTS);
-    CHECK(sim_calls("cuEventRecord") > marks);
+    CHECK(sim_calls("cuEventRecord") > events);
 }
 
-BED_TEST("no mark goes into a command list that a stream captures into, and some do again after it",
+BED_TEST("no timing event goes into a command list that a stream captures into, and some do again "
+         "after it",
     LIMIT_50, .sim = "cuda=13010")
 {
     know_shorts();
-    check_no_mark_in_list(load_stream(), false);
-    check_no_mark_in_list(CU_STREAM_PER_THREAD, true);
+    check_no_event_in_list(load_stream(), false);
+    check_no_event_in_list(CU_STREAM_PER_THREAD, true);
     CUstream stream = load_stream();
     CHECK_EQ(CU(cuStreamBeginCaptureToCig)(stream, NULL), CUDA_ERROR_INVALID_VALUE);
-    uint64_t marks = sim_calls("cuEventRecord");
+    uint64_t events = sim_calls("cuEventRecord");
     for (int i = 0; i < 100; i++)
         launch_shorts(stream, SHORTS);
-    CHECK(sim_calls("cuEventRecord") > marks);
+    CHECK(sim_calls("cuEventRecord") > events);
 }
 
 static void *begin_list_and_end(void *context)
@@ -145,13 +147,13 @@ static void *begin_list_and_end(void *context)
     return NULL;
 }
 
-static void *launch_and_be_marked(void *context)
+static void *launch_with_event(void *context)
 {
     CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
-    uint64_t marks = sim_calls("cuEventRecord");
+    uint64_t events = sim_calls("cuEventRecord");
     for (int i = 0; i < 100; i++)
         launch_shorts(CU_STREAM_PER_THREAD, SHORTS);
-    CHECK(sim_calls("cuEventRecord") > marks);
+    CHECK(sim_calls("cuEventRecord") > events);
     return NULL;
 }
 
@@ -164,7 +166,7 @@ BED_TEST("what a thread's own stream captured does not count for the next thread
     CHECK_EQ(CU(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
     REQUIRE(pthread_create(&thread, NULL, begin_list_and_end, context) == 0);
     pthread_join(thread, NULL);
-    REQUIRE(pthread_create(&thread, NULL, launch_and_be_marked, context) == 0);
+    REQUIRE(pthread_create(&thread, NULL, launch_with_event, context) == 0);
     pthread_join(thread, NULL);
 }
 
@@ -264,8 +266,9 @@ BED_TEST("of launches that are waited for less than one in a hundred is measured
     struct load_state to = load_state(0);
     uint64_t busy = to.busy_ns - from.busy_ns, measured = to.measured_ns - from.measured_ns;
     CHECK(measured > busy - busy / 10 && measured < busy + busy / 2);
-    if (!CHECK(least <= WAITED / 30)) /* four marks each */
-        dprintf(STDOUT_FILENO, "# %llu marks for %d launches\n", (unsigned long long)least, WAITED);
+    if (!CHECK(least <= WAITED / 30)) /* four timing events each */
+        dprintf(STDOUT_FILENO, "# %llu timing events for %d launches\n", (unsigned long long)least,
+            WAITED);
 }
 
 BED_TEST("and where they take longer from then on, that is seen",
@@ -322,9 +325,9 @@ static CUstream requests_begin(void)
     return stream;
 }
 
-/* The fewest marks that REQUESTS of them had, of several attempts, until they had no more than
- * `most`: whether they come each 3 ms, or each other time as rarely as `pause_us` says. */
-static uint64_t fewest_marks(CUstream stream, uint64_t most, unsigned pause_us)
+/* The fewest timing events that REQUESTS of them had, of several attempts, until they had no more
+ * than `most`: whether they come each 3 ms, or each other time as rarely as `pause_us` says. */
+static uint64_t fewest_events(CUstream stream, uint64_t most, unsigned pause_us)
 {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ATTEMPTS && least > most; i++) {
@@ -335,18 +338,18 @@ static uint64_t fewest_marks(CUstream stream, uint64_t most, unsigned pause_us)
         least = records < least ? records : least;
     }
     if (least > most)
-        dprintf(
-            STDOUT_FILENO, "# %llu marks for %d requests\n", (unsigned long long)least, REQUESTS);
+        dprintf(STDOUT_FILENO, "# %llu timing events for %d requests\n", (unsigned long long)least,
+            REQUESTS);
     return least;
 }
 
 /* Where a loaded computer keeps a thread from running before it waits, the next requests are looked
  * at for that. */
-BED_TEST("of requests that come rarely less than one in ten has more than a mark behind it",
+BED_TEST("of requests that come rarely less than one in ten has more than a timing event behind it",
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
     const uint64_t most = REQUESTS + REQUESTS / 10;
-    CHECK(fewest_marks(requests_begin(), most, 10000) <= most);
+    CHECK(fewest_events(requests_begin(), most, 10000) <= most);
 }
 
 /* Each is looked at by its thread's clock, and the first of those that took longer have one each.
@@ -356,7 +359,7 @@ BED_TEST("most of them have none once they take what is thought",
 {
     CUstream stream = requests_begin();
     struct load_state from = load_state(0);
-    CHECK(fewest_marks(stream, REQUESTS / 2, 3000) <= REQUESTS / 2);
+    CHECK(fewest_events(stream, REQUESTS / 2, 3000) <= REQUESTS / 2);
     load_check_measured(&from);
 }
 
@@ -406,7 +409,8 @@ BED_TEST("those of several kernels, behind a copy, or waited for otherwise have 
         }
         uint64_t records = sim_calls("cuEventRecord") - before;
         if (!CHECK(records >= REQUESTS - REQUESTS / 10))
-            dprintf(STDOUT_FILENO, "# kind %u: %llu marks\n", i, (unsigned long long)records);
+            dprintf(
+                STDOUT_FILENO, "# kind %u: %llu timing events\n", i, (unsigned long long)records);
         load_check_measured(&from);
     }
 }
@@ -423,7 +427,7 @@ static void check_charged(const struct load_state *from)
     CHECK(measured > busy - busy / 10 && measured < busy + busy / 6);
 }
 
-/* Before any mark was seen as soon as it was reached. */
+/* Before any timing event was seen as soon as it was reached. */
 BED_TEST("the first ones are charged with what they take, too",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
@@ -488,7 +492,7 @@ BED_TEST("and where one of twenty that follow each other at once takes much long
     check_charged(&from);
 }
 
-/* Each of them is let by, and nothing but a mark right behind it tells how long it took. */
+/* Each of them is let by, and nothing but a timing event right behind it tells how long it took. */
 static void run_behind(void (*next)(CUstream stream))
 {
     CUstream stream = requests_begin();
@@ -536,8 +540,8 @@ static void nap(int number)
     (void)!poll(NULL, 0, 60);
 }
 
-/* As where the container's part of the processors is used up, or a debugger looks. The mark behind
- * each request says that it was not the device. */
+/* As where the container's part of the processors is used up, or a debugger looks. The timing event
+ * behind each request says that it was not the device. */
 BED_TEST(
     "the time for which a thread is stopped while it waits is not charged, and raises no doubt",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
@@ -553,7 +557,7 @@ BED_TEST(
     }
     records = sim_calls("cuEventRecord") - records;
     if (!CHECK(records < 4 * REQUESTS))
-        dprintf(STDOUT_FILENO, "# %llu marks\n", (unsigned long long)records);
+        dprintf(STDOUT_FILENO, "# %llu timing events\n", (unsigned long long)records);
     check_charged(&from);
 }
 

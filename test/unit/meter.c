@@ -11,15 +11,15 @@
 #define KEY 0x123456789abcull
 
 static struct stream_meter meter;
-static int event[METER_MARKS + 1];
+static int event[METER_EVENTS + 1];
 
 static const struct meter_run dry, continuous = {.continuous = true};
 
-/* A meter whose first mark was reached at START. */
+/* A meter whose first timing event was reached at START. */
 static void begin(void)
 {
     struct meter_charge charge;
-    meter_mark(&meter, &event[0], START - 10 * US, &dry);
+    meter_add_event(&meter, &event[0], START - 10 * US, &dry);
     CHECK(meter_pass(&meter, START, &charge) == &event[0]);
     CHECK_EQ(charge.busy_ns, 0);
     CHECK_EQ(charge.work_ns, 0);
@@ -45,17 +45,18 @@ TEST("launches on a stream that never ran dry cost what passed from end to end")
 {
     begin();
     meter_note(&meter, 40, 500 * US, 0, START + 50 * US);
-    meter_mark(&meter, &event[1], START + 60 * US, &continuous);
+    meter_add_event(&meter, &event[1], START + 60 * US, &continuous);
     struct meter_charge charge = pass(START + 2 * MS);
     check_charge(charge, 0, 2 * MS, 2 * MS);
     CHECK_EQ(charge.work_ns, 500 * US);
 }
 
-TEST("one launch on an idle stream costs end to end less the processor's gap and the marks'")
+TEST(
+    "one launch on an idle stream costs end to end less the processor's gap and the timing events'")
 {
     begin();
     meter_note(&meter, 1, 80 * US, KEY, START + 5 * US);
-    meter_mark(
+    meter_add_event(
         &meter, &event[1], START + 6 * US, &(struct meter_run){.measured = true, .gap_ns = 4 * US});
     struct meter_charge charge = pass(START + 104 * US);
     check_charge(charge, 0, 104 * US, 100 * US + METER_BEGIN_NS);
@@ -67,44 +68,46 @@ TEST("a gap that is longer than what was measured costs nothing, and is learnt a
 {
     begin();
     meter_note(&meter, 1, 0, KEY, START + 5 * US);
-    meter_mark(
+    meter_add_event(
         &meter, &event[1], START + 6 * US, &(struct meter_run){.measured = true, .gap_ns = 9 * MS});
     CHECK_EQ(pass(START + 100 * US).busy_ns, 0);
     CHECK(duration_of(KEY) <= 1);
 }
 
-TEST("a mark that came late says only that its launch took no longer, and that the rest was busy")
+TEST("a timing event that came late says only that its launch took no longer, and that the rest "
+     "was busy")
 {
     begin();
     meter_note(&meter, 1, 50 * US, KEY, START + 5 * US);
     struct meter_run run = {.measured = true, .gap_ns = 4 * US, .launched_ns = START + 5 * US};
-    meter_mark(&meter, &event[1], START + 3 * MS, &run);
+    meter_add_event(&meter, &event[1], START + 3 * MS, &run);
     CHECK_EQ(pass(START + 3 * MS + 10 * US).busy_ns, 50 * US);
     CHECK_EQ(duration_of(KEY), 3006 * US + METER_BEGIN_NS);
     duration_learn(KEY, MS);
     uint64_t known = duration_of(KEY);
     meter_note(&meter, 1, known, KEY, START + 4 * MS);
     run = (struct meter_run){.measured = true, .gap_ns = 4 * US, .launched_ns = START + 4 * MS};
-    meter_mark(&meter, &event[1], START + 7 * MS, &run);
+    meter_add_event(&meter, &event[1], START + 7 * MS, &run);
     (void)pass(START + 7 * MS);
     CHECK_EQ(duration_of(KEY), known);
 }
 
-TEST("one launch behind a backlog costs end to end, and is learnt without the marks' own time")
+TEST("one launch behind a backlog costs end to end, and is learnt without the timing events' own "
+     "time")
 {
     begin();
     meter_note(&meter, 1, 80 * US, KEY, START + 5 * US);
-    meter_mark(&meter, &event[1], START + 6 * US,
+    meter_add_event(&meter, &event[1], START + 6 * US,
         &(struct meter_run){.measured = true, .continuous = true});
     CHECK_EQ(pass(START + 100 * US).busy_ns, 100 * US);
     CHECK_EQ(duration_of(KEY), 100 * US - METER_EVENT_NS);
 }
 
-/* Marks right behind each other: the device was so long with the second. */
+/* Timing events right behind each other: the device was so long with the second. */
 static void pass_apart(uint64_t *at, uint64_t event_ns, uint64_t recorded_apart_ns)
 {
     for (int i = 0; i < 2; i++) {
-        meter_mark(&meter, &event[1], *at + (uint64_t)i * recorded_apart_ns,
+        meter_add_event(&meter, &event[1], *at + (uint64_t)i * recorded_apart_ns,
             &(struct meter_run){.apart = i});
         (void)pass(*at + US + (uint64_t)i * event_ns);
     }
@@ -118,7 +121,8 @@ TEST("what an event takes is learnt from two right behind each other, and taken 
     pass_apart(&at, 3250, 1500);
     CHECK_EQ(meter.event_ns, 3250);
     meter_note(&meter, 1, 80 * US, KEY ^ 1ull << 45, at);
-    meter_mark(&meter, &event[1], at, &(struct meter_run){.measured = true, .continuous = true});
+    meter_add_event(
+        &meter, &event[1], at, &(struct meter_run){.measured = true, .continuous = true});
     (void)pass(meter.reached_ns + 100 * US);
     CHECK_EQ(duration_of(KEY ^ 1ull << 45), 100 * US - 3250);
 }
@@ -128,14 +132,14 @@ static void measure_after_gap(uint64_t wall_ns, uint64_t gap_ns, uint64_t expect
     uint64_t at = meter.former_ns + gap_ns;
     durations_table[KEY % DURATIONS_ENTRIES] = 0;
     meter_note(&meter, 1, 0, KEY, at);
-    meter_mark(&meter, &event[1], at, &(struct meter_run){.measured = true, .gap_ns = gap_ns});
+    meter_add_event(&meter, &event[1], at, &(struct meter_run){.measured = true, .gap_ns = gap_ns});
     (void)pass(meter.reached_ns + wall_ns);
     CHECK_EQ(duration_of(KEY), expected_ns + METER_BEGIN_NS);
 }
 
-/* Two marks that take 3.25 us each, the second recorded 1.5 us after the first: the device is done
- * with it 5 us later. */
-TEST("the device waits for a launch from when it is done with the marks before it")
+/* Two timing events that take 3.25 us each, the second recorded 1.5 us after the first: the device
+ * is done with it 5 us later. */
+TEST("the device waits for a launch from when it is done with the timing events before it")
 {
     uint64_t at = START + MS;
     begin();
@@ -148,13 +152,13 @@ TEST("the device waits for a launch from when it is done with the marks before i
     measure_after_gap(105250, 7 * US, 100 * US);
 }
 
-TEST("it is told of a mark near the end of the call that records it")
+TEST("it is told of a timing event near the end of the call that records it")
 {
     static const uint64_t calls_ns[] = {0, US, 5 * US};
     for (size_t i = 0; i < sizeof(calls_ns) / sizeof(calls_ns[0]); i++) {
         uint64_t recorded = START + (i + 1) * MS;
         begin();
-        meter_mark(
+        meter_add_event(
             &meter, &event[1], recorded, &(struct meter_run){.asked_ns = recorded - calls_ns[i]});
         (void)pass(recorded + 10 * US);
         uint64_t idle_ns = 8 * US - METER_EVENT_NS + calls_ns[i] / METER_TOLD_PART;
@@ -187,7 +191,7 @@ TEST("launches on a stream that ran dry cost the sum of what is known of them")
 {
     begin();
     meter_note(&meter, 10, 300 * US, 0, START + 100 * US);
-    meter_mark(&meter, &event[1], START + 1500 * US, &dry);
+    meter_add_event(&meter, &event[1], START + 1500 * US, &dry);
     struct meter_charge charge = pass(START + 1501 * US);
     check_charge(charge, 100 * US, 1501 * US, 300 * US);
 }
@@ -196,7 +200,7 @@ TEST("launches on a stream that ran dry cost no more than what passed since the 
 {
     begin();
     meter_note(&meter, 10, 300 * US, 0, START + 100 * US);
-    meter_mark(&meter, &event[1], START + 150 * US, &dry);
+    meter_add_event(&meter, &event[1], START + 150 * US, &dry);
     check_charge(pass(START + 200 * US), 100 * US, 200 * US, 100 * US);
 }
 
@@ -204,7 +208,7 @@ TEST("after its last launch a stream that ran dry ran through, whatever was thou
 {
     begin();
     meter_note(&meter, 3, 10 * US, 0, START + 100 * US);
-    meter_mark(&meter, &event[1], START + 150 * US, &dry);
+    meter_add_event(&meter, &event[1], START + 150 * US, &dry);
     check_charge(pass(START + 950 * US), 100 * US, 950 * US, 800 * US);
 }
 
@@ -216,7 +220,7 @@ TEST("of launches beside something else that takes long no more than what is kno
         begin();
         meter_note(&meter, 2, 30 * US, KEY, START + 10 * US);
         meter.open.other = true;
-        meter_mark(&meter, &event[1], START + 20 * US, &runs[i]);
+        meter_add_event(&meter, &event[1], START + 20 * US, &runs[i]);
         struct meter_charge charge = pass(START + 1000 * MS);
         CHECK_EQ(charge.busy_ns, 30 * US);
         CHECK_EQ(charge.work_ns, 30 * US);
@@ -228,30 +232,30 @@ TEST("something else alone, and nothing at all, cost nothing")
 {
     begin();
     meter.open.other = true;
-    meter_mark(&meter, &event[1], START + 20 * US, &continuous);
+    meter_add_event(&meter, &event[1], START + 20 * US, &continuous);
     CHECK_EQ(pass(START + 900 * MS).busy_ns, 0);
-    meter_mark(&meter, &event[2], START + 900 * MS, &continuous);
+    meter_add_event(&meter, &event[2], START + 900 * MS, &continuous);
     CHECK_EQ(pass(START + 950 * MS).busy_ns, 0);
 }
 
-TEST("what came before the first mark is not charged, only set right")
+TEST("what came before the first timing event is not charged, only set right")
 {
     meter_note(&meter, 5, 50 * US, KEY, START - MS);
-    meter_mark(&meter, &event[0], START - 10 * US, &(struct meter_run){.measured = true});
+    meter_add_event(&meter, &event[0], START - 10 * US, &(struct meter_run){.measured = true});
     struct meter_charge charge = pass(START);
     CHECK(charge.busy_ns <= 10 * US);
     CHECK_EQ(charge.work_ns, 50 * US);
     CHECK_EQ(duration_of(KEY), 0);
 }
 
-TEST("a mark's time that lies before that of the last one counts as that")
+TEST("a timing event's time that lies before that of the last one counts as that")
 {
     begin();
     meter_note(&meter, 5, 50 * US, 0, START + 5);
-    meter_mark(&meter, &event[1], START + 10, &continuous);
+    meter_add_event(&meter, &event[1], START + 10, &continuous);
     check_charge(pass(START - 5 * MS), 0, 0, 0);
     meter_note(&meter, 5, 50 * US, 0, START + MS);
-    meter_mark(&meter, &event[2], START + MS, &continuous);
+    meter_add_event(&meter, &event[2], START + MS, &continuous);
     check_charge(pass(START + 3 * MS), 0, 3 * MS, 3 * MS);
 }
 
@@ -263,7 +267,7 @@ TEST("a stretch counts all that was noted, from the first of it")
     meter_note(&meter, 3, 30 * US, 3, START + 40 * US);
     CHECK_EQ(meter.open.launches, 6);
     CHECK_EQ(meter.open.key, 3);
-    meter_mark(&meter, &event[1], START + 50 * US, &dry);
+    meter_add_event(&meter, &event[1], START + 50 * US, &dry);
     CHECK_EQ(meter.open.launches, 0);
     struct meter_charge charge = pass(START + 500 * US);
     CHECK_EQ(charge.from_ns - START, 10 * US);
@@ -276,7 +280,7 @@ TEST("several launches together teach nothing")
 {
     begin();
     meter_note(&meter, 2, 0, KEY, START);
-    meter_mark(&meter, &event[1], START, &continuous);
+    meter_add_event(&meter, &event[1], START, &continuous);
     (void)pass(START + MS);
     CHECK_EQ(duration_of(KEY), 0);
 }
@@ -284,7 +288,8 @@ TEST("several launches together teach nothing")
 static void measure(uint64_t from, uint64_t busy, bool shared)
 {
     meter_note(&meter, 1, 0, KEY, from);
-    meter_mark(&meter, &event[1], from, &(struct meter_run){.measured = true, .shared = shared});
+    meter_add_event(
+        &meter, &event[1], from, &(struct meter_run){.measured = true, .shared = shared});
     (void)pass(from + busy + METER_EVENT_NS - METER_BEGIN_NS);
 }
 
@@ -302,17 +307,18 @@ TEST("beside other streams' work a duration is only learnt where it is new or sh
     CHECK(duration_of(KEY) > known);
 }
 
-/* One launch by its estimate onto a stream where nothing was, whose mark is recorded 20 us later.
- */
+/* One launch by its estimate onto a stream where nothing was, whose timing event is recorded 20 us
+ * later. */
 static void let_by_alone(uint64_t known, uint64_t took, struct meter_run run, uint32_t launches)
 {
     uint64_t from = meter.reached_ns + 10 * MS;
     meter_note(&meter, launches, launches * known, KEY, from);
-    meter_mark(&meter, &event[1], from + 20 * US, &run);
+    meter_add_event(&meter, &event[1], from + 20 * US, &run);
     (void)pass(from + took);
 }
 
-TEST("by a mark behind a launch that came alone its duration is learnt: no longer than from its "
+TEST("by a timing event behind a launch that came alone its duration is learnt: no longer than "
+     "from its "
      "launch")
 {
     begin();
@@ -351,7 +357,7 @@ static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, st
     meter = (struct stream_meter){0};
     begin();
     meter_note(&meter, 1, work, KEY, START);
-    meter_mark(&meter, &event[1], START, &run);
+    meter_add_event(&meter, &event[1], START, &run);
     uint64_t sum = work, up_to = START;
     for (uint64_t t = step; t < length; t += step) {
         if (!meter_run_on(&meter, START + t, 1000, &charge))
@@ -388,7 +394,7 @@ TEST("what runs on is charged within some milliseconds, once it takes longer tha
     struct meter_charge charge;
     begin();
     meter_note(&meter, 1, 5 * MS, KEY, START);
-    meter_mark(&meter, &event[1], START, &continuous);
+    meter_add_event(&meter, &event[1], START, &continuous);
     CHECK(!meter_run_on(&meter, START + 4 * MS, 1000, &charge));
     CHECK(!meter_run_on(&meter, START + 6 * MS, 1000, &charge));
     CHECK(meter_run_on(&meter, START + 10 * MS, 1000, &charge));
@@ -398,7 +404,7 @@ TEST("what runs on is charged within some milliseconds, once it takes longer tha
     check_charge(charge, 10 * MS, 20 * MS, 10 * MS);
 }
 
-TEST("what is over is charged by estimate before its mark is there, once")
+TEST("what is over is charged by estimate before its timing event is there, once")
 {
     struct meter_charge charge;
     begin();
@@ -409,7 +415,7 @@ TEST("what is over is charged by estimate before its mark is there, once")
     CHECK(!meter_done(&meter, START + MS, START + 20 * MS, 3 * MS, &charge));
     CHECK(meter_done(&meter, START + MS, START + 20 * MS, 4 * MS, &charge));
     check_charge(charge, 10 * MS, 20 * MS, MS);
-    meter_mark(&meter, &event[1], START + 30 * MS, &dry);
+    meter_add_event(&meter, &event[1], START + 30 * MS, &dry);
     CHECK(!meter_done(&meter, START + MS, START + 31 * MS, 9 * MS, &charge));
     charge = pass(START + 30 * MS);
     CHECK_EQ(charge.busy_ns, 0);
@@ -424,7 +430,7 @@ TEST("what another thread let by beside it is charged over all of the stretch, w
     CHECK(meter_done(&meter, START + MS, START + 20 * MS, 4 * MS, &charge));
     CHECK(!meter_done(&meter, START + MS, START + 20 * MS, 5 * MS, &charge));
     meter_note(&meter, 8, 5 * MS, 0, START + MS);
-    meter_mark(&meter, &event[1], START + 22 * MS, &dry);
+    meter_add_event(&meter, &event[1], START + 22 * MS, &dry);
     check_charge(pass(START + 22 * MS), MS, 22 * MS, 5 * MS);
 }
 
@@ -456,7 +462,7 @@ TEST("what may be waiting for other streams' work keeps its estimate until it is
     struct meter_run waiting = {.measured = true, .gap_ns = 0, .shared = true};
     begin();
     meter_note(&meter, 1, 5 * MS, KEY, START);
-    meter_mark(&meter, &event[1], START, &waiting);
+    meter_add_event(&meter, &event[1], START, &waiting);
     for (uint64_t at = 10 * MS; at < 50 * MS; at += 10 * MS) {
         CHECK(meter_run_on(&meter, START + at, 1000, &charge));
         check_charge(charge, at - 10 * MS, at, 10 * MS);
@@ -473,24 +479,24 @@ TEST("nothing runs on where nothing is known to run")
     const uint64_t late = START + 1000 * MS;
     CHECK(!meter_run_on(&meter, late, 1000, &charge));
     meter_note(&meter, 1, US, KEY, START);
-    meter_mark(&meter, &event[0], START, &continuous);
+    meter_add_event(&meter, &event[0], START, &continuous);
     CHECK(!meter_run_on(&meter, late, 1000, &charge)); /* when it began is not known */
     (void)pass(START);
-    meter_mark(&meter, &event[0], START, &continuous);
+    meter_add_event(&meter, &event[0], START, &continuous);
     CHECK(!meter_run_on(&meter, late, 1000, &charge)); /* no launch */
     (void)pass(START);
     meter_note(&meter, 1, US, KEY, START);
     meter.open.other = true;
-    meter_mark(&meter, &event[0], START, &continuous);
+    meter_add_event(&meter, &event[0], START, &continuous);
     CHECK(!meter_run_on(&meter, late, 1000, &charge));
 }
 
-TEST("where the stream may have run dry, what runs on is charged from its mark on")
+TEST("where the stream may have run dry, what runs on is charged from its timing event on")
 {
     struct meter_charge charge;
     begin();
     meter_note(&meter, 3, 30 * US, KEY, START + MS);
-    meter_mark(&meter, &event[1], START + 10 * MS, &dry);
+    meter_add_event(&meter, &event[1], START + 10 * MS, &dry);
     CHECK(!meter_run_on(&meter, START + 12 * MS, 1000, &charge));
     CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     check_charge(charge, 10 * MS, 50 * MS, 40 * MS);
@@ -500,12 +506,12 @@ TEST("where the stream may have run dry, what runs on is charged from its mark o
     CHECK_EQ(charge.work_ns, 0);
 }
 
-TEST("a mark that was reached before what was charged already gives the rest back")
+TEST("a timing event that was reached before what was charged already gives the rest back")
 {
     struct meter_charge charge;
     begin();
     meter_note(&meter, 1, MS, KEY, START);
-    meter_mark(&meter, &event[1], START, &continuous);
+    meter_add_event(&meter, &event[1], START, &continuous);
     CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     int64_t sum = (int64_t)MS + (int64_t)charge.busy_ns - (int64_t)charge.work_ns;
     charge = pass(START + 45 * MS);
@@ -519,7 +525,7 @@ TEST("the stretch after one that ran on begins anew")
     struct meter_charge charge;
     CHECK_EQ(charged_in_all(MS, 100 * MS, 10 * MS, continuous), 100 * MS);
     meter_note(&meter, 4, 2 * MS, KEY, START + 100 * MS);
-    meter_mark(&meter, &event[2], START + 100 * MS, &continuous);
+    meter_add_event(&meter, &event[2], START + 100 * MS, &continuous);
     CHECK(!meter_run_on(&meter, START + 103 * MS, 1000, &charge));
     charge = pass(START + 105 * MS);
     check_charge(charge, 100 * MS, 105 * MS, 5 * MS);
@@ -528,34 +534,34 @@ TEST("the stretch after one that ran on begins anew")
 
 /* ---- the ring ---- */
 
-TEST("marks come out in their order, through many turns of a ring that is full")
+TEST("timing events come out in their order, through many turns of a ring that is full")
 {
     unsigned in = 0, out = 0;
     struct meter_charge charge;
     CHECK(meter_front(&meter) == NULL);
     for (unsigned round = 0; round < 5; round++) {
         while (!meter_is_full(&meter))
-            meter_mark(&meter, &event[in++ % METER_MARKS], START, &dry);
-        CHECK_EQ(meter.count, METER_MARKS);
+            meter_add_event(&meter, &event[in++ % METER_EVENTS], START, &dry);
+        CHECK_EQ(meter.count, METER_EVENTS);
         for (unsigned i = 0; i < 100; i++, out++) {
-            CHECK(meter_front(&meter)->event == &event[out % METER_MARKS]);
-            CHECK(meter_pass(&meter, START + out, &charge) == &event[out % METER_MARKS]);
+            CHECK(meter_front(&meter)->handle == &event[out % METER_EVENTS]);
+            CHECK(meter_pass(&meter, START + out, &charge) == &event[out % METER_EVENTS]);
         }
         CHECK(!meter_is_full(&meter));
     }
     while (meter.count)
-        CHECK(meter_forget(&meter) == &event[out++ % METER_MARKS]);
+        CHECK(meter_forget(&meter) == &event[out++ % METER_EVENTS]);
     CHECK_EQ(in, out);
 }
 
-TEST("launches that nobody knows the duration of are counted until their mark is out")
+TEST("launches that nobody knows the duration of are counted until their timing event is out")
 {
     struct meter_charge charge;
     for (unsigned i = 0; i < 6; i++) {
         meter_note(&meter, 1, i % 2 ? 5 : 0, KEY, START);
-        meter_mark(&meter, &event[i], START, &continuous);
+        meter_add_event(&meter, &event[i], START, &continuous);
     }
-    meter_mark(&meter, &event[6], START, &continuous);
+    meter_add_event(&meter, &event[6], START, &continuous);
     CHECK_EQ(meter.unknown, 3);
     (void)pass(START + 1);
     CHECK_EQ(meter.unknown, 2);
@@ -568,18 +574,18 @@ TEST("launches that nobody knows the duration of are counted until their mark is
     CHECK_EQ(meter.unknown, 0);
 }
 
-TEST("a mark that is forgotten takes what was charged before its end with it")
+TEST("a timing event that is forgotten takes what was charged before its end with it")
 {
     struct meter_charge charge;
     begin();
     for (unsigned i = 1; i < 3; i++) {
         meter_note(&meter, 1, MS, KEY, START);
-        meter_mark(&meter, &event[i], START, &continuous);
+        meter_add_event(&meter, &event[i], START, &continuous);
     }
     CHECK(meter_run_on(&meter, START + 50 * MS, 1000, &charge));
     CHECK(meter_forget(&meter) == &event[1]);
     CHECK_EQ(meter.count, 1);
-    CHECK(meter_front(&meter)->event == &event[2]);
+    CHECK(meter_front(&meter)->handle == &event[2]);
     check_charge(pass(START + 60 * MS), 0, 60 * MS, 60 * MS);
 }
 
@@ -590,7 +596,7 @@ static struct meter_charge stretch(
     uint64_t from, uint64_t wall, uint64_t work, struct meter_run run)
 {
     meter_note(&meter, 20, work, 0, from);
-    meter_mark(&meter, &event[1], from + 1, &run);
+    meter_add_event(&meter, &event[1], from + 1, &run);
     return pass(from + wall);
 }
 
@@ -650,7 +656,7 @@ TEST("only stretches of many launches that were alone and never ran dry say some
             at + 2 * MS, 1200 * US, MS, (struct meter_run){.continuous = true, .shared = true});
         (void)stretch(at + 4 * MS, 30 * MS, MS, continuous); /* something else was there */
         meter_note(&meter, 2, MS, 0, at + 40 * MS);
-        meter_mark(&meter, &event[1], at + 40 * MS, &continuous);
+        meter_add_event(&meter, &event[1], at + 40 * MS, &continuous);
         (void)pass(at + 41200 * US);
         at += 50 * MS;
     }
@@ -660,10 +666,10 @@ TEST("only stretches of many launches that were alone and never ran dry say some
 TEST("where others are at work a launch is charged from when it stood at the device's door")
 {
     begin();
-    meter_mark(&meter, &event[1], START + 10 * US, &dry);
+    meter_add_event(&meter, &event[1], START + 10 * US, &dry);
     (void)pass(START + 110 * US); /* the device turned to this process late */
     meter_note(&meter, 1, MS, KEY, START + 14 * US);
-    meter_mark(&meter, &event[2], START + 15 * US,
+    meter_add_event(&meter, &event[2], START + 15 * US,
         &(struct meter_run){.measured = true, .shared = true, .gap_ns = 4 * US});
     struct meter_charge charge = pass(START + 1110 * US);
     check_charge(charge, 10 * US, 1110 * US, 1096 * US + METER_BEGIN_NS);
@@ -675,18 +681,18 @@ TEST("what is to be looked for is what may have run for long, and when it may ha
     CHECK_EQ(meter_long_in_ns(&meter, START, least), UINT64_MAX);
     begin();
     meter_note(&meter, 4, 4 * MS, 0, START);
-    meter_mark(&meter, &event[1], START, &continuous);
+    meter_add_event(&meter, &event[1], START, &continuous);
     CHECK_EQ(meter_long_in_ns(&meter, START + 3 * MS, least), UINT64_MAX);
     /* It ought to be over. */
     CHECK_EQ(meter_long_in_ns(&meter, START + 6 * MS + 1, least), 4 * MS - 1);
     CHECK_EQ(meter_long_in_ns(&meter, START + 11 * MS, least), 0);
     (void)pass(START + 20 * MS);
     meter_note(&meter, 1, 30 * MS, KEY, START + 20 * MS);
-    meter_mark(&meter, &event[2], START + 20 * MS, &continuous);
+    meter_add_event(&meter, &event[2], START + 20 * MS, &continuous);
     CHECK_EQ(meter_long_in_ns(&meter, START + 21 * MS, least), 9 * MS);
     (void)pass(START + 50 * MS);
     meter_note(&meter, 1, 0, KEY, START + 50 * MS);
-    meter_mark(&meter, &event[3], START + 50 * MS, &continuous);
+    meter_add_event(&meter, &event[3], START + 50 * MS, &continuous);
     CHECK_EQ(meter_long_in_ns(&meter, START + 50 * MS, least), least);
 }
 

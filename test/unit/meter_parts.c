@@ -19,7 +19,7 @@ static void begin(void)
 {
     struct meter_charge charge;
     meter.closed = &closed;
-    meter_mark(&meter, &event[0], START, &(struct meter_run){.gap_ns = 0});
+    meter_add_event(&meter, &event[0], START, &(struct meter_run){.gap_ns = 0});
     (void)meter_pass(&meter, START, &charge);
 }
 
@@ -29,10 +29,10 @@ static void close_from(uint64_t from, uint64_t to)
     closed_end(&closed, START + to);
 }
 
-static void mark(uint32_t launches, uint64_t work, uint64_t recorded, struct meter_run run)
+static void record(uint32_t launches, uint64_t work, uint64_t recorded, struct meter_run run)
 {
     meter_note(&meter, launches, work, KEY, START);
-    meter_mark(&meter, &event[1], START + recorded, &run);
+    meter_add_event(&meter, &event[1], START + recorded, &run);
 }
 
 static uint64_t pass(uint64_t at)
@@ -50,7 +50,7 @@ TEST("time in which the gate was closed is not charged, whatever kind of stretch
     const struct meter_run runs[] = {continuous, alone_measured, dry};
     for (unsigned i = 0; i < 3; i++) {
         begin();
-        mark(1, 90 * MS, 0, runs[i]);
+        record(1, 90 * MS, 0, runs[i]);
         close_from(20 * MS, 60 * MS);
         CHECK_EQ(pass(100 * MS), runs[i].continuous ? 60 * MS : 60 * MS);
         closed_reset(&closed);
@@ -61,7 +61,7 @@ TEST("time in which the gate was closed is not charged, whatever kind of stretch
 TEST("a duration is learnt without the time in which the gate was closed")
 {
     begin();
-    mark(1, 0, 0, alone_measured);
+    record(1, 0, 0, alone_measured);
     close_from(20 * MS, 60 * MS);
     (void)pass(100 * MS);
     CHECK_EQ(duration_of(KEY), 60 * MS - METER_EVENT_NS);
@@ -71,7 +71,7 @@ TEST("what runs on is charged for the time in which the gate was open")
 {
     struct meter_charge charge;
     begin();
-    mark(1, 0, 0, alone_measured);
+    record(1, 0, 0, alone_measured);
     CHECK(meter_runs_for(&meter, START + 10 * MS, 10 * MS));
     CHECK(!meter_runs_for(&meter, START + 10 * MS, 11 * MS));
     CHECK(meter_run_on(&meter, START + 10 * MS, 1000, &charge));
@@ -89,8 +89,8 @@ TEST("what is on its way has left what its launches were thought to take, less w
 {
     begin();
     CHECK_EQ(meter_left_ns(&meter, START + MS), 0);
-    mark(1, 500 * MS, 0, alone_measured);
-    mark(5, 7 * MS, 0, continuous);
+    record(1, 500 * MS, 0, alone_measured);
+    record(5, 7 * MS, 0, continuous);
     CHECK_EQ(meter_left_ns(&meter, START + 100 * MS), 407 * MS);
     close_from(100 * MS, 150 * MS);
     CHECK_EQ(meter_left_ns(&meter, START + 160 * MS), 397 * MS);
@@ -103,32 +103,32 @@ TEST("what is on its way has left what its launches were thought to take, less w
 TEST("a kernel that was stopped before its time was over does not run on")
 {
     begin();
-    mark(1, 20 * MS, 0, alone_measured);
+    record(1, 20 * MS, 0, alone_measured);
     close_from(10 * MS, 100 * MS);
     CHECK(!meter_runs_for(&meter, START + 110 * MS, 21 * MS));
     CHECK(meter_runs_for(&meter, START + 111 * MS, 21 * MS));
 }
 
-TEST("beside other containers the learnt durations count, not the time between the marks")
+TEST("beside other containers the learnt durations count, not the time between the timing events")
 {
     struct meter_run run = {.continuous = true, .part = 500};
     begin();
-    mark(20, 4 * MS, 0, run);
+    record(20, 4 * MS, 0, run);
     CHECK_EQ(pass(10 * MS), 4 * MS);
     meter = (struct stream_meter){0};
     begin();
-    mark(20, 40 * MS, 0, run); /* at most all of it */
+    record(20, 40 * MS, 0, run); /* at most all of it */
     CHECK_EQ(pass(10 * MS), 10 * MS);
 }
 
 TEST("beside other containers no less counts than half of our part")
 {
     begin();
-    mark(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 500});
+    record(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 500});
     CHECK_EQ(pass(12 * MS), 3 * MS);
     meter = (struct stream_meter){0};
     begin();
-    mark(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 250});
+    record(20, 10 * US, 0, (struct meter_run){.continuous = true, .part = 250});
     CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
@@ -137,18 +137,18 @@ TEST("time in which others had their turn is not ours, however long a stretch to
     struct meter_charge charge;
     struct meter_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
     begin();
-    mark(2, MS, 0, run);
+    record(2, MS, 0, run);
     CHECK(!meter_run_on(&meter, START + 15 * MS, 300, &charge));
     CHECK(!meter_runs_for(&meter, START + 15 * MS, MS));
     CHECK_EQ(meter_left_ns(&meter, START + 14 * MS), MS);
     CHECK_EQ(pass(15 * MS), MS);
     meter = (struct stream_meter){0};
     begin();
-    mark(2, MS, 0, run); /* but what is more than that counts */
+    record(2, MS, 0, run); /* but what is more than that counts */
     CHECK_EQ(pass(74 * MS), 9 * MS);
     meter = (struct stream_meter){0};
     begin();
-    mark(2, MS, 0, run);
+    record(2, MS, 0, run);
     CHECK(meter_run_on(&meter, START + 74 * MS, 300, &charge));
     CHECK_EQ(charge.busy_ns, 74 * MS / 10 * 3);
 }
@@ -160,7 +160,7 @@ TEST("beside other containers durations are learnt from what no turn of theirs c
     uint64_t at = 0;
     begin();
     for (unsigned i = 0; i < 200; i++) {
-        mark(1, 0, at, run);
+        record(1, 0, at, run);
         at += i % 3 ? 1 * MS : 11 * MS;
         (void)pass(at);
     }
@@ -171,7 +171,7 @@ TEST("what nobody knows counts as our part, also as it goes")
 {
     struct meter_charge charge;
     begin();
-    mark(1, 0, 0, (struct meter_run){.continuous = true, .measured = true, .part = 250});
+    record(1, 0, 0, (struct meter_run){.continuous = true, .measured = true, .part = 250});
     CHECK(meter_run_on(&meter, START + 40 * MS, 250, &charge));
     CHECK_EQ(charge.busy_ns, 10 * MS);
     CHECK(meter_run_on(&meter, START + 60 * MS, 500, &charge));
@@ -191,10 +191,11 @@ static void ran_in_part(void)
 
 static void mark_again(uint64_t recorded)
 {
-    meter_mark(&meter, &event[1], START + recorded, &(struct meter_run){.part = 300});
+    meter_add_event(&meter, &event[1], START + recorded, &(struct meter_run){.part = 300});
 }
 
-TEST("what was charged as it went, and ended, costs nothing more, however late its mark comes")
+TEST("what was charged as it went, and ended, costs nothing more, however late its timing event "
+     "comes")
 {
     ran_in_part();
     mark_again(10000 * MS);
@@ -206,14 +207,14 @@ TEST("what was charged as it went, and ended, costs nothing more, however late i
     CHECK_EQ(pass(10000 * MS), 0);
 }
 
-TEST("what was charged as it went, and goes on behind a mark, costs our part of that")
+TEST("what was charged as it went, and goes on behind a timing event, costs our part of that")
 {
     ran_in_part();
     mark_again(16 * MS);
     CHECK_EQ(pass(56 * MS), 12 * MS);
 }
 
-TEST("what no mark will end gives back what it was charged with twice, once")
+TEST("what no timing event will end gives back what it was charged with twice, once")
 {
     struct meter_charge charge;
     begin();
@@ -222,9 +223,9 @@ TEST("what no mark will end gives back what it was charged with twice, once")
     CHECK_EQ(charge.busy_ns, 2 * MS);
     CHECK_EQ(meter_give_up(&meter), 2 * MS);
     CHECK_EQ(meter_give_up(&meter), 0);
-    mark(1, MS, 60 * MS, dry);
+    record(1, MS, 60 * MS, dry);
     meter_note(&meter, 5, 2 * MS, KEY, START);
-    CHECK_EQ(meter_give_up(&meter), 0); /* the marked one is charged yet */
+    CHECK_EQ(meter_give_up(&meter), 0); /* the one that has an event is charged yet */
     CHECK_EQ(pass(61 * MS), MS);
 }
 
@@ -234,7 +235,7 @@ TEST("beside other containers the shortest time that a launch took is learnt, in
     const uint64_t took[] = {8 * MS, 12 * MS, MS, MS, MS, MS, 9 * MS};
     begin();
     for (unsigned i = 0; i < 7; i++) {
-        mark(1, duration_of(KEY), 0, run);
+        record(1, duration_of(KEY), 0, run);
         (void)pass(took[i] + meter.reached_ns - START);
     }
     CHECK(duration_of(KEY) >= MS - METER_EVENT_NS && duration_of(KEY) <= MS);
@@ -247,7 +248,7 @@ TEST("beside other containers a duration that is far too short is not kept")
     begin();
     duration_learn(KEY, 500 * US);
     for (unsigned i = 0; i < 40; i++) {
-        mark(1, duration_of(KEY), at, run);
+        record(1, duration_of(KEY), at, run);
         at += i % 5 ? MS : 14 * MS;
         (void)pass(at);
     }
@@ -264,7 +265,7 @@ TEST("beside other containers a queue that was let go by a wrong estimate costs 
     for (unsigned i = 0; i < DURATION_SETTLED; i++)
         duration_learn(KEY, 8 * US);
     for (unsigned i = 0; i < 100; i++)
-        mark(1, 8 * US, 0, run);
+        record(1, 8 * US, 0, run);
     for (unsigned i = 0; i < 100; i++)
         busy += pass((i + 1) * MS);
     CHECK(busy > 90 * MS && busy <= 100 * MS);
@@ -277,13 +278,13 @@ TEST("but one of a kernel that may meet others' turns each time it runs is")
     begin();
     duration_learn(KEY, 6 * MS);
     for (unsigned i = 0; i < 40; i++) {
-        mark(1, duration_of(KEY), at, run);
+        record(1, duration_of(KEY), at, run);
         (void)pass(at += 20 * MS);
     }
     CHECK_EQ(duration_of(KEY), 6 * MS);
 }
 
-/* The mark before it waited for our turn: no gap passed between the two. */
+/* The timing event before it waited for our turn: no gap passed between the two. */
 TEST("beside other containers the processor's gap on an idle stream makes no duration shorter")
 {
     const struct meter_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
@@ -291,7 +292,7 @@ TEST("beside other containers the processor's gap on an idle stream makes no dur
     begin();
     duration_learn(KEY, MS);
     for (unsigned i = 0; i < 40; i++) {
-        mark(1, duration_of(KEY), at, run);
+        record(1, duration_of(KEY), at, run);
         (void)pass(at += MS + 50 * US);
     }
     CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
@@ -302,34 +303,36 @@ TEST("beside other containers what is known costs that, whatever the processor's
     const struct meter_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
     begin();
     duration_learn(KEY, MS);
-    mark(1, MS, 0, run); /* the gap passed while the mark before it waited */
+    record(1, MS, 0, run); /* the gap passed while the timing event before it waited */
     uint64_t at = MS + METER_EVENT_NS - METER_BEGIN_NS;
     CHECK_EQ(pass(at), MS);
-    mark(1, MS, at, run); /* or behind that */
+    record(1, MS, at, run); /* or behind that */
     uint64_t busy = pass(2 * at + 300 * US - METER_EVENT_NS);
     CHECK(busy >= MS && busy <= MS + US);
 }
 
-TEST("what comes behind the last mark of a full meter is on its way for as long as it is known to "
+TEST("what comes behind the last timing event of a full meter is on its way for as long as it is "
+     "known to "
      "take")
 {
     begin();
     CHECK(!meter_is_on_way(&meter, START));
-    for (unsigned i = 0; i < METER_MARKS; i++)
-        mark(1, MS, 0, (struct meter_run){.continuous = true});
+    for (unsigned i = 0; i < METER_EVENTS; i++)
+        record(1, MS, 0, (struct meter_run){.continuous = true});
     CHECK(meter_is_full(&meter));
     meter_note(&meter, 44, 44 * MS, KEY, START);
-    for (unsigned i = 0; i < METER_MARKS; i++)
+    for (unsigned i = 0; i < METER_EVENTS; i++)
         (void)pass((i + 1) * MS);
-    CHECK(meter_is_on_way(&meter, START + (METER_MARKS + 43) * MS));
-    CHECK(!meter_is_on_way(&meter, START + (METER_MARKS + 44) * MS));
+    CHECK(meter_is_on_way(&meter, START + (METER_EVENTS + 43) * MS));
+    CHECK(!meter_is_on_way(&meter, START + (METER_EVENTS + 44) * MS));
 }
 
-TEST("beside other containers nothing is learnt by a mark whose time is not the event's own")
+TEST(
+    "beside other containers nothing is learnt by a timing event whose time is not the event's own")
 {
     begin();
     duration_learn(KEY, MS);
-    mark(1, MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
+    record(1, MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
     meter_front(&meter)->before.moved = true;
     (void)pass(MS / 2);
     CHECK_EQ(duration_of(KEY), MS);
@@ -345,22 +348,23 @@ TEST("what nobody knew costs our part, whatever others are thought to leave, and
      "known then")
 {
     begin();
-    mark(1, 0, 0, beside(20));
+    record(1, 0, 0, beside(20));
     CHECK_EQ(pass(1000 * MS + METER_EVENT_NS - METER_BEGIN_NS), 20 * MS);
     CHECK(duration_of(KEY) > 999 * MS);
 }
 
-TEST("of what nobody knew nothing is learnt where either of its marks is not the event's own time")
+TEST("of what nobody knew nothing is learnt where either of its timing events is not the event's "
+     "own time")
 {
     begin();
-    mark(1, 0, 0, beside(20));
+    record(1, 0, 0, beside(20));
     meter_front(&meter)->before.moved = true;
     (void)pass(5 * US);
     CHECK_EQ(duration_of(KEY), 0);
-    mark(1, 0, 0, beside(20));
+    record(1, 0, 0, beside(20));
     (void)pass(10 * US);
     CHECK_EQ(duration_of(KEY), 0);
-    mark(1, 0, 0, beside(20));
+    record(1, 0, 0, beside(20));
     (void)pass(40 * MS);
     CHECK(duration_of(KEY) > 39 * MS);
 }
@@ -370,7 +374,7 @@ TEST("a thread that was kept from running before its launch makes no first durat
     struct meter_run run = beside(20);
     run.gap_ns = 20 * MS;
     begin();
-    mark(1, 0, 20 * MS, run);
+    record(1, 0, 20 * MS, run);
     (void)pass(21 * MS);
     CHECK(duration_of(KEY) >= 21 * MS - METER_EVENT_NS);
 }
@@ -379,7 +383,7 @@ TEST("beside other containers a closure in it makes no duration shorter")
 {
     duration_learn(KEY, 20 * MS);
     begin();
-    mark(1, 20 * MS, 0, beside(20));
+    record(1, 20 * MS, 0, beside(20));
     close_from(1 * MS, 990 * MS);
     (void)pass(1001 * MS);
     CHECK_EQ(duration_of(KEY), 20 * MS);
@@ -388,7 +392,7 @@ TEST("beside other containers a closure in it makes no duration shorter")
 TEST("but one of which nothing is known is learnt all the same")
 {
     begin();
-    mark(1, 0, 0, beside(20));
+    record(1, 0, 0, beside(20));
     close_from(1 * MS, 970 * MS);
     (void)pass(1001 * MS);
     CHECK(duration_of(KEY) > 31 * MS && duration_of(KEY) < 33 * MS);
@@ -401,8 +405,9 @@ TEST("beside other processes of the container a duration is learnt from what non
     begin();
     duration_learn_alone(KEY, 780 * US); /* the first was too short by far */
     for (unsigned i = 0; i < 30; i++) {
-        mark(1, 0, at, run);
-        at += (i % 3 ? MS : 3 * MS) - METER_BEGIN_NS; /* the mark before it waited for our turn */
+        record(1, 0, at, run);
+        at += (i % 3 ? MS : 3 * MS) -
+              METER_BEGIN_NS; /* the timing event before it waited for our turn */
         (void)pass(at);
     }
     CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
@@ -414,7 +419,7 @@ TEST("but what always has one of theirs in it says nothing of a duration that is
     begin();
     duration_learn_alone(KEY, 2500 * US);
     for (unsigned i = 0; i < 20; i++) {
-        mark(1, 0, i * 4600 * US, run);
+        record(1, 0, i * 4600 * US, run);
         (void)pass((i + 1) * 4600 * US);
     }
     CHECK_EQ(duration_of(KEY), 2500 * US);
@@ -427,7 +432,7 @@ static struct meter_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
 {
     struct meter_charge charge;
     uint64_t from = *at;
-    mark(1, duration_of(KEY), from,
+    record(1, duration_of(KEY), from,
         (struct meter_run){.continuous = true,
             .measured = true,
             .part = 330,
@@ -467,7 +472,7 @@ TEST("not by what began before they were, or took longer than one of them")
     for (unsigned i = 0; i < 20; i++) {
         struct meter_charge charge;
         uint64_t from = at;
-        mark(1, 0, from, (struct meter_run){.continuous = true, .measured = true, .part = 330});
+        record(1, 0, from, (struct meter_run){.continuous = true, .measured = true, .part = 330});
         at += i % 2 ? 20 * MS : 60 * MS;
         meter_front_whole(&meter, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
         (void)meter_pass(&meter, START + at, &charge);
@@ -478,7 +483,7 @@ TEST("not by what began before they were, or took longer than one of them")
 TEST("what takes many turns beside other containers costs little more than our part")
 {
     begin();
-    mark(1, 90 * MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
+    record(1, 90 * MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});
     CHECK_EQ(pass(100 * MS), 62500 * US);
 }
 
@@ -487,12 +492,12 @@ TEST("but all that it was measured to take alone, or that the others left")
     const struct meter_run run = {.continuous = true, .measured = true, .part = 450, .likely = 990};
     const struct meter_run hostile = {.continuous = true, .measured = true, .part = 7};
     begin();
-    mark(1, 50 * MS, 0, run);
+    record(1, 50 * MS, 0, run);
     CHECK(pass(52 * MS) >= 50 * MS);
     meter = (struct stream_meter){0};
     begin();
     duration_learn_alone(KEY, 50 * MS);
-    mark(1, 50 * MS, 0, hostile);
+    record(1, 50 * MS, 0, hostile);
     CHECK(pass(52 * MS) >= 50 * MS);
     meter = (struct stream_meter){0};
     begin();
@@ -507,7 +512,7 @@ TEST("beside other containers sums are not set right")
 {
     begin();
     for (unsigned i = 0; i < 50; i++) {
-        mark(20, 10 * MS, 10 * i * MS, (struct meter_run){.continuous = true, .part = 500});
+        record(20, 10 * MS, 10 * i * MS, (struct meter_run){.continuous = true, .part = 500});
         (void)pass((i + 1) * 12 * MS);
     }
     CHECK_EQ(meter.sure_work_ns, 0);

@@ -31,14 +31,14 @@ static struct queued *entry_of(struct process *process, uint64_t number)
     return &process->queue[number % MACHINE_QUEUE];
 }
 
-/* Marks at the front are reached when they have cost what they cost. */
+/* Timing events at the front are reached when they have cost what they cost. */
 static bool has_work(struct machine *machine, struct process *process)
 {
     for (; process->running < process->tail; process->running++) {
         struct queued *entry = entry_of(process, process->running);
         if (entry->left_ns)
             return true;
-        if (entry->mark && !entry->reached) {
+        if (entry->event && !entry->reached) {
             entry->reached = true;
             entry->reached_ns = machine_clock(machine);
         }
@@ -97,7 +97,7 @@ static void run_gpu(struct machine *machine, uint64_t to_ns)
             process->gpu_ns += step;
         }
         entry->left_ns -= step;
-        if (!entry->left_ns && !entry->mark) {
+        if (!entry->left_ns && !entry->event) {
             process->kernels--;
             process->done++;
         }
@@ -138,10 +138,10 @@ static unsigned harvest(struct machine *machine, struct process *process)
     process->harvested_ns = machine->now_ns;
     (void)has_work(machine, process);
     while (meter_front(&process->meter)) {
-        const struct queued *mark = meter_front(&process->meter)->event;
-        if (!mark->reached)
+        const struct queued *front = meter_front(&process->meter)->handle;
+        if (!front->reached)
             break;
-        uint64_t at = mark->reached_ns;
+        uint64_t at = front->reached_ns;
         (void)meter_pass(&process->meter, at, &due);
         charge(machine, process, &due);
     }
@@ -152,7 +152,7 @@ static unsigned harvest(struct machine *machine, struct process *process)
     return process->meter.count;
 }
 
-static void mark(struct machine *machine, struct process *process, struct meter_run run)
+static void record(struct machine *machine, struct process *process, struct meter_run run)
 {
     if (meter_is_full(&process->meter))
         return;
@@ -160,8 +160,8 @@ static void mark(struct machine *machine, struct process *process, struct meter_
     uint64_t cost = has_work(machine, process) ? METER_EVENT_NS : 0;
     run.shared = count_active(machine) > 1;
     struct queued *entry =
-        enqueue(process, (struct queued){.mark = true, .unseen = alone, .left_ns = cost});
-    meter_mark(&process->meter, entry, machine_clock(machine), &run);
+        enqueue(process, (struct queued){.event = true, .unseen = alone, .left_ns = cost});
+    meter_add_event(&process->meter, entry, machine_clock(machine), &run);
     (void)has_work(machine, process);
 }
 
@@ -243,14 +243,14 @@ static void come_to_gate(struct machine *machine, struct process *process)
 {
     flush(machine, process);
     process->at_gate = true;
-    process->marked = false;
+    process->recorded = false;
     process->gate_ns = machine->now_ns;
     bool busy = harvest(machine, process) > 0;
     if (!process->meter.open.launches)
         return;
-    mark(machine, process, (struct meter_run){.continuous = busy});
-    process->marked = true;
-    process->marked_ns = machine_clock(machine);
+    record(machine, process, (struct meter_run){.continuous = busy});
+    process->recorded = true;
+    process->recorded_ns = machine_clock(machine);
 }
 
 /* Who sleeps is woken late, one time more than another. */
@@ -280,15 +280,15 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
     }
     process->due_ns = budget_quantum_ns(
         balance, machine->percent, count_active(machine), !outstanding, (uint32_t)process->due_ns);
-    if (!outstanding && (!first || !process->marked)) {
-        mark(machine, process, (struct meter_run){.continuous = false});
-        process->marked_ns = machine_clock(machine);
+    if (!outstanding && (!first || !process->recorded)) {
+        record(machine, process, (struct meter_run){.continuous = false});
+        process->recorded_ns = machine_clock(machine);
         (void)harvest(machine, process);
     }
     launch(machine, process, kernel);
     uint64_t now = machine_clock(machine);
     meter_note(&process->meter, 1, work, process->load.estimate > 0 ? 0 : key, now);
-    mark(machine, process,
+    record(machine, process,
         (struct meter_run){.measured = true, .continuous = outstanding > 0, .gap_ns = 0});
     process->delayed_ns += at_gate_ns;
     if (at_gate_ns > process->longest_ns)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MACHINE_PROCESSES 8
-#define MACHINE_QUEUE 4096 /* kernels and marks on their way, of one process */
+#define MACHINE_QUEUE 4096 /* kernels and timing events on their way, of one process */
 
 /* What a process does, for ever: a burst of launches at once, then waits for them, then works on
  * the processor. */
@@ -26,9 +26,9 @@ struct workload {
 };
 
 struct queued {
-    uint64_t left_ns; /* 0: a mark */
+    uint64_t left_ns; /* 0: a timing event */
     uint64_t reached_ns;
-    bool mark, reached;
+    bool event, reached;
     bool unseen; /* NVML does not count it: what the events of a launch on an idle stream add */
 };
 
@@ -37,7 +37,7 @@ struct process {
     struct stream_meter meter;
     struct budget_share share;
     struct queued queue[MACHINE_QUEUE];
-    uint64_t head, tail; /* of the queue; marks stay until they are harvested */
+    uint64_t head, tail; /* of the queue; timing events stay until they are harvested */
     uint64_t running;    /* the first entry that is not done */
     unsigned kernels;    /* on their way */
     uint64_t wakes_ns;   /* when its thread goes on */
@@ -48,9 +48,9 @@ struct process {
     unsigned launches, until_sample;
     unsigned sent; /* of the burst */
     uint64_t burst_ns;
-    bool waits, at_gate, marked;
+    bool waits, at_gate, recorded;
     uint64_t gate_ns; /* since when */
-    uint64_t marked_ns;
+    uint64_t recorded_ns;
     int64_t uncharged_ns;
     /* What it got. */
     uint64_t gpu_ns, done, delayed_ns, longest_ns, bursts_late;

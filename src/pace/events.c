@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts, their streams' meters and the events on them. */
-#include "pace/marks.h"
+#include "pace/events.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -21,15 +21,15 @@
 /* A stream that had work within this is one of those that launch. */
 #define BESIDE_NS 200000000ull
 
-struct lock marks_lock = LOCK_INIT;
+struct lock events_lock = LOCK_INIT;
 
 static struct {
-    uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: marks are to be had */
+    uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: timing events are to be had */
     struct pace_context *contexts;
     struct slab context_slab, meter_slab;
     struct map meters; /* by stream_key */
     uint32_t last_id;
-} marks = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
+} events = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
     .meter_slab = {.object_bytes = sizeof(struct meter_record)}};
 
 static uint64_t stream_key(const struct pace_context *context, CUstream stream, const void *thread)
@@ -42,9 +42,9 @@ static uint64_t stream_key(const struct pace_context *context, CUstream stream, 
 
 /* ---- contexts and meters ---- */
 
-struct pace_context *marks_contexts(void)
+struct pace_context *events_contexts(void)
 {
-    return marks.contexts;
+    return events.contexts;
 }
 
 /* A context that is the thread's current one for the time being. */
@@ -68,7 +68,7 @@ static void context_leave(const struct pace_entered *entered)
         (void)cuda.cuCtxPopCurrent_v2(&context);
 }
 
-static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
+static struct pace_context *context_make(CUcontext handle) REQUIRES(events_lock)
 {
     int device;
     struct pace_entered entered = context_enter(handle);
@@ -76,13 +76,13 @@ static struct pace_context *context_make(CUcontext handle) REQUIRES(marks_lock)
     context_leave(&entered);
     if (result != CUDA_SUCCESS || device < 0)
         return NULL;
-    struct pace_context *context = slab_take(&marks.context_slab);
+    struct pace_context *context = slab_take(&events.context_slab);
     if (!context)
         return NULL;
     context->handle = handle;
     context->device = device;
-    context->next = marks.contexts;
-    marks.contexts = context;
+    context->next = events.contexts;
+    events.contexts = context;
     return context;
 }
 
@@ -93,14 +93,14 @@ static bool is_named(CUstream stream)
 }
 
 /* The stream's own context; of a default stream, the thread's. */
-static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
+static struct pace_context *context_of(CUstream stream) REQUIRES(events_lock)
 {
     CUcontext handle = NULL;
     if (!is_named(stream) || cuda.cuStreamGetCtx(stream, &handle) != CUDA_SUCCESS)
         (void)cuda.cuCtxGetCurrent(&handle);
     if (!handle)
         return NULL;
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         if (context->handle == handle)
             return context;
     }
@@ -110,15 +110,15 @@ static struct pace_context *context_of(CUstream stream) REQUIRES(marks_lock)
 /* Tells a thread's own default stream from another's. */
 static _Thread_local char thread_identity __attribute__((tls_model("initial-exec")));
 
-const void *marks_thread(void)
+const void *events_thread(void)
 {
     return &thread_identity;
 }
 
-void marks_meter_renew(struct meter_record *record)
+void events_meter_renew(struct meter_record *record)
 {
-    marks.last_id += marks.last_id == UINT32_MAX ? 2 : 1;
-    store_release(&record->id, marks.last_id);
+    events.last_id += events.last_id == UINT32_MAX ? 2 : 1;
+    store_release(&record->id, events.last_id);
 }
 
 /* One that does not tell counts as if others may wait for it. */
@@ -129,28 +129,28 @@ static bool is_apart(CUstream stream)
            flags & CU_STREAM_NON_BLOCKING;
 }
 
-struct meter_record *marks_meter(CUstream stream)
+struct meter_record *events_meter(CUstream stream)
 {
     struct pace_context *context = context_of(stream);
     if (!context)
         return NULL;
     const void *thread = stream == CU_STREAM_PER_THREAD ? &thread_identity : NULL;
     uint64_t key = stream_key(context, stream, thread);
-    struct meter_record *record = map_get(&marks.meters, key);
+    struct meter_record *record = map_get(&events.meters, key);
     if (record)
         return record;
-    record = slab_take(&marks.meter_slab);
+    record = slab_take(&events.meter_slab);
     if (!record)
         return NULL;
     record->context = context;
-    marks_meter_renew(record);
+    events_meter_renew(record);
     record->stream = stream;
     record->thread = thread;
     record->device = context->device;
     record->apart = is_apart(stream);
     record->meter.closed = channels_closed_times((unsigned)record->device);
-    if (map_put(&marks.meters, key, record) != 0) {
-        slab_give(&marks.meter_slab, record);
+    if (map_put(&events.meters, key, record) != 0) {
+        slab_give(&events.meter_slab, record);
         return NULL;
     }
     record->next = context->meters;
@@ -158,7 +158,7 @@ struct meter_record *marks_meter(CUstream stream)
     return record;
 }
 
-void marks_note_other(struct meter_record *record)
+void events_note_other(struct meter_record *record)
 {
     bool legacy = record->stream == CU_STREAM_LEGACY;
     record->meter.open.other = true;
@@ -179,12 +179,12 @@ static bool is_blinding(CUresult result)
            result == CUDA_ERROR_INVALID_VALUE;
 }
 
-void marks_note_blind(int device, CUresult result, uint64_t now_ns)
+void events_note_blind(int device, CUresult result, uint64_t now_ns)
 {
     static bool logged;
     if (!is_blinding(result))
         return;
-    (void)swap_seq_cst(&marks.blind_since_ns[device], (uint64_t)0, now_ns);
+    (void)swap_seq_cst(&events.blind_since_ns[device], (uint64_t)0, now_ns);
     if (!load_relaxed(&logged))
         log_warning(
             "the driver refuses an event by which GPU time is measured; the compute limit is "
@@ -192,26 +192,26 @@ void marks_note_blind(int device, CUresult result, uint64_t now_ns)
     store_relaxed(&logged, true);
 }
 
-void marks_note_seen(int device)
+void events_note_seen(int device)
 {
-    if (load_relaxed(&marks.blind_since_ns[device]))
-        store_relaxed(&marks.blind_since_ns[device], (uint64_t)0);
+    if (load_relaxed(&events.blind_since_ns[device]))
+        store_relaxed(&events.blind_since_ns[device], (uint64_t)0);
 }
 
-uint64_t marks_blind_ns(unsigned device, uint64_t now_ns)
+uint64_t events_blind_ns(unsigned device, uint64_t now_ns)
 {
-    uint64_t since = load_relaxed(&marks.blind_since_ns[device]);
-    if (!since || since >= now_ns || !swap_seq_cst(&marks.blind_since_ns[device], since, now_ns))
+    uint64_t since = load_relaxed(&events.blind_since_ns[device]);
+    if (!since || since >= now_ns || !swap_seq_cst(&events.blind_since_ns[device], since, now_ns))
         return 0;
     return now_ns - since;
 }
 
-static CUevent spare_take(struct pace_context *context) REQUIRES(marks_lock)
+static CUevent spare_take(struct pace_context *context) REQUIRES(events_lock)
 {
     return context->spare_count ? context->spares[--context->spare_count] : NULL;
 }
 
-void marks_spare_give(struct pace_context *context, CUevent event)
+void events_spare_give(struct pace_context *context, CUevent event)
 {
     if (context->spare_count < SPARE_EVENTS)
         context->spares[context->spare_count++] = event;
@@ -219,7 +219,7 @@ void marks_spare_give(struct pace_context *context, CUevent event)
         (void)cuda.cuEventDestroy_v2(event);
 }
 
-static bool is_shared(const struct meter_record *record) REQUIRES(marks_lock)
+static bool is_shared(const struct meter_record *record) REQUIRES(events_lock)
 {
     for (const struct meter_record *other = record->context->meters; other; other = other->next) {
         if (other != record && other->meter.count)
@@ -228,10 +228,10 @@ static bool is_shared(const struct meter_record *record) REQUIRES(marks_lock)
     return false;
 }
 
-bool marks_beside(const struct meter_record *record, uint64_t now_ns)
+bool events_beside(const struct meter_record *record, uint64_t now_ns)
 {
     for (const struct meter_record *other = record->context->meters; other; other = other->next) {
-        if (other != record && meter_marked_ns(&other->meter) + BESIDE_NS >= now_ns)
+        if (other != record && meter_recorded_ns(&other->meter) + BESIDE_NS >= now_ns)
             return true;
     }
     return false;
@@ -257,19 +257,19 @@ static _Thread_local const struct meter_record *recording_on
 /* Between the two the record cannot go, nor can its stream (wait_for_recording). */
 static bool begin_recording(struct meter_record *record, uint32_t id, CUevent *ret_event)
 {
-    lock_take(&marks_lock);
-    bool wanted = marks_is_same(record, id) && !meter_is_full(&record->meter);
+    lock_take(&events_lock);
+    bool wanted = events_is_same(record, id) && !meter_is_full(&record->meter);
     *ret_event = wanted ? spare_take(record->context) : NULL;
     record->recording += wanted;
     recording_on = wanted ? record : NULL;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     return wanted;
 }
 
 static void end_recording(struct meter_record *record, CUevent event, bool recorded,
     uint64_t now_ns, struct meter_run run)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     if (recorded && !meter_is_full(&record->meter)) {
         run.shared = is_shared(record);
         run.siblings = gate_active(record->device) > 1;
@@ -277,16 +277,16 @@ static void end_recording(struct meter_record *record, CUevent event, bool recor
         run.part = (uint16_t)part.permille;
         run.likely = (uint16_t)part.likely;
         run.others_ns = part.others_us * 1000;
-        meter_mark(&record->meter, event, now_ns, &run);
+        meter_add_event(&record->meter, event, now_ns, &run);
     } else if (event) {
-        marks_spare_give(record->context, event);
+        events_spare_give(record->context, event);
     }
     record->recording--;
     recording_on = NULL;
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
 }
 
-static void record_mark(struct meter_record *record, CUevent event, struct meter_run run)
+static void record_event(struct meter_record *record, CUevent event, struct meter_run run)
 {
     if (!event)
         event = event_make(record->context->handle);
@@ -294,30 +294,30 @@ static void record_mark(struct meter_record *record, CUevent event, struct meter
     CUresult result = event ? cuda.cuEventRecord(event, record->stream) : CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t now = clock_now_ns();
     if (result != CUDA_SUCCESS)
-        marks_note_blind(record->device, result, now);
+        events_note_blind(record->device, result, now);
     end_recording(record, event, result == CUDA_SUCCESS, now, run);
 }
 
 /* A thread that was cancelled in the midst of it would leave others waiting for its end. */
-void marks_record(struct meter_record *record, uint32_t id, struct meter_run run)
+void events_record(struct meter_record *record, uint32_t id, struct meter_run run)
 {
     CUevent event;
     lock_hold_cancel();
     if (begin_recording(record, id, &event))
-        record_mark(record, event, run);
+        record_event(record, event, run);
     lock_let_cancel();
 }
 
-static bool is_open(const struct meter_record *meter) REQUIRES(marks_lock)
+static bool is_open(const struct meter_record *meter) REQUIRES(events_lock)
 {
     return meter->meter.open.launches && meter->opener == &thread_identity && !meter->orphan &&
            !meter_is_full(&meter->meter);
 }
 
 /* A default stream is only to be had while its context is the thread's current one. */
-static struct meter_record *open_meter(const struct meter_record *but) REQUIRES(marks_lock)
+static struct meter_record *open_meter(const struct meter_record *but) REQUIRES(events_lock)
 {
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         bool own = context == but->context;
         for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
             bool reachable = is_named(meter->stream) || (own && meter->stream != CU_STREAM_LEGACY);
@@ -329,52 +329,52 @@ static struct meter_record *open_meter(const struct meter_record *but) REQUIRES(
     return NULL;
 }
 
-void marks_close_others(const struct meter_record *record, uint32_t id)
+void events_close_others(const struct meter_record *record, uint32_t id)
 {
     const struct meter_record *former = NULL;
     for (;;) {
-        lock_take(&marks_lock);
-        struct meter_record *meter = marks_is_same(record, id) ? open_meter(record) : NULL;
+        lock_take(&events_lock);
+        struct meter_record *meter = events_is_same(record, id) ? open_meter(record) : NULL;
         uint32_t meter_id = meter ? meter->id : 0;
         struct meter_run run = {.continuous = meter && meter->meter.count > 0};
-        lock_release(&marks_lock);
+        lock_release(&events_lock);
         if (!meter || meter == former)
             return;
-        marks_record(meter, meter_id, run);
+        events_record(meter, meter_id, run);
         former = meter;
     }
 }
 
-static struct meter_record *open_on(CUstream stream) REQUIRES(marks_lock)
+static struct meter_record *open_on(CUstream stream) REQUIRES(events_lock)
 {
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
-            if (marks_is_on(meter, stream) && !meter->orphan && meter->meter.open.launches)
+            if (events_is_on(meter, stream) && !meter->orphan && meter->meter.open.launches)
                 return meter;
         }
     }
     return NULL;
 }
 
-void marks_close(CUstream stream)
+void events_close(CUstream stream)
 {
-    lock_take(&marks_lock);
+    lock_take(&events_lock);
     struct meter_record *meter = open_on(stream);
     if (meter)
-        (void)marks_harvest(meter->device);
+        (void)events_harvest(meter->device);
     uint32_t id = meter ? meter->id : 0;
     struct meter_run run = {.continuous = meter && meter->meter.count > 0};
-    lock_release(&marks_lock);
+    lock_release(&events_lock);
     if (meter && !capture_records(stream, STREAM_ZERO_LEGACY))
-        marks_record(meter, id, run);
+        events_record(meter, id, run);
 }
 
 /* ---- what is on its way ---- */
 
-unsigned marks_unknown(int device)
+unsigned events_unknown(int device)
 {
     unsigned unknown = 0;
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
         for (const struct meter_record *record = context->meters; record; record = record->next)
@@ -383,7 +383,7 @@ unsigned marks_unknown(int device)
     return unknown;
 }
 
-bool marks_stream_works(CUstream stream)
+bool events_stream_works(CUstream stream)
 {
     struct capture_relaxed former = capture_relax();
     bool works = cuda.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
@@ -391,7 +391,7 @@ bool marks_stream_works(CUstream stream)
     return works;
 }
 
-bool marks_meter_works(const struct meter_record *record, bool *ret_works)
+bool events_meter_works(const struct meter_record *record, bool *ret_works)
 {
     *ret_works = false;
     if (record->thread && record->thread != &thread_identity)
@@ -399,16 +399,16 @@ bool marks_meter_works(const struct meter_record *record, bool *ret_works)
     struct pace_entered entered = context_enter(record->context->handle);
     bool told = !capture_records(record->stream, STREAM_ZERO_LEGACY);
     if (told)
-        *ret_works = marks_stream_works(record->stream);
+        *ret_works = events_stream_works(record->stream);
     context_leave(&entered);
     return told;
 }
 
-bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
+bool events_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
 {
     bool works = false;
     *ret_running_ns = 0;
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
         for (const struct meter_record *record = context->meters; record; record = record->next) {
@@ -420,10 +420,10 @@ bool marks_work(int device, uint64_t now_ns, uint64_t *ret_running_ns)
     return works;
 }
 
-struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
+struct events_survey events_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
-    struct marks_survey survey = {.long_in_ns = UINT64_MAX};
-    for (struct pace_context *context = marks.contexts; context; context = context->next) {
+    struct events_survey survey = {.long_in_ns = UINT64_MAX};
+    for (struct pace_context *context = events.contexts; context; context = context->next) {
         if (context->device != device)
             continue;
         /* What nobody asked for since may be over. */
@@ -441,24 +441,24 @@ struct marks_survey marks_survey(int device, uint64_t now_ns, uint64_t long_ns)
 
 /* ---- ends: whose is pace_leave.c's ---- */
 
-void marks_meter_drop(struct meter_record **link)
+void events_meter_drop(struct meter_record **link)
 {
     struct meter_record *record = *link;
     *link = record->next;
     store_release(&record->id, 0u);
-    slab_give(&marks.meter_slab, record);
+    slab_give(&events.meter_slab, record);
 }
 
-void marks_meter_unlink(struct meter_record *record)
+void events_meter_unlink(struct meter_record *record)
 {
-    (void)map_remove(&marks.meters, stream_key(record->context, record->stream, record->thread));
+    (void)map_remove(&events.meters, stream_key(record->context, record->stream, record->thread));
     record->orphan = true;
     store_release(&record->id, 0u);
 }
 
-void marks_context_drop(struct pace_context *context)
+void events_context_drop(struct pace_context *context)
 {
-    struct pace_context **link = &marks.contexts;
+    struct pace_context **link = &events.contexts;
     while (context->spare_count)
         (void)cuda.cuEventDestroy_v2(spare_take(context));
     if (context->base)
@@ -470,21 +470,21 @@ void marks_context_drop(struct pace_context *context)
     while (*link != context)
         link = &(*link)->next;
     *link = context->next;
-    slab_give(&marks.context_slab, context);
+    slab_give(&events.context_slab, context);
 }
 
-bool marks_others_record(const struct meter_record *record)
+bool events_others_record(const struct meter_record *record)
 {
     return record->recording > (record == recording_on ? 1u : 0u);
 }
 
-void marks_reset(void)
+void events_reset(void)
 {
-    lock_reset(&marks_lock);
+    lock_reset(&events_lock);
     recording_on = NULL;
-    marks.contexts = NULL;
-    memset(marks.blind_since_ns, 0, sizeof(marks.blind_since_ns));
-    slab_finish(&marks.context_slab);
-    slab_finish(&marks.meter_slab);
-    map_finish(&marks.meters);
+    events.contexts = NULL;
+    memset(events.blind_since_ns, 0, sizeof(events.blind_since_ns));
+    slab_finish(&events.context_slab);
+    slab_finish(&events.meter_slab);
+    map_finish(&events.meters);
 }
