@@ -27,7 +27,7 @@ struct coupling {
     unsigned score;
 };
 
-/* A kernel, or a stretch that ends with it, took longer than was thought by COUPLING_OVER_NS or
+/* A kernel, or an interval that ends with it, took longer than was thought by COUPLING_OVER_NS or
  * more. It was over at `at_ns`, `after_ns` after the last launch was let go that had been held back
  * on another device since it was due. True where it is certain by now. */
 bool coupling_judge(struct coupling *coupling, uint64_t key, uint64_t after_ns, uint64_t at_ns);

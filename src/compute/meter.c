@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timing events, stretches and what they cost. */
+/* Timing events, intervals and what they cost. */
 #include "compute/meter.h"
 
 #include "compute/durations.h"
@@ -31,21 +31,21 @@
 
 /* Of one launch, or two, chance and the timing events' own time say too much. */
 #define SURE_LAUNCHES 4
-/* A stretch that took longer than this share of its sum met something else. */
+/* an interval that took longer than this share of its sum met something else. */
 #define SURE_PERCENT_MAX 130
 #define SURE_PERCENT_MIN 80
 
-static bool is_unknown(const struct meter_stretch *stretch)
+static bool is_unknown(const struct meter_interval *interval)
 {
-    return stretch->launches && !stretch->work_ns;
+    return interval->launches && !interval->work_ns;
 }
 
 static void set_part(
-    struct meter_stretch *stretch, uint16_t part, uint16_t likely, uint64_t others_ns)
+    struct meter_interval *interval, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
-    stretch->part = part;
-    stretch->likely = likely > part ? likely : part;
-    stretch->others_ns = others_ns;
+    interval->part = part;
+    interval->likely = likely > part ? likely : part;
+    interval->others_ns = others_ns;
 }
 
 void meter_add_event(
@@ -64,7 +64,7 @@ void meter_add_event(
     event->before.gap_ns = run->gap_ns;
     meter->count++;
     meter->unknown += is_unknown(&event->before);
-    meter->open = (struct meter_stretch){0};
+    meter->open = (struct meter_interval){0};
 }
 
 struct timing_event *meter_front(struct stream_meter *meter)
@@ -108,12 +108,12 @@ static uint64_t done_with_ns(const struct stream_meter *meter, const struct timi
     return (meter->done_ns > told ? meter->done_ns : told) + event_ns(meter);
 }
 
-/* For how long the device waited for the launch of the stretch, with an idle stream: it was busy
+/* For how long the device waited for the launch of the interval, with an idle stream: it was busy
  * with the timing events before it while the processor came to the launch. */
-static uint64_t idle_ns(const struct stream_meter *meter, const struct meter_stretch *stretch)
+static uint64_t idle_ns(const struct stream_meter *meter, const struct meter_interval *interval)
 {
     uint64_t behind = above(meter->done_ns, meter->former_ns);
-    return stretch->continuous ? 0 : above(stretch->gap_ns, behind);
+    return interval->continuous ? 0 : above(interval->gap_ns, behind);
 }
 
 /* How long a launch took that was put onto an idle stream, and that the device waited for so long,
@@ -141,21 +141,21 @@ static void learn_event(struct stream_meter *meter, uint64_t wall_ns, uint64_t g
     meter->event_sure |= sure;
 }
 
-static bool is_in_part(const struct meter_stretch *stretch)
+static bool is_in_part(const struct meter_interval *interval)
 {
-    return stretch->part && stretch->part < 1000;
+    return interval->part && interval->part < 1000;
 }
 
 uint64_t meter_front_since_ns(const struct stream_meter *meter)
 {
-    const struct meter_stretch *stretch = &meter->events[meter->first].before;
-    bool behind = stretch->continuous || stretch->first_ns < meter->reached_ns;
-    return behind ? meter->reached_ns : stretch->first_ns;
+    const struct meter_interval *interval = &meter->events[meter->first].before;
+    bool behind = interval->continuous || interval->first_ns < meter->reached_ns;
+    return behind ? meter->reached_ns : interval->first_ns;
 }
 
 bool meter_front_works(const struct stream_meter *meter)
 {
-    const struct meter_stretch *front = &meter->events[meter->first].before;
+    const struct meter_interval *front = &meter->events[meter->first].before;
     return meter->count && front->launches && !front->other;
 }
 
@@ -168,9 +168,9 @@ uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_n
 void meter_front_beside(
     struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns)
 {
-    struct meter_stretch *stretch = &meter->events[meter->first].before;
-    if (!is_in_part(stretch) && part < 1000)
-        set_part(stretch, part, likely, others_ns);
+    struct meter_interval *interval = &meter->events[meter->first].before;
+    if (!is_in_part(interval) && part < 1000)
+        set_part(interval, part, likely, others_ns);
 }
 
 void meter_front_whole(
@@ -182,9 +182,9 @@ void meter_front_whole(
 }
 
 /* Others' work may have come before its own. */
-static bool may_have_waited(const struct meter_stretch *stretch)
+static bool may_have_waited(const struct meter_interval *interval)
 {
-    return stretch->shared || stretch->siblings;
+    return interval->shared || interval->siblings;
 }
 
 static uint64_t part_of(uint64_t wall_ns, unsigned part)
@@ -192,21 +192,22 @@ static uint64_t part_of(uint64_t wall_ns, unsigned part)
     return wall_ns / 1000 * part;
 }
 
-/* The stretch never ran dry, and nothing but its launches was on the device. */
+/* The interval never ran dry, and nothing but its launches was on the device. */
 static void compare(
-    struct stream_meter *meter, const struct meter_stretch *stretch, uint64_t wall_ns)
+    struct stream_meter *meter, const struct meter_interval *interval, uint64_t wall_ns)
 {
-    if (!stretch->continuous || stretch->other || may_have_waited(stretch) || is_in_part(stretch) ||
-        stretch->replaced || stretch->launches < SURE_LAUNCHES || !stretch->work_ns)
+    if (!interval->continuous || interval->other || may_have_waited(interval) ||
+        is_in_part(interval) || interval->replaced || interval->launches < SURE_LAUNCHES ||
+        !interval->work_ns)
         return;
-    uint64_t percent = wall_ns / (stretch->work_ns / 100 + 1);
+    uint64_t percent = wall_ns / (interval->work_ns / 100 + 1);
     if (percent < SURE_PERCENT_MIN || percent > SURE_PERCENT_MAX)
         return;
     if (meter->sure_work_ns >= SURE_WORK_NS) {
         meter->sure_work_ns /= 2;
         meter->sure_wall_ns /= 2;
     }
-    meter->sure_work_ns += stretch->work_ns;
+    meter->sure_work_ns += interval->work_ns;
     meter->sure_wall_ns += wall_ns;
 }
 
@@ -219,20 +220,20 @@ static uint64_t set_right(const struct stream_meter *meter, uint64_t work_ns)
 
 /* What was surely ours of a time in which other containers were at work, too: it may have begun
  * with their turns. */
-static uint64_t least_of(const struct meter_stretch *stretch, uint64_t wall_ns)
+static uint64_t least_of(const struct meter_interval *interval, uint64_t wall_ns)
 {
-    return is_in_part(stretch) ? part_of(above(wall_ns, stretch->others_ns), stretch->part)
-                               : wall_ns;
+    return is_in_part(interval) ? part_of(above(wall_ns, interval->others_ns), interval->part)
+                                : wall_ns;
 }
 
 /* What took many turns may have been learnt in turns as well: it is no more than what the others
  * left. */
-static uint64_t own_part(const struct meter_stretch *stretch, uint64_t wall_ns, uint64_t work_ns)
+static uint64_t own_part(const struct meter_interval *interval, uint64_t wall_ns, uint64_t work_ns)
 {
-    uint64_t least = least_of(stretch, wall_ns) / 2, most = part_of(wall_ns, stretch->likely);
+    uint64_t least = least_of(interval, wall_ns) / 2, most = part_of(wall_ns, interval->likely);
     if (!work_ns)
-        return part_of(wall_ns, stretch->part);
-    bool sure = stretch->measured && duration_is_alone(stretch->key);
+        return part_of(wall_ns, interval->part);
+    bool sure = interval->measured && duration_is_alone(interval->key);
     if (!sure && wall_ns > MANY_TURNS_NS && work_ns > most + most / 4)
         return most + most / 4;
     return work_ns < least ? least : at_most(work_ns, wall_ns);
@@ -240,35 +241,35 @@ static uint64_t own_part(const struct meter_stretch *stretch, uint64_t wall_ns, 
 
 /* What a launch was thought to take when it was let go may be known better by now: a queue of them
  * can be long. By its own measurement, the first, nothing is. */
-static uint64_t known_work(const struct meter_stretch *stretch, uint64_t work_ns, bool first)
+static uint64_t known_work(const struct meter_interval *interval, uint64_t work_ns, bool first)
 {
-    uint64_t known = stretch->measured && !first ? duration_of(stretch->key) : 0;
+    uint64_t known = interval->measured && !first ? duration_of(interval->key) : 0;
     return known ? known : work_ns;
 }
 
-/* The stretch of `event` began at `from_ns` and was over at `to_ns`; `first`: before it
- * nothing was known of its launch. */
+/* The interval of `event` began at `from_ns` and was over at `to_ns`; `first`: before it nothing
+ * was known of its launch. */
 static uint64_t busy_of(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, bool first)
 {
-    const struct meter_stretch *stretch = &event->before;
+    const struct meter_interval *interval = &event->before;
     uint64_t wall = meter_open_between(meter, from_ns, to_ns),
-             work = set_right(meter, stretch->work_ns);
-    if (!stretch->launches)
+             work = set_right(meter, interval->work_ns);
+    if (!interval->launches)
         return 0;
-    if (stretch->other)
+    if (interval->other)
         return at_most(work, wall);
-    bool measured = stretch->measured && !stretch->late;
+    bool measured = interval->measured && !interval->late;
     /* Beside others the timing event before it may have waited for our turn: no gap passed then. */
-    if (measured && !stretch->continuous)
-        wall = alone_ns(meter, wall, is_in_part(stretch) ? 0 : idle_ns(meter, stretch));
-    if (stretch->continuous || measured)
-        return is_in_part(stretch) ? own_part(stretch, wall, known_work(stretch, work, first))
-                                   : wall;
+    if (measured && !interval->continuous)
+        wall = alone_ns(meter, wall, is_in_part(interval) ? 0 : idle_ns(meter, interval));
+    if (interval->continuous || measured)
+        return is_in_part(interval) ? own_part(interval, wall, known_work(interval, work, first))
+                                    : wall;
     /* After the last launch it ran through. */
     uint64_t sure = meter_open_between(meter, event->recorded_ns, to_ns);
-    if (is_in_part(stretch))
-        sure = own_part(stretch, sure, at_most(work, sure));
+    if (is_in_part(interval))
+        sure = own_part(interval, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
 }
 
@@ -277,62 +278,63 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct timing_ev
  * for our turn, and the launch come up with it: how much of the gap passed before it ran is not
  * known, so that it took from `least_ns` to `most_ns`. */
 static void learn_in_part(
-    const struct meter_stretch *stretch, uint64_t known, uint64_t least_ns, uint64_t most_ns)
+    const struct meter_interval *interval, uint64_t known, uint64_t least_ns, uint64_t most_ns)
 {
-    bool doubtful = stretch->shared || stretch->late;
-    uint64_t exceeded_most = is_in_part(stretch) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
-    if (!doubtful && is_in_part(stretch) && duration_is_alone(stretch->key))
-        duration_doubt(stretch->key, least_of(stretch, most_ns) > known + known / 8);
+    bool doubtful = interval->shared || interval->late;
+    uint64_t exceeded_most = is_in_part(interval) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
+    if (!doubtful && is_in_part(interval) && duration_is_alone(interval->key))
+        duration_doubt(interval->key, least_of(interval, most_ns) > known + known / 8);
     if (most_ns < known / 4 * 3)
-        duration_shorten(stretch->key, most_ns > known / 2 ? most_ns : known / 2);
+        duration_shorten(interval->key, most_ns > known / 2 ? most_ns : known / 2);
     else if (most_ns < known)
-        duration_learn(stretch->key, most_ns);
+        duration_learn(interval->key, most_ns);
     else if (least_ns <= known)
-        duration_learn(stretch->key, known);
+        duration_learn(interval->key, known);
     else if (doubtful || least_ns > exceeded_most)
-        duration_confirm(stretch->key);
+        duration_confirm(interval->key);
     else if (least_ns < known + at_most(known / 4, CLEAN_NS))
-        duration_learn(stretch->key, least_ns);
+        duration_learn(interval->key, least_ns);
     else
-        duration_exceeded(stretch->key, least_ns);
+        duration_exceeded(interval->key, least_ns);
 }
 
 /* One launch that others' turns cut whenever they are at work. */
-static bool is_cut(const struct meter_stretch *stretch)
+static bool is_cut(const struct meter_interval *interval)
 {
-    return stretch->measured && !stretch->other && stretch->launches == 1 && is_in_part(stretch) &&
-           !may_have_waited(stretch) && duration_of(stretch->key) >= BLURRED_NS;
+    return interval->measured && !interval->other && interval->launches == 1 &&
+           is_in_part(interval) && !may_have_waited(interval) &&
+           duration_of(interval->key) >= BLURRED_NS;
 }
 
 /* From one launch alone, which took `wall_ns` from timing event to timing event. Where it may have
  * waited for other streams' work, or its timing event came late, that says only that it takes no
  * longer. */
 static void learn(
-    const struct stream_meter *meter, const struct meter_stretch *stretch, uint64_t wall_ns)
+    const struct stream_meter *meter, const struct meter_interval *interval, uint64_t wall_ns)
 {
-    if (!stretch->measured || stretch->other || stretch->launches != 1)
+    if (!interval->measured || interval->other || interval->launches != 1)
         return;
-    bool beside = is_in_part(stretch) || stretch->siblings;
-    uint64_t known = duration_of(stretch->key);
+    bool beside = is_in_part(interval) || interval->siblings;
+    uint64_t known = duration_of(interval->key);
     uint64_t most =
-        stretch->continuous ? above(wall_ns, event_ns(meter)) : alone_ns(meter, wall_ns, 0);
-    uint64_t took = above(most, idle_ns(meter, stretch));
-    if (beside && (stretch->moved || meter->moved))
+        interval->continuous ? above(wall_ns, event_ns(meter)) : alone_ns(meter, wall_ns, 0);
+    uint64_t took = above(most, idle_ns(meter, interval));
+    if (beside && (interval->moved || meter->moved))
         /* What is too short would be kept for as long as others are at work. */
-        duration_confirm(stretch->key);
+        duration_confirm(interval->key);
     else if (!known && beside)
         duration_learn(
-            stretch->key, stretch->late || stretch->gap_ns > METER_LATE_NS ? most : took);
+            interval->key, interval->late || interval->gap_ns > METER_LATE_NS ? most : took);
     else if (!known)
-        duration_learn_alone(stretch->key, took);
-    else if (beside && stretch->whole && !may_have_waited(stretch) && most >= BLURRED_NS)
-        duration_whole(stretch->key, most);
+        duration_learn_alone(interval->key, took);
+    else if (beside && interval->whole && !may_have_waited(interval) && most >= BLURRED_NS)
+        duration_whole(interval->key, most);
     else if (beside)
-        learn_in_part(stretch, known, took, most);
-    else if (took < known || !(stretch->shared || stretch->late))
-        duration_learn_alone(stretch->key, took);
+        learn_in_part(interval, known, took, most);
+    else if (took < known || !(interval->shared || interval->late))
+        duration_learn_alone(interval->key, took);
     else
-        duration_confirm(stretch->key);
+        duration_confirm(interval->key);
 }
 
 /* From one launch that went by its estimate onto a stream where nothing was, alone: it took no
@@ -341,20 +343,20 @@ static void learn(
 static void learn_dry(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns)
 {
-    const struct meter_stretch *stretch = &event->before;
-    bool doubtful = stretch->other || stretch->shared || stretch->siblings || stretch->moved ||
-                    is_in_part(stretch);
-    uint64_t known = duration_of(stretch->key), most = above(to_ns, stretch->first_ns),
+    const struct meter_interval *interval = &event->before;
+    bool doubtful = interval->other || interval->shared || interval->siblings || interval->moved ||
+                    is_in_part(interval);
+    uint64_t known = duration_of(interval->key), most = above(to_ns, interval->first_ns),
              least = above(to_ns, event->recorded_ns + event_ns(meter));
-    bool dry = !stretch->continuous && !stretch->measured && stretch->first_ns > from_ns;
-    if (!known || !dry || stretch->launches != 1 || doubtful)
+    bool dry = !interval->continuous && !interval->measured && interval->first_ns > from_ns;
+    if (!known || !dry || interval->launches != 1 || doubtful)
         return;
     if (most < known)
-        duration_learn_alone(stretch->key, most);
-    else if (least > known && event->recorded_ns < stretch->first_ns + known)
-        duration_learn_alone(stretch->key, least);
+        duration_learn_alone(interval->key, most);
+    else if (least > known && event->recorded_ns < interval->first_ns + known)
+        duration_learn_alone(interval->key, least);
     else
-        duration_confirm(stretch->key);
+        duration_confirm(interval->key);
 }
 
 void *meter_forget(struct stream_meter *meter)
@@ -370,14 +372,14 @@ void *meter_forget(struct stream_meter *meter)
 
 /* Where the stream may have run dry, nothing ran before the first launch. A timing event on an idle
  * stream is reached late where the device has to turn to this process first: that time is ours. */
-static uint64_t begin_of(const struct stream_meter *meter, const struct meter_stretch *stretch,
+static uint64_t begin_of(const struct stream_meter *meter, const struct meter_interval *interval,
     uint64_t from_ns, uint64_t to_ns)
 {
-    if (stretch->measured && !stretch->continuous && may_have_waited(stretch))
+    if (interval->measured && !interval->continuous && may_have_waited(interval))
         return at_most(meter->former_ns, from_ns);
-    if (stretch->continuous || stretch->measured || stretch->first_ns < from_ns)
+    if (interval->continuous || interval->measured || interval->first_ns < from_ns)
         return from_ns;
-    return at_most(stretch->first_ns, to_ns);
+    return at_most(interval->first_ns, to_ns);
 }
 
 /* What was charged as it went, beside others, ran on from there to its timing event. Of a stream
@@ -385,24 +387,24 @@ static uint64_t begin_of(const struct stream_meter *meter, const struct meter_st
 static uint64_t rest_in_part(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, uint64_t thought_ns)
 {
-    const struct meter_stretch *stretch = &event->before;
-    bool dry = !stretch->continuous && !stretch->measured;
+    const struct meter_interval *interval = &event->before;
+    bool dry = !interval->continuous && !interval->measured;
     uint64_t sure_ns = dry && event->recorded_ns > from_ns ? event->recorded_ns : from_ns;
     uint64_t rest = meter_open_between(meter, sure_ns, to_ns);
-    if (is_in_part(stretch))
-        rest = part_of(rest, stretch->part);
+    if (is_in_part(interval))
+        rest = part_of(rest, interval->part);
     return dry && rest < thought_ns ? thought_ns : rest;
 }
 
-/* What a stretch took beyond what was thought; between two that never ran dry lie timing events and
- * pauses. */
-static uint64_t longer_by(const struct meter_stretch *stretch, uint64_t busy_ns)
+/* What an interval took beyond what was thought; between two that never ran dry lie timing events
+ * and pauses. */
+static uint64_t longer_by(const struct meter_interval *interval, uint64_t busy_ns)
 {
-    uint64_t longer = above(busy_ns, stretch->work_ns);
-    return stretch->continuous && longer < stretch->work_ns / 2 ? 0 : longer;
+    uint64_t longer = above(busy_ns, interval->work_ns);
+    return interval->continuous && longer < interval->work_ns / 2 ? 0 : longer;
 }
 
-/* Of the stretch, `rest_ns` is to be charged still, which does not fit behind what was charged as
+/* Of the interval, `rest_ns` is to be charged still, which does not fit behind what was charged as
  * it went: another thread let it by on the same stream, beside that. */
 static bool was_let_by_beside(
     const struct stream_meter *meter, uint64_t rest_ns, uint64_t from_ns, uint64_t at_ns)
@@ -414,9 +416,9 @@ static bool was_let_by_beside(
 void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge *ret_charge)
 {
     struct timing_event *event = &meter->events[meter->first];
-    const struct meter_stretch *stretch = &event->before;
+    const struct meter_interval *interval = &event->before;
     uint64_t from = meter->started ? meter->reached_ns : at_ns;
-    bool cut = false, first = !duration_of(stretch->key);
+    bool cut = false, first = !duration_of(interval->key);
     if (at_ns < from)
         at_ns = from;
     if (meter->started) {
@@ -424,51 +426,51 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
         /* Where a closure begins and ends is known to some 0.1 ms, and later than that where the
          * governor was kept from running: beside others, what is too short would stay,
          * but anything is better than nothing. */
-        if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(stretch))))
-            learn(meter, stretch, open);
+        if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(interval))))
+            learn(meter, interval, open);
         if (open == at_ns - from) {
             learn_dry(meter, event, from, at_ns);
-            compare(meter, stretch, open);
+            compare(meter, interval, open);
         }
-        if (stretch->apart)
+        if (interval->apart)
             learn_event(meter, open, event->recorded_ns - meter->former_ns);
-        cut = is_cut(stretch);
-        from = begin_of(meter, stretch, from, at_ns);
+        cut = is_cut(interval);
+        from = begin_of(meter, interval, from, at_ns);
     }
     uint64_t busy = busy_of(meter, event, from, at_ns, first);
     *ret_charge = (struct meter_charge){.from_ns = from, .to_ns = at_ns, .busy_ns = busy};
-    ret_charge->launches = stretch->launches;
-    ret_charge->measured = stretch->measured;
+    ret_charge->launches = interval->launches;
+    ret_charge->measured = interval->measured;
     ret_charge->cut = cut;
-    ret_charge->known = duration_is_alone(stretch->key);
-    ret_charge->work_ns = stretch->replaced ? 0 : stretch->work_ns;
-    meter->longer_ns += longer_by(stretch, busy);
+    ret_charge->known = duration_is_alone(interval->key);
+    ret_charge->work_ns = interval->replaced ? 0 : interval->work_ns;
+    meter->longer_ns += longer_by(interval, busy);
     if (meter->occupied_to_ns) {
         uint64_t rest = above(busy, meter->occupied_ns);
         if (meter->occupied_to_ns > from && !was_let_by_beside(meter, rest, from, at_ns))
             ret_charge->from_ns = at_most(meter->occupied_to_ns, at_ns);
         ret_charge->busy_ns = rest;
-        if (meter->occupied_in_part && !stretch->other)
+        if (meter->occupied_in_part && !interval->other)
             ret_charge->busy_ns =
                 rest_in_part(meter, event, ret_charge->from_ns, at_ns, ret_charge->busy_ns);
     }
     meter->started = true;
-    meter->moved = stretch->moved;
+    meter->moved = interval->moved;
     meter->reached_ns = at_ns;
     meter->former_ns = event->recorded_ns;
     meter->done_ns = done_with_ns(meter, event);
     return meter_forget(meter);
 }
 
-/* From when on the front stretch is known to run without a pause. */
+/* From when on the front interval is known to run without a pause. */
 static uint64_t began_ns(const struct stream_meter *meter, const struct timing_event *event)
 {
     bool dry = !event->before.continuous && (!event->before.measured || event->before.late);
     return dry && event->recorded_ns > meter->reached_ns ? event->recorded_ns : meter->reached_ns;
 }
 
-/* How long the front stretch has run so far, at least; 0 where that is not known, or nothing runs.
- */
+/* How long the front interval has run so far, at least; 0 where that is not known, or nothing
+ * runs. */
 static uint64_t run_ns(const struct stream_meter *meter, uint64_t now_ns)
 {
     const struct timing_event *event = meter->count ? &meter->events[meter->first] : NULL;
@@ -503,15 +505,15 @@ uint64_t meter_left_ns(const struct stream_meter *meter, uint64_t now_ns)
 {
     uint64_t left = 0, run = run_ns(meter, now_ns);
     for (uint32_t i = 0; i < meter->count; i++) {
-        const struct meter_stretch *stretch =
+        const struct meter_interval *interval =
             &meter->events[(meter->first + i) % METER_EVENTS].before;
-        if (!stretch->replaced)
-            left += i ? stretch->work_ns : above(stretch->work_ns, run);
+        if (!interval->replaced)
+            left += i ? interval->work_ns : above(interval->work_ns, run);
     }
     return left;
 }
 
-/* Of the running stretch, what was not charged for already. */
+/* Of the running interval, what was not charged for already. */
 static uint64_t unoccupied_from(const struct stream_meter *meter, uint64_t from_ns)
 {
     return meter->occupied_to_ns > from_ns ? meter->occupied_to_ns : from_ns;
@@ -564,7 +566,7 @@ bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, ui
 uint64_t meter_give_up(struct stream_meter *meter)
 {
     uint64_t charged = meter->count ? 0 : at_most(meter->occupied_ns, meter->open.work_ns);
-    meter->open = (struct meter_stretch){0};
+    meter->open = (struct meter_interval){0};
     if (!meter->count)
         meter->occupied_to_ns = meter->occupied_ns = 0;
     return charged;
@@ -576,13 +578,13 @@ bool meter_run_on(
     struct timing_event *event = meter_front(meter);
     if (!event || !meter_runs_for(meter, now_ns, event->before.work_ns + RUN_ON_NS))
         return false;
-    struct meter_stretch *stretch = &event->before;
+    struct meter_interval *interval = &event->before;
     uint64_t from = unoccupied_from(meter, began_ns(meter, event));
     if (meter_open_between(meter, from, now_ns) < RUN_ON_NS)
         return false;
     occupy(meter, from, now_ns, part, ret_charge);
     /* What waits for other streams' work has its own still before it. */
-    ret_charge->work_ns = stretch->replaced || may_have_waited(stretch) ? 0 : stretch->work_ns;
-    stretch->replaced = !may_have_waited(stretch);
+    ret_charge->work_ns = interval->replaced || may_have_waited(interval) ? 0 : interval->work_ns;
+    interval->replaced = !may_have_waited(interval);
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream meter: a row of timing events, and between two of them a stretch of launches. A
- * timing event is an event that the driver puts its time on; what a stretch kept the GPU busy for
+/* A stream meter: a row of timing events, and between two of them an interval of launches. A timing
+ * event is an event that the driver puts its time on; what an interval kept the GPU busy for
  * follows from the times of the timing events at its ends:
  *
  * - launches alone, and the stream never ran dry: from end to end;
@@ -8,7 +8,7 @@
  *   what the device waited for the launch after it was done with the timing event before it;
  * - otherwise (the stream may have run dry, or waited, or copied): the sum of the launches' learnt
  *   durations, at most from end to end. What such sums miss (the pauses between kernels, fills,
- *   small copies, what an event adds) is known from the stretches that never ran dry.
+ *   small copies, what an event adds) is known from the intervals that never ran dry.
  *
  * Time in which the channel gate was closed is nobody's. While other containers are at work the
  * time between two timing events is theirs too: then the sums count, but not less than half of our
@@ -26,7 +26,7 @@
 
 #define METER_EVENTS 256u
 
-struct meter_stretch {
+struct meter_interval {
     uint64_t work_ns;  /* the launches' learnt durations, as they were charged */
     uint64_t gap_ns;   /* from the timing event before to the launch, where the stream was idle */
     uint64_t key;      /* of its last launch (compute/durations.h) */
@@ -51,31 +51,31 @@ struct timing_event {
     void *handle;
     uint64_t asked_ns;    /* before the driver was asked to record it: it was not reached sooner */
     uint64_t recorded_ns; /* when the driver had */
-    struct meter_stretch before; /* the stretch that ends here */
+    struct meter_interval before; /* the interval that ends here */
 };
 
 struct stream_meter {
     struct timing_event events[METER_EVENTS]; /* outstanding, a ring */
     uint32_t first, count;
     uint32_t unknown; /* of the timing events: behind launches that nobody knows the duration of */
-    struct meter_stretch open; /* since the last timing event */
-    bool started;              /* the time of a timing event is known */
-    bool moved;                /* and was not the event's own */
-    uint64_t reached_ns;       /* of the last timing event that was reached */
-    uint64_t former_ns;        /* when that timing event was recorded */
+    struct meter_interval open; /* since the last timing event */
+    bool started;               /* the time of a timing event is known */
+    bool moved;                 /* and was not the event's own */
+    uint64_t reached_ns;        /* of the last timing event that was reached */
+    uint64_t former_ns;         /* when that timing event was recorded */
     uint64_t done_ns; /* when the device was done with it, had it nothing but timing events to do */
-    uint64_t occupied_to_ns;     /* the running stretch was charged up to here already */
+    uint64_t occupied_to_ns;     /* the running interval was charged up to here already */
     uint64_t occupied_ns;        /* by how much of it */
     bool occupied_in_part;       /* while other containers were at work too */
     struct closed_times *closed; /* when nothing of ours ran; NULL: never */
-    uint64_t sure_wall_ns;       /* of late, stretches that never ran dry: how long they took, */
+    uint64_t sure_wall_ns;       /* of late, intervals that never ran dry: how long they took, */
     uint64_t sure_work_ns;       /* and what their launches were thought to take */
-    uint64_t longer_ns;          /* what stretches took longer than was thought, in all */
+    uint64_t longer_ns;          /* what intervals took longer than was thought, in all */
     uint32_t event_ns;           /* what an event takes on this device; 0: not known yet */
     bool event_sure;             /* no processor was slower meanwhile */
 };
 
-/* What is to be charged for a stretch: `busy_ns` between two moments, in the place of `work_ns`
+/* What is to be charged for an interval: `busy_ns` between two moments, in the place of `work_ns`
  * that its launches were charged with when they were let go. */
 struct meter_charge {
     uint64_t from_ns, to_ns;
@@ -127,7 +127,7 @@ static inline uint64_t meter_recorded_ns(const struct stream_meter *meter)
     return meter->count ? last->recorded_ns : meter->former_ns;
 }
 
-/* How the stretch that a timing event ends ran, as far as it was known when the timing event was
+/* How the interval that a timing event ends ran, as far as it was known when the timing event was
  * recorded. */
 struct meter_run {
     uint64_t gap_ns;
@@ -160,11 +160,11 @@ void meter_sooner(struct stream_meter *meter, uint64_t ns);
 /* The first timing event outstanding, NULL where there is none. */
 struct timing_event *meter_front(struct stream_meter *meter);
 
-/* From when on the front stretch may have run. Not without one. */
+/* From when on the front interval may have run. Not without one. */
 uint64_t meter_front_since_ns(const struct stream_meter *meter);
 
-/* Whether there is a front stretch, of launches and nothing else; for how long it may have run, and
- * is not charged for yet. */
+/* Whether there is a front interval, of launches and nothing else; for how long it may have run,
+ * and is not charged for yet. */
 bool meter_front_works(const struct stream_meter *meter);
 uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_ns);
 
@@ -174,27 +174,26 @@ void meter_front_beside(
     struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns);
 
 /* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said
- * of the front stretch once its end is known, and before it is passed. */
+ * of the front interval once its end is known, and before it is passed. */
 void meter_front_whole(
     struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
 
-/* The front timing event was reached at `at_ns`. Takes it out and says what its stretch costs;
+/* The front timing event was reached at `at_ns`. Takes it out and says what its interval costs;
  * learns the duration of a launch that was alone. Returns the timing event's handle. */
 void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge *ret_charge);
 
-/* Takes the front timing event out without a word on what its stretch took; returns its event. */
+/* Takes the front timing event out without a word on what its interval took; returns its event. */
 void *meter_forget(struct stream_meter *meter);
 
-/* The front stretch runs still, longer than its estimate: what is to be charged for up to `now_ns`
+/* The front interval runs still, longer than its estimate: what is to be charged for up to `now_ns`
  * before its end is known, `part` being ours of the device's time in 1,000. Its estimate is given
- * back, but
- * where it may be waiting for other streams' work: then not before its end. False where nothing is
- * to be charged. */
+ * back, but where it may be waiting for other streams' work: then not before its end. False where
+ * nothing is to be charged. */
 bool meter_run_on(
     struct stream_meter *meter, uint64_t now_ns, unsigned part, struct meter_charge *ret_charge);
 
 /* The launches behind the last timing event, none of which is outstanding, are known to have run
- * without a pause between the two, unless something else is in their stretch for which they may
+ * without a pause between the two, unless something else is in their interval for which they may
  * wait: what is to be charged for that. False where nothing is. */
 bool meter_ran(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct meter_charge *ret_charge);
@@ -210,11 +209,11 @@ bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, ui
  * go was charged a second time by meter_ran or meter_done. */
 uint64_t meter_give_up(struct stream_meter *meter);
 
-/* Whether the front stretch has run for at least so long: one kernel, or a graph, that no launch
+/* Whether the front interval has run for at least so long: one kernel, or a graph, that no launch
  * gate could have stopped. */
 bool meter_runs_for(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns);
 
-/* How long until the front stretch has run for `least_ns`, where that is to be looked for: it is
+/* How long until the front interval has run for `least_ns`, where that is to be looked for: it is
  * thought to run for so long, runs longer than it was thought to, or nobody knows what is on its
  * way. UINT64_MAX else. */
 uint64_t meter_long_in_ns(const struct stream_meter *meter, uint64_t now_ns, uint64_t least_ns);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* A copy from or to the host below this takes some 20 us at most: many small ones between kernels
- * do not make the stretch uncertain. */
+ * do not make the interval uncertain. */
 #define CARD_LARGE_BYTES (1u << 20)
 
 /* Work of one kind and about one size takes about the same time. */

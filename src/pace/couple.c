@@ -17,28 +17,28 @@ static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(events
 static bool told;
 
 /* Launches alone, and the stream never ran dry. */
-static bool tells_something(const struct stream_meter *meter, const struct meter_stretch *stretch)
+static bool tells_something(const struct stream_meter *meter, const struct meter_interval *interval)
 {
-    return meter->started && stretch->launches && stretch->work_ns && !stretch->other &&
-           (stretch->continuous || stretch->measured);
+    return meter->started && interval->launches && interval->work_ns && !interval->other &&
+           (interval->continuous || interval->measured);
 }
 
 void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
 {
-    const struct meter_stretch *stretch = &meter->events[meter->first].before;
-    if (!tells_something(meter, stretch) || rules_only_channels())
+    const struct meter_interval *interval = &meter->events[meter->first].before;
+    if (!tells_something(meter, interval) || rules_only_channels())
         return;
-    uint64_t known = stretch->measured ? duration_of(stretch->key) : 0;
-    uint64_t work = known > stretch->work_ns ? known : stretch->work_ns;
+    uint64_t known = interval->measured ? duration_of(interval->key) : 0;
+    uint64_t work = known > interval->work_ns ? known : interval->work_ns;
     uint64_t due = meter->reached_ns + work;
     if (meter_open_between(meter, meter->reached_ns, at_ns) < work + COUPLING_OVER_NS)
         return;
     uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);
-    struct coupling *coupling = &couplings[device][stretch->key % KERNELS];
+    struct coupling *coupling = &couplings[device][interval->key % KERNELS];
     /* When a closure begins and ends is not known well enough. */
     if (!let_go || closed_between(meter->closed, let_go, at_ns))
         return;
-    if (coupling_judge(coupling, stretch->key, at_ns - let_go, at_ns))
+    if (coupling_judge(coupling, interval->key, at_ns - let_go, at_ns))
         account_note_coupled(at_ns);
 }
 

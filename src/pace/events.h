@@ -67,15 +67,15 @@ uint64_t events_blind_ns(unsigned device, uint64_t now_ns);
  * new. NULL where there is no context, its device is not the container's, or there is no memory. */
 struct meter_record *events_meter(CUstream stream) REQUIRES(events_lock);
 
-/* Records a timing event behind what the meter notes; errors of the driver leave the stretch open.
+/* Records a timing event behind what the meter notes; errors of the driver leave the interval open.
  * `id`: the meter's when it was had. run.shared is found out here. */
 void events_record(struct meter_record *record, uint32_t id, struct meter_run run);
 
-/* Ends the stretches that this thread left open on the context's other streams; not on the legacy
+/* Ends the intervals that this thread left open on the context's other streams; not on the legacy
  * one, where a timing event would be a barrier to all others. */
 void events_close_others(const struct meter_record *record, uint32_t id);
 
-/* Ends the stretch that is open on the stream, whoever launched there. */
+/* Ends the interval that is open on the stream, whoever launched there. */
 void events_close(CUstream stream);
 
 /* Whether the meter is the stream's: of per-thread default streams each thread has its own. */

@@ -91,7 +91,7 @@ static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_
 static bool was_idle(const struct stream_meter *meter, uint64_t at_ns)
 {
     const struct timing_event *event = &meter->events[meter->first];
-    const struct meter_stretch *before = &event->before;
+    const struct meter_interval *before = &event->before;
     bool beside = before->shared || before->siblings || (before->part && before->part < 1000);
     return !before->launches && !before->other && !before->continuous && !beside &&
            meter_open_between(meter, event->asked_ns, at_ns) == at_ns - event->asked_ns;

@@ -109,7 +109,7 @@ static void find_meter(struct found *found, CUstream stream, struct thread_strea
     found->meter_id = found->record ? found->record->id : 0;
 }
 
-/* Closes the stretch that is open on the stream. */
+/* Closes the interval that is open on the stream. */
 static struct found find_stream(CUstream stream, struct thread_stream *here, uint64_t now_ns)
 {
     struct found found = {.busy = false};

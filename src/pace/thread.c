@@ -56,7 +56,7 @@ void thread_charge(struct thread_stream *here)
 {
     const struct meter_record *meter = load_relaxed(&here->meter);
     uint32_t work_ns = load_relaxed(&here->work_ns);
-    /* Before a timing event that is outstanding it was another stretch's. */
+    /* Before a timing event that is outstanding it was another interval's. */
     uint64_t seen_ns = meter && !meter->meter.count ? meter->meter.occupied_ns : 0;
     if (seen_ns < work_ns)
         charge_up_to(here, work_ns - seen_ns);
@@ -64,7 +64,7 @@ void thread_charge(struct thread_stream *here)
 
 /* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
- * its stretch took. */
+ * its interval took. */
 static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(events_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
@@ -400,7 +400,7 @@ static void survey_stream(struct thread_stream *here, const struct let_by *let, 
 static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct events_survey *survey) REQUIRES(events_lock)
 {
-    const struct meter_stretch *open = &record->meter.open;
+    const struct meter_interval *open = &record->meter.open;
     const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
     if (!let.launches || record->meter.count || record->told_ns == now_ns)
         return;

@@ -548,7 +548,7 @@ static void *take_turns(void *kernel)
 }
 
 /* What one thread let by lies before the timing events of the other, which begin and end its
- * stretches. */
+ * intervals. */
 BED_TEST("kernels of threads that take turns on a stream are measured at their length",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {

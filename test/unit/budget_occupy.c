@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of a busy stretch is new: against a reference that keeps each span for ever, and against
- * the union of the intervals. */
+/* How much of a busy interval is new: against a reference that keeps each span for ever, and
+ * against the union of the intervals. */
 #include "compute/budget.h"
 
 #include "check.h"
@@ -29,7 +29,7 @@ static uint64_t occupy(uint64_t from, uint64_t to)
     return budget_occupy(&words, from, to, to - from);
 }
 
-/* What is new of a stretch that was busy throughout. */
+/* What is new of an interval that was busy throughout. */
 static uint64_t expect(uint64_t from, uint64_t to)
 {
     uint64_t taken = 0;
@@ -73,7 +73,7 @@ TEST("what was entered is not new again: whole, within, overlapping, adjoining")
     CHECK_EQ(words.busy_ns, 130 * SPAN);
 }
 
-TEST("nothing busy, an empty stretch and one that ends before it begins are nothing")
+TEST("nothing busy, an empty interval and one that ends before it begins are nothing")
 {
     CHECK_EQ(budget_occupy(&words, BASE, BASE + SPAN, 0), 0);
     CHECK_EQ(budget_occupy(&words, BASE, BASE, SPAN), 0);
@@ -81,20 +81,20 @@ TEST("nothing busy, an empty stretch and one that ends before it begins are noth
     CHECK_EQ(words.busy_ns, 0);
 }
 
-TEST("busy for longer than the stretch is busy for the stretch")
+TEST("busy for longer than the interval is busy for the interval")
 {
     CHECK_EQ(budget_occupy(&words, BASE, BASE + 5 * SPAN, UINT64_MAX), 5 * SPAN);
     CHECK_EQ(words.busy_ns, 5 * SPAN);
 }
 
-TEST("busy for a part of the stretch is that part, spread over it")
+TEST("busy for a part of the interval is that part, spread over it")
 {
     CHECK_EQ(budget_occupy(&words, BASE, BASE + 100 * SPAN, 25 * SPAN), 25 * SPAN);
     for (unsigned i = 0; i < 100; i++)
         CHECK_EQ(occupy(BASE + i * SPAN, BASE + (i + 1) * SPAN), SPAN - SPAN / 4);
 }
 
-TEST("random stretches within the spans kept are told apart to the nanosecond of each span")
+TEST("random intervals within the spans kept are told apart to the nanosecond of each span")
 {
     for (unsigned round = 0; round < 40; round++) {
         uint64_t window = BASE + random_below(8) * HALF / 3, taken = 0, wanted = 0;
@@ -114,7 +114,7 @@ TEST("random stretches within the spans kept are told apart to the nanosecond of
     }
 }
 
-TEST("random stretches on a clock that goes on are their union, to a span at each end")
+TEST("random intervals on a clock that goes on are their union, to a span at each end")
 {
     uint64_t taken = 0, wanted = 0, now = BASE + HALF;
     unsigned count = 0;
@@ -143,7 +143,7 @@ TEST("processes that share the GPU in turns of 2 ms are charged the time, not it
     CHECK_EQ(taken, (turns - 1) * slice);
 }
 
-TEST("a very long stretch is entered at once, and its end is known")
+TEST("a very long interval is entered at once, and its end is known")
 {
     const uint64_t day = 86400000000000ull;
     CHECK_EQ(occupy(BASE, BASE + day), day);
@@ -152,7 +152,7 @@ TEST("a very long stretch is entered at once, and its end is known")
     CHECK(occupy(1, INT64_MAX) <= INT64_MAX);
 }
 
-TEST("of a long stretch no more is new than its length, of its half busy no more than the half")
+TEST("of a long interval no more is new than its length, of its half busy no more than the half")
 {
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t length = 1 + random_below(20 * RING), busy = 1 + random_below(length);
@@ -161,7 +161,7 @@ TEST("of a long stretch no more is new than its length, of its half busy no more
     }
 }
 
-TEST("a stretch of long ago is new as a whole")
+TEST("an interval of long ago is new as a whole")
 {
     for (uint64_t ago = 1; ago < 100; ago++) {
         uint64_t now = BASE + 200 * RING;
@@ -172,7 +172,7 @@ TEST("a stretch of long ago is new as a whole")
 }
 
 /* A process that was stopped, say. */
-TEST("a stretch of up to a second ago leaves what was entered since")
+TEST("an interval of up to a second ago leaves what was entered since")
 {
     for (uint64_t ago = 1; ago < 16; ago++) {
         uint64_t now = BASE + 200 * RING;

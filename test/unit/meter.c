@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream's stretches cost, rule by rule, and what is learnt from them. */
+/* What a stream's intervals cost, rule by rule, and what is learnt from them. */
 #include "compute/meter.h"
 
 #include "check.h"
@@ -259,7 +259,7 @@ TEST("a timing event's time that lies before that of the last one counts as that
     check_charge(pass(START + 3 * MS), 0, 3 * MS, 3 * MS);
 }
 
-TEST("a stretch counts all that was noted, from the first of it")
+TEST("an interval counts all that was noted, from the first of it")
 {
     begin();
     meter_note(&meter, 1, 10 * US, 1, START + 30 * US);
@@ -349,7 +349,7 @@ TEST("of several, of what is unknown, and beside others nothing is learnt by it"
 
 /* ---- what runs on ---- */
 
-/* A stretch of `work` that runs for `length`, looked at each `step`: all that was charged for it,
+/* an interval of `work` that runs for `length`, looked at each `step`: all that was charged for it,
  * with its estimate. */
 static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, struct meter_run run)
 {
@@ -376,7 +376,7 @@ static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, st
     return sum + charge.busy_ns - charge.work_ns;
 }
 
-TEST("what is charged before the end of a stretch and at its end is the whole")
+TEST("what is charged before the end of an interval and at its end is the whole")
 {
     for (uint64_t work = 0; work <= 4000 * MS; work = work ? 4 * work : 50 * US) {
         for (uint64_t step = MS; step < 200 * MS; step *= 3) {
@@ -422,7 +422,7 @@ TEST("what is over is charged by estimate before its timing event is there, once
     CHECK_EQ(charge.work_ns, 4 * MS);
 }
 
-TEST("what another thread let by beside it is charged over all of the stretch, where it has room")
+TEST("what another thread let by beside it is charged over all of the interval, where it has room")
 {
     struct meter_charge charge;
     begin();
@@ -520,7 +520,7 @@ TEST("a timing event that was reached before what was charged already gives the 
     CHECK(charge.from_ns <= charge.to_ns);
 }
 
-TEST("the stretch after one that ran on begins anew")
+TEST("the interval after one that ran on begins anew")
 {
     struct meter_charge charge;
     CHECK_EQ(charged_in_all(MS, 100 * MS, 10 * MS, continuous), 100 * MS);
@@ -591,8 +591,8 @@ TEST("a timing event that is forgotten takes what was charged before its end wit
 
 /* ---- sums are set right ---- */
 
-/* One stretch of 20 launches that begins where the last one was over. */
-static struct meter_charge stretch(
+/* One interval of 20 launches that begins where the last one was over. */
+static struct meter_charge interval(
     uint64_t from, uint64_t wall, uint64_t work, struct meter_run run)
 {
     meter_note(&meter, 20, work, 0, from);
@@ -600,12 +600,12 @@ static struct meter_charge stretch(
     return pass(from + wall);
 }
 
-/* What a stretch with something else in it is charged for launches that are thought to take 1 ms.
- */
+/* What an interval with something else in it is charged for launches that are thought to take 1
+ * ms. */
 static uint64_t charged_for_ms(uint64_t from)
 {
     meter.open.other = true;
-    return stretch(from, 10 * MS, MS, dry).busy_ns;
+    return interval(from, 10 * MS, MS, dry).busy_ns;
 }
 
 static void check_near(uint64_t value, uint64_t expected)
@@ -613,7 +613,7 @@ static void check_near(uint64_t value, uint64_t expected)
     CHECK(value + US > expected && value < expected + US);
 }
 
-TEST("what stretches that never ran dry take more or less than their sums is added to other sums")
+TEST("what intervals that never ran dry take more or less than their sums is added to other sums")
 {
     const int64_t more_us[] = {30, -40};
     for (unsigned i = 0; i < 2; i++) {
@@ -621,16 +621,16 @@ TEST("what stretches that never ran dry take more or less than their sums is add
         meter = (struct stream_meter){0};
         begin();
         for (unsigned n = 0; n < 1000; n++, at += wall)
-            CHECK_EQ(stretch(at, wall, MS, continuous).busy_ns, wall);
+            CHECK_EQ(interval(at, wall, MS, continuous).busy_ns, wall);
         uint64_t charged = charged_for_ms(at);
         CHECK(charged + 2 * US > wall && charged < wall + 2 * US);
     }
 }
 
-TEST("one stretch that took a little longer changes sums a little")
+TEST("one interval that took a little longer changes sums a little")
 {
     begin();
-    (void)stretch(START, 1200 * US, MS, continuous);
+    (void)interval(START, 1200 * US, MS, continuous);
     uint64_t charged = charged_for_ms(START + 1200 * US);
     CHECK(charged > MS && charged < 1100 * US);
 }
@@ -640,21 +640,21 @@ TEST("sums follow when the stream's work changes")
     uint64_t at = START;
     begin();
     for (unsigned n = 0; n < 1000; n++, at += 1100 * US)
-        (void)stretch(at, 1100 * US, MS, continuous);
+        (void)interval(at, 1100 * US, MS, continuous);
     for (unsigned n = 0; n < 1000; n++, at += MS)
-        (void)stretch(at, MS, MS, continuous);
+        (void)interval(at, MS, MS, continuous);
     check_near(charged_for_ms(at), MS);
 }
 
-TEST("only stretches of many launches that were alone and never ran dry say something on sums")
+TEST("only intervals of many launches that were alone and never ran dry say something on sums")
 {
     uint64_t at = START;
     begin();
     for (unsigned n = 0; n < 100; n++) {
-        (void)stretch(at, 1200 * US, MS, dry);
-        (void)stretch(
+        (void)interval(at, 1200 * US, MS, dry);
+        (void)interval(
             at + 2 * MS, 1200 * US, MS, (struct meter_run){.continuous = true, .shared = true});
-        (void)stretch(at + 4 * MS, 30 * MS, MS, continuous); /* something else was there */
+        (void)interval(at + 4 * MS, 30 * MS, MS, continuous); /* something else was there */
         meter_note(&meter, 2, MS, 0, at + 40 * MS);
         meter_add_event(&meter, &event[1], at + 40 * MS, &continuous);
         (void)pass(at + 41200 * US);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stretches cost while the channel gate was closed, and while other containers were at work.
- */
+/* What intervals cost while the channel gate was closed, and while other containers were at
+ * work. */
 #include "compute/meter.h"
 
 #include "check.h"
@@ -45,7 +45,7 @@ static uint64_t pass(uint64_t at)
 static const struct meter_run continuous = {.continuous = true}, dry,
                               alone_measured = {.continuous = true, .measured = true};
 
-TEST("time in which the gate was closed is not charged, whatever kind of stretch it lies in")
+TEST("time in which the gate was closed is not charged, whatever kind of interval it lies in")
 {
     const struct meter_run runs[] = {continuous, alone_measured, dry};
     for (unsigned i = 0; i < 3; i++) {
@@ -132,7 +132,7 @@ TEST("beside other containers no less counts than half of our part")
     CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
-TEST("time in which others had their turn is not ours, however long a stretch took")
+TEST("time in which others had their turn is not ours, however long an interval took")
 {
     struct meter_charge charge;
     struct meter_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
