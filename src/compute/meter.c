@@ -31,7 +31,7 @@
 
 /* Of one launch, or two, chance and the timing events' own time say too much. */
 #define SURE_LAUNCHES 4
-/* an interval that took longer than this share of its sum met something else. */
+/* An interval that took longer than this share of its sum met something else. */
 #define SURE_PERCENT_MAX 130
 #define SURE_PERCENT_MIN 80
 

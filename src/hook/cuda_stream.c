@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes onto a stream and may take long without keeping the GPU busy: waits and host functions.
- * The meter is told, so that a stretch with one in it is not charged from end to end. And streams
+ * The meter is told, so that an interval with one in it is not charged from end to end. And streams
  * and current contexts, which the meter follows. */
 #include "hook/green.h"
 #include "hook/hook.h"

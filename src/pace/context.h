@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the meter keeps of a context: shared by those who record timing events (pace/events.c) and
- * those who see them reached (pace/harvest.c). */
+ * those who see them reached (pace/completions.c). */
 #ifndef VGPU_PACE_CONTEXT_H
 #define VGPU_PACE_CONTEXT_H
 
@@ -15,7 +15,7 @@ struct pace_context {
     CUcontext handle;
     int device;
     struct meter_record *meters;
-    uint64_t harvested_ns; /* its timing events were asked for last */
+    uint64_t polled_ns; /* its timing events were asked for last */
     CUevent base;
     uint64_t base_ns; /* when it was reached, as far as that is known */
     uint64_t late_ns; /* by so much at most timing events on idle streams seem to be reached late */
@@ -49,8 +49,5 @@ bool events_others_record(const struct meter_record *record) REQUIRES(events_loc
 
 /* Gives up the context's events. Where it has meters still, it stays for them, nobody's. */
 void events_context_drop(struct pace_context *context) REQUIRES(events_lock);
-
-/* Charges for the timing events that were reached; returns how many are outstanding. */
-unsigned events_harvest_context(struct pace_context *context) REQUIRES(events_lock);
 
 #endif

@@ -10,6 +10,7 @@
 #include "container/device.h"
 #include "driver/cuda.h"
 #include "pace/channels.h"
+#include "pace/completions.h"
 #include "pace/context.h"
 #include "pace/gate.h"
 #include "pace/rules.h"
@@ -361,7 +362,7 @@ void events_close(CUstream stream)
     lock_take(&events_lock);
     struct meter_record *meter = open_on(stream);
     if (meter)
-        (void)events_harvest(meter->device);
+        (void)completions_poll(meter->device);
     uint32_t id = meter ? meter->id : 0;
     struct meter_run run = {.continuous = meter && meter->meter.count > 0};
     lock_release(&events_lock);
@@ -427,7 +428,7 @@ struct events_survey events_survey(int device, uint64_t now_ns, uint64_t long_ns
         if (context->device != device)
             continue;
         /* What nobody asked for since may be over. */
-        uint64_t seen_ns = context->harvested_ns;
+        uint64_t seen_ns = context->polled_ns;
         for (const struct meter_record *record = context->meters; record; record = record->next) {
             survey.outstanding += meter_is_on_way(&record->meter, now_ns);
             survey.runs_long |= meter_runs_for(&record->meter, seen_ns, long_ns);

@@ -55,9 +55,6 @@ static inline bool events_is_same(const struct meter_record *record, uint32_t id
 /* Tells threads, and so their own default streams, apart. */
 const void *events_thread(void);
 
-/* How many timing events were reached so far. */
-extern uint64_t events_reached;
-
 /* Where the driver refuses a timing event, or does not tell its time, the device's work cannot be
  * measured: until one is reached again the time between launches counts as busy. Returns how much
  * passed since the last call, 0 where timing events are to be had. */
@@ -100,34 +97,14 @@ bool events_stream_works(CUstream stream);
  * capture. The stream of another thread's own, which cannot be asked ever, does not work. */
 bool events_meter_works(const struct meter_record *record, bool *ret_works) REQUIRES(events_lock);
 
-/* Charges for what runs on the stream without a pause between the two, of which no timing event
- * tells. */
-void events_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
-    REQUIRES(events_lock);
-
-/* The same for what no meter knows of, whatever else is on its way on the stream. */
-void events_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
-    REQUIRES(events_lock);
-
-/* Charges for what is over on the stream and no timing event tells of yet: launches since `from_ns`
- * that are thought to take `work_ns`, of which `charged_ns` was taken from the budget: it is given
- * back. False where nothing is to be charged, or given back. */
-bool events_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
-    uint64_t work_ns, uint64_t charged_ns) REQUIRES(events_lock);
-
-/* Sees which timing events were reached, on all streams of the device, and charges for them; what
- * runs on is charged up to now. Returns how many timing events are outstanding. */
-unsigned events_harvest(int device) REQUIRES(events_lock);
-unsigned events_harvest_all(void) REQUIRES(events_lock);
-
-/* Whether a timing event of the device is outstanding, as last harvested, and launches before it:
- * they run, or are about to. What else may be there before it does not count. *ret_running_ns: for
- * how long they have, and are not charged for yet; of several streams the sum. */
+/* Whether a timing event of the device is outstanding, as last polled, and launches before it: they
+ * run, or are about to. What else may be there before it does not count. *ret_running_ns: for how
+ * long they have, and are not charged for yet; of several streams the sum. */
 bool events_work(int device, uint64_t now_ns, uint64_t *ret_running_ns) REQUIRES(events_lock);
 
-/* What is on its way on the device: on how many streams, as they were last harvested, whether some
- * of it has run for at least so long, or when it may have (meter_long_in_ns), and how much of what
- * it was charged with has not run yet. */
+/* What is on its way on the device: on how many streams, as they were last polled, whether some of
+ * it has run for at least so long, or when it may have (meter_long_in_ns), and how much of what it
+ * was charged with has not run yet. */
 struct events_survey {
     unsigned outstanding;
     bool runs_long;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "container/container.h"
 #include "pace/pace.h"
+#include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/govern.h"
 #include "pace/events.h"
@@ -168,17 +169,17 @@ void gate_settle(int device, struct vgpu_compute *words, const struct budget_don
     budget_share_settle(&gate.shares[device], words, gate_active(device), done);
 }
 
-unsigned gate_harvest(const struct meter_record *record, unsigned *ret_on_device)
+unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device)
 {
     if (channels_are_closed((unsigned)record->device)) {
         *ret_on_device = 1;
         return load_relaxed(&record->meter.count);
     }
     lock_take(&events_lock);
-    *ret_on_device = events_harvest(record->device);
+    *ret_on_device = completions_poll(record->device);
     unsigned outstanding = record->meter.count;
     lock_release(&events_lock);
-    govern_harvested(clock_now_ns());
+    govern_note_polled(clock_now_ns());
     return outstanding;
 }
 
@@ -202,7 +203,7 @@ struct stall {
 
 static bool is_stalled(struct stall *stall, unsigned outstanding)
 {
-    uint64_t now = clock_now_ns(), reached = load_relaxed(&events_reached);
+    uint64_t now = clock_now_ns(), reached = load_relaxed(&completions_count);
     if (!outstanding || !stall->since_ns || stall->reached != reached)
         *stall = (struct stall){reached, now};
     return now - stall->since_ns > STALLED_NS;
@@ -309,7 +310,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
         }
         *ret_waited = true;
         wait_once(&admission, outstanding > 0);
-        (void)gate_harvest(record, &outstanding);
+        (void)gate_poll(record, &outstanding);
         /* What passed here was spent waiting. */
         (void)events_blind_ns(device, clock_now_ns());
         channels_look_after();
@@ -347,7 +348,7 @@ void gate_wait_until_known(struct meter_record *record, uint64_t key)
         !duration_of(key) && too_many_unknown(record, clock_now_ns() - start > UNKNOWN_WAIT_NS)) {
         sleep_ns(pause_ns);
         pause_ns = 2 * pause_ns < UNKNOWN_LOOK_MOST_NS ? 2 * pause_ns : UNKNOWN_LOOK_MOST_NS;
-        (void)gate_harvest(record, &on_device);
+        (void)gate_poll(record, &on_device);
     }
 }
 

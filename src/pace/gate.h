@@ -28,9 +28,9 @@ void gate_wait_while_held(void);
  * program sees nothing else of why it stands still. Keeps errno. */
 void gate_explain_pause(void);
 
-/* Harvests the timing events of the stream's device; returns how many are outstanding on the
- * stream, *ret_on_device: on the device. While the channels are closed nothing is asked. */
-unsigned gate_harvest(const struct meter_record *record, unsigned *ret_on_device);
+/* Polls the completions on the stream's device; returns how many are outstanding on the stream,
+ * *ret_on_device: on the device. While the channels are closed nothing is asked. */
+unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device);
 
 /* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.

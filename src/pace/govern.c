@@ -7,6 +7,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "pace/pace.h"
+#include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/couple.h"
 #include "pace/gate.h"
@@ -55,8 +56,8 @@
 #define ACTIVE_NS 20000000ull
 /* A launch that waits for its limit says so more often than that. */
 #define WAITING_NS 50000000ull
-/* The harvest's lock may be held by a thread that the driver makes wait for what runs: after so
- * long what runs is charged by the clock. */
+/* The events' lock may be held by a thread that the driver makes wait for what runs: after so long
+ * what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
 /* And after so long it is what keeps the thread, more likely than a processor that has no time for
  * it: that is stopped. */
@@ -75,8 +76,8 @@ static struct device_work {
 static struct {
     bool unmeasured;  /* something was let go of which nothing tells */
     uint64_t held_ns; /* when a launch waited last until the container may work at all */
-    uint64_t harvested_ns;
-    uint64_t blind_from_ns;                    /* the harvest's lock was not to be had since */
+    uint64_t polled_ns;
+    uint64_t blind_from_ns;                    /* the events' lock was not to be had since */
     uint64_t blind_since_ns;                   /* and what ran since then is not charged for */
     unsigned bound;                            /* no device at or above it was worked on */
     unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
@@ -127,9 +128,9 @@ void govern_rouse(void)
     governor_rouse();
 }
 
-void govern_harvested(uint64_t now_ns)
+void govern_note_polled(uint64_t now_ns)
 {
-    store_relaxed(&governor.harvested_ns, now_ns);
+    store_relaxed(&governor.polled_ns, now_ns);
 }
 
 static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
@@ -147,7 +148,7 @@ static void lend(unsigned device, uint64_t passed_ns)
         devices[device].lent_ns += gpu_ns;
 }
 
-/* Behind a harvest, so that nobody sees a budget in between in which neither is. */
+/* After a poll, so that nobody sees a budget in between in which neither is. */
 static void give_back_lent(void)
 {
     for (unsigned d = 0; d < governor.bound; d++) {
@@ -161,8 +162,8 @@ static void give_back_lent(void)
  * is not run by the processor. True where it has been charged for by now. */
 static bool go_blind(uint64_t now_ns)
 {
-    /* Who harvested since then had the lock. */
-    if (!governor.blind_since_ns || load_relaxed(&governor.harvested_ns) >= governor.blind_from_ns)
+    /* A thread that polled since then had the lock. */
+    if (!governor.blind_since_ns || load_relaxed(&governor.polled_ns) >= governor.blind_from_ns)
         governor.blind_since_ns = governor.blind_from_ns = now_ns;
     if (now_ns - governor.blind_since_ns < BLIND_NS)
         return false;
@@ -178,9 +179,9 @@ static bool go_blind(uint64_t now_ns)
 }
 
 /* Whether timing events are to be asked for: others may have done so a moment ago. */
-static bool is_harvest_due(uint64_t now_ns)
+static bool is_poll_due(uint64_t now_ns)
 {
-    bool due = now_ns - load_relaxed(&governor.harvested_ns) >= LOOK_NS || rules_only_channels();
+    bool due = now_ns - load_relaxed(&governor.polled_ns) >= LOOK_NS || rules_only_channels();
     for (unsigned d = 0; d < governor.bound; d++)
         due |= devices[d].survey.runs_long || devices[d].lent_ns || spot_check_is_due(d, now_ns);
     return due;
@@ -199,16 +200,16 @@ static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_
     return measured;
 }
 
-/* Sees what runs, also where others harvest all the time. False where the timing events are not
+/* Sees what runs, also where other threads poll all the time. False where the timing events are not
  * known. */
 static bool see_what_runs(uint64_t now_ns)
 {
-    bool due = is_harvest_due(now_ns);
+    bool due = is_poll_due(now_ns);
     if (!lock_try(&events_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
     if (due && !rules_are_finished())
-        (void)events_harvest_all();
+        (void)completions_poll_all();
     give_back_lent();
     for (unsigned d = 0; d < governor.bound; d++) {
         spot_check_take(d, now_ns);
@@ -216,7 +217,7 @@ static bool see_what_runs(uint64_t now_ns)
     }
     lock_release(&events_lock);
     if (due)
-        govern_harvested(clock_now_ns());
+        govern_note_polled(clock_now_ns());
     return true;
 }
 

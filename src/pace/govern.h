@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor does (pace/governor.h): it harvests timing events while the program's threads
- * are elsewhere, says on the boards that we are at work, and takes the container's channels off the
- * GPU and lets them on again: in windows where something runs that the launch gate cannot hold, and
- * for as long as the container is paused or somebody of higher priority works (pace/channels.h). */
+/* What the governor does (pace/governor.h): it polls completions while the program's threads are
+ * elsewhere, says on the boards that we are at work, and takes the container's channels off the GPU
+ * and lets them on again: in windows where something runs that the launch gate cannot hold, and for
+ * as long as the container is paused or somebody of higher priority works (pace/channels.h). */
 #ifndef VGPU_PACE_GOVERN_H
 #define VGPU_PACE_GOVERN_H
 
@@ -32,8 +32,8 @@ void govern_note_work(unsigned device, uint64_t now_ns);
  * at once, so that the neighbours hear of it. */
 void govern_rouse(void);
 
-/* Somebody else harvested. */
-void govern_harvested(uint64_t now_ns);
+/* Another thread polled. */
+void govern_note_polled(uint64_t now_ns);
 
 /* The process ends: all is opened for good. */
 void govern_finish(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, contexts and threads that end, and captures that begin: what becomes of their meters. */
+#include "pace/completions.h"
 #include "pace/context.h"
 
 #include "base/clock.h"
@@ -118,7 +119,7 @@ void events_context_leaves(CUcontext handle)
         next = context->next;
         if (context->handle != handle)
             continue;
-        (void)events_harvest_context(context); /* what was reached is charged for */
+        (void)completions_poll_context(context); /* what was reached is charged for */
         context_leaves(context);
     }
     lock_release(&events_lock);

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "container/container.h"
 #include "driver/cuda.h"
+#include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/couple.h"
 #include "pace/gate.h"
@@ -118,7 +119,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     find_meter(&found, stream, here);
     if (found.record) {
         thread_gather(found.record);
-        (void)events_harvest(found.record->device);
+        (void)completions_poll(found.record->device);
         found.busy = found.record->meter.count > 0;
         found.alone = !events_beside(found.record, now_ns);
         open = found.record->meter.open.launches || found.record->meter.open.other;
@@ -130,7 +131,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
         found.busy = outstanding || events_stream_works(stream);
         events_record(found.record, found.meter_id, (struct meter_run){.continuous = outstanding});
         found.recorded_ns = clock_now_ns();
-        govern_harvested(found.recorded_ns);
+        govern_note_polled(found.recorded_ns);
     }
     return found;
 }
@@ -366,7 +367,7 @@ static void begin_slow(
         return;
     here->looked_ns = clock_now_ns();
     if (waited)
-        found.busy = gate_harvest(found.record, &on_device) > 0;
+        found.busy = gate_poll(found.record, &on_device) > 0;
     here->waits = found.alone && !found.busy;
     launch->device = (unsigned)found.record->device;
     /* This is a sample as good as another. */

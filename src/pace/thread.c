@@ -8,6 +8,7 @@
 #include "base/slab.h"
 #include "driver/library.h"
 #include "container/container.h"
+#include "pace/completions.h"
 #include "pace/context.h"
 #include "pace/gate.h"
 
@@ -204,7 +205,7 @@ bool thread_record(struct thread_stream *here, CUstream stream, bool dry)
     lock_take(&events_lock);
     thread_flush(here);
     if (!dry || record->meter.count > METER_EVENTS / 2)
-        (void)events_harvest(record->device);
+        (void)completions_poll(record->device);
     bool open = record->meter.open.launches > 0;
     bool busy = !dry && record->meter.count > 0;
     lock_release(&events_lock);
@@ -329,7 +330,7 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
     }
     seen->works = works || let->meter->thread;
     if (seen->works)
-        events_charge_run(let->meter, seen->charged_ns, now_ns);
+        completions_charge_run(let->meter, seen->charged_ns, now_ns);
     else
         seen->since_ns = now_ns;
     seen->charged_ns = now_ns;
@@ -344,7 +345,7 @@ static bool see_work(struct meter_seen *seen, const struct let_by *let, uint64_t
     if (!events_meter_works(let->meter, &works))
         return false;
     if (works && is_as_seen(seen, let) && seen->works) {
-        events_charge_run(let->meter, seen->charged_ns, now_ns);
+        completions_charge_run(let->meter, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;
     } else {
         *seen = (struct meter_seen){let->first_ns, let->launches, works, now_ns, now_ns};
@@ -358,7 +359,7 @@ static void settle_done(struct thread_stream *here, const struct let_by *let, ui
 {
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
-    if (events_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
+    if (completions_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
         here->charged_ns -= charged;
 }
 

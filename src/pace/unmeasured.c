@@ -3,6 +3,7 @@
 #include "pace/unmeasured.h"
 
 #include "base/atomic.h"
+#include "pace/completions.h"
 #include "pace/context.h"
 #include "pace/rules.h"
 #include "pace/thread.h"
@@ -47,7 +48,7 @@ static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t 
     bool told = is_over(record) || events_meter_works(record, &works);
     store_relaxed(&record->unmeasured, works || !told);
     if (works) {
-        events_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
+        completions_charge_unmeasured(record, record->unmeasured_to_ns, now_ns);
         survey->outstanding++;
         events_survey_running(survey, now_ns - record->unmeasured_ns, long_ns);
     }

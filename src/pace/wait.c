@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "container/container.h"
+#include "pace/completions.h"
 #include "pace/events.h"
 #include "pace/thread.h"
 
@@ -75,12 +76,12 @@ static void let_pass_more(struct thread_missed *missed)
 
 /* The stream's meter, whose timing events were asked for; NULL where it is not the thread's any
  * more. */
-static const struct stream_meter *harvested_meter(const struct thread_stream *here)
+static const struct stream_meter *polled_meter(const struct thread_stream *here)
     REQUIRES(events_lock)
 {
     if (!thread_is_current(here, here->stream))
         return NULL;
-    (void)events_harvest(here->device);
+    (void)completions_poll(here->device);
     return &here->meter->meter;
 }
 
@@ -92,7 +93,7 @@ static void note_seen(const struct thread_stream *here, struct thread_missed *mi
     if (known && missed->seen_ns <= MISSED_NS)
         return;
     lock_take(&events_lock);
-    const struct stream_meter *meter = harvested_meter(here);
+    const struct stream_meter *meter = polled_meter(here);
     bool same = meter != NULL;
     uint64_t longer_ns = same ? meter->longer_ns : 0;
     lock_release(&events_lock);
@@ -127,7 +128,7 @@ static int64_t off_by(int64_t work_ns)
 static uint64_t done_ns(const struct thread_stream *here)
 {
     lock_take(&events_lock);
-    const struct stream_meter *meter = here->launches ? NULL : harvested_meter(here);
+    const struct stream_meter *meter = here->launches ? NULL : polled_meter(here);
     uint64_t done = meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
     lock_release(&events_lock);
     return done;

@@ -349,7 +349,7 @@ TEST("of several, of what is unknown, and beside others nothing is learnt by it"
 
 /* ---- what runs on ---- */
 
-/* an interval of `work` that runs for `length`, looked at each `step`: all that was charged for it,
+/* An interval of `work` that runs for `length`, looked at each `step`: all that was charged for it,
  * with its estimate. */
 static uint64_t charged_in_all(uint64_t work, uint64_t length, uint64_t step, struct meter_run run)
 {

@@ -132,10 +132,10 @@ static void charge(
     budget_share_settle(&process->share, &machine->words, count_active(machine), &done);
 }
 
-static unsigned harvest(struct machine *machine, struct process *process)
+static unsigned poll(struct machine *machine, struct process *process)
 {
     struct meter_charge due;
-    process->harvested_ns = machine->now_ns;
+    process->polled_ns = machine->now_ns;
     (void)has_work(machine, process);
     while (meter_front(&process->meter)) {
         const struct queued *front = meter_front(&process->meter)->handle;
@@ -245,7 +245,7 @@ static void come_to_gate(struct machine *machine, struct process *process)
     process->at_gate = true;
     process->recorded = false;
     process->gate_ns = machine->now_ns;
-    bool busy = harvest(machine, process) > 0;
+    bool busy = poll(machine, process) > 0;
     if (!process->meter.open.launches)
         return;
     record(machine, process, (struct meter_run){.continuous = busy});
@@ -265,7 +265,7 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
 {
     uint64_t key, kernel = duration_now(process, &key), work = estimate_of(process, kernel, key);
     int64_t balance;
-    unsigned outstanding = first ? process->meter.count : harvest(machine, process);
+    unsigned outstanding = first ? process->meter.count : poll(machine, process);
     uint64_t at_gate_ns = machine->now_ns - process->gate_ns;
     if (process->meter.unknown >= UNKNOWN_MAX && !work && at_gate_ns < UNKNOWN_WAIT_NS) {
         process->wakes_ns = machine->now_ns + UNKNOWN_WAIT_NS / 500;
@@ -283,7 +283,7 @@ static bool pass_gate(struct machine *machine, struct process *process, bool fir
     if (!outstanding && (!first || !process->recorded)) {
         record(machine, process, (struct meter_run){.continuous = false});
         process->recorded_ns = machine_clock(machine);
-        (void)harvest(machine, process);
+        (void)poll(machine, process);
     }
     launch(machine, process, kernel);
     uint64_t now = machine_clock(machine);
@@ -344,8 +344,8 @@ static void step(struct machine *machine, struct process *process)
 
 static void govern(struct machine *machine, struct process *process)
 {
-    if (machine->now_ns - process->harvested_ns >= GOVERNOR_LOOK_NS)
-        (void)harvest(machine, process);
+    if (machine->now_ns - process->polled_ns >= GOVERNOR_LOOK_NS)
+        (void)poll(machine, process);
     process->governs_ns = machine->now_ns + GOVERNOR_LOOK_NS;
 }
 

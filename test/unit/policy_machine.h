@@ -37,12 +37,12 @@ struct process {
     struct stream_meter meter;
     struct budget_share share;
     struct queued queue[MACHINE_QUEUE];
-    uint64_t head, tail; /* of the queue; timing events stay until they are harvested */
+    uint64_t head, tail; /* of the queue; timing events stay until they are polled */
     uint64_t running;    /* the first entry that is not done */
     unsigned kernels;    /* on their way */
     uint64_t wakes_ns;   /* when its thread goes on */
     uint64_t governs_ns;
-    uint64_t harvested_ns;
+    uint64_t polled_ns;
     /* The thread, between two looks. */
     uint64_t work_ns, due_ns, first_ns, asked_ns;
     unsigned launches, until_sample;

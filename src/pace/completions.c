@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timing events that were reached, and what is charged for them. */
-#include "pace/context.h"
+#include "pace/completions.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "pace/capture.h"
 #include "driver/cuda.h"
 #include "pace/channels.h"
+#include "pace/context.h"
 #include "pace/couple.h"
 #include "pace/gate.h"
 #include "pace/rules.h"
@@ -24,9 +25,9 @@
 #define IDLE_EVENTS 6
 #define IDLE_EVENT_NS 3000ull
 
-uint64_t events_reached;
+uint64_t completions_count;
 
-struct harvest {
+struct completions {
     int device;
     unsigned count;
     struct meter_charge charges[CHARGES];
@@ -34,38 +35,38 @@ struct harvest {
 
 static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
-    struct harvest *harvest = argument;
-    struct closed_times *closed = channels_closed_times((unsigned)harvest->device);
+    struct completions *completions = argument;
+    struct closed_times *closed = channels_closed_times((unsigned)completions->device);
     int64_t balance = 0;
     uint64_t busy = 0;
-    for (unsigned i = 0; i < harvest->count; i++) {
-        const struct meter_charge *charge = &harvest->charges[i];
+    for (unsigned i = 0; i < completions->count; i++) {
+        const struct meter_charge *charge = &completions->charges[i];
         uint64_t new =
             closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
-        gate_settle(harvest->device, words, &done);
+        gate_settle(completions->device, words, &done);
     }
     budget_charge(words, balance);
     if (own)
         add_relaxed(&own->gpu_time_ns, busy);
 }
 
-static void settle(struct harvest *harvest) REQUIRES(events_lock)
+static void settle(struct completions *completions) REQUIRES(events_lock)
 {
-    for (unsigned i = 0; i < harvest->count; i++)
-        spot_check_charged((unsigned)harvest->device, &harvest->charges[i]);
-    if (harvest->count)
-        (void)account_visit_compute((unsigned)harvest->device, charge_all, harvest);
-    harvest->count = 0;
+    for (unsigned i = 0; i < completions->count; i++)
+        spot_check_charged((unsigned)completions->device, &completions->charges[i]);
+    if (completions->count)
+        (void)account_visit_compute((unsigned)completions->device, charge_all, completions);
+    completions->count = 0;
 }
 
-static struct meter_charge *charge_slot(struct harvest *harvest) REQUIRES(events_lock)
+static struct meter_charge *charge_slot(struct completions *completions) REQUIRES(events_lock)
 {
-    if (harvest->count == CHARGES)
-        settle(harvest);
-    return &harvest->charges[harvest->count];
+    if (completions->count == CHARGES)
+        settle(completions);
+    return &completions->charges[completions->count];
 }
 
 /* The front timing event of a context that has no base yet: it was reached so long ago as the
@@ -175,8 +176,8 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
         meter_front_whole(meter, whole_since, turn_ns, at_ns);
 }
 
-static void harvest_meter(struct harvest *harvest, struct meter_record *record, uint64_t now_ns)
-    REQUIRES(events_lock)
+static void poll_meter(struct completions *completions, struct meter_record *record,
+    uint64_t now_ns) REQUIRES(events_lock)
 {
     struct stream_meter *meter = &record->meter;
     for (struct timing_event *front; (front = meter_front(meter)) != NULL;) {
@@ -191,48 +192,48 @@ static void harvest_meter(struct harvest *harvest, struct meter_record *record, 
         uint64_t at = reached_ns(record, front, now_ns);
         meet_others(record, at);
         couple_note(record->device, meter, at);
-        struct meter_charge *charge = charge_slot(harvest);
+        struct meter_charge *charge = charge_slot(completions);
         CUevent event = meter_pass(meter, at, charge);
-        harvest->count++;
+        completions->count++;
         if (charge->cut)
             tenants_note_cut((unsigned)record->device, charge->known);
-        store_relaxed(&events_reached, events_reached + 1);
+        store_relaxed(&completions_count, completions_count + 1);
         event_done(record->context, event, at);
         record->stuck = false;
     }
     struct turns_part part = rules_part((unsigned)record->device);
-    if (meter_run_on(meter, now_ns, part.likely, charge_slot(harvest)))
-        harvest->count++;
+    if (meter_run_on(meter, now_ns, part.likely, charge_slot(completions)))
+        completions->count++;
 }
 
-unsigned events_harvest_context(struct pace_context *context)
+unsigned completions_poll_context(struct pace_context *context)
 {
-    struct harvest harvest = {.device = context->device};
+    struct completions completions = {.device = context->device};
     uint64_t now = clock_now_ns();
     unsigned outstanding = 0;
-    context->harvested_ns = now;
+    context->polled_ns = now;
     for (struct meter_record **link = &context->meters; *link;) {
         struct meter_record *record = *link;
         if (record->meter.count)
-            harvest_meter(&harvest, record, now);
+            poll_meter(&completions, record, now);
         outstanding += record->meter.count;
         if (record->orphan && !record->meter.count && !record->recording)
             events_meter_drop(link);
         else
             link = &record->next;
     }
-    settle(&harvest);
+    settle(&completions);
     return outstanding;
 }
 
 /* Asking for an event is what another thread's capture would be spoilt by. */
-static unsigned harvest_contexts(int device) REQUIRES(events_lock)
+static unsigned poll_contexts(int device) REQUIRES(events_lock)
 {
     struct capture_relaxed former = capture_relax();
     unsigned outstanding = 0;
     for (struct pace_context *context = events_contexts(); context; context = context->next) {
         if (device < 0 || context->device == device)
-            outstanding += events_harvest_context(context);
+            outstanding += completions_poll_context(context);
     }
     capture_restore(&former);
     return outstanding;
@@ -240,11 +241,11 @@ static unsigned harvest_contexts(int device) REQUIRES(events_lock)
 
 static void charge_one(int device, const struct meter_charge *charge) REQUIRES(events_lock)
 {
-    struct harvest harvest = {.device = device, .count = 1, .charges = {*charge}};
-    settle(&harvest);
+    struct completions completions = {.device = device, .count = 1, .charges = {*charge}};
+    settle(&completions);
 }
 
-void events_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
+void completions_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     struct meter_charge charge;
     unsigned part = rules_part((unsigned)record->device).likely;
@@ -252,7 +253,7 @@ void events_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t t
         charge_one(record->device, &charge);
 }
 
-void events_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
+void completions_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     unsigned part = rules_part((unsigned)record->device).likely;
     uint64_t open = meter_open_between(&record->meter, from_ns, to_ns);
@@ -261,7 +262,7 @@ void events_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uin
     charge_one(record->device, &charge);
 }
 
-bool events_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
+bool completions_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t to_ns,
     uint64_t work_ns, uint64_t charged_ns)
 {
     struct meter_charge charge;
@@ -272,12 +273,12 @@ bool events_charge_done(struct meter_record *record, uint64_t from_ns, uint64_t 
     return true;
 }
 
-unsigned events_harvest(int device)
+unsigned completions_poll(int device)
 {
-    return harvest_contexts(device);
+    return poll_contexts(device);
 }
 
-unsigned events_harvest_all(void)
+unsigned completions_poll_all(void)
 {
-    return harvest_contexts(-1);
+    return poll_contexts(-1);
 }
