@@ -64,12 +64,10 @@ static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stre
     capture_restore(&former);
     if (result != CUDA_SUCCESS || !pooled->counted)
         return result;
-    if (memory_begin(&pooled->request, device, pooled->growth.bytes,
-            pooled->place.kind == POOL_MANAGED ? ACCOUNT_MANAGED : ACCOUNT_BUFFER) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (pooled->place.kind == POOL_MANAGED)
-        memory_prepay(&pooled->request);
-    return CUDA_SUCCESS;
+    return memory_begin(&pooled->request, device, pooled->growth.bytes,
+               pooled->place.kind == POOL_MANAGED ? ACCOUNT_MANAGED : ACCOUNT_BUFFER) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* pool NULL: the current one of the current device. What a capture records takes nothing. */
@@ -91,11 +89,10 @@ static CUresult end_counted(struct pooled *pooled, CUresult result, const CUdevi
     size_t bytes, CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     int device = pooled->request.device;
-    bool managed = pooled->place.kind == POOL_MANAGED, overgrown = false;
-    uint64_t seen = managed ? memory_prepaid(&pooled->request) : 0;
+    bool overgrown = false;
     if (result == CUDA_SUCCESS) {
         pools_note_allocated(pooled->pool, *dptr, bytes);
-        overgrown = pools_charge(pooled->pool, pooled->place.kind, device, &pooled->growth, seen);
+        overgrown = pools_charge(pooled->pool, pooled->place.kind, device, &pooled->growth);
     }
     memory_end(&pooled->request, false, MEMORY_POOL, 0);
     /* What lies unused in a pool may be in pieces too small for the request: the pool has then

@@ -216,20 +216,6 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
     return 0;
 }
 
-void memory_prepay(const struct memory_request *request)
-{
-    if (request->reserved)
-        rm_memory_prepay((unsigned)request->device, request->bytes);
-}
-
-uint64_t memory_prepaid(struct memory_request *request)
-{
-    uint64_t seen = 0;
-    if (request->reserved)
-        request->bytes = rm_memory_prepay_end(&seen);
-    return seen;
-}
-
 static void count_import(unsigned device, int by)
 {
     lock_take(&memory.lock);

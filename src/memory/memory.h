@@ -69,12 +69,6 @@ void memory_choose_ledger(bool made);
 int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
     __attribute__((warn_unused_result));
 
-/* Around the driver's call, for memory of which it is not known whether the resource-manager ledger
- * sees it: what that ledger charges meanwhile is the request's no longer. Returns how much it was.
- */
-void memory_prepay(const struct memory_request *request);
-uint64_t memory_prepaid(struct memory_request *request);
-
 /* The driver has answered; `made` true: `handle` now stands for the memory. */
 void memory_end(
     struct memory_request *request, bool made, enum memory_handle type, uint64_t handle);

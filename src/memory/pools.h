@@ -71,10 +71,9 @@ struct pool_growth pools_growth(CUmemoryPool pool, enum pool_kind kind, uint64_t
 struct pool_growth pools_graph_growth(CUdevice ordinal, uint64_t bytes, uint64_t given_back);
 
 /* It was served. Charges what is held now, or the whole growth until the next look where the driver
- * does not tell; true where it is more than was foreseen. `seen` is what the resource-manager
- * ledger charged meanwhile: memory of a managed pool that it sees is left to it. */
-bool pools_charge(CUmemoryPool pool, enum pool_kind kind, int device,
-    const struct pool_growth *foreseen, uint64_t seen);
+ * does not tell; true where it is more than was foreseen. */
+bool pools_charge(
+    CUmemoryPool pool, enum pool_kind kind, int device, const struct pool_growth *foreseen);
 bool pools_charge_graphs(CUdevice ordinal, int device, const struct pool_growth *foreseen);
 
 /* The pointer was allocated from a pool that was noted (from another: nothing is done), or freed.

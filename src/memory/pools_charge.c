@@ -87,32 +87,21 @@ static bool charge(enum memory_handle type, uint64_t handle, int device,
     return told && reserved > foreseen->held_bytes + foreseen->bytes;
 }
 
-uint64_t pools_charge_managed(
-    CUmemoryPool pool, int device, const struct pool_growth *foreseen, uint64_t seen)
+uint64_t pools_charge_managed(CUmemoryPool pool, int device)
 {
-    uint64_t held = managed_bytes(pool), below = 0;
-    lock_take(&pools.lock);
-    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
-    if (own) {
-        uint64_t grown = foreseen && held > foreseen->held_bytes ? held - foreseen->held_bytes : 0;
-        own->below_bytes += seen >= grown ? grown : 0;
-        if (own->below_bytes > held)
-            own->below_bytes = held;
-        below = own->below_bytes;
-    }
-    lock_release(&pools.lock);
-    memory_set(MEMORY_POOL, (uintptr_t)pool, device, held - below, ACCOUNT_MANAGED);
+    uint64_t held = managed_bytes(pool);
+    memory_set(MEMORY_POOL, (uintptr_t)pool, device, held, ACCOUNT_MANAGED);
     return held;
 }
 
-bool pools_charge(CUmemoryPool pool, enum pool_kind kind, int device,
-    const struct pool_growth *foreseen, uint64_t seen)
+bool pools_charge(
+    CUmemoryPool pool, enum pool_kind kind, int device, const struct pool_growth *foreseen)
 {
     cuuint64_t reserved = 0;
     bool told = true;
     struct capture_relaxed former = capture_relax();
     if (kind == POOL_MANAGED)
-        reserved = pools_charge_managed(pool, device, foreseen, seen);
+        reserved = pools_charge_managed(pool, device);
     else
         told = pools_tell(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     capture_restore(&former);

@@ -17,7 +17,6 @@ struct pool {
     bool tells_used;  /* the driver's figure of what is in use agreed with ours */
     unsigned live;    /* allocations that were seen and not freed */
     uint64_t live_bytes;
-    uint64_t below_bytes; /* managed: that the resource-manager ledger counts */
     bool destroyed;
     unsigned users; /* threads of ours that ask the driver for it now */
 };
@@ -40,9 +39,7 @@ struct pool pools_known(CUmemoryPool pool);
 bool pools_tell(CUmemoryPool pool, CUmemPool_attribute name, cuuint64_t *ret_bytes);
 bool pools_graphs_tell(CUdevice ordinal, CUgraphMem_attribute name, cuuint64_t *ret_bytes);
 
-/* Charges what a managed pool holds, and returns it. Whoever grew it foresaw `foreseen`, and the
- * ledger below charged `seen` meanwhile; NULL: it did not grow. */
-uint64_t pools_charge_managed(
-    CUmemoryPool pool, int device, const struct pool_growth *foreseen, uint64_t seen);
+/* Charges what a managed pool holds, and returns it. */
+uint64_t pools_charge_managed(CUmemoryPool pool, int device);
 
 #endif

@@ -105,7 +105,7 @@ static void refresh_pool(CUmemoryPool pool, enum pool_kind kind, int device)
     cuuint64_t reserved = 0;
     bool told = false;
     if (kind == POOL_MANAGED)
-        (void)pools_charge_managed(pool, device, NULL, 0);
+        (void)pools_charge_managed(pool, device);
     if (kind != POOL_DEVICE)
         return;
     for (int tries = 0; tries < 2 && !told; tries++)

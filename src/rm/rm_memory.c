@@ -28,34 +28,6 @@ _Thread_local enum account_kind rm_memory_thread_kind __attribute__((tls_model("
 
 static _Thread_local unsigned thread_refusals __attribute__((tls_model("initial-exec")));
 
-static _Thread_local struct {
-    unsigned device;
-    uint64_t bytes;
-    uint64_t seen;
-} prepaid __attribute__((tls_model("initial-exec")));
-
-void rm_memory_prepay(unsigned device, uint64_t bytes)
-{
-    prepaid.device = device;
-    prepaid.bytes = bytes;
-    prepaid.seen = 0;
-}
-
-uint64_t rm_memory_prepay_end(uint64_t *ret_seen)
-{
-    uint64_t left = prepaid.bytes;
-    *ret_seen = prepaid.seen;
-    prepaid.bytes = 0;
-    return left;
-}
-
-static uint64_t take_prepaid(unsigned device, uint64_t bytes)
-{
-    uint64_t taken = prepaid.device != device ? 0 : bytes < prepaid.bytes ? bytes : prepaid.bytes;
-    prepaid.bytes -= taken;
-    return taken;
-}
-
 unsigned rm_memory_thread_refusals(void)
 {
     return thread_refusals;
@@ -216,27 +188,9 @@ struct place {
     uint32_t device_handle;
 };
 
-/* What was charged for an allocation before the kernel is asked: by the API, and here. */
-struct charge {
-    uint64_t prepaid;
-    uint64_t reserved;
-};
-
-static void settle_charge(
-    const struct place *place, struct charge charge, uint64_t got, enum account_kind kind)
-{
-    if (got)
-        charge.reserved += charge.prepaid;
-    else
-        prepaid.bytes += charge.prepaid;
-    account_commit(place->device, charge.reserved);
-    settle_size(place->device, charge.reserved, got, kind);
-    prepaid.seen += got;
-}
-
-/* The kernel has been asked for `allocation`; charge NULL: nothing was charged. */
+/* The kernel has been asked for `allocation`. `charged`: `reserved` bytes were charged before. */
 static int settle(const struct rm_call *call, struct rm_allocation *allocation,
-    const struct place *place, const struct charge *charge, int result)
+    const struct place *place, bool charged, uint64_t reserved, int result)
 {
     enum account_kind kind = rm_memory_thread_kind;
     uint32_t status = result == 0 ? rm_allocation_answer(allocation) : RM_ERR_INVALID_ARGUMENT;
@@ -248,8 +202,9 @@ static int settle(const struct rm_call *call, struct rm_allocation *allocation,
     }
     sub_seq_cst(&in_flight, 1u);
     thread_refusals += status == RM_ERR_NO_MEMORY;
-    if (charge) {
-        settle_charge(place, *charge, got, kind);
+    if (charged) {
+        account_commit(place->device, reserved);
+        settle_size(place->device, reserved, got, kind);
         if (status == RM_OK && rm_audit_is_due(place->device))
             rm_audit(call->fd, allocation->client, place->device_handle, false, call->next);
     }
@@ -262,14 +217,12 @@ static int alloc_charged(
 {
     guard_enter();
     int result;
-    struct charge charge = {.prepaid = take_prepaid(place->device, allocation->bytes)};
-    charge.reserved = allocation->bytes - charge.prepaid;
-    if (charge.reserved && reserve(place->device, charge.reserved, rm_memory_thread_kind) != 0) {
-        prepaid.bytes += charge.prepaid;
+    uint64_t reserved = allocation->bytes;
+    if (reserved && reserve(place->device, reserved, rm_memory_thread_kind) != 0) {
         result = refuse(allocation);
     } else {
         add_seq_cst(&in_flight, 1u);
-        result = settle(call, allocation, place, &charge, rm_call_pass(call));
+        result = settle(call, allocation, place, true, reserved, rm_call_pass(call));
     }
     guard_leave();
     return result;
@@ -295,7 +248,7 @@ static int alloc_memory(const struct rm_call *call, struct rm_allocation *alloca
     if (load_acquire(&charging))
         return alloc_charged(call, allocation, &place);
     add_seq_cst(&in_flight, 1u);
-    return settle(call, allocation, &place, NULL, rm_call_pass(call));
+    return settle(call, allocation, &place, false, 0, rm_call_pass(call));
 }
 
 static int do_alloc(const struct rm_call *call, struct rm_allocation *allocation)

@@ -59,12 +59,6 @@ static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
     return former;
 }
 
-/* The API has reserved so many bytes of the device for what this thread asks of the driver next:
- * what passes here meanwhile is taken out of them and not reserved twice. _end returns what is
- * left; the rest is the ledger's. ret_seen: device memory that was charged here meanwhile. */
-void rm_memory_prepay(unsigned device, uint64_t bytes);
-uint64_t rm_memory_prepay_end(uint64_t *ret_seen);
-
 /* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
  * failed for want of memory whatever the driver makes of it. */
 unsigned rm_memory_thread_refusals(void);

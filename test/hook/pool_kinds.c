@@ -259,28 +259,6 @@ BED_TEST("a managed pool counts where the driver does not tell what it holds", .
         check_limited(make_managed(i));
 }
 
-BED_TEST("memory of a managed pool that the driver takes from its kernel module counts once",
-    .limit = LIMIT, .sim = "managed-rm")
-{
-    CUdeviceptr pointer, small;
-    bed_context(0);
-    uint64_t before = allocation_charged(), card = bed_card_bytes(0);
-    for (size_t i = 0; i < LOCATIONS; i++) {
-        CUmemoryPool pool = make_managed(i);
-        check_limited(pool);
-        CHECK_EQ(take(&pointer, GIB + 256 * MIB, pool), CUDA_SUCCESS);
-        CHECK_EQ(take(&small, 1000, pool), CUDA_SUCCESS);
-        CHECK_EQ(allocation_charged() - before, GIB + 288 * MIB);
-        CHECK_EQ(bed_card_bytes(0) - card, GIB + 288 * MIB);
-        CHECK_EQ(give(pointer), CUDA_SUCCESS);
-        CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
-        CHECK_EQ(allocation_charged() - before, 32 * MIB);
-        CHECK_EQ(CU(cuMemPoolDestroy)(pool), CUDA_SUCCESS);
-        CHECK_EQ(give(small), CUDA_SUCCESS);
-        CHECK_EQ(allocation_charged(), before);
-    }
-}
-
 BED_TEST("a managed pool of another device counts there", .limit = LIMIT, .sim = "2xh200")
 {
     CUdeviceptr pointer, other;

@@ -458,7 +458,6 @@ static const struct {
     {"no-procaddress", offsetof(struct sim_description, no_procaddress)},
     {"no-async", offsetof(struct sim_description, no_async)},
     {"no-vmm", offsetof(struct sim_description, no_vmm)},
-    {"managed-rm", offsetof(struct sim_description, managed_rm)},
     {"other-pointers", offsetof(struct sim_description, other_pointers)},
     {"accounting", offsetof(struct sim_description, accounting)},
     {"video", offsetof(struct sim_description, video)},

@@ -93,7 +93,6 @@ struct sim_description {
     bool no_procaddress;   /* no cuGetProcAddress in libcuda */
     bool no_async;         /* no stream-ordered allocator */
     bool no_vmm;           /* no virtual memory management API */
-    bool managed_rm;       /* pools of managed memory take device memory from the RM */
     bool other_pointers;   /* cuGetProcAddress answers with other pointers than dlsym */
     enum sim_nvml_pid nvml_pid;
     uint32_t nvml_pid_inner; /* NVML gives this process nvml_pid_outer's number; 0: none */

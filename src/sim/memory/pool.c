@@ -27,7 +27,7 @@ struct hole {
 
 struct chunk {
     struct chunk *next;
-    struct rm_object rm; /* of device memory, with "managed-rm" also of managed */
+    struct rm_object rm; /* of device memory */
     struct device *device;
     uint64_t address;
     uint64_t bytes;
@@ -106,8 +106,7 @@ static CUresult chunk_take_memory(const struct pool *pool, struct chunk *chunk)
 {
     CUresult r = CUDA_SUCCESS;
 
-    if (pool->place == PLACE_DEVICE ||
-        (pool->place == PLACE_MANAGED && sim_description()->managed_rm))
+    if (pool->place == PLACE_DEVICE)
         r = rm_memory_create_parts(chunk->device, chunk->bytes, POOL_CHUNK_BYTES, &chunk->rm);
     if (r != CUDA_SUCCESS)
         return r;
