@@ -106,20 +106,20 @@ static void end_call(
     event_active(client->deliver, EV_TIMEOUT, 1);
 }
 
-/* One call a turn, because its owner may do anything in `end`. */
+/* One call a turn, because its owner may do anything in `end`; the connection goes a turn after the
+ * last one, so that `end` may use it for the next call. */
 static void on_deliver(evutil_socket_t fd, short what, void *argument)
 {
     struct grpc_client *client = argument;
     struct grpc_client_call *call = TAILQ_FIRST(&client->ended);
     (void)fd, (void)what;
-    if (call)
-        TAILQ_REMOVE(&client->ended, call, entry);
-    if (!TAILQ_EMPTY(&client->ended))
-        event_active(client->deliver, EV_TIMEOUT, 1);
-    if (TAILQ_EMPTY(&client->open))
-        drop_connection(client);
-    if (!call)
+    if (!call) {
+        if (TAILQ_EMPTY(&client->open))
+            drop_connection(client);
         return;
+    }
+    TAILQ_REMOVE(&client->ended, call, entry);
+    event_active(client->deliver, EV_TIMEOUT, 1);
     bool good = call->status == GRPC_OK && !call->events.message;
     call->events.end(call->context, (enum grpc_status)call->status, call->text,
         good ? call->answer : NULL, good ? call->answer_bytes : 0);
