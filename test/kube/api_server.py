@@ -411,7 +411,8 @@ class Server:
         except Refused as refused:
             if refused.code != 409:
                 raise
-            return self.store.change(resource, namespace, metadata["name"], lambda before: clone(item))
+            return self.store.change(resource, namespace, metadata["name"], lambda before: clone(item),
+                                     raw=True)
 
     def fault(self, **members):
         with self.lock:

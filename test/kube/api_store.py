@@ -22,6 +22,7 @@ RESOURCES = {
     "leases": (COORDINATION, "coordination.k8s.io/v1", "Lease", True),
 }
 VERSION_REQUIRED = {"leases"}  # for PUT; the others may be written over
+HISTORY_MAX = 200000  # changes; half of them are forgotten then
 KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
         "deletionGracePeriodSeconds")
 
@@ -114,6 +115,9 @@ class Store:
             before = clone(before)
             before["metadata"]["resourceVersion"] = str(self.version)
         self.history.append(Change(self.version, resource, before, after))
+        if len(self.history) > HISTORY_MAX:
+            self.compacted = self.history[HISTORY_MAX // 2].version
+            self.history = self.history[HISTORY_MAX // 2 + 1:]
         self.changed.notify_all()
         return after if after is not None else before
 
@@ -143,8 +147,9 @@ class Store:
                 raise Refused(409, "AlreadyExists", f'{resource} "{metadata["name"]}" already exists')
             return self._put(resource, key, None, item)
 
-    def change(self, resource, namespace, name, make, sub=None):
-        """`make` gets a copy and returns what is to be; what nobody may change stays."""
+    def change(self, resource, namespace, name, make, sub=None, raw=False):
+        """`make` gets a copy and returns what is to be; what nobody may change stays. The status of Pods
+        and nodes changes by the subresource alone, or raw."""
         key = (namespace or "", name)
         with self.changed:
             before = self.objects[resource].get(key)
@@ -157,6 +162,8 @@ class Store:
             if sub == "status":
                 after = {**clone(before), "status": after.get("status", {}),
                          "metadata": after["metadata"]}
+            elif resource in ("pods", "nodes") and "status" in before and not (raw and "status" in after):
+                after["status"] = before["status"]
             for member in KEPT:
                 if member in before["metadata"]:
                     after["metadata"][member] = before["metadata"][member]
@@ -197,7 +204,7 @@ class Store:
             if grace is None:
                 grace = before.get("spec", {}).get("terminationGracePeriodSeconds", 30)
             runs = (resource == "pods" and before.get("spec", {}).get("nodeName")
-                    and before["status"]["phase"] not in ("Succeeded", "Failed"))
+                    and before.get("status", {}).get("phase") not in ("Succeeded", "Failed"))
             if not runs or int(grace) == 0:
                 return self._put(resource, key, before, None)
             if "deletionTimestamp" in before["metadata"]:
@@ -229,7 +236,7 @@ class Store:
             conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": now()})
             return pod
 
-        self.change("pods", namespace, name, make)
+        self.change("pods", namespace, name, make, raw=True)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 
 
