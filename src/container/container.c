@@ -113,6 +113,8 @@ void container_reset(void)
 
 static void attach_again_locked(void) REQUIRES(container.lock)
 {
+    if (container.grant.closed) /* want of descriptors, say, passes */
+        take_grant();
     if (container.attached || region_attach_again(&container.region, &container.config) != 0) {
         store_relaxed(&container.attach_failed_ns, clock_now_ns());
         return;

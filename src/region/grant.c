@@ -61,10 +61,12 @@ static const char *map_file(struct grant *grant, int fd, const struct stat *stat
 
 static void open_file(struct grant *grant, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return;
+    /* By the name first: a process without a free descriptor learns that there is none, too. */
     struct stat status;
+    int missing = file_status_at(path, &status);
+    if (missing == -ENOENT || missing == -ENOTDIR)
+        return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const char *fault = fd < 0 ? strerror(errno) : NULL;
     if (fault || file_status(fd, &status) != 0) {
         fault = fault ? fault : "its status cannot be read";
