@@ -130,13 +130,29 @@ def user_namespace():
 
 
 @test
+def mounted_region():
+    """a region that is mounted as a file cannot be deleted, and stays the one account"""
+    with Container(region="/etc/vgpu/account") as container:
+        for name in ("node/account", "etc/vgpu/account"):
+            with open(path(name), "w", encoding="ascii"):
+                os.chmod(path(name), 0o666)
+        mount("--bind", path("node/account"), path("etc/vgpu/account"))
+        try:
+            equal(allocate(container.program(), 1000), 0)
+            true(run("rm", "-f", "/etc/vgpu/account").returncode, "it was deleted")
+            equal(allocate(container.program(), 1000), REFUSED)
+        finally:
+            subprocess.run(["umount", "-l", path("etc/vgpu/account")], check=True)
+
+
+@test
 def deleted_region():
     """a region that is deleted under a program is made again with what it holds"""
     with Container() as container:
         first = container.program()
         equal(allocate(first, 1000), 0)
         os.remove(path("tmp/region"))
-        equal(allocate(first, 1), 0)
+        equal(allocate(first, 10), 0)
         equal(allocate(container.program(), 1000), REFUSED)
 
 
