@@ -130,7 +130,7 @@ struct vgpu_compute {
     uint64_t holds_made;  /* 32: how many launches waited for the limit; the n-th lies at
                              n % VGPU_COMPUTE_HOLDS */
     struct {
-        uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC: since when, and when it was let go */
+        uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC: since when, and when it was admitted */
     } holds[VGPU_COMPUTE_HOLDS]; /* 40: the last ones */
     uint64_t parts_ns;           /* 104: what its processes took, each as it says: the sum, of which
                                     each that asks has an equal part */

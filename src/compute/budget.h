@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy of GPU time: a container's budget on one device, in the words that its processes share
- * (struct vgpu_compute). Refilled at the limit's rate, charged by estimate when work is let go and
- * set right when it is measured; what is overdrawn is carried.
+ * (struct vgpu_compute). Refilled at the limit's rate, charged by estimate when work is admitted
+ * and set right when it is measured; what is overdrawn is carried.
  *
  * Pure functions of those words, the time and the figures given: no call of a driver, no clock, no
  * lock; any number of threads and processes at once. Times are nanoseconds of CLOCK_MONOTONIC, GPU
@@ -51,7 +51,7 @@
 
 /* There, while there is plenty, launches of steady durations go on by estimate for so long: of
  * launches of 100 us so few are measured then that it is no matter of their 99th percentile. */
-#define BUDGET_UNSEEN_NS 50000000u
+#define BUDGET_UNINSTRUMENTED_NS 50000000u
 
 static inline bool budget_is_limited(unsigned percent)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether kernels of one of a container's devices wait for those of another, as those of an
  * all-reduce do: what runs far longer than is known is over the same short time after a launch was
- * let go that was held back on another device, again and again. What is independent may run longer
- * than is known, too, but has no such time.
+ * admitted that was held back on another device, again and again. What is independent may run
+ * longer than is known, too, but has no such time.
  *
- * Pure: no driver, no clock. The caller's lock guards it. Times are nanoseconds of CLOCK_MONOTONIC.
- */
+ * Pure: no driver, no clock. The caller's lock guards it. Times are nanoseconds of
+ * CLOCK_MONOTONIC. */
 #ifndef VGPU_COMPUTE_COUPLING_H
 #define VGPU_COMPUTE_COUPLING_H
 
@@ -28,8 +28,8 @@ struct coupling {
 };
 
 /* A kernel, or an interval that ends with it, took longer than was thought by COUPLING_OVER_NS or
- * more. It was over at `at_ns`, `after_ns` after the last launch was let go that had been held back
- * on another device since it was due. True where it is certain by now. */
+ * more. It was over at `at_ns`, `after_ns` after the last launch was admitted that had been held
+ * back on another device since it was due. True where it is certain by now. */
 bool coupling_judge(struct coupling *coupling, uint64_t key, uint64_t after_ns, uint64_t at_ns);
 
 #endif

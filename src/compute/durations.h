@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long each of the program's kernels takes, learnt from those that were measured: the estimate
- * by which launches are let go. A table of the process, read by each launch under a limit in a few
- * nanoseconds; writers and readers need no lock. A kernel's key is made of its handle and the shape
- * of its launch. */
+ * by which launches are admitted. A table of the process, read by each launch under a limit in a
+ * few nanoseconds; writers and readers need no lock. A kernel's key is made of its handle and the
+ * shape of its launch. */
 #ifndef VGPU_COMPUTE_DURATIONS_H
 #define VGPU_COMPUTE_DURATIONS_H
 

@@ -239,8 +239,8 @@ static uint64_t own_part(const struct meter_interval *interval, uint64_t wall_ns
     return work_ns < least ? least : at_most(work_ns, wall_ns);
 }
 
-/* What a launch was thought to take when it was let go may be known better by now: a queue of them
- * can be long. By its own measurement, the first, nothing is. */
+/* What a launch was thought to take when it was admitted may be known better by now: a queue of
+ * them can be long. By its own measurement, the first, nothing is. */
 static uint64_t known_work(const struct meter_interval *interval, uint64_t work_ns, bool first)
 {
     uint64_t known = interval->measured && !first ? duration_of(interval->key) : 0;
@@ -406,7 +406,7 @@ static uint64_t longer_by(const struct meter_interval *interval, uint64_t busy_n
 
 /* Of the interval, `rest_ns` is to be charged still, which does not fit behind what was charged as
  * it went: another thread let it by on the same stream, beside that. */
-static bool was_let_by_beside(
+static bool was_admitted_beside(
     const struct stream_meter *meter, uint64_t rest_ns, uint64_t from_ns, uint64_t at_ns)
 {
     return !meter->occupied_in_part && rest_ns > above(at_ns, meter->occupied_to_ns) &&
@@ -447,7 +447,7 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
     meter->longer_ns += longer_by(interval, busy);
     if (meter->occupied_to_ns) {
         uint64_t rest = above(busy, meter->occupied_ns);
-        if (meter->occupied_to_ns > from && !was_let_by_beside(meter, rest, from, at_ns))
+        if (meter->occupied_to_ns > from && !was_admitted_beside(meter, rest, from, at_ns))
             ret_charge->from_ns = at_most(meter->occupied_to_ns, at_ns);
         ret_charge->busy_ns = rest;
         if (meter->occupied_in_part && !interval->other)

@@ -76,7 +76,7 @@ struct stream_meter {
 };
 
 /* What is to be charged for an interval: `busy_ns` between two moments, in the place of `work_ns`
- * that its launches were charged with when they were let go. */
+ * that its launches were charged with when they were admitted. */
 struct meter_charge {
     uint64_t from_ns, to_ns;
     uint64_t busy_ns;
@@ -205,8 +205,8 @@ bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, ui
     struct meter_charge *ret_charge);
 
 /* No timing event will ever be recorded behind what was noted last: its stream, or the thread whose
- * own it was, is gone. Returns how much of what its launches were charged with when they were let
- * go was charged a second time by meter_ran or meter_done. */
+ * own it was, is gone. Returns how much of what its launches were charged with when they were
+ * admitted was charged a second time by meter_ran or meter_done. */
 uint64_t meter_give_up(struct stream_meter *meter);
 
 /* Whether the front interval has run for at least so long: one kernel, or a graph, that no launch

@@ -2,7 +2,7 @@
 /* What spot checks find, beside what was charged. */
 #include "compute/spot_check.h"
 
-/* What was let by may not be charged yet. */
+/* What was admitted by estimate may not be charged yet. */
 #define LATE_NS 60e6
 /* A launch is on its way to the device, and its end on the way back, for so long at most. */
 #define LAUNCH_NS 10e3

@@ -34,7 +34,7 @@ struct pace_launch *card_begin_slow(struct pace_launch *work, enum card_work kin
 
 CUresult card_end_sync_slow(struct pace_launch *begun, CUresult result)
 {
-    begun->awaited = begun->meter && clock_now_ns() - begun->let_go_ns > PACE_WAITED_NS;
+    begun->awaited = begun->meter && clock_now_ns() - begun->called_ns > PACE_WAITED_NS;
     pace_end(begun, result == CUDA_SUCCESS);
     return result;
 }

@@ -33,12 +33,12 @@ void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
     uint64_t due = meter->reached_ns + work;
     if (meter_open_between(meter, meter->reached_ns, at_ns) < work + COUPLING_OVER_NS)
         return;
-    uint64_t let_go = account_let_go_ns((unsigned)device, due, at_ns);
+    uint64_t admitted = account_admitted_ns((unsigned)device, due, at_ns);
     struct coupling *coupling = &couplings[device][interval->key % KERNELS];
     /* When a closure begins and ends is not known well enough. */
-    if (!let_go || closed_between(meter->closed, let_go, at_ns))
+    if (!admitted || closed_between(meter->closed, admitted, at_ns))
         return;
-    if (coupling_judge(coupling, interval->key, at_ns - let_go, at_ns))
+    if (coupling_judge(coupling, interval->key, at_ns - admitted, at_ns))
         account_note_coupled(at_ns);
 }
 

@@ -38,7 +38,7 @@ struct meter_record {
     bool stuck;             /* nothing was reached while one waited to know durations */
     uint64_t told_ns;       /* a thread told the governor of its launches there then */
     struct meter_seen seen; /* what is open on it, and no thread tells of */
-    bool unmeasured;        /* what was let go there without a limit may run still */
+    bool unmeasured;        /* what was launched there without a limit may run still */
     uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
 };
 

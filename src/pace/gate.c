@@ -44,7 +44,7 @@
 #define END_PAUSE_NS 1000000ull
 
 static struct {
-    int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* let go, and not taken from the budget yet */
+    int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* admitted, and not taken from the budget yet */
     unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
     uint64_t counted_ns[VGPU_REGION_DEVICES];  /* when they were counted */
     /* Touched only within account_visit_compute, which one thread at a time is in. */
@@ -104,7 +104,7 @@ struct admission {
     unsigned device, percent;
     bool always; /* no budget holds it back */
     uint64_t now_ns;
-    int64_t gone_ns;   /* let go since the last look */
+    int64_t gone_ns;   /* admitted since the last look */
     int64_t coming_ns; /* of the launch that asks */
     int64_t balance_ns;
     uint64_t since_ns; /* it waits since then */
@@ -265,7 +265,7 @@ static bool ask(struct admission *admission)
     return true;
 }
 
-int64_t gate_go_on(unsigned device)
+int64_t gate_charge_now(unsigned device)
 {
     struct admission admission = {.device = device};
     return ask(&admission) && admission.percent ? admission.balance_ns : INT64_MIN;

@@ -11,7 +11,8 @@ struct budget_done;
 struct meter_record;
 struct vgpu_compute;
 
-/* GPU time that was let go, or back, and is to be taken from the budget at the next occasion. */
+/* GPU time that was admitted, or is given back, and is to be taken from the budget at the next
+ * occasion. */
 void gate_charge_later(unsigned device, int64_t gpu_ns);
 
 /* From now on the governor watches, and the end of the process is seen. */
@@ -38,9 +39,9 @@ unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device);
 int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t coming_ns,
     void (*before)(const struct meter_record *record, uint32_t id), bool *ret_waited);
 
-/* Takes what was let go from the budget. Returns the balance; INT64_MIN where a launch would have
- * to wait, or there is no limit. */
-int64_t gate_go_on(unsigned device);
+/* Takes what was admitted by estimate from the budget. Returns the balance; INT64_MIN where a
+ * launch would have to wait, or there is no limit. */
+int64_t gate_charge_now(unsigned device);
 
 /* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
  * wait was in vain not again until something was reached. */

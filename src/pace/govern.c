@@ -65,7 +65,7 @@
 #define LOCK_TRY_NS 1000000ull
 
 static struct device_work {
-    uint64_t worked_ns; /* when work was let go last */
+    uint64_t worked_ns; /* when work was admitted last */
     uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
     struct events_survey survey; /* at the last look */
     bool in_windows;
@@ -74,7 +74,7 @@ static struct device_work {
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
-    bool unmeasured;  /* something was let go of which nothing tells */
+    bool unmeasured;  /* work was launched of which nothing tells */
     uint64_t held_ns; /* when a launch waited last until the container may work at all */
     uint64_t polled_ns;
     uint64_t blind_from_ns;                    /* the events' lock was not to be had since */
@@ -192,10 +192,10 @@ static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_
     struct events_survey measured = events_survey(device, now_ns, WINDOW_LONG_NS);
     if (rules_are_finished())
         return measured;
-    struct events_survey let_by = thread_survey(device, now_ns, WINDOW_LONG_NS);
-    measured.outstanding += let_by.outstanding;
-    measured.runs_long |= let_by.runs_long;
-    measured.long_in_ns = at_most(measured.long_in_ns, let_by.long_in_ns);
+    struct events_survey estimated = thread_survey(device, now_ns, WINDOW_LONG_NS);
+    measured.outstanding += estimated.outstanding;
+    measured.runs_long |= estimated.runs_long;
+    measured.long_in_ns = at_most(measured.long_in_ns, estimated.long_in_ns);
     unmeasured_survey(device, now_ns, WINDOW_LONG_NS, &measured);
     return measured;
 }
@@ -435,7 +435,7 @@ static bool has_unmeasured(void)
     return false;
 }
 
-/* What was let go before there was anything to measure it for is stopped as all else. */
+/* What was launched before there was anything to measure it for is stopped as all else. */
 static bool may_run_unmeasured(void)
 {
     bool any = false;

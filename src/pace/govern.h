@@ -22,10 +22,10 @@ void govern_note_admitted(unsigned device, uint64_t now_ns);
 /* One waits until the container may work at all. */
 void govern_note_held(uint64_t now_ns);
 
-/* Launches are let go without a measurement: what runs of them is not known from then on. */
+/* Launches pass without a measurement: what runs of them is not known from then on. */
 void govern_note_unmeasured(void);
 
-/* Work is let go. */
+/* Work is admitted. */
 void govern_note_work(unsigned device, uint64_t now_ns);
 
 /* It has gone, and its timing event is recorded: a governor that rests because nothing worked looks

@@ -55,7 +55,7 @@ static _Thread_local struct {
 static bool launches_block, environment_is_read;
 
 /* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
-static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
+static void pass_unthrottled(CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
     uint64_t passed = now_ns - thread.looked_ns;
     if (passed < RULES_LOOK_NS / 2)
@@ -79,7 +79,7 @@ static void let_go(CUstream stream, enum stream_zero zero, uint64_t now_ns)
 
 /* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
  * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES; each, where what was
- * let by is doubted. */
+ * admitted by estimate is doubted. */
 static int next_sample(struct pace_thread *own, unsigned device)
 {
     if (spot_check_doubts(device))
@@ -127,7 +127,8 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     lock_release(&events_lock);
     if (open) {
         bool outstanding = found.busy;
-        /* What was let by may run still: the launch is then no launch on an idle stream. */
+        /* What was admitted by estimate may run still: the launch is then no launch on an idle
+         * stream. */
         found.busy = outstanding || events_stream_works(stream);
         events_record(found.record, found.meter_id, (struct meter_run){.continuous = outstanding});
         found.recorded_ns = clock_now_ns();
@@ -160,7 +161,7 @@ static void close_others(const struct meter_record *record, uint32_t id)
 }
 
 /* The limit of the meter's device, which may have been met since the rules were read: a launch that
- * is let go by mistake is not measured either, however long it runs. */
+ * is admitted by mistake is not measured either, however long it runs. */
 static unsigned percent_of(const struct meter_record *record, uint64_t now_ns)
 {
     uint32_t epoch;
@@ -201,7 +202,7 @@ static bool is_trusted(const struct thread_stream *here)
 
 /* The thread launches for the first time after a closer look, or after a wait. False where that is
  * to be looked at. */
-static bool go_on(struct thread_stream *here)
+static bool begin_estimates(struct thread_stream *here)
 {
     uint64_t now = clock_now_ns();
     bool quiet = is_quiet(here, now);
@@ -223,13 +224,15 @@ static bool may_rest(const struct thread_stream *here)
            clock_now_ns() < here->round.began_ns + QUIET_NS;
 }
 
-/* Adds the launch to what the thread let go on the stream. False where one has to look closer. */
-static inline bool let_by(struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
+/* Adds the launch to what the thread launched by estimate on the stream. False where one has to
+ * look closer. */
+static inline bool admit_by_estimate(
+    struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
         here->news != rules_news())
         return false;
-    if ((!here->launches || here->round.awaited_ns) && !go_on(here))
+    if ((!here->launches || here->round.awaited_ns) && !begin_estimates(here))
         return false;
     bool rests = governor_sleeps();
     if (rests && !may_rest(here))
@@ -248,7 +251,7 @@ static inline bool let_by(struct pace_launch *launch, struct thread_stream *here
  * wait since the last closer look. */
 static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
-    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_UNSEEN_PART;
+    uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_TOLERANCE_PART;
     if (here->round.recorded || (here->round.awaited_ns && is_quiet(here, now_ns)))
         return !thread_mine->doubts;
     return passed + off > here->work_ns && passed < here->work_ns + off;
@@ -257,37 +260,38 @@ static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 /* Whether nothing but the budget has to be asked: the thread waits for its launches on the stream,
  * which hardly took longer than was thought, one was measured not long ago, and no other
  * container's work is between them. */
-static bool is_seen_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
+static bool is_known_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
     uint64_t work_ns, uint64_t now_ns)
 {
     return here->waits && (here->launches || here->round.recorded) &&
            here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
            work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
-           here->work_ns < BUDGET_UNSEEN_NS && thread_is_current(here, stream) &&
+           here->work_ns < BUDGET_UNINSTRUMENTED_NS && thread_is_current(here, stream) &&
            here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000 &&
            !spot_check_doubts((unsigned)here->device);
 }
 
-/* What the thread let go is taken from the budget, and where there is plenty it goes on by estimate
- * without a timing event, each of which costs a device that is waited for some 20 us. */
-static bool goes_on_unseen(
+/* What the thread launched by estimate is taken from the budget, and where there is plenty it goes
+ * on by estimate without a timing event, each of which costs a device that is waited for some 20
+ * us. */
+static bool admit_uninstrumented(
     struct pace_launch *launch, struct thread_stream *here, CUstream stream, uint64_t now_ns)
 {
     uint64_t work_ns = duration_of(launch->key);
-    if (!is_seen_enough(here, stream, launch->key, work_ns, now_ns))
+    if (!is_known_enough(here, stream, launch->key, work_ns, now_ns))
         return false;
     unsigned device = (unsigned)here->device, percent = rules_percent(device);
     lock_take(&events_lock);
     thread_charge(here);
     lock_release(&events_lock);
-    int64_t balance = gate_go_on(device);
+    int64_t balance = gate_charge_now(device);
     if (!percent || balance <= budget_burst_ns(percent) / 2)
         return false;
     here->quantum_ns =
         budget_quantum_ns(balance, percent, gate_active(here->device), true, here->quantum_ns);
     here->due_ns = here->work_ns + next_due_ns(thread_mine, here->quantum_ns);
     govern_note_work(device, now_ns);
-    return let_by(launch, here, work_ns);
+    return admit_by_estimate(launch, here, work_ns);
 }
 
 void pace_read_environment(void)
@@ -304,9 +308,9 @@ static void show(struct pace_launch *launch, struct thread_stream *here)
     if (!load_relaxed(&launches_block) || !thread_is_current(here, launch->stream) ||
         here->launches)
         return;
-    thread_show(here, launch->work_ns, launch->let_go_ns);
+    thread_show(here, launch->work_ns, launch->called_ns);
     launch->shown = here;
-    govern_note_work(launch->device, launch->let_go_ns);
+    govern_note_work(launch->device, launch->called_ns);
     govern_rouse();
 }
 
@@ -338,7 +342,7 @@ static void begin_slow(
     if (!own || capture_records(stream, zero))
         return;
     struct thread_stream *here = thread_stream(own, named);
-    if (goes_on_unseen(launch, here, named, now_ns))
+    if (admit_uninstrumented(launch, here, named, now_ns))
         return;
     bool midst = here->waits && here->launches;
     struct found found = find_stream(named, here, now_ns);
@@ -346,7 +350,7 @@ static void begin_slow(
     if (!percent) {
         gate_stand_by();
         gate_wait_while_held();
-        let_go(stream, zero, now_ns);
+        pass_unthrottled(stream, zero, now_ns);
         return;
     }
     gate_watch();
@@ -383,16 +387,16 @@ static void begin_slow(
     launch->meter_id = found.meter_id;
     launch->started_ns = found.busy ? 0 : found.recorded_ns;
     launch->stream = named;
-    launch->let_go_ns = clock_now_ns();
+    launch->called_ns = clock_now_ns();
     if (here->round.awaited_ns || !here->round.began_ns || waited)
-        thread_round_begins(here, launch->let_go_ns, false);
+        thread_round_begins(here, launch->called_ns, false);
     here->round.quiet = false;
     here->round.before_ns -= (int64_t)launch->work_ns;
     show(launch, here);
 }
 
 /* The thread launched on many other streams meanwhile, or the stream may capture by now. */
-static bool let_by_again(
+static bool admit_by_estimate_again(
     struct pace_launch *launch, CUstream stream, struct thread_stream *here, uint64_t work_ns)
 {
     if (capture_records(stream, STREAM_ZERO_LEGACY))
@@ -410,7 +414,7 @@ static bool let_by_again(
     /* No timing event behind it would tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
         return false;
-    return let_by(launch, here, work_ns);
+    return admit_by_estimate(launch, here, work_ns);
 }
 
 static bool passes_by_estimate(
@@ -421,8 +425,8 @@ static bool passes_by_estimate(
     CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_stream(thread_mine, named);
     if (thread_is_current(here, named))
-        return let_by(launch, here, work_ns);
-    return let_by_again(launch, named, here, work_ns);
+        return admit_by_estimate(launch, here, work_ns);
+    return admit_by_estimate_again(launch, named, here, work_ns);
 }
 
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key)
@@ -440,7 +444,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
         begin_slow(launch, stream, zero, now);
     } else {
         gate_stand_by();
-        let_go(stream, zero, now);
+        pass_unthrottled(stream, zero, now);
     }
     errno = errno_kept;
 }
@@ -461,7 +465,7 @@ static void take_back(const struct pace_launch *launch)
  * kernel, if nothing is known of it, or the thread was kept from running once. */
 static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 {
-    bool took_long = now_ns > launch->let_go_ns + PACE_WAITED_NS,
+    bool took_long = now_ns > launch->called_ns + PACE_WAITED_NS,
          blocking = load_relaxed(&launches_block);
     if (launch->awaited || (took_long && blocking))
         return true;
@@ -494,7 +498,7 @@ static void record_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool idle = launch->started_ns != 0;
     bool awaited = was_awaited(launch, now_ns);
-    uint64_t began_ns = awaited ? launch->let_go_ns : now_ns;
+    uint64_t began_ns = awaited ? launch->called_ns : now_ns;
     struct meter_run run = {.gap_ns = idle ? began_ns - launch->started_ns : 0,
         .continuous = !idle,
         .measured = true,
@@ -572,7 +576,8 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
         events_context_waits(home);
 }
 
-/* What was let by on the stream is its meter's to settle, for the last time or under another id. */
+/* What was admitted by estimate on the stream is its meter's to settle, for the last time or under
+ * another id. */
 static void gather_on(CUstream stream)
 {
     lock_take(&events_lock);

@@ -20,7 +20,7 @@ struct meter_record;
 struct thread_stream;
 
 struct pace_launch {
-    struct thread_stream *by_estimate; /* it was let by, and counted there */
+    struct thread_stream *by_estimate; /* it was admitted by estimate, and counted there */
     struct meter_record *meter;        /* NULL: no timing event is to be recorded behind it */
     CUstream stream;                   /* the meter's */
     uint32_t meter_id;
@@ -28,7 +28,7 @@ struct pace_launch {
     uint64_t key;
     uint64_t work_ns;            /* what was taken from the budget for it */
     uint64_t started_ns;         /* where the stream was idle: when its timing event was recorded */
-    uint64_t let_go_ns;          /* when the driver was about to be called */
+    uint64_t called_ns;          /* when the driver was about to be called */
     bool awaited;                /* the driver's call waited for it */
     struct thread_stream *shown; /* the governor may see it from there during the call */
 };

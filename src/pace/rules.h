@@ -28,7 +28,7 @@ bool rules_look(uint64_t now_ns);
 void rules_refresh(uint64_t now_ns);
 
 /* Changes whenever limits or a hold begin or end to be in force, as they were last read: what was
- * let go by an estimate is to be looked at again. One load. */
+ * admitted by an estimate is to be looked at again. One load. */
 extern uint32_t pace_news;
 
 static inline uint32_t rules_news(void)

@@ -13,7 +13,7 @@
 
 /* It asks so often, a fifth more or less. */
 #define ASK_NS 100000000ull
-/* And so long after something was let by. */
+/* And so long after something was admitted by estimate. */
 #define ESTIMATED_NS 1000000000ull
 /* A governor that was kept from running asks at a moment that others have a part in. */
 #define LATE_NS 4000000u
@@ -30,15 +30,15 @@ struct charged {
 static struct {
     struct spot_checks checks;
     struct charged charged, at_last_look;
-    bool estimated; /* something was let by since then */
+    bool estimated; /* something was admitted by estimate since then */
 } devices[VGPU_REGION_DEVICES] GUARDED_BY(events_lock);
 
 /* The governor's own. Moments are chosen by chance, one after the other, whatever the program does
  * meanwhile: a rhythm would meet the program's. */
 static struct {
-    uint64_t estimated_ns;                            /* when something was let by last */
-    uint64_t asked_ns;                                /* the former moment, */
-    uint64_t ask_ns;                                  /* and the next; 0: there is none */
+    uint64_t estimated_ns; /* when something was admitted by estimate last */
+    uint64_t asked_ns;     /* the former moment, */
+    uint64_t ask_ns;       /* and the next; 0: there is none */
     enum { ELSEWHERE, SLEEPS_UNTIL, RESTS } governor; /* until then, as far as is known */
 } looks[VGPU_REGION_DEVICES];
 
@@ -99,7 +99,7 @@ static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIR
     uint64_t told_ns = charged->busy_ns + running_ns;
     const struct spot_check check = {.now_ns = now_ns,
         .passed_ns = asks ? look->ask_ns - look->asked_ns : 0,
-        .works = asks && !rests && (works || thread_let_by_works((int)device)),
+        .works = asks && !rests && (works || thread_estimated_works((int)device)),
         .permille = own_permille(device),
         .told_ns = told_ns > former->busy_ns ? told_ns - former->busy_ns : 0,
         .launches = charged->launches - former->launches};

@@ -10,8 +10,8 @@
 
 extern bool pace_doubted[];
 
-/* Whether each launch on the device is to be measured: what was let by took longer than it was
- * charged with. One load. */
+/* Whether each launch on the device is to be measured: what was admitted by estimate took longer
+ * than it was charged with. One load. */
 static inline bool spot_check_doubts(unsigned device)
 {
     return load_relaxed(&pace_doubted[device]);

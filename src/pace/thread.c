@@ -16,7 +16,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Launches that were let by are done so long after they ought to be, or something runs on. */
+/* Launches that were admitted by estimate are done so long after they ought to be, or something
+ * runs on. */
 #define GRACE_NS 5000000ull
 
 _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
@@ -63,10 +64,10 @@ void thread_charge(struct thread_stream *here)
         charge_up_to(here, work_ns - seen_ns);
 }
 
-/* Notes what was let go since it was noted last, by the owner or another thread: the owner may be
+/* Notes what was admitted since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
  * its interval took. */
-static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(events_lock)
+static void note_estimated(struct thread_stream *here, uint64_t key) REQUIRES(events_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
     struct meter_record *meter = load_relaxed(&here->meter);
@@ -85,7 +86,7 @@ static void note_let_by(struct thread_stream *here, uint64_t key) REQUIRES(event
 
 void thread_flush(struct thread_stream *here)
 {
-    note_let_by(here, here->copied ? 0 : here->key);
+    note_estimated(here, here->copied ? 0 : here->key);
     here->due_ns -= here->work_ns < here->due_ns ? here->work_ns : here->due_ns;
     here->round.before_ns -= here->work_ns;
     here->noted = (struct thread_noted){0};
@@ -135,7 +136,7 @@ void thread_gather(struct meter_record *record)
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
             if (load_relaxed(&own->streams[i].meter) == record)
-                note_let_by(&own->streams[i], 0);
+                note_estimated(&own->streams[i], 0);
         }
     }
     lock_release(&threads.lock);
@@ -146,7 +147,7 @@ static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(events
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         const struct meter_record *record = load_relaxed(&own->streams[i].meter);
         if (record && (events_is_on(record, stream) || events_is_on(record, CU_STREAM_LEGACY)))
-            note_let_by(&own->streams[i], 0);
+            note_estimated(&own->streams[i], 0);
     }
 }
 
@@ -285,52 +286,54 @@ struct pace_thread *thread_own(void)
 
 /* ---- the governor's ---- */
 
-/* What was let by on the stream and not noted on its meter, as far as its owner has written it: he
- * may be writing now. */
-struct let_by {
+/* What was admitted by estimate on the stream and not noted on its meter, as far as its owner has
+ * written it: he may be writing now. */
+struct estimated {
     struct meter_record *meter;
     uint64_t first_ns, work_ns;
     uint32_t launches; /* those that were noted, too */
 };
 
-static bool read_let_by(const struct thread_stream *here, int device, struct let_by *ret_let)
-    REQUIRES(events_lock)
+static bool read_estimated(const struct thread_stream *here, int device,
+    struct estimated *ret_estimated) REQUIRES(events_lock)
 {
     struct meter_record *meter = load_relaxed(&here->meter);
     const struct thread_noted *noted = &here->noted;
     uint32_t launches = load_relaxed(&here->launches), work_ns = load_relaxed(&here->work_ns);
     if (!meter || launches <= noted->launches || work_ns <= noted->work_ns)
         return false;
-    *ret_let = (struct let_by){.meter = meter,
+    *ret_estimated = (struct estimated){.meter = meter,
         .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
         .work_ns = work_ns - noted->work_ns,
         .launches = launches};
     return events_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
 }
 
-static bool is_as_seen(const struct meter_seen *seen, const struct let_by *let)
+static bool is_as_seen(const struct meter_seen *seen, const struct estimated *estimated)
 {
-    return seen->first_ns == let->first_ns && seen->launches == let->launches;
+    return seen->first_ns == estimated->first_ns && seen->launches == estimated->launches;
 }
 
 /* What a call waits for runs since the call began, the stream's last timing event, or when it was
  * seen not to run yet: its kernel may have to be loaded first. Another thread's own stream cannot
  * be asked. */
-static void see_shown(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
-    REQUIRES(events_lock)
+static void see_shown(struct thread_stream *here, const struct estimated *estimated,
+    uint64_t now_ns) REQUIRES(events_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool works;
-    if (!events_meter_works(let->meter, &works))
+    if (!events_meter_works(estimated->meter, &works))
         return;
-    if (!is_as_seen(seen, let)) {
-        uint64_t from_ns = load_relaxed(&here->shown_ns), reached_ns = let->meter->meter.reached_ns;
+    if (!is_as_seen(seen, estimated)) {
+        uint64_t from_ns = load_relaxed(&here->shown_ns),
+                 reached_ns = estimated->meter->meter.reached_ns;
         from_ns = from_ns > reached_ns ? from_ns : reached_ns;
-        *seen = (struct meter_seen){let->first_ns, let->launches, false, from_ns, from_ns};
+        *seen =
+            (struct meter_seen){estimated->first_ns, estimated->launches, false, from_ns, from_ns};
     }
-    seen->works = works || let->meter->thread;
+    seen->works = works || estimated->meter->thread;
     if (seen->works)
-        completions_charge_run(let->meter, seen->charged_ns, now_ns);
+        completions_charge_run(estimated->meter, seen->charged_ns, now_ns);
     else
         seen->since_ns = now_ns;
     seen->charged_ns = now_ns;
@@ -338,88 +341,90 @@ static void see_shown(struct thread_stream *here, const struct let_by *let, uint
 
 /* Launched in order, and no others since: what is at work now has been since it was seen so. True
  * where nothing is. */
-static bool see_work(struct meter_seen *seen, const struct let_by *let, uint64_t now_ns)
+static bool see_work(struct meter_seen *seen, const struct estimated *estimated, uint64_t now_ns)
     REQUIRES(events_lock)
 {
     bool works;
-    if (!events_meter_works(let->meter, &works))
+    if (!events_meter_works(estimated->meter, &works))
         return false;
-    if (works && is_as_seen(seen, let) && seen->works) {
-        completions_charge_run(let->meter, seen->charged_ns, now_ns);
+    if (works && is_as_seen(seen, estimated) && seen->works) {
+        completions_charge_run(estimated->meter, seen->charged_ns, now_ns);
         seen->charged_ns = now_ns;
     } else {
-        *seen = (struct meter_seen){let->first_ns, let->launches, works, now_ns, now_ns};
+        *seen =
+            (struct meter_seen){estimated->first_ns, estimated->launches, works, now_ns, now_ns};
     }
     return !works;
 }
 
 /* Until a timing event is behind it, it is not charged for twice. */
-static void settle_done(struct thread_stream *here, const struct let_by *let, uint64_t now_ns)
-    REQUIRES(events_lock)
+static void settle_done(struct thread_stream *here, const struct estimated *estimated,
+    uint64_t now_ns) REQUIRES(events_lock)
 {
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
-    if (completions_charge_done(let->meter, let->first_ns, now_ns, let->work_ns, charged))
+    if (completions_charge_done(
+            estimated->meter, estimated->first_ns, now_ns, estimated->work_ns, charged))
         here->charged_ns -= charged;
 }
 
-static bool is_overdue(const struct let_by *let, uint64_t now_ns)
+static bool is_overdue(const struct estimated *estimated, uint64_t now_ns)
 {
-    return now_ns > let->first_ns + let->work_ns + GRACE_NS;
+    return now_ns > estimated->first_ns + estimated->work_ns + GRACE_NS;
 }
 
 /* What was asked for and is over is not there any more. */
 static void add_seen(struct events_survey *survey, const struct meter_seen *seen,
-    const struct let_by *let, uint64_t now_ns, uint64_t long_ns) REQUIRES(events_lock)
+    const struct estimated *estimated, uint64_t now_ns, uint64_t long_ns) REQUIRES(events_lock)
 {
-    bool asked = is_as_seen(seen, let), works = asked && seen->works;
+    bool asked = is_as_seen(seen, estimated), works = asked && seen->works;
     survey->outstanding += works || !asked;
-    bool runs = works && !let->meter->meter.open.other; /* else it may wait */
+    bool runs = works && !estimated->meter->meter.open.other; /* else it may wait */
     if (runs)
         events_survey_running(survey, now_ns - seen->since_ns, long_ns);
 }
 
-static void survey_stream(struct thread_stream *here, const struct let_by *let, uint64_t now_ns,
-    uint64_t long_ns, struct events_survey *survey) REQUIRES(events_lock)
+static void survey_stream(struct thread_stream *here, const struct estimated *estimated,
+    uint64_t now_ns, uint64_t long_ns, struct events_survey *survey) REQUIRES(events_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
-    let->meter->told_ns = now_ns;
+    estimated->meter->told_ns = now_ns;
     /* Where a timing event is outstanding, that tells what runs. */
-    if (let->meter->meter.count || (is_as_seen(seen, let) && !seen->works && !shown))
+    if (estimated->meter->meter.count || (is_as_seen(seen, estimated) && !seen->works && !shown))
         return;
-    if (is_overdue(let, now_ns) && shown)
-        see_shown(here, let, now_ns);
-    else if (is_overdue(let, now_ns) && see_work(seen, let, now_ns))
-        settle_done(here, let, now_ns);
-    bool over = is_as_seen(seen, let) && !seen->works;
+    if (is_overdue(estimated, now_ns) && shown)
+        see_shown(here, estimated, now_ns);
+    else if (is_overdue(estimated, now_ns) && see_work(seen, estimated, now_ns))
+        settle_done(here, estimated, now_ns);
+    bool over = is_as_seen(seen, estimated) && !seen->works;
     survey->outstanding += shown && over;
-    add_seen(survey, seen, let, now_ns, long_ns);
+    add_seen(survey, seen, estimated, now_ns, long_ns);
 }
 
-/* What threads let by that have ended since, or left the stream. */
+/* What threads launched by estimate that have ended since, or left the stream. */
 static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct events_survey *survey) REQUIRES(events_lock)
 {
     const struct meter_interval *open = &record->meter.open;
-    const struct let_by let = {record, open->first_ns, open->work_ns, open->launches};
-    if (!let.launches || record->meter.count || record->told_ns == now_ns)
+    const struct estimated estimated = {record, open->first_ns, open->work_ns, open->launches};
+    if (!estimated.launches || record->meter.count || record->told_ns == now_ns)
         return;
-    bool over = is_as_seen(&record->seen, &let) && !record->seen.works;
-    if (!over && is_overdue(&let, now_ns))
-        (void)see_work(&record->seen, &let, now_ns);
-    add_seen(survey, &record->seen, &let, now_ns, long_ns);
+    bool over = is_as_seen(&record->seen, &estimated) && !record->seen.works;
+    if (!over && is_overdue(&estimated, now_ns))
+        (void)see_work(&record->seen, &estimated, now_ns);
+    add_seen(survey, &record->seen, &estimated, now_ns, long_ns);
 }
 
 struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
 {
     struct events_survey survey = {.long_in_ns = UINT64_MAX};
-    struct let_by let;
+    struct estimated estimated;
     lock_take(&threads.lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-            if (read_let_by(&own->streams[i], device, &let))
-                survey_stream(&own->streams[i], &let, now_ns, long_ns, &survey);
+            if (read_estimated(&own->streams[i], device, &estimated))
+                survey_stream(&own->streams[i], &estimated, now_ns, long_ns, &survey);
         }
     }
     lock_release(&threads.lock);
@@ -434,13 +439,14 @@ struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns
 
 static bool works(const struct thread_stream *here, int device) REQUIRES(events_lock)
 {
-    struct let_by let;
+    struct estimated estimated;
     bool works;
-    return read_let_by(here, device, &let) && !let.meter->meter.count &&
-           !let.meter->meter.open.other && events_meter_works(let.meter, &works) && works;
+    return read_estimated(here, device, &estimated) && !estimated.meter->meter.count &&
+           !estimated.meter->meter.open.other && events_meter_works(estimated.meter, &works) &&
+           works;
 }
 
-bool thread_let_by_works(int device)
+bool thread_estimated_works(int device)
 {
     bool any = false;
     lock_take(&threads.lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each thread lets go by estimate, stream by stream, between two closer looks. Only the owner
- * writes it; others read along: the governor, so that a kernel that was let by and does not end is
- * seen though its thread looks at nothing any more, and threads that look closely at a stream on
- * which several launch. */
+/* What each thread launches by estimate, stream by stream, between two closer looks. Only the owner
+ * writes it; others read along: the governor, so that a kernel that was admitted by estimate and
+ * does not end is seen though its thread looks at nothing any more, and threads that look closely
+ * at a stream on which several launch. */
 #ifndef VGPU_PACE_THREAD_H
 #define VGPU_PACE_THREAD_H
 
@@ -17,9 +17,10 @@
 #define THREAD_STREAM_BITS 6
 #define THREAD_GROUP 4
 
-/* What was let by may have taken longer than was thought by one such part of that, the processor's
- * time between the launches included, or shorter: who queues what he launches does not wait. */
-#define THREAD_UNSEEN_PART 4
+/* What was admitted by estimate may have taken longer than was thought by one such part of that,
+ * the processor's time between the launches included, or shorter: who queues what he launches does
+ * not wait. */
+#define THREAD_TOLERANCE_PART 4
 
 /* Of rounds that begin quietly so many have a timing event behind them after one that did not take
  * what was thought. */
@@ -39,7 +40,7 @@ struct thread_round {
     bool over;           /* nothing of it is there any more: the wait was for all of it */
 };
 
-/* What a thread let go on a stream since its last closer look there. */
+/* What a thread launched by estimate on a stream since its last closer look there. */
 struct thread_stream {
     CUstream stream;
     struct meter_record *meter; /* NULL: not in use */
@@ -144,31 +145,32 @@ static inline bool thread_round_goes_on(const struct thread_stream *here)
     return here->round.began_ns && !here->round.awaited_ns;
 }
 
-/* Gives what was let go to the stream's meter, where there still is one, and to what is to be
+/* Gives what was admitted to the stream's meter, where there still is one, and to what is to be
  * charged. */
 void thread_flush(struct thread_stream *here) REQUIRES(events_lock);
 
-/* What was let go is to be charged, as far as nobody has seen it done; it stays the thread's to
+/* What was admitted is to be charged, as far as nobody has seen it done; it stays the thread's to
  * give to the meter. */
 void thread_charge(struct thread_stream *here) REQUIRES(events_lock);
 
-/* Records a timing event behind what the thread let by on the stream, so that it is measured
- * whatever comes next. `dry`: the stream was idle before that. False where there was nothing, or
- * none can be. */
+/* Records a timing event behind what the thread launched by estimate on the stream, so that it is
+ * measured whatever comes next. `dry`: the stream was idle before that. False where there was
+ * nothing, or none can be. */
 bool thread_record(struct thread_stream *here, CUstream stream, bool dry);
 
-/* Of what it let by on the stream the last took so much less than was thought: the thread saw it
- * begin and end, and no timing event will say so. */
+/* Of what it launched by estimate on the stream the last took so much less than was thought: the
+ * thread saw it begin and end, and no timing event will say so. */
 void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 
 /* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
- * for it: where it runs longer the governor sees it as if it had been let by. */
+ * for it: where it runs longer the governor sees it as if it had been admitted by estimate. */
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 
 /* The call is over. */
 void thread_hide(struct thread_stream *here) REQUIRES(events_lock);
 
-/* Gives what all threads let go on the meter to it: it was launched before what comes now. */
+/* Gives what all threads launched by estimate on the meter to it: it was launched before what comes
+ * now. */
 void thread_gather(struct meter_record *record) REQUIRES(events_lock);
 
 /* The same for the stream, this thread's where each has its own, and for the legacy ones. */
@@ -183,16 +185,17 @@ struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
 
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
-/* For the governor: sees which streams of the device are still at work with launches that were let
- * by, long after they ought to be done, and charges for what is known to have run without a pause;
- * also where their thread has ended or left the stream, and no timing event is behind them. Asks
- * the driver, which does not wait. Returns what is on its way, to be added to the meters' own. */
+/* For the governor: sees which streams of the device are still at work with launches that were
+ * admitted by estimate, long after they ought to be done, and charges for what is known to have run
+ * without a pause; also where their thread has ended or left the stream, and no timing event is
+ * behind them. Asks the driver, which does not wait. Returns what is on its way, to be added to the
+ * meters' own. */
 struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(events_lock);
 
-/* For the governor: whether the device has work on its way that was let by, and nothing else before
- * a timing event that tells. Asks the driver. */
-bool thread_let_by_works(int device) REQUIRES(events_lock);
+/* For the governor: whether the device has work on its way that was admitted by estimate, and
+ * nothing else before a timing event that tells. Asks the driver. */
+bool thread_estimated_works(int device) REQUIRES(events_lock);
 
 /* In a forked child. */
 void thread_reset(void);

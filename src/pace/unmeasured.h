@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program let go while nothing was limited, and no timing event tells of: a limit that comes
- * later is to hold it as well. The governor asks its streams whether they work; a timing event
- * behind it would be a barrier on a legacy stream, which the program did not ask for. */
+/* What a program launched while nothing was limited, and no timing event tells of: a limit that
+ * comes later is to hold it as well. The governor asks its streams whether they work; a timing
+ * event behind it would be a barrier on a legacy stream, which the program did not ask for. */
 #ifndef VGPU_PACE_UNMEASURED_H
 #define VGPU_PACE_UNMEASURED_H
 

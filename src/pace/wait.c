@@ -33,7 +33,7 @@
 /* Of rounds that begin quietly, and take what is thought, chance has a timing event put behind one
  * of so many, and behind the next: between those two is one round alone. */
 #define RECORDED_PART 8
-/* What a launch onto an idle device and the end of a wait take, beside THREAD_UNSEEN_PART. */
+/* What a launch onto an idle device and the end of a wait take, beside THREAD_TOLERANCE_PART. */
 #define WAKE_NS 100000
 
 /* ---- what a round says ---- */
@@ -120,7 +120,7 @@ static int64_t work_of(const struct thread_stream *here)
 
 static int64_t off_by(int64_t work_ns)
 {
-    return work_ns / THREAD_UNSEEN_PART + WAKE_NS;
+    return work_ns / THREAD_TOLERANCE_PART + WAKE_NS;
 }
 
 /* When the device was done with the round, by the timing event behind it; 0 where that is not
@@ -145,14 +145,14 @@ static int64_t took(const struct thread_stream *here, uint64_t now_ns, int64_t m
     return (int64_t)(done > round->began_ns && done < now_ns ? done - round->began_ns : took_ns);
 }
 
-static bool is_unseen(const struct thread_round *round)
+static bool is_uninstrumented(const struct thread_round *round)
 {
     return round->quiet && !round->recorded;
 }
 
 static void note_shorter(struct thread_stream *here, int64_t less_ns)
 {
-    if (is_unseen(&here->round))
+    if (is_uninstrumented(&here->round))
         thread_took_less(here, (uint32_t)less_ns);
     doubt(thread_mine, false);
 }
@@ -162,7 +162,7 @@ static void note_longer(
     const struct thread_stream *here, int64_t more_ns, bool hidden, uint64_t now_ns)
 {
     struct pace_thread *own = thread_mine;
-    if (hidden || !is_unseen(&here->round))
+    if (hidden || !is_uninstrumented(&here->round))
         doubt(own, hidden);
     if (hidden)
         return;

@@ -183,8 +183,8 @@ bool account_visit_compute(unsigned device,
 void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns);
 
 /* Of the launches that waited on the container's other devices while it was `since_ns`, when the
- * last one was let go that was let go before `until_ns`; 0: none was. */
-uint64_t account_let_go_ns(unsigned device, uint64_t since_ns, uint64_t until_ns);
+ * last one was admitted that was admitted before `until_ns`; 0: none was. */
+uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_ns);
 
 /* Kernels of the container's devices wait for each other (account_orders); all its processes are
  * woken to hear it. */

@@ -55,7 +55,7 @@ void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns)
 }
 
 /* Who writes one meanwhile makes it look like another hold, once. */
-static uint64_t let_go_ns(const struct vgpu_compute *words, uint64_t since_ns, uint64_t until_ns)
+static uint64_t admitted_ns(const struct vgpu_compute *words, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t last = 0;
     for (unsigned i = 0; i < VGPU_COMPUTE_HOLDS; i++) {
@@ -67,7 +67,7 @@ static uint64_t let_go_ns(const struct vgpu_compute *words, uint64_t since_ns, u
     return last;
 }
 
-uint64_t account_let_go_ns(unsigned device, uint64_t since_ns, uint64_t until_ns)
+uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t last = 0;
     lock_take(&account.lock);
@@ -76,7 +76,7 @@ uint64_t account_let_go_ns(unsigned device, uint64_t since_ns, uint64_t until_ns
         int own = account.region->devices[device].entry;
         uint32_t count = load_acquire(&shared->device_count);
         for (int i = 0; i < (int)count && i < (int)VGPU_REGION_DEVICES; i++) {
-            uint64_t here = i == own ? 0 : let_go_ns(&shared->compute[i], since_ns, until_ns);
+            uint64_t here = i == own ? 0 : admitted_ns(&shared->compute[i], since_ns, until_ns);
             last = here > last ? here : last;
         }
         if (!account_look_end())

@@ -59,7 +59,8 @@ BED_TEST("a kernel that took little time before is stopped when it takes long", 
     END_TEST();
 }
 
-/* Kernels that are let by: their duration is known, and the stream was looked at just now. */
+/* Kernels that are admitted by estimate: their duration is known, and the stream was looked at just
+ * now. */
 static void launch_known(CUstream stream)
 {
     for (int i = 0; i < 8; i++) {
@@ -70,7 +71,7 @@ static void launch_known(CUstream stream)
         CHECK_EQ(load_launch(stream, 100 * US), CUDA_SUCCESS);
 }
 
-BED_TEST("and when it was let by without a look, and nothing follows", LIMIT_30)
+BED_TEST("and when it was admitted by estimate, and nothing follows", LIMIT_30)
 {
     load_begin(0);
     CUstream stream = load_stream();
@@ -196,7 +197,8 @@ BED_TEST("also after the governor went to sleep in between", LIMIT_30)
     END_TEST();
 }
 
-BED_TEST("what was let by on an idle stream costs nothing while it is asked for", LIMIT_30)
+BED_TEST(
+    "what was admitted by estimate on an idle stream costs nothing while it is asked for", LIMIT_30)
 {
     load_begin(0);
     CUstream stream = load_stream();
@@ -214,8 +216,8 @@ struct forked_work {
     CUstream stream;
 };
 
-/* Let by on its estimate, and then the thread looks at nothing any more. */
-static void *let_by_on(void *argument)
+/* Admitted by its estimate, and then the thread looks at nothing any more. */
+static void *launch_by_estimate(void *argument)
 {
     struct forked_work *work = argument;
     CHECK_EQ(CU(cuCtxSetCurrent)(work->context), CUDA_SUCCESS);
@@ -227,8 +229,8 @@ static void *let_by_on(void *argument)
     return NULL;
 }
 
-BED_TEST(
-    "a capture that takes in another thread's stream, at work with what was let by, stays whole",
+BED_TEST("a capture that takes in another thread's stream, at work with what was admitted by "
+         "estimate, stays whole",
     LIMIT_30)
 {
     pthread_t thread;
@@ -239,7 +241,7 @@ BED_TEST(
     struct forked_work work = {.stream = load_stream()};
     REQUIRE(CU(cuCtxGetCurrent)(&work.context) == CUDA_SUCCESS);
     REQUIRE(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
-    REQUIRE(pthread_create(&thread, NULL, let_by_on, &work) == 0);
+    REQUIRE(pthread_create(&thread, NULL, launch_by_estimate, &work) == 0);
     while (!over)
         bed_sleep_ms(1);
     REQUIRE(CU(cuStreamBeginCapture_v2)(origin, CU_STREAM_CAPTURE_MODE_RELAXED) == 0);

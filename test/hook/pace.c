@@ -177,7 +177,7 @@ BED_TEST("four streams keep to the limit together", .environment = {"CUDA_DEVICE
     load_check_share(&load, 0, 30);
 }
 
-/* What is let go is bounded by the time that passed, and that is the longer the slower we are. */
+/* What is admitted is bounded by the time that passed, and that is the longer the slower we are. */
 /* How often a launch waits, while the load has `ms` of GPU time. */
 static unsigned count_waits(struct load *load, unsigned ms)
 {
@@ -206,7 +206,7 @@ BED_TEST(
     load_settle();
 }
 
-BED_TEST("what many streams have waiting is let go within the limit",
+BED_TEST("what many streams have waiting is admitted within the limit",
     .environment = {"CUDA_DEVICE_SM_LIMIT=50"})
 {
     load_begin(0);

@@ -547,8 +547,8 @@ static void *take_turns(void *kernel)
     return NULL;
 }
 
-/* What one thread let by lies before the timing events of the other, which begin and end its
- * intervals. */
+/* What one thread launched by estimate lies before the timing events of the other, which begin and
+ * end its intervals. */
 BED_TEST("kernels of threads that take turns on a stream are measured at their length",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {

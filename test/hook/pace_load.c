@@ -11,7 +11,7 @@
 #include <ucontext.h>
 
 #define ATTEMPTS 5
-/* Saved up at most: the limit's share of this; and what is let go at once. */
+/* Saved up at most: the limit's share of this; and what is admitted at once. */
 #define SAVED_NS (100 * MS)
 #define QUANTUM_NS (10 * MS)
 

@@ -456,7 +456,7 @@ BED_TEST("and all are charged, also where they take longer from then on, or less
 }
 
 /* Each is within what the governor takes for a kernel that runs on. */
-BED_TEST("and where one of twenty takes much longer than the others, by which it was let by",
+BED_TEST("and where one of twenty takes much longer than the others, by which it was admitted",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     CUstream stream = requests_begin();
@@ -492,7 +492,8 @@ BED_TEST("and where one of twenty that follow each other at once takes much long
     check_charged(&from);
 }
 
-/* Each of them is let by, and nothing but a timing event right behind it tells how long it took. */
+/* Each of them is admitted by estimate, and nothing but a timing event right behind it tells how
+ * long it took. */
 static void run_behind(void (*next)(CUstream stream))
 {
     CUstream stream = requests_begin();

@@ -336,7 +336,7 @@ TEST("who waits for each launch is looked at less and less while it has plenty")
     CHECK_EQ(quantum, BUDGET_QUANTUM_IDLE_NS);
     CHECK_EQ(budget_quantum_ns(saved, 50, 1, false, quantum), BUDGET_QUANTUM_PLENTY_NS);
     CHECK_EQ(budget_quantum_ns(saved / 2, 50, 1, true, quantum), BUDGET_QUANTUM_NS);
-    /* Ten processes may take half of what is saved unseen, together. */
+    /* Ten processes may take half of what is saved by estimate, together. */
     CHECK_EQ(budget_quantum_ns(saved, 50, 10, true, quantum), saved / 20);
     CHECK_EQ(budget_quantum_ns(INT64_MAX, 50, 0, true, UINT32_MAX), BUDGET_QUANTUM_IDLE_NS);
     CHECK_EQ(budget_quantum_ns(INT64_MIN, 50, 1, true, quantum), BUDGET_QUANTUM_NS);
@@ -504,7 +504,7 @@ TEST("who waits for the others takes what is left over")
     CHECK(budget_admits(BUDGET_SURPLUS_NS + MS + 1, 50, &spent, 2, MS));
 }
 
-TEST("what takes longer than may be saved is let go from what nobody else wants")
+TEST("what takes longer than may be saved is admitted from what nobody else wants")
 {
     const struct budget_share spent = {.balance_ns = -SECOND, .waits = true};
     for (unsigned percent = 1; percent < 100; percent++) {

@@ -28,7 +28,7 @@ static unsigned judge_until_certain(uint64_t after_ns)
     return 0;
 }
 
-TEST("what is over the same time after others were let go is coupled, and found so again sooner")
+TEST("what is over the same time after others were admitted is coupled, and found so again sooner")
 {
     unsigned first = judge_until_certain(940 * US);
     CHECK(first >= 8 && first <= 32);

@@ -309,7 +309,7 @@ TEST("beside other streams' work a duration is only learnt where it is new or sh
 
 /* One launch by its estimate onto a stream where nothing was, whose timing event is recorded 20 us
  * later. */
-static void let_by_alone(uint64_t known, uint64_t took, struct meter_run run, uint32_t launches)
+static void estimate_alone(uint64_t known, uint64_t took, struct meter_run run, uint32_t launches)
 {
     uint64_t from = meter.reached_ns + 10 * MS;
     meter_note(&meter, launches, launches * known, KEY, from);
@@ -323,13 +323,13 @@ TEST("by a timing event behind a launch that came alone its duration is learnt: 
 {
     begin();
     duration_learn_alone(KEY, 500 * US);
-    let_by_alone(500 * US, 510 * US, dry, 1); /* from 490 to 510 us */
+    estimate_alone(500 * US, 510 * US, dry, 1); /* from 490 to 510 us */
     CHECK_EQ(duration_of(KEY), 500 * US);
     for (int i = 0; i < 60; i++)
-        let_by_alone(duration_of(KEY), 300 * US, dry, 1);
+        estimate_alone(duration_of(KEY), 300 * US, dry, 1);
     CHECK(duration_of(KEY) >= 300 * US && duration_of(KEY) < 305 * US);
     for (int i = 0; i < 60; i++)
-        let_by_alone(duration_of(KEY), 420 * US, dry, 1);
+        estimate_alone(duration_of(KEY), 420 * US, dry, 1);
     CHECK(duration_of(KEY) <= 400 * US && duration_of(KEY) > 395 * US);
     CHECK(duration_is_alone(KEY));
 }
@@ -338,12 +338,12 @@ TEST("of several, of what is unknown, and beside others nothing is learnt by it"
 {
     const struct meter_run beside[] = {{.shared = true}, {.siblings = true}, {.part = 500}};
     begin();
-    let_by_alone(500 * US, 300 * US, dry, 1);
+    estimate_alone(500 * US, 300 * US, dry, 1);
     CHECK_EQ(duration_of(KEY), 0);
     duration_learn_alone(KEY, 500 * US);
     for (unsigned i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
-        let_by_alone(500 * US, 300 * US, beside[i], 1);
-    let_by_alone(500 * US, 300 * US, dry, 2);
+        estimate_alone(500 * US, 300 * US, beside[i], 1);
+    estimate_alone(500 * US, 300 * US, dry, 2);
     CHECK_EQ(duration_of(KEY), 500 * US);
 }
 
@@ -422,7 +422,8 @@ TEST("what is over is charged by estimate before its timing event is there, once
     CHECK_EQ(charge.work_ns, 4 * MS);
 }
 
-TEST("what another thread let by beside it is charged over all of the interval, where it has room")
+TEST("what another thread launched by estimate beside it is charged over all of the interval, "
+     "where it has room")
 {
     struct meter_charge charge;
     begin();
@@ -445,7 +446,7 @@ TEST("it takes no longer than the device was open to it, and what ran on pays fo
     CHECK(!meter_done(&meter, START, START + 20 * MS, 4 * MS, &charge));
 }
 
-TEST("what was let go behind a wait is not known to run")
+TEST("what was admitted behind a wait is not known to run")
 {
     struct meter_charge charge;
     begin();

@@ -255,7 +255,7 @@ TEST("beside other containers a duration that is far too short is not kept")
     CHECK(duration_of(KEY) >= MS - 10 * US && duration_of(KEY) <= MS + 10 * US);
 }
 
-TEST("beside other containers a queue that was let go by a wrong estimate costs what is known by "
+TEST("beside other containers a queue that was admitted by a wrong estimate costs what is known by "
      "now")
 {
     const struct meter_run run = {

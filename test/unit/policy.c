@@ -32,7 +32,7 @@ static bool check_share(const char *what, unsigned percent, uint64_t allowance_n
     return CHECK(within);
 }
 
-/* After a while in which durations are learnt, and what was let go for that is paid back. */
+/* After a while in which durations are learnt, and what was admitted for that is paid back. */
 static void run_minute(uint64_t learns_ns)
 {
     machine_run(&machine, learns_ns);

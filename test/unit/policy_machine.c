@@ -92,7 +92,7 @@ static void run_gpu(struct machine *machine, uint64_t to_ns)
             step = machine->slice_left_ns;
         machine->now_ns += step;
         machine->slice_left_ns -= step;
-        if (!entry->unseen) {
+        if (!entry->uncounted) {
             machine->busy_ns += step;
             process->gpu_ns += step;
         }
@@ -160,7 +160,7 @@ static void record(struct machine *machine, struct process *process, struct mete
     uint64_t cost = has_work(machine, process) ? METER_EVENT_NS : 0;
     run.shared = count_active(machine) > 1;
     struct queued *entry =
-        enqueue(process, (struct queued){.event = true, .unseen = alone, .left_ns = cost});
+        enqueue(process, (struct queued){.event = true, .uncounted = alone, .left_ns = cost});
     meter_add_event(&process->meter, entry, machine_clock(machine), &run);
     (void)has_work(machine, process);
 }
@@ -227,8 +227,8 @@ static void launch(struct machine *machine, struct process *process, uint64_t ke
     process->sent++;
 }
 
-/* The launch is let go without a closer look. */
-static bool let_by(struct machine *machine, struct process *process, uint64_t work_ns)
+/* The launch is admitted by estimate. */
+static bool admit_by_estimate(struct machine *machine, struct process *process, uint64_t work_ns)
 {
     if (!work_ns || work_ns >= BUDGET_QUANTUM_NS || process->work_ns + work_ns >= process->due_ns ||
         (process->until_sample && --process->until_sample == 0))
@@ -334,7 +334,7 @@ static void step(struct machine *machine, struct process *process)
     }
     process->wakes_ns = machine->now_ns + LAUNCH_NS;
     if (!budget_is_limited(machine->percent) ||
-        let_by(machine, process, estimate_of(process, kernel, key))) {
+        admit_by_estimate(machine, process, estimate_of(process, kernel, key))) {
         launch(machine, process, kernel);
         return;
     }

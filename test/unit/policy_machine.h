@@ -29,7 +29,7 @@ struct queued {
     uint64_t left_ns; /* 0: a timing event */
     uint64_t reached_ns;
     bool event, reached;
-    bool unseen; /* NVML does not count it: what the events of a launch on an idle stream add */
+    bool uncounted; /* NVML does not count it: what the events of a launch on an idle stream add */
 };
 
 struct process {

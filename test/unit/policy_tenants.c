@@ -38,7 +38,7 @@ struct tenant {
     struct turns_part part;
     struct vgpu_compute words;
     uint64_t looks_ns, closed_until_ns, slice_ns;
-    uint64_t left_ns; /* of what its gate let go */
+    uint64_t left_ns; /* of what its gate admitted */
     bool holds, in_windows, only_lies;
     uint64_t gpu_ns, ran_ns, longest_ns; /* in all; last; the longest pause */
 };
