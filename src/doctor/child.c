@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child of vgpu doctor, as its parent has it: what it says on stdout are facts, what the
  * library says on stderr is kept as facts "log.N". */
-#include "doctor/doctor.h"
+#include "doctor/child.h"
 
 #include "base/clock.h"
 #include "base/text.h"

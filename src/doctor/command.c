@@ -3,6 +3,10 @@
 #include "doctor/command.h"
 
 #include "base/report_place.h"
+#include "doctor/print.h"
+#include "doctor/watch.h"
+#include "doctor/witnesses.h"
+#include "host/child.h"
 #include "host/glob.h"
 #include "host/json_write.h"
 #include "host/say.h"
@@ -143,7 +147,7 @@ static void print_json(FILE *stream, const struct checks *checks, enum doctor_ve
     json_write_number(&json, "processes_seen", witnesses->seen);
     json_write_number(&json, "processes_left", witnesses->left);
     json_write_bool(&json, "incomplete", witnesses->incomplete);
-    doctor_json_checks(&json, checks);
+    doctor_print_json_checks(&json, checks);
     json_write_begin_array(&json, "processes");
     for (size_t i = 0; i < witnesses->count; i++)
         json_witness(&json, &witnesses->list[i]);

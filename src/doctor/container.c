@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits, gate and board of the container. */
-#include "doctor/doctor.h"
+#include "doctor/checks.h"
 
 #include "base/clock.h"
 #include "region/board.h"
+#include "doctor/deadline.h"
 #include "vgpu/region.h"
 
 #include <errno.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file system that does not answer keeps whoever asks it, for ever: so the work is a child's. */
-#include "doctor/doctor.h"
+#include "doctor/deadline.h"
 
 #include "base/clock.h"
 #include "host/say.h"
 
+#include <stdio.h>
+#include <stdbool.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>

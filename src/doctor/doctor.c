@@ -3,7 +3,11 @@
 #include "doctor/doctor.h"
 
 #include "base/parse.h"
+#include "doctor/checks.h"
+#include "doctor/child.h"
 #include "doctor/command.h"
+#include "doctor/deadline.h"
+#include "doctor/print.h"
 #include "doctor/traces.h"
 #include "host/options.h"
 #include "host/paths.h"
@@ -13,7 +17,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,19 +115,6 @@ static int parse_options(int argc, char **argv, struct options *options, bool *r
     static const struct command_options taken = {usage_text, known, take_option};
     int status = options_take(&taken, argc, argv, options, ret_done);
     return status || *ret_done ? status : check_options(argc, argv, options);
-}
-
-void check_add(struct checks *checks, const char *name, int device, enum check_status status,
-    const char *remedy, const char *format, ...)
-{
-    if (checks->count == sizeof(checks->list) / sizeof(checks->list[0]))
-        return;
-    struct check *check = &checks->list[checks->count++];
-    va_list arguments;
-    *check = (struct check){.name = name, .device = device, .status = status, .remedy = remedy};
-    va_start(arguments, format);
-    vsnprintf(check->text, sizeof(check->text), format, arguments);
-    va_end(arguments);
 }
 
 /* ---- which library ---- */

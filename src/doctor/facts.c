@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A list of names and values. They are some hundreds: a scan does. */
-#include "doctor/doctor.h"
+#include "doctor/facts.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command's processes: what was seen from outside, and what each said of itself. */
-#include "doctor/command.h"
+#include "doctor/witnesses.h"
 
 #include "base/report_place.h"
 #include "base/text.h"

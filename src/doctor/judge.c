@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the limits hold in each process of a command, and why not. */
-#include "doctor/command.h"
+#include "doctor/witnesses.h"
 
 #include "vgpu/region.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies around a program that starts here: the loader and its file, and the environment. No
  * value of a variable is said but of those that are ours. */
-#include "doctor/doctor.h"
+#include "doctor/checks.h"
 
 #include "base/override.h"
+#include "doctor/deadline.h"
 #include "host/glob.h"
 
 #include <ctype.h>

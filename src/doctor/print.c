@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What vgpu doctor found, for people and for programs. */
-#include "doctor/doctor.h"
+#include "doctor/print.h"
 
 #include "base/text.h"
 #include "host/json_write.h"
@@ -188,7 +188,7 @@ static void print_check_json(struct json *json, const struct check *check)
     json_write_end_inner(json);
 }
 
-void doctor_json_checks(struct json *json, const struct checks *checks)
+void doctor_print_json_checks(struct json *json, const struct checks *checks)
 {
     json_write_number(json, "problems", count(checks, CHECK_PROBLEM));
     json_write_number(json, "notes", count(checks, CHECK_NOTE));
@@ -203,7 +203,7 @@ void doctor_print_json(const struct checks *checks, const struct facts *facts)
     struct json json;
     json_write_begin(&json, stdout);
     json_write_number(&json, "doctor", 1);
-    doctor_json_checks(&json, checks);
+    doctor_print_json_checks(&json, checks);
     json_write_begin_object(&json, "facts");
     for (size_t i = 0; i < facts->count; i++)
         json_write_string(&json, facts->list[i].name, facts->list[i].value);

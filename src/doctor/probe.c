@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child of vgpu doctor: a small CUDA program. Each line is written at once, so that what it met
  * before a call that never returns is known. */
-#include "doctor/doctor.h"
+#include "doctor/child.h"
 
 #include "abi/cuda.h"
 #include "abi/nvml.h"

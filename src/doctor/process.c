@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Library, driver, doors and ledger, as the child met them. */
-#include "doctor/doctor.h"
+#include "doctor/checks.h"
 
 #include <string.h>
 

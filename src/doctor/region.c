@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The container's region: whose it is, and how it is. */
-#include "doctor/doctor.h"
+#include "doctor/checks.h"
 
 #include "base/atomic.h"
 #include "base/guard.h"
 #include "region/file_lock.h"
 #include "region/slot.h"
+#include "doctor/deadline.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -112,7 +112,7 @@ static void add_container(struct work *work, struct collected_container *contain
         pthread_mutex_unlock(&work->lock);
     }
     if (!containers)
-        collect_free_container(container);
+        collection_free_container(container);
 }
 
 /* A regular file that is open; closed here. 0, or why it is no region to be shown. */
@@ -349,15 +349,4 @@ int collect(const struct collect_choice *choice, struct collection *ret_collecti
         qsort(ret_collection->containers, ret_collection->count,
             sizeof(*ret_collection->containers), compare_containers);
     return error;
-}
-
-void collection_free(struct collection *collection)
-{
-    for (size_t i = 0; i < collection->count; i++)
-        collect_free_container(&collection->containers[i]);
-    for (size_t i = 0; i < collection->problem_count; i++)
-        free(collection->problems[i].path);
-    free(collection->containers);
-    free(collection->problems);
-    *collection = (struct collection){0};
 }

@@ -3,7 +3,7 @@
 #ifndef VGPU_HOST_COLLECT_PARTS_H
 #define VGPU_HOST_COLLECT_PARTS_H
 
-#include "host/collect.h"
+#include "host/collection.h"
 
 /* Reads the region that `fd` is open on; keeps the descriptor open. `path` is taken over where it
  * succeeds. `own_namespace`: of this process's pids. Returns 0, -ENOMEM, or -errno as region_read.
@@ -26,8 +26,5 @@ int collect_inner_pid(unsigned pid);
 struct region_reading;
 void collect_shares(const struct region_reading *reading, unsigned device, bool measured,
     struct collected_device *collected);
-
-/* Frees what it holds, not the struct. */
-void collect_free_container(struct collected_container *container);
 
 #endif

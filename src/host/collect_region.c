@@ -227,23 +227,10 @@ int collect_region(
         finish_device(&reading, d, &sums, &container, &container.devices[d]);
     if (error) {
         container.path = NULL; /* the caller's still */
-        collect_free_container(&container);
+        collection_free_container(&container);
         return error;
     }
     take_directory(&container);
     *ret_container = container;
     return 0;
-}
-
-void collect_free_container(struct collected_container *container)
-{
-    for (unsigned i = 0; i < container->process_count; i++) {
-        free(container->processes[i].command);
-        free(container->processes[i].uses);
-    }
-    free(container->processes);
-    free(container->namespaces);
-    free(container->devices);
-    free(container->path);
-    *container = (struct collected_container){0};
 }

@@ -3,7 +3,7 @@
 #include "load/processes.h"
 
 #include "base/clock.h"
-#include "load/run.h"
+#include "load/shapes.h"
 #include "load/stop.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static int run_alone(const struct load_options *options)
     load_run_open(&run, options);
     load_run_calibrate(&run);
     load_run_prepare(&run);
-    load_run_shape(&run, 0);
+    load_shape_run(&run, 0);
     if (options->json) {
         load_run_write_json(&run, stdout);
         puts("");
@@ -77,7 +77,7 @@ static void run_child(
     run.calibration = shared->calibration;
     load_run_prepare(&run);
     wait_for_start(shared, options);
-    load_run_shape(&run, atomic_load(&shared->start_ns));
+    load_shape_run(&run, atomic_load(&shared->start_ns));
     shared->work_per_second[number] = load_meter_work_per_second(&run.meter);
     if (options->json)
         load_run_write_json(&run, report);

@@ -2,7 +2,6 @@
 /* From the options to a load that is ready. */
 #include "load/run.h"
 
-#include "load/shapes.h"
 #include "load/stop.h"
 
 #include <string.h>
@@ -73,13 +72,6 @@ void load_run_prepare(struct load_run *run)
     run->kernel_us = load_calibration_us(rate, steps);
     run->kernel = load_kernel_make(&run->device, form, steps);
     load_meter_start_sampler(&run->meter, run->device.device);
-}
-
-void load_run_shape(struct load_run *run, uint64_t start_ns)
-{
-    load_meter_init(&run->meter, run->options, run->kernel_us, start_ns);
-    load_shape_function(run->options->shape)(run);
-    load_meter_finish(&run->meter);
 }
 
 void load_run_print(struct load_run *run)

@@ -28,9 +28,6 @@ void load_run_calibrate(struct load_run *run);
 /* With a calibration, makes the kernel, and begins to ask NVML. */
 void load_run_prepare(struct load_run *run);
 
-/* The load itself, not before the time given: returns when it has ended and was measured. */
-void load_run_shape(struct load_run *run, uint64_t start_ns);
-
 /* The report, as lines for people or as one JSON object without a newline at the end. */
 void load_run_print(struct load_run *run);
 void load_run_write_json(struct load_run *run, FILE *file);

@@ -7,7 +7,8 @@
 
 typedef void load_shape_loop(struct load_run *run);
 
-load_shape_loop *load_shape_function(enum load_shape shape);
+/* The load itself, not before the time given: returns when it has ended and was measured. */
+void load_shape_run(struct load_run *run, uint64_t start_ns);
 
 /* Always more work than the device can do (shapes_steady.c). */
 load_shape_loop load_shape_steady, load_shape_per_thread_stream, load_shape_copies,

@@ -6,51 +6,11 @@
 #include "load/queue.h"
 #include "load/stop.h"
 
-#include <time.h>
-
 #define COPIES_OUTSTANDING 2
 #define PERSISTENT_REST_US 500
 #define STOP_WAIT_NS 10000000000u
 /* For a kernel that has not counted yet when a signal stops us: on the simulator none counts. */
 #define STOP_WAIT_UNCOUNTED_NS 500000000u
-
-load_shape_loop *load_shape_function(enum load_shape shape)
-{
-    static load_shape_loop *const loops[SHAPES] = {
-        [SHAPE_FULL] = load_shape_steady,
-        [SHAPE_ONE_BLOCK] = load_shape_steady,
-        [SHAPE_GRAPH] = load_shape_steady,
-        [SHAPE_COOPERATIVE] = load_shape_steady,
-        [SHAPE_PER_THREAD_STREAM] = load_shape_per_thread_stream,
-        [SHAPE_PERSISTENT] = load_shape_persistent,
-        [SHAPE_STREAMS] = load_shape_steady,
-        [SHAPE_COPIES] = load_shape_copies,
-        [SHAPE_HOSTBOUND] = load_shape_hostbound,
-        [SHAPE_SYNC] = load_shape_sync,
-        [SHAPE_BURST] = load_shape_burst,
-        [SHAPE_HOST_FUNCTION] = load_shape_host_function,
-        [SHAPE_WAIT] = load_shape_wait,
-        [SHAPE_COPY] = load_shape_copy,
-    };
-    return loops[shape];
-}
-
-CUstream load_shape_stream(void)
-{
-    CUstream stream;
-    LOAD_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
-void load_shape_rest_us(unsigned us)
-{
-    nanosleep(&(struct timespec){0, (long)us * 1000}, NULL);
-}
-
-double load_shape_launch_us(const struct load_run *run)
-{
-    return run->kernel_us * load_kernel_count(&run->kernel);
-}
 
 /* Fills what is not full and counts what has ended. True where there was anything to do. */
 static bool serve(struct load_run *run, const struct load_device *device, struct load_queue *queue)
