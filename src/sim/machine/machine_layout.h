@@ -241,6 +241,10 @@ struct sim_machine {
 /* The mapping, or NULL before sim_attach(). */
 extern struct sim_machine *sim_machine;
 
+/* Those of the description, in an empty machine. `salt`: of their UUIDs. */
+void sim_devices_init(
+    struct sim_machine *machine, const struct sim_description *description, uint64_t salt);
+
 /* The lock survives its owner: the next taker recomputes whatever follows from the live objects. */
 void sim_lock(void);
 void sim_unlock(void);

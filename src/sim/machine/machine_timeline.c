@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What happens on the machine as time passes: lanes of work, one after another; groups that share
- * a compute engine by time slices; advanced from event to event by whoever looks.
- */
-#include "sim/machine/machine.h"
-
-#include "abi/rm.h"
-#include "sim/machine/machine_layout.h"
+/* What happens on the machine as time passes: groups that share a compute engine by time slices,
+ * advanced from event to event by any process that looks. */
+#include "sim/machine/machine_timeline.h"
 
 #include <time.h>
 
@@ -14,8 +9,6 @@
  * (0.917 and 0.970 seen on H200, driver 580.159.04); the same where a disabled group comes back
  * (0.24 ms of each period of the channel gate were lost). */
 #define SWITCH_NS 185000ull
-/* A group without a channel group of its own, as GET_TIMESLICE gives it for the others. */
-#define TIMESLICE_NS 2048000ull
 #define REAP_NS 5000000ull
 /* Nobody's state, and yet it costs a switch to go on. */
 #define TAKEN_OFF (SIM_NONE - 1)
@@ -27,202 +20,12 @@ uint64_t sim_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static struct sim_timeline *timeline(void)
-{
-    return &sim_machine->timeline;
-}
-
-static struct sim_lane *lane_at(uint32_t index)
-{
-    return &timeline()->lanes[index];
-}
-
-static struct sim_group *group_at(uint32_t index)
-{
-    return &timeline()->groups[index];
-}
-
-static struct sim_op *first_op(struct sim_lane *lane)
-{
-    return &lane->ops[lane->first % SIM_OPS_MAX];
-}
-
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
-}
-
-/* A kill falls between two instructions: what is written before stays before, as far as the
- * compiler goes. */
-static void set_word(uint32_t *word, uint32_t value)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    *(volatile uint32_t *)word = value;
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
-/* ---- groups and engines ---- */
-
-static uint64_t group_slice_ns(const struct sim_group *group)
-{
-    uint64_t us = group->object == SIM_NONE ? 0 : sim_machine->objects[group->object].timeslice_us;
-    return us == 0 ? TIMESLICE_NS : us * 1000;
-}
+/* ---- engines ---- */
 
 static uint64_t slice_end_ns(const struct sim_engine *engine)
 {
-    return engine->slice_start_ns + group_slice_ns(group_at(engine->turn));
+    return engine->slice_start_ns + sim_group_slice_ns_locked(group_at(engine->turn));
 }
-
-/* A group that was alone had slice after slice; the one that comes waits for the present one's end.
- */
-static void slice_renew(struct sim_engine *engine)
-{
-    uint64_t now = timeline()->now_ns;
-    if (engine->turn == SIM_NONE || now <= engine->slice_start_ns)
-        return;
-    uint64_t slice = group_slice_ns(group_at(engine->turn));
-    engine->slice_start_ns += (now - engine->slice_start_ns) / slice * slice;
-}
-
-static void group_refresh(uint32_t index)
-{
-    struct sim_group *group = group_at(index);
-    struct sim_engine *engine = &timeline()->engines[group->device];
-    bool any = group->first_ready != SIM_NONE || group->marked != SIM_NONE;
-    uint32_t runnable = group->live && !group->stopped && any;
-    if (runnable == group->runnable)
-        return;
-    group->runnable = runnable;
-    engine->runnable_groups += runnable ? 1u : ~0u;
-    if (runnable && engine->runnable_groups == 2)
-        slice_renew(engine);
-    timeline()->changed = 1;
-}
-
-static void group_append(uint32_t index, uint32_t lane)
-{
-    struct sim_group *group = group_at(index);
-    lane_at(lane)->next = SIM_NONE;
-    if (group->first_ready == SIM_NONE)
-        group->first_ready = lane;
-    else
-        lane_at(group->last_ready)->next = lane;
-    group->last_ready = lane;
-    group_refresh(index);
-}
-
-/* A mark is reached by the channel that brings the work, which is only looked at in its group's
- * turn. */
-static bool group_reaches_marks(uint32_t index)
-{
-    const struct sim_group *group = group_at(index);
-    const struct sim_engine *engine = &timeline()->engines[group->device];
-    bool there = engine->resident == index && engine->slice_start_ns <= timeline()->now_ns;
-    return !group->stopped && (there || engine->resident == SIM_NONE);
-}
-
-static void group_add_marked(uint32_t index, uint32_t lane)
-{
-    lane_at(lane)->next = group_at(index)->marked;
-    group_at(index)->marked = lane;
-    group_refresh(index);
-}
-
-/* ---- lanes ---- */
-
-bool sim_timeline_passed_locked(uint32_t index, uint32_t generation, uint32_t sequence)
-{
-    if (generation == 0 || index >= SIM_LANES_MAX)
-        return true;
-    const struct sim_lane *lane = lane_at(index);
-    return !lane->live || lane->generation != generation || (int32_t)(sequence - lane->first) < 0;
-}
-
-static bool mark_lives(const struct sim_op *op)
-{
-    const struct sim_mark_slot *mark = &timeline()->marks[op->index];
-    return mark->live && mark->generation == op->generation;
-}
-
-static void mark_write(const struct sim_op *op)
-{
-    struct sim_mark_slot *mark = &timeline()->marks[op->index];
-    if (mark_lives(op) && mark->at_ns == 0)
-        mark->at_ns = timeline()->now_ns;
-}
-
-static void waiting_add(uint32_t index)
-{
-    lane_at(index)->next = timeline()->waiting;
-    timeline()->waiting = index;
-}
-
-static void lane_pop(struct sim_lane *lane)
-{
-    const struct sim_op *op = first_op(lane);
-    if (op->kind == SIM_WORK_KERNEL || op->kind == SIM_WORK_COPY)
-        lane->executed_ns += op->value_ns;
-    set_word(&lane->first, lane->first + 1);
-    if (lane->waited)
-        timeline()->changed = 1;
-}
-
-static void lane_free(uint32_t index)
-{
-    struct sim_lane *lane = lane_at(index);
-    set_word(&lane->live, 0);
-    lane->next = timeline()->free_lane;
-    timeline()->free_lane = index;
-    if (lane->waited)
-        timeline()->changed = 1;
-}
-
-/* Puts the lane where its first work belongs; what takes no time, and what is over, goes at once.
- */
-static void lane_settle(uint32_t index)
-{
-    struct sim_lane *lane = lane_at(index);
-    uint64_t now = timeline()->now_ns;
-    bool copied = false; /* the channel of the copy is another */
-    while (lane->first != lane->end) {
-        struct sim_op *op = first_op(lane);
-        if (op->kind == SIM_WORK_KERNEL && op->value_ns > 0) {
-            group_append(lane->group, index);
-            return;
-        }
-        if (op->kind == SIM_WORK_COPY && op->wake_ns == 0)
-            op->wake_ns = add_saturating(now, op->value_ns);
-        if (op->kind == SIM_WORK_COPY && op->wake_ns > now) {
-            lane->next = timeline()->delayed;
-            timeline()->delayed = index;
-            if (op->wake_ns < timeline()->delayed_ns)
-                timeline()->delayed_ns = op->wake_ns;
-            return;
-        }
-        if (op->kind == SIM_WORK_AFTER &&
-            !sim_timeline_passed_locked(op->index, op->generation, op->sequence)) {
-            lane_at(op->index)->waited = 1;
-            waiting_add(index);
-            return;
-        }
-        if (op->kind == SIM_OP_HOLD && mark_lives(op)) {
-            waiting_add(index);
-            return;
-        }
-        if (op->kind == SIM_OP_MARK && !copied && !group_reaches_marks(lane->group)) {
-            group_add_marked(lane->group, index);
-            return;
-        }
-        if (op->kind == SIM_OP_MARK)
-            mark_write(op);
-        copied = op->kind == SIM_WORK_COPY || (copied && op->kind == SIM_OP_MARK);
-        lane_pop(lane);
-    }
-    lane_free(index);
-}
-
-/* ---- engines ---- */
 
 static uint64_t run_end_ns(const struct sim_engine *engine)
 {
@@ -239,8 +42,7 @@ static void note_run(const struct sim_engine *engine, struct sim_lane *lane)
     lane->executed_ns += ran;
 }
 
-/* Takes the kernel that runs off the engine; it goes on later. */
-static void engine_preempt(struct sim_engine *engine)
+void sim_engine_preempt_locked(struct sim_engine *engine)
 {
     if (engine->running == SIM_NONE)
         return;
@@ -283,9 +85,9 @@ static void engine_complete(struct sim_engine *engine)
     struct sim_group *group = group_at(lane->group);
     engine->running = SIM_NONE;
     group->first_ready = lane->next;
-    lane_pop(lane);
-    lane_settle(index);
-    group_refresh((uint32_t)(group - timeline()->groups));
+    sim_lane_pop_locked(lane);
+    sim_lane_settle_locked(index);
+    sim_group_refresh_locked((uint32_t)(group - timeline()->groups));
 }
 
 /* The marks that waited for the group's turn. */
@@ -298,10 +100,10 @@ static void engine_reach_marks(const struct sim_engine *engine)
     group->marked = SIM_NONE;
     while (lane != SIM_NONE) {
         uint32_t next = lane_at(lane)->next;
-        lane_settle(lane);
+        sim_lane_settle_locked(lane);
         lane = next;
     }
-    group_refresh(engine->turn);
+    sim_group_refresh_locked(engine->turn);
 }
 
 /* The next group in turn; there is one. */
@@ -339,7 +141,7 @@ static void engine_update(uint32_t device)
     if (engine->turn != SIM_NONE) {
         const struct sim_group *group = group_at(engine->turn);
         if (!group->runnable || (engine->runnable_groups > 1 && slice_end_ns(engine) <= now)) {
-            engine_preempt(engine);
+            sim_engine_preempt_locked(engine);
             if (group->stopped)
                 engine->resident = TAKEN_OFF;
             engine->turn = SIM_NONE;
@@ -394,7 +196,7 @@ static void delayed_update(void)
     timeline()->delayed_ns = UINT64_MAX;
     while (index != SIM_NONE) {
         uint32_t next = lane_at(index)->next;
-        lane_settle(index);
+        sim_lane_settle_locked(index);
         index = next;
     }
 }
@@ -405,13 +207,12 @@ static void waiting_update(void)
     timeline()->waiting = SIM_NONE;
     while (index != SIM_NONE) {
         uint32_t next = lane_at(index)->next;
-        lane_settle(index);
+        sim_lane_settle_locked(index);
         index = next;
     }
 }
 
-/* All that happens at this very time. */
-static void update(void)
+void sim_timeline_update_locked(void)
 {
     do {
         timeline()->changed = 0;
@@ -449,7 +250,7 @@ uint64_t sim_timeline_advance_locked(void)
         }
         if (next > now)
             return now;
-        update();
+        sim_timeline_update_locked();
     }
 }
 
@@ -493,221 +294,11 @@ uint64_t sim_timeline_look_locked(void)
 
 void sim_timeline_begin_locked(uint32_t lane)
 {
-    lane_settle(lane);
-    update();
+    sim_lane_settle_locked(lane);
+    sim_timeline_update_locked();
 }
 
 void sim_timeline_released_locked(void)
 {
-    update();
-}
-
-/* ---- changes from outside ---- */
-
-/* Out of the list that begins at *head: the lanes of a group. */
-static void list_filter(uint32_t *head, uint32_t group)
-{
-    while (*head != SIM_NONE) {
-        if (lane_at(*head)->group == group)
-            *head = lane_at(*head)->next;
-        else
-            head = &lane_at(*head)->next;
-    }
-}
-
-/* What it marks is as much done as it ever will be. */
-static void lane_drop(uint32_t index)
-{
-    struct sim_lane *lane = lane_at(index);
-    for (uint32_t i = lane->first; i != lane->end; i++) {
-        const struct sim_op *op = &lane->ops[i % SIM_OPS_MAX];
-        if (op->kind == SIM_OP_MARK)
-            mark_write(op);
-    }
-    lane_free(index);
-}
-
-static void engine_forget(struct sim_engine *engine, uint32_t group)
-{
-    if (engine->turn == group) {
-        engine->turn = SIM_NONE;
-        engine->running = SIM_NONE;
-    }
-    if (engine->resident == group)
-        engine->resident = SIM_NONE;
-}
-
-static void group_drop(uint32_t index)
-{
-    struct sim_group *group = group_at(index);
-    set_word(&group->live, 0);
-    group->first_ready = group->marked = SIM_NONE;
-    group_refresh(index);
-    engine_forget(&timeline()->engines[group->device], index);
-    list_filter(&timeline()->delayed, index);
-    list_filter(&timeline()->waiting, index);
-    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
-        if (lane_at(i)->live && lane_at(i)->group == index)
-            lane_drop(i);
-    }
-    while (timeline()->groups_end > 0 && !group_at(timeline()->groups_end - 1)->live)
-        timeline()->groups_end--;
-}
-
-void sim_timeline_drop_group_locked(uint32_t index)
-{
-    (void)sim_timeline_advance_locked();
-    group_drop(index);
-    update();
-}
-
-void sim_timeline_drop_slot_locked(uint32_t slot)
-{
-    (void)sim_timeline_advance_locked();
-    sim_events_drop_slot_locked(slot);
-    for (uint32_t i = timeline()->groups_end; i-- > 0;) {
-        if (group_at(i)->live && group_at(i)->slot == slot)
-            group_drop(i);
-    }
-    for (uint32_t i = 0; i < timeline()->marks_end; i++) {
-        struct sim_mark_slot *mark = &timeline()->marks[i];
-        if (mark->live && mark->slot == slot) {
-            set_word(&mark->live, 0);
-            mark->next_free = timeline()->free_mark;
-            timeline()->free_mark = i;
-        }
-    }
-    update();
-}
-
-static bool channels_all_disabled(uint32_t object)
-{
-    uint32_t child = sim_machine->objects[object].first_child;
-    bool any = false;
-    for (; child != SIM_NONE; child = sim_machine->objects[child].sibling_next) {
-        const struct sim_object *channel = &sim_machine->objects[child];
-        if (!RM_CLASS_IS_CHANNEL(channel->class_id))
-            continue;
-        if (!channel->disabled)
-            return false;
-        any = true;
-    }
-    return any;
-}
-
-static uint32_t group_of_object(uint32_t object)
-{
-    for (uint32_t i = 0; object != SIM_NONE && i < timeline()->groups_end; i++) {
-        if (group_at(i)->live && group_at(i)->object == object)
-            return i;
-    }
-    return SIM_NONE;
-}
-
-void sim_timeline_channels_changed_locked(uint32_t object)
-{
-    uint32_t index = group_of_object(object);
-    if (index == SIM_NONE)
-        return;
-    (void)sim_timeline_advance_locked();
-    group_at(index)->stopped = channels_all_disabled(object);
-    group_refresh(index);
-    update();
-}
-
-void sim_timeline_object_gone_locked(uint32_t object)
-{
-    uint32_t index = group_of_object(object);
-    if (index != SIM_NONE)
-        group_at(index)->object = SIM_NONE;
-}
-
-/* ---- beginnings ---- */
-
-static void lists_clear(struct sim_timeline *line)
-{
-    line->delayed = SIM_NONE;
-    line->delayed_ns = UINT64_MAX;
-    line->waiting = SIM_NONE;
-    line->free_lane = SIM_NONE;
-    line->free_mark = SIM_NONE;
-    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
-        line->engines[i].runnable_groups = 0;
-        line->engines[i].turn = SIM_NONE;
-        line->engines[i].running = SIM_NONE;
-    }
-}
-
-void sim_timeline_init(struct sim_machine *machine)
-{
-    lists_clear(&machine->timeline);
-    machine->timeline.now_ns = sim_clock_ns();
-    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
-        machine->timeline.engines[i].resident = SIM_NONE;
-        machine->timeline.engines[i].last = SIM_NONE;
-    }
-}
-
-/* The kernel that ran is stopped where it was, if that can be known. */
-static void recover_engines(void)
-{
-    for (uint32_t i = 0; i < sim_machine->device_count; i++) {
-        struct sim_engine *engine = &timeline()->engines[i];
-        if (engine->running < SIM_LANES_MAX && lane_at(engine->running)->live &&
-            lane_at(engine->running)->first != lane_at(engine->running)->end &&
-            first_op(lane_at(engine->running))->kind == SIM_WORK_KERNEL &&
-            engine->run_start_ns <= timeline()->now_ns)
-            engine_preempt(engine);
-    }
-}
-
-static void recover_groups(void)
-{
-    timeline()->groups_end = SIM_GROUPS_MAX;
-    for (uint32_t i = 0; i < SIM_GROUPS_MAX; i++) {
-        struct sim_group *group = group_at(i);
-        if (group->live && !sim_machine->slots[group->slot].live)
-            group->live = 0;
-        group->first_ready = group->marked = SIM_NONE;
-        group->runnable = 0;
-        if (group->object != SIM_NONE &&
-            (!sim_machine->objects[group->object].live ||
-                sim_machine->objects[group->object].class_id != RM_CLASS_CHANNEL_GROUP))
-            group->object = SIM_NONE;
-        group->stopped = group->object != SIM_NONE && channels_all_disabled(group->object);
-    }
-    while (timeline()->groups_end > 0 && !group_at(timeline()->groups_end - 1)->live)
-        timeline()->groups_end--;
-}
-
-static void recover_marks(void)
-{
-    for (uint32_t i = 0; i < timeline()->marks_end; i++) {
-        struct sim_mark_slot *mark = &timeline()->marks[i];
-        if (mark->live && sim_machine->slots[mark->slot].live)
-            continue;
-        mark->live = 0;
-        mark->next_free = timeline()->free_mark;
-        timeline()->free_mark = i;
-    }
-}
-
-void sim_timeline_recover_locked(void)
-{
-    recover_engines();
-    lists_clear(timeline());
-    recover_groups();
-    recover_marks();
-    sim_events_recover_locked();
-    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
-        struct sim_lane *lane = lane_at(i);
-        bool whole = lane->live && lane->end - lane->first <= SIM_OPS_MAX;
-        if (whole && group_at(lane->group)->live)
-            lane_settle(i);
-        else if (whole)
-            lane_drop(i);
-        else
-            lane_free(i);
-    }
-    update();
+    sim_timeline_update_locked();
 }

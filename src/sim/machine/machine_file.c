@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's file: finding, making and mapping it, its lock and its devices. */
+/* The machine's file: finding, making and mapping it, and its lock. */
 #include "sim/machine/machine.h"
 
 #include "sim/machine/machine_layout.h"
@@ -74,14 +74,6 @@ const struct sim_description *sim_description(void)
     return &description;
 }
 
-static uint64_t mix(uint64_t value)
-{
-    value += 0x9e3779b97f4a7c15ull;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-    return value ^ (value >> 31);
-}
-
 static uint64_t hash(const void *bytes, size_t count, uint64_t from)
 {
     for (const unsigned char *at = bytes; count != 0; at++, count--)
@@ -89,35 +81,6 @@ static uint64_t hash(const void *bytes, size_t count, uint64_t from)
     return from;
 }
 #define HASH_BEGIN 0xcbf29ce484222325ull
-
-static void make_device(struct sim_device *device, uint32_t index, const struct sim_model *model)
-{
-    *device = (struct sim_device){.model = *model, .pci_bus = index + 1, .minor = index};
-    uint64_t halves[2] = {mix(machine_salt + index * 2ull), mix(machine_salt + index * 2ull + 1)};
-    uint8_t *u = device->uuid_bytes;
-    memcpy(u, halves, sizeof halves);
-    u[6] = (uint8_t)((u[6] & 0x0f) | 0x40); /* a version 4 UUID, as seen */
-    u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
-    snprintf(device->uuid, sizeof device->uuid,
-        "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-        model->mig_card ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9],
-        u[10], u[11], u[12], u[13], u[14], u[15]);
-    snprintf(
-        device->pci_bus_id, sizeof device->pci_bus_id, "0000:%02X:00.0", device->pci_bus & 0xffu);
-}
-
-/* An instance is where its card is. */
-static void make_instance(
-    struct sim_machine *machine, uint32_t index, const struct sim_model *model)
-{
-    struct sim_device *card = &machine->devices[model->mig_card - 1];
-    struct sim_device *instance = &machine->devices[index];
-    make_device(instance, index, model);
-    memcpy(instance->pci_bus_id, card->pci_bus_id, sizeof instance->pci_bus_id);
-    instance->pci_bus = card->pci_bus;
-    instance->minor = card->minor;
-    instance->gpu_instance = ++card->instance_count;
-}
 
 static void read_boot_id(char boot_id[static 40])
 {
@@ -137,12 +100,7 @@ static void machine_init(struct sim_machine *machine)
     machine->cuda_version = description.cuda_version;
     memcpy(machine->driver_version, description.driver_version, sizeof machine->driver_version);
     read_boot_id(machine->boot_id);
-    machine->card_count = description.device_count;
-    machine->device_count = description.device_count + description.instance_count;
-    for (uint32_t i = 0; i < machine->card_count; i++)
-        make_device(&machine->devices[i], i, &description.devices[i]);
-    for (uint32_t i = machine->card_count; i < machine->device_count; i++)
-        make_instance(machine, i, &description.devices[i]);
+    sim_devices_init(machine, &description, machine_salt);
     sim_objects_init(machine);
 
     pthread_mutexattr_t attributes;
@@ -415,34 +373,4 @@ void sim_lock(void)
 void sim_unlock(void)
 {
     pthread_mutex_unlock(&sim_machine->lock);
-}
-
-const char *sim_driver_version(void)
-{
-    return sim_machine->driver_version;
-}
-
-unsigned sim_cuda_version(void)
-{
-    return sim_machine->cuda_version;
-}
-
-unsigned sim_device_count(void)
-{
-    return sim_machine->card_count;
-}
-
-unsigned sim_unit_count(void)
-{
-    return sim_machine->device_count;
-}
-
-const struct sim_device *sim_device_card(const struct sim_device *device)
-{
-    return device->model.mig_card ? sim_device(device->model.mig_card - 1) : device;
-}
-
-const struct sim_device *sim_device(unsigned index)
-{
-    return index < sim_machine->device_count ? &sim_machine->devices[index] : NULL;
 }

@@ -3,6 +3,8 @@
  * value. */
 #include "sim/machine/description.h"
 
+#include "sim/machine/description_models.h"
+#include "sim/machine/description_read.h"
 #include "sim/machine/mig.h"
 
 #include <ctype.h>
@@ -14,46 +16,6 @@
 
 #define GIB (1024ull * 1024 * 1024)
 #define MIB (1024ull * 1024)
-
-/*
- * h200: name, memory, SMs, driver, CUDA version as seen (H200, driver 580.159.04); the reserved
- * share is assumed so that CUDA's total comes to about 139.8 GiB. a100: from the vendor's data
- * sheet, nothing measured.
- */
-static const struct {
-    const char *word;
-    struct sim_model model;
-} models[] = {
-    {"h200", {.name = "NVIDIA H200",
-                 .memory_bytes = 143771 * MIB,
-                 .reserved_bytes = 606 * MIB,
-                 .multiprocessors = 132,
-                 .compute_major = 9,
-                 .compute_minor = 0,
-                 .threads_per_multiprocessor = 2048,
-                 .clock_khz = 1980000,
-                 .memory_clock_khz = 3201000,
-                 .memory_bus_bits = 6144,
-                 .power_limit_mw = 700000,
-                 .pci_device_id = 0x233510DEu,
-                 .architecture = 9,
-                 .l2_cache_bytes = 60 * MIB}},
-    {"a100", {.name = "NVIDIA A100-SXM4-40GB",
-                 .memory_bytes = 40960 * MIB,
-                 .reserved_bytes = 424 * MIB,
-                 .multiprocessors = 108,
-                 .compute_major = 8,
-                 .compute_minor = 0,
-                 .threads_per_multiprocessor = 2048,
-                 .clock_khz = 1410000,
-                 .memory_clock_khz = 1215000,
-                 .memory_bus_bits = 5120,
-                 .power_limit_mw = 400000,
-                 .pci_device_id = 0x20B010DEu,
-                 .architecture = 7,
-                 .l2_cache_bytes = 40 * MIB}},
-};
-#define MODEL_COUNT (sizeof models / sizeof models[0])
 
 static const char accepted[] =
     "h200, a100, NxMODEL, devices=N, memory=SIZE, sms=N, mig=[CARD:]PROFILE+..., driver=A.B.C, "
@@ -68,26 +30,6 @@ static const char accepted[] =
     "rm-status=STATUS@CLASS_OR_CMD|free|dup[:NTH], rm-status=STATUS@#NTH, "
     "fail=FUNCTION[:NTH[:CODE]], fail=cu#NTH[:CODE], fail=nvml#NTH[:CODE]";
 
-/*
- * Drivers by their short names. Versions and what they brought are NVIDIA's published release notes
- * and cuda.h; the forms of RM calls before 580 are assumed (docs/simulator.md). "future" is made
- * up.
- */
-static const struct profile {
-    const char *word;
-    const char *version;
-    uint32_t cuda_version;
-    bool nvos21;
-    enum sim_rm_form memory_form;
-    bool no_gsp;
-    bool is_future;
-} profiles[] = {
-    {"440", "440.118.02", 10020, true, SIM_RM_FORM_VID_HEAP, true, false},
-    {"470", "470.82.01", 11040, true, SIM_RM_FORM_VID_HEAP, true, false},
-    {"535", "535.183.01", 12020, false, SIM_RM_FORM_VID_HEAP, false, false},
-    {"580", "580.159.04", 13000, false, SIM_RM_FORM_ALLOC, false, false},
-    {"future", "640.12.01", 14000, false, SIM_RM_FORM_ALLOC, false, true},
-};
 #define FUTURE_VMM_CLASS 0xD041u
 
 struct parse {
@@ -96,8 +38,8 @@ struct parse {
     uint32_t devices_wanted; /* devices=N, or 0 */
     uint64_t memory_bytes;   /* memory=, or 0 */
     uint32_t multiprocessors;
-    const struct profile *profile; /* driver= by a short name, or NULL */
-    bool form_given;               /* rm-memory= */
+    const struct sim_profile *profile; /* driver= by a short name, or NULL */
+    bool form_given;                   /* rm-memory= */
     char *error;
     size_t error_size;
 };
@@ -118,65 +60,9 @@ static int fail_value(struct parse *parse, const char *word, const char *expecte
     return parse_fail(parse, "VGPU_SIM: \"%s\": expected %s", word, expected);
 }
 
-/* The whole of text as a number in [low, high]; 0x for hexadecimal. */
-static bool read_number(const char *text, uint64_t low, uint64_t high, uint32_t *ret_number)
-{
-    if (!isdigit((unsigned char)text[0]))
-        return false;
-    char *end;
-    int errno_kept = errno; /* read within whichever call of the program's comes first */
-    errno = 0;
-    bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    unsigned long long number = strtoull(text, &end, is_hex ? 16 : 10);
-    bool overflows = errno != 0;
-    errno = errno_kept;
-    if (overflows || *end != '\0' || number < low || number > high)
-        return false;
-    *ret_number = (uint32_t)number;
-    return true;
-}
-
-/* 80GiB, 80G, 80g, 512MiB, 1.5g, plain bytes. */
-static bool read_size(const char *text, uint64_t *ret_bytes)
-{
-    if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
-        return false;
-    char *end;
-    double number = strtod(text, &end);
-    uint64_t unit = 1;
-    switch (tolower((unsigned char)*end)) {
-    case 't':
-        unit = 1024 * GIB;
-        end++;
-        break;
-    case 'g':
-        unit = GIB;
-        end++;
-        break;
-    case 'm':
-        unit = MIB;
-        end++;
-        break;
-    case 'k':
-        unit = 1024;
-        end++;
-        break;
-    default:
-        break;
-    }
-    if (unit > 1 && tolower((unsigned char)*end) == 'i')
-        end++;
-    if (tolower((unsigned char)*end) == 'b')
-        end++;
-    if (*end != '\0' || !(number * (double)unit < 256.0 * 1024 * (double)GIB))
-        return false;
-    *ret_bytes = (uint64_t)(number * (double)unit);
-    return true;
-}
-
 static int set_devices(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_number(value, 1, SIM_DEVICES_MAX, &parse->devices_wanted))
+    if (!sim_read_number(value, 1, SIM_DEVICES_MAX, &parse->devices_wanted))
         return fail_value(parse, word, "a number of devices from 1 to 16");
     parse->description.shape_given = true;
     return 0;
@@ -184,7 +70,7 @@ static int set_devices(struct parse *parse, const char *word, const char *value)
 
 static int set_memory(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_size(value, &parse->memory_bytes) || parse->memory_bytes < 64 * MIB)
+    if (!sim_read_size(value, &parse->memory_bytes) || parse->memory_bytes < 64 * MIB)
         return fail_value(parse, word, "a size of at least 64MiB, such as 80GiB");
     parse->description.shape_given = true;
     return 0;
@@ -192,14 +78,14 @@ static int set_memory(struct parse *parse, const char *word, const char *value)
 
 static int set_unlisted(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_size(value, &parse->description.unlisted_bytes))
+    if (!sim_read_size(value, &parse->description.unlisted_bytes))
         return fail_value(parse, word, "a size, such as 9MiB");
     return 0;
 }
 
 static int set_multiprocessors(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_number(value, 1, 1024, &parse->multiprocessors))
+    if (!sim_read_number(value, 1, 1024, &parse->multiprocessors))
         return fail_value(parse, word, "a number of multiprocessors from 1 to 1024");
     parse->description.shape_given = true;
     return 0;
@@ -213,19 +99,10 @@ static int set_mig(struct parse *parse, const char *word, const char *value)
     return 0;
 }
 
-static const struct profile *profile_find(const char *word)
-{
-    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
-        if (strcmp(word, profiles[i].word) == 0)
-            return &profiles[i];
-    }
-    return NULL;
-}
-
 static int set_driver(struct parse *parse, const char *word, const char *value)
 {
     size_t length = strlen(value);
-    parse->profile = profile_find(value);
+    parse->profile = sim_profile_find(value);
     if (parse->profile) {
         value = parse->profile->version;
         length = strlen(value);
@@ -240,7 +117,7 @@ static int set_driver(struct parse *parse, const char *word, const char *value)
 
 static int set_cuda(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_number(value, 9000, 99990, &parse->description.cuda_version))
+    if (!sim_read_number(value, 9000, 99990, &parse->description.cuda_version))
         return fail_value(parse, word, "a CUDA version such as 11040");
     parse->description.shape_given = true;
     return 0;
@@ -248,7 +125,7 @@ static int set_cuda(struct parse *parse, const char *word, const char *value)
 
 static int set_context(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_size(value, &parse->description.context_bytes))
+    if (!sim_read_size(value, &parse->description.context_bytes))
         return fail_value(parse, word, "a size such as 518MiB");
     return 0;
 }
@@ -279,14 +156,14 @@ static int set_memory_form(struct parse *parse, const char *word, const char *va
 
 static int set_memory_class(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_number(value, 1, UINT32_MAX, &parse->description.memory_class))
+    if (!sim_read_number(value, 1, UINT32_MAX, &parse->description.memory_class))
         return fail_value(parse, word, "the number of a class, such as 0xd040");
     return 0;
 }
 
 static int set_vmm_class(struct parse *parse, const char *word, const char *value)
 {
-    if (!read_number(value, 1, UINT32_MAX, &parse->description.vmm_class))
+    if (!sim_read_number(value, 1, UINT32_MAX, &parse->description.vmm_class))
         return fail_value(parse, word, "the number of a class, such as 0xd041");
     return 0;
 }
@@ -317,20 +194,6 @@ static int set_filter(struct parse *parse, const char *word, const char *value)
     return read_errno(parse, word, value, &parse->description.filter_errno);
 }
 
-/* INNER:OUTER */
-static bool read_pid_pair(const char *text, uint32_t *ret_inner, uint32_t *ret_outer)
-{
-    char inner[16];
-    const char *colon = strchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : 0;
-    if (length == 0 || length >= sizeof inner)
-        return false;
-    memcpy(inner, text, length);
-    inner[length] = '\0';
-    return read_number(inner, 1, INT32_MAX, ret_inner) &&
-           read_number(colon + 1, 1, INT32_MAX, ret_outer);
-}
-
 static int set_nvml_pid(struct parse *parse, const char *word, const char *value)
 {
     if (strcmp(value, "own") == 0)
@@ -339,7 +202,7 @@ static int set_nvml_pid(struct parse *parse, const char *word, const char *value
         parse->description.nvml_pid = SIM_NVML_PID_NONE;
     else if (strcmp(value, "host") == 0)
         parse->description.nvml_pid = SIM_NVML_PID_HOST;
-    else if (!read_pid_pair(
+    else if (!sim_read_pid_pair(
                  value, &parse->description.nvml_pid_inner, &parse->description.nvml_pid_outer))
         return fail_value(parse, word, "own, none, host or INNER:OUTER");
     return 0;
@@ -373,11 +236,11 @@ static int set_rm_status(struct parse *parse, const char *word, const char *valu
     if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
         return fail_value(parse, word, expected);
     char *target = cut(text, '@');
-    if (target == NULL || !read_number(text, 1, UINT32_MAX, &rule.code))
+    if (target == NULL || !sim_read_number(text, 1, UINT32_MAX, &rule.code))
         return fail_value(parse, word, expected);
     bool any = target[0] == '#';
     char *nth = any ? target + 1 : cut(target, ':');
-    if (nth != NULL && !read_number(nth, 1, UINT32_MAX, &rule.nth))
+    if (nth != NULL && !sim_read_number(nth, 1, UINT32_MAX, &rule.nth))
         return fail_value(parse, word, expected);
     if (any)
         rule.kind = SIM_RULE_RM;
@@ -385,7 +248,7 @@ static int set_rm_status(struct parse *parse, const char *word, const char *valu
         rule.kind = SIM_RULE_RM_FREE;
     else if (strcmp(target, "dup") == 0)
         rule.kind = SIM_RULE_RM_DUP;
-    else if (!read_number(target, 0, UINT32_MAX, &rule.number))
+    else if (!sim_read_number(target, 0, UINT32_MAX, &rule.number))
         return fail_value(parse, word, expected);
     return add_rule(parse, word, &rule);
 }
@@ -411,9 +274,9 @@ static int set_fail(struct parse *parse, const char *word, const char *value)
         return fail_value(parse, word, expected);
     memcpy(rule.function, text, length + 1);
     rule.kind = any ? SIM_RULE_API : SIM_RULE_FUNCTION;
-    if (nth != NULL && !read_number(nth, any, UINT32_MAX, &rule.nth))
+    if (nth != NULL && !sim_read_number(nth, any, UINT32_MAX, &rule.nth))
         return fail_value(parse, word, expected);
-    if (code != NULL && !read_number(code, 1, UINT32_MAX, &rule.code))
+    if (code != NULL && !sim_read_number(code, 1, UINT32_MAX, &rule.code))
         return fail_value(parse, word, expected);
     rule.has_code = code != NULL;
     return add_rule(parse, word, &rule);
@@ -479,16 +342,15 @@ static int parse_model(struct parse *parse, const char *word, bool *ret_known)
         else if (strncmp(end, "\xC3\x97", 2) == 0)
             name = end + 2;
     }
-    for (size_t i = 0; i < MODEL_COUNT; i++) {
-        if (strcmp(name, models[i].word) != 0)
-            continue;
-        *ret_known = true;
-        if (count < 1 || count > SIM_DEVICES_MAX - description->device_count)
-            return fail_value(parse, word, "1 to 16 devices in all");
-        for (unsigned long device = 0; device < count; device++)
-            description->devices[description->device_count++] = models[i].model;
-        description->shape_given = true;
-    }
+    const struct sim_model *model = sim_model_find(name);
+    *ret_known = model != NULL;
+    if (model == NULL)
+        return 0;
+    if (count < 1 || count > SIM_DEVICES_MAX - description->device_count)
+        return fail_value(parse, word, "1 to 16 devices in all");
+    for (unsigned long device = 0; device < count; device++)
+        description->devices[description->device_count++] = *model;
+    description->shape_given = true;
     return 0;
 }
 
@@ -522,7 +384,7 @@ static int apply_to_devices(struct parse *parse)
 {
     struct sim_description *description = &parse->description;
     if (description->device_count == 0)
-        description->devices[description->device_count++] = models[0].model;
+        description->devices[description->device_count++] = *sim_model_find("h200");
     if (parse->devices_wanted > 0) {
         struct sim_model last = description->devices[description->device_count - 1];
         for (uint32_t i = description->device_count; i < parse->devices_wanted; i++)
@@ -548,7 +410,7 @@ static int apply_to_devices(struct parse *parse)
 static void apply_profile(struct parse *parse)
 {
     struct sim_description *description = &parse->description;
-    const struct profile *profile = parse->profile ? parse->profile : profile_find("580");
+    const struct sim_profile *profile = parse->profile ? parse->profile : sim_profile_find("580");
     if (description->cuda_version == 0)
         description->cuda_version = profile->cuda_version;
     if (!parse->form_given)
