@@ -8,6 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0
 failed=0
+header=hook/hook.h
 flags="-std=gnu11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -Werror=missing-prototypes -I$src/src -I$src/include"
 
 report() { # report GOOD SENTENCE
@@ -16,7 +17,7 @@ report() { # report GOOD SENTENCE
 }
 
 compiles() { # compiles CODE: exit status of the compiler
-    printf '#include "hook/hook.h"\n%s\n' "$1" >"$work/case.c"
+    printf '#include "%s"\n%s\n' "$header" "$1" >"$work/case.c"
     # shellcheck disable=SC2086
     $cc $flags -c "$work/case.c" -o "$work/case.o" 2>"$work/errors"
 }
@@ -41,6 +42,39 @@ refused "a body without a row does not" \
     'no previous prototype'
 refused "a call to the exported name instead of the driver's function does not" \
     'CUresult hook_cuMemFree_v2(CUdeviceptr dptr) { return cuMemFree_v2(dptr); }' 'our own hook'
+
+# Which lock guards what, and where it is held, is known to clang's analysis only.
+analyse() { # analyse BODY: `count` may be touched in it where the lock `guard` is held
+    compiles "static struct lock guard, other; static int count GUARDED_BY(guard);
+        int judged(int n); static void touch(void) REQUIRES(guard); static void touch(void) { count++; }
+        int judged(int n) { int sum = 0; $1 return sum + n + other.again; }"
+}
+
+reported() { # reported SENTENCE BODY TEXT_IN_THE_ERROR
+    if analyse "$2"; then
+        report 1 "$1"
+    else
+        grep -q -- "$3" "$work/errors"
+        report $? "$1"
+    fi
+}
+
+if echo | $cc -dM -E - | grep -q __clang__; then
+    header=base/lock.h
+    flags="$flags -Werror=thread-safety -Wall -Wshadow"
+    analyse 'LOCKED(other) LOCKED(guard) { if (n == 1) return count; if (n == 2) break; if (n == 3) continue; touch(); }
+        LOCKED(guard) sum = count; LOCKED_TO_END(guard); if (n == 4) return count; touch();'
+    report $? "what is touched under its lock compiles, however LOCKED is left"
+    reported "what is touched behind LOCKED does not" 'LOCKED(guard) touch(); sum = count;' 'requires holding'
+    reported "what is touched behind a LOCKED that is left does not" \
+        'LOCKED(guard) { if (n) break; touch(); } touch();' 'requires holding'
+    reported "what is touched before LOCKED_TO_END does not" 'touch(); LOCKED_TO_END(guard);' 'requires holding'
+    reported "what is touched under another lock does not" 'LOCKED(other) touch();' 'requires holding'
+    reported "a lock that is taken twice does not" 'LOCKED(guard) LOCKED(guard) touch();' 'while mutex'
+    reported "a lock that is taken until the end and again does not" \
+        'LOCKED_TO_END(guard); LOCKED(guard) touch();' 'while mutex'
+    reported "a lock that is released within LOCKED does not" 'LOCKED(guard) lock_release(&guard);' 'not held'
+fi
 
 cd "$src/src" || exit 1
 sources=$(find base region driver container rm memory compute pace hook \

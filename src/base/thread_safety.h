@@ -15,6 +15,9 @@
 #define ACQUIRE(lock) THREAD_SAFETY(acquire_capability(lock))
 #define TRY_ACQUIRE(lock) THREAD_SAFETY(try_acquire_capability(true, lock))
 #define RELEASE(lock) THREAD_SAFETY(release_capability(lock))
+#define EXCLUDES(lock) THREAD_SAFETY(locks_excluded(lock))
+/* The analysis takes the lock as held after the call, and permits a return while it is. */
+#define ASSERT_HELD(lock) THREAD_SAFETY(assert_capability(lock))
 #define NO_THREAD_SAFETY_ANALYSIS THREAD_SAFETY(no_thread_safety_analysis)
 
 #endif

@@ -74,6 +74,51 @@ TEST("one thread at a time has a lock")
     add_by_threads();
 }
 
+enum way { TO_THE_END, BY_BREAK, BY_CONTINUE, BY_RETURN };
+
+static int leave_locked(enum way way)
+{
+    for (int i = 0; i < 2; i++) {
+        LOCKED(lock) {
+            CHECK(!is_to_be_had());
+            if (way == BY_BREAK)
+                break;
+            if (way == BY_CONTINUE)
+                continue;
+            if (way == BY_RETURN)
+                return 1;
+            sum = sum + 1;
+        }
+        CHECK(is_to_be_had());
+    }
+    return 0;
+}
+
+static int leave_locked_to_end(enum way way)
+{
+    LOCKED_TO_END(lock);
+    CHECK(!is_to_be_had());
+    if (way == BY_RETURN)
+        return 1;
+    sum = sum + 1;
+    return 0;
+}
+
+TEST("a lock held for a statement or a function is released however that is left")
+{
+    sum = 0;
+    for (int way = TO_THE_END; way <= BY_RETURN; way++) {
+        CHECK_EQ(leave_locked((enum way)way), way == BY_RETURN);
+        CHECK(is_to_be_had());
+    }
+    CHECK_EQ(sum, 2);
+    CHECK_EQ(leave_locked_to_end(BY_RETURN), 1);
+    CHECK(is_to_be_had());
+    CHECK_EQ(leave_locked_to_end(TO_THE_END), 0);
+    CHECK(is_to_be_had());
+    CHECK_EQ(sum, 3);
+}
+
 static bool has_it;
 
 static void *take(void *unused)
