@@ -73,9 +73,9 @@ void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
         (void)add_seq_cst(&words->charged_ns, (uint64_t)gpu_ns);
 }
 
-/* Who is ahead goes on until it is well so, and then waits until it is behind: turns of several
+/* Who is ahead goes on until it is well so, and then waits until it is behind: phases of several
  * launches, where each change between two processes costs the device 0.2 ms. */
-static void take_turn(struct budget_share *share)
+static void alternate(struct budget_share *share)
 {
     if (share->balance_ns > 0)
         share->waits = false;
@@ -97,7 +97,7 @@ void budget_share_charge(
     if (share->balance_ns <= 0 && left < floor)
         left = share->balance_ns < floor ? share->balance_ns : floor;
     share->balance_ns = left;
-    take_turn(share);
+    alternate(share);
     add_part(words, gpu_ns);
 }
 
@@ -143,7 +143,7 @@ void budget_share_refill(
     if (share->balance_ns > most && budget_balance(words) > 0)
         add_part(words, share->balance_ns - most);
     share->balance_ns = bounded(share->balance_ns, -(int64_t)BUDGET_DEBT_NS, most);
-    take_turn(share);
+    alternate(share);
 }
 
 bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_share *share,

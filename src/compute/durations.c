@@ -20,7 +20,7 @@
 /* So many times in a row a kernel takes longer than is known before that is believed. */
 #define EXCEEDED_TIMES 8
 
-/* What was not cut in turns began in one of the others' at most so many times in a row. */
+/* What was not cut in time slices began in one of the others' at most so many times in a row. */
 #define WHOLE_TIMES 4
 
 uint64_t durations_table[DURATIONS_ENTRIES];
@@ -33,7 +33,7 @@ struct row {
 #define ROWS 64
 
 static struct row exceeded[ROWS]; /* which took longer than is known */
-static struct row whole[ROWS];    /* which were not cut in turns */
+static struct row extended[ROWS]; /* which were not cut in time slices */
 static struct row doubted[ROWS];  /* which were measured alone, and took longer beside others */
 
 static uint64_t *entry_for(uint64_t key)
@@ -164,9 +164,9 @@ void duration_doubt(uint64_t key, bool longer)
     }
 }
 
-void duration_whole(uint64_t key, uint64_t took_ns)
+void duration_learn_extended(uint64_t key, uint64_t took_ns)
 {
-    struct row *here = note(whole, key, took_ns);
+    struct row *here = note(extended, key, took_ns);
     duration_shorten(key, took_ns);
     if (here->times < WHOLE_TIMES)
         return;
@@ -179,6 +179,6 @@ void durations_reset(void)
 {
     memset(durations_table, 0, sizeof(durations_table));
     memset(exceeded, 0, sizeof(exceeded));
-    memset(whole, 0, sizeof(whole));
+    memset(extended, 0, sizeof(extended));
     memset(doubted, 0, sizeof(doubted));
 }

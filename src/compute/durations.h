@@ -62,7 +62,7 @@ static inline bool duration_is_steady(uint64_t key)
     return (duration_entry(key) >> DURATION_MEAN_BITS & 7) == 7;
 }
 
-/* Whether it was measured alone, and no turn of another container's is in it. */
+/* Whether it was measured alone, and no time slice of another container's is in it. */
 static inline bool duration_is_alone(uint64_t key)
 {
     return duration_entry(key) & DURATION_ALONE;
@@ -83,9 +83,9 @@ void duration_shorten(uint64_t key, uint64_t most_ns);
  * time. */
 void duration_exceeded(uint64_t key, uint64_t took_ns);
 
-/* The kernel was measured beside others, in one turn of ours unless it had to wait for that: what
- * is least of a few such is taken as if it had been alone. One thread at a time. */
-void duration_whole(uint64_t key, uint64_t took_ns);
+/* The kernel was measured beside others, in one time slice of ours unless it had to wait for that:
+ * what is least of a few such is taken as if it had been alone. One thread at a time. */
+void duration_learn_extended(uint64_t key, uint64_t took_ns);
 
 /* Whether a kernel that was measured alone takes longer beside others than it could. Where that is
  * so several times in a row, it counts as one that was not. One thread at a time. */

@@ -10,19 +10,19 @@
 #define RUN_ON_NS 2000000ull
 /* Of what was stopped in between, no less teaches anything. */
 #define CLOSURE_LEARN_NS 10000000ull
-/* Containers take turns of up to 16 ms. */
-#define MANY_TURNS_NS 40000000ull
+/* Containers take time slices of up to 16 ms. */
+#define MANY_SLICES_NS 40000000ull
 
 /* Sums of learnt durations are set right by what was seen of late: so much work is kept in mind,
  * half of it forgotten at a time, and this much stands for "they are right" where nothing was seen.
  */
 #define SURE_WORK_NS 64000000ull
 #define SURE_PRIOR_NS 2000000ull
-/* Two changes of group take longer: who met others' turns took more than so much beyond his own
- * time (185 us each; H200, driver 580.159.04). */
+/* Two changes of group take longer: who met others' time slices took more than so much beyond his
+ * own time (185 us each; H200, driver 580.159.04). */
 #define CLEAN_NS 100000ull
 
-/* What takes longer meets others' turns each time it runs. */
+/* What takes longer meets others' time slices each time it runs. */
 #define EXCEEDED_MOST_NS 5000000ull
 /* What takes less is found between two changes often enough. */
 #define BLURRED_NS 1000000ull
@@ -173,12 +173,12 @@ void meter_front_beside(
         set_part(interval, part, likely, others_ns);
 }
 
-void meter_front_whole(
-    struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns)
+void meter_front_extended(
+    struct stream_meter *meter, uint64_t since_ns, uint64_t slice_ns, uint64_t at_ns)
 {
     uint64_t from = meter->reached_ns;
-    meter->events[meter->first].before.whole =
-        meter->started && from >= since_ns && at_ns < from + turn_ns;
+    meter->events[meter->first].before.extended =
+        meter->started && from >= since_ns && at_ns < from + slice_ns;
 }
 
 /* Others' work may have come before its own. */
@@ -219,22 +219,22 @@ static uint64_t set_right(const struct stream_meter *meter, uint64_t work_ns)
 }
 
 /* What was surely ours of a time in which other containers were at work, too: it may have begun
- * with their turns. */
+ * with their time slices. */
 static uint64_t least_of(const struct meter_interval *interval, uint64_t wall_ns)
 {
     return is_in_part(interval) ? part_of(above(wall_ns, interval->others_ns), interval->part)
                                 : wall_ns;
 }
 
-/* What took many turns may have been learnt in turns as well: it is no more than what the others
- * left. */
+/* What took many time slices may have been learnt in time slices as well: it is no more than what
+ * the others left. */
 static uint64_t own_part(const struct meter_interval *interval, uint64_t wall_ns, uint64_t work_ns)
 {
     uint64_t least = least_of(interval, wall_ns) / 2, most = part_of(wall_ns, interval->likely);
     if (!work_ns)
         return part_of(wall_ns, interval->part);
     bool sure = interval->measured && duration_is_alone(interval->key);
-    if (!sure && wall_ns > MANY_TURNS_NS && work_ns > most + most / 4)
+    if (!sure && wall_ns > MANY_SLICES_NS && work_ns > most + most / 4)
         return most + most / 4;
     return work_ns < least ? least : at_most(work_ns, wall_ns);
 }
@@ -260,7 +260,8 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct timing_ev
     if (interval->other)
         return at_most(work, wall);
     bool measured = interval->measured && !interval->late;
-    /* Beside others the timing event before it may have waited for our turn: no gap passed then. */
+    /* Beside others the timing event before it may have waited for our time slice: no gap passed
+     * then. */
     if (measured && !interval->continuous)
         wall = alone_ns(meter, wall, is_in_part(interval) ? 0 : idle_ns(meter, interval));
     if (interval->continuous || measured)
@@ -273,10 +274,10 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct timing_ev
     return at_most(work > sure ? work : sure, wall);
 }
 
-/* While others are at work, containers or processes: no turn of theirs came between what took
+/* While others are at work, containers or processes: no time slice of theirs came between what took
  * hardly longer than is known. On an idle stream the timing event before the launch may have waited
- * for our turn, and the launch come up with it: how much of the gap passed before it ran is not
- * known, so that it took from `least_ns` to `most_ns`. */
+ * for our time slice, and the launch come up with it: how much of the gap passed before it ran is
+ * not known, so that it took from `least_ns` to `most_ns`. */
 static void learn_in_part(
     const struct meter_interval *interval, uint64_t known, uint64_t least_ns, uint64_t most_ns)
 {
@@ -298,7 +299,7 @@ static void learn_in_part(
         duration_exceeded(interval->key, least_ns);
 }
 
-/* One launch that others' turns cut whenever they are at work. */
+/* One launch that others' time slices cut whenever they are at work. */
 static bool is_cut(const struct meter_interval *interval)
 {
     return interval->measured && !interval->other && interval->launches == 1 &&
@@ -327,8 +328,8 @@ static void learn(
             interval->key, interval->late || interval->gap_ns > METER_LATE_NS ? most : took);
     else if (!known)
         duration_learn_alone(interval->key, took);
-    else if (beside && interval->whole && !may_have_waited(interval) && most >= BLURRED_NS)
-        duration_whole(interval->key, most);
+    else if (beside && interval->extended && !may_have_waited(interval) && most >= BLURRED_NS)
+        duration_learn_extended(interval->key, most);
     else if (beside)
         learn_in_part(interval, known, took, most);
     else if (took < known || !(interval->shared || interval->late))

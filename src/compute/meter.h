@@ -12,7 +12,7 @@
  *
  * Time in which the channel gate was closed is nobody's. While other containers are at work the
  * time between two timing events is theirs too: then the sums count, but not less than half of our
- * part of that time without one turn of theirs, and for what nobody knows our part.
+ * part of that time without one time slice of theirs, and for what nobody knows our part.
  *
  * Pure: no driver, no clock. The caller's lock guards a meter. Times are nanoseconds of
  * CLOCK_MONOTONIC. */
@@ -41,10 +41,11 @@ struct meter_interval {
     bool shared;     /* other streams had work on their way: it may have waited for theirs */
     bool siblings;   /* or other processes of the container */
     bool apart;      /* nothing is in it: an event right behind another */
-    bool whole;      /* our turns are long: it took one, and at most one of the others' before */
+    bool extended;   /* our time slices are extended: it took one, and at most one of the others'
+                        before */
     uint16_t part; /* ours of the device's time, in 1,000, while other containers worked; 0: all */
     uint16_t likely;    /* what they likely left of it; 0: as `part` */
-    uint64_t others_ns; /* for which it may have waited for their turns */
+    uint64_t others_ns; /* for which it may have waited for their time slices */
 };
 
 struct timing_event {
@@ -83,7 +84,7 @@ struct meter_charge {
     uint64_t work_ns;
     uint32_t launches; /* that ended with it, */
     bool measured;     /* and was by itself */
-    bool cut;          /* its launch is cut in turns whenever others are at work, */
+    bool cut;          /* its launch is cut in time slices whenever others are at work, */
     bool known;        /* and it is known what it takes alone */
 };
 
@@ -137,7 +138,7 @@ struct meter_run {
     bool shared, siblings;
     uint16_t part;        /* in 1,000; 0 as 1,000: nobody else works */
     uint16_t likely;      /* in 1,000; 0 as part */
-    uint64_t others_ns;   /* what is ours may wait so long for the others' turns */
+    uint64_t others_ns;   /* what is ours may wait so long for the others' time slices */
     uint64_t asked_ns;    /* before the timing event was recorded; 0: as recorded */
     uint64_t launched_ns; /* the launch had been made, where it is measured on an idle stream */
 };
@@ -173,10 +174,10 @@ uint64_t meter_front_running_ns(const struct stream_meter *meter, uint64_t now_n
 void meter_front_beside(
     struct stream_meter *meter, uint16_t part, uint16_t likely, uint64_t others_ns);
 
-/* Since `since_ns` our turns are so long that what takes less than `turn_ns` is not cut: to be said
- * of the front interval once its end is known, and before it is passed. */
-void meter_front_whole(
-    struct stream_meter *meter, uint64_t since_ns, uint64_t turn_ns, uint64_t at_ns);
+/* Since `since_ns` our time slices are so long that what takes less than `slice_ns` is not cut: to
+ * be said of the front interval once its end is known, and before it is passed. */
+void meter_front_extended(
+    struct stream_meter *meter, uint64_t since_ns, uint64_t slice_ns, uint64_t at_ns);
 
 /* The front timing event was reached at `at_ns`. Takes it out and says what its interval costs;
  * learns the duration of a launch that was alone. Returns the timing event's handle. */

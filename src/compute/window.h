@@ -6,7 +6,7 @@
  * Containers that do so beside each other keep to spans: one period that all share, by
  * CLOCK_MONOTONIC, is divided among them by their limits, and each works in its own span alone. So
  * all that passes there is its own, which nobody could tell of two kernels that never end and take
- * turns, and nothing is lost to turns.
+ * time slices, and nothing is lost to time slices.
  *
  * Pure functions of the balance, the limit and what runs. Times are nanoseconds. */
 #ifndef VGPU_COMPUTE_WINDOW_H

@@ -168,12 +168,12 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
 {
     struct stream_meter *meter = &record->meter;
     unsigned device = (unsigned)record->device;
-    struct turns_part part = rules_part_since(device, meter_front_since_ns(meter));
-    uint64_t turn_ns, whole_since = tenants_whole_since_ns(device, &turn_ns);
+    struct slices_part part = rules_part_since(device, meter_front_since_ns(meter));
+    uint64_t slice_ns, extended_since = tenants_extended_since_ns(device, &slice_ns);
     meter_front_beside(
         meter, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
-    if (whole_since)
-        meter_front_whole(meter, whole_since, turn_ns, at_ns);
+    if (extended_since)
+        meter_front_extended(meter, extended_since, slice_ns, at_ns);
 }
 
 static void poll_meter(struct completions *completions, struct meter_record *record,
@@ -201,7 +201,7 @@ static void poll_meter(struct completions *completions, struct meter_record *rec
         event_done(record->context, event, at);
         record->stuck = false;
     }
-    struct turns_part part = rules_part((unsigned)record->device);
+    struct slices_part part = rules_part((unsigned)record->device);
     if (meter_run_on(meter, now_ns, part.likely, charge_slot(completions)))
         completions->count++;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate where launches wait for their container's turn. */
+/* The gate where launches wait until their container is admitted. */
 #include "pace/gate.h"
 
 #include "base/atomic.h"

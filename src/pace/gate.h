@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate where launches wait for their container's turn on a device (compute/budget.h). Any
+/* The gate where launches wait until a device admits their container (compute/budget.h). Any
  * thread, without locks. */
 #ifndef VGPU_PACE_GATE_H
 #define VGPU_PACE_GATE_H
@@ -33,7 +33,7 @@ void gate_explain_pause(void);
  * *ret_on_device: on the device. While the channels are closed nothing is asked. */
 unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device);
 
-/* Waits for the container's turn on the stream's device, and takes `coming_ns` from the budget.
+/* Waits until the stream's device admits the container, and takes `coming_ns` from the budget.
  * `before` is called once before the first sleep; *ret_waited: there was one. Returns the balance.
  * Where nothing moves for 10 s, goes on: what runs may be waiting for this launch. */
 int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t coming_ns,

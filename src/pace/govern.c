@@ -320,7 +320,7 @@ static bool waits_for_limit(unsigned device, uint64_t now_ns)
 
 /* How long the device is worked on still if nothing more comes; 0: it is not. Who waits for his
  * limit works too: what others run meanwhile is to be measured as beside him, or they would pay for
- * his turns when he goes on. */
+ * his time slices when he goes on. */
 static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
 {
     uint64_t until = load_relaxed(&devices[device].worked_ns) + ACTIVE_NS;

@@ -229,19 +229,19 @@ bool rules_has_priority(void)
     return load_relaxed(&rules.has_priority);
 }
 
-static struct turns_part part_left(const struct rules_away *away)
+static struct slices_part part_left(const struct rules_away *away)
 {
-    return (struct turns_part){.permille = 1000u - load_relaxed(&away->least),
+    return (struct slices_part){.permille = 1000u - load_relaxed(&away->least),
         .likely = 1000u - load_relaxed(&away->likely),
         .others_us = load_relaxed(&away->others_us)};
 }
 
-struct turns_part rules_part(unsigned device)
+struct slices_part rules_part(unsigned device)
 {
     return part_left(&rules.now[device]);
 }
 
-struct turns_part rules_part_since(unsigned device, uint64_t since_ns)
+struct slices_part rules_part_since(unsigned device, uint64_t since_ns)
 {
     bool beside = load_relaxed(&rules.beside_ns[device]) > since_ns;
     return part_left(beside ? &rules.beside[device] : &rules.now[device]);
@@ -254,7 +254,7 @@ void rules_wait(uint64_t timeout_ns)
 
 /* ---- the governor's and the process's part ---- */
 
-static void set_away(struct rules_away *away, const struct turns_part *part)
+static void set_away(struct rules_away *away, const struct slices_part *part)
 {
     store_relaxed(&away->least, (uint16_t)(1000u - part->permille));
     store_relaxed(&away->likely, (uint16_t)(1000u - part->likely));

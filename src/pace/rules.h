@@ -7,7 +7,7 @@
 #define VGPU_PACE_RULES_H
 
 #include "base/atomic.h"
-#include "compute/turns.h"
+#include "compute/slices.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,15 +62,15 @@ bool rules_has_priority(void); /* somebody gave it one */
 /* Sleeps until something changed, at most so long. */
 void rules_wait(uint64_t timeout_ns);
 
-/* What part of the device's time is ours while all work that are at work now (compute/turns.h). */
-struct turns_part rules_part(unsigned device);
+/* What part of the device's time is ours while all work that are at work now (compute/slices.h). */
+struct slices_part rules_part(unsigned device);
 
 /* The same, or where they are not at work any more but have been since then, as it was. */
-struct turns_part rules_part_since(unsigned device, uint64_t since_ns);
+struct slices_part rules_part_since(unsigned device, uint64_t since_ns);
 
 /* For the governor: what the neighbours on the device leave us. */
 struct rules_neighbours {
-    struct turns_part part;
+    struct slices_part part;
     bool soft_is_on;  /* nobody else has been for a while */
     bool higher_work; /* somebody of higher priority is */
 };

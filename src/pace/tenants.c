@@ -10,7 +10,7 @@
 #include "compute/budget.h"
 #include "container/container.h"
 #include "rm/rm_channels.h"
-#include "compute/turns.h"
+#include "compute/slices.h"
 #include "region/account.h"
 #include "region/board.h"
 
@@ -19,13 +19,14 @@
 
 static struct tenants_device {
     struct board board;
-    struct turns turns;
-    struct window_span span; /* that our windows keep to */
-    uint64_t turn_us;        /* of our channel groups; 0: as the driver made them */
-    uint32_t epoch;          /* of the board when we looked last */
-    uint64_t whole_since_ns; /* our turns are long since then, 0: they are not; for any thread */
-    uint32_t whole_turn_us;  /* and so long */
-    struct turns_cut cut;    /* any thread's */
+    struct slices slices;
+    struct window_span span;    /* that our windows keep to */
+    uint64_t slice_us;          /* of our channel groups; 0: as the driver made them */
+    uint32_t epoch;             /* of the board when we looked last */
+    uint64_t extended_since_ns; /* our time slices are extended since then, 0: they are not; for any
+                                   thread */
+    uint32_t extended_slice_us; /* and so long */
+    struct slices_cut cut;      /* any thread's */
     bool met;
     bool looked; /* since the governor slept last */
     bool soft_is_on;
@@ -60,45 +61,46 @@ static struct tenants_device *attend(unsigned device, uint64_t now_ns)
 }
 
 /* As long as can be. */
-static void lengthen_turns(unsigned device)
+static void extend_slices(unsigned device)
 {
-    static const uint32_t lengths_us[] = {TURNS_WHOLE_US, TURNS_WHOLE_SURE_US};
+    static const uint32_t lengths_us[] = {SLICES_EXTENDED_US, SLICES_EXTENDED_SURE_US};
     for (unsigned i = 0; i < sizeof(lengths_us) / sizeof(lengths_us[0]); i++) {
         if (rm_channels_set_timeslice(device, lengths_us[i]) <= 0)
             continue;
-        store_relaxed(&devices[device].whole_turn_us, lengths_us[i]);
-        store_release(&devices[device].whole_since_ns, clock_now_ns());
+        store_relaxed(&devices[device].extended_slice_us, lengths_us[i]);
+        store_release(&devices[device].extended_since_ns, clock_now_ns());
         break;
     }
 }
 
-static void take_turns(unsigned device, const struct board_view *view, uint64_t now_ns)
+static void set_slices(unsigned device, const struct board_view *view, uint64_t now_ns)
 {
     struct tenants_device *here = &devices[device];
-    const struct turns_cut cut = {load_relaxed(&here->cut.blurred), load_relaxed(&here->cut.known)};
-    bool whole = turns_are_whole(&here->turns, view, &cut, now_ns);
-    uint64_t turn =
-        whole ? TURNS_WHOLE_US : turns_slice_us(&here->turns, view, rules_hard_percent(device));
-    if (turn == here->turn_us)
+    const struct slices_cut cut = {
+        load_relaxed(&here->cut.blurred), load_relaxed(&here->cut.known)};
+    bool extended = slices_are_extended(&here->slices, view, &cut, now_ns);
+    uint64_t slice = extended ? SLICES_EXTENDED_US
+                              : slices_length_us(&here->slices, view, rules_hard_percent(device));
+    if (slice == here->slice_us)
         return;
-    store_release(&here->whole_since_ns, 0u);
-    here->turn_us = turn;
-    if (whole)
-        lengthen_turns(device);
+    store_release(&here->extended_since_ns, 0u);
+    here->slice_us = slice;
+    if (extended)
+        extend_slices(device);
     else
-        (void)rm_channels_set_timeslice(device, turn);
+        (void)rm_channels_set_timeslice(device, slice);
 }
 
-uint64_t tenants_whole_since_ns(unsigned device, uint64_t *ret_turn_ns)
+uint64_t tenants_extended_since_ns(unsigned device, uint64_t *ret_slice_ns)
 {
-    uint64_t since = load_acquire(&devices[device].whole_since_ns);
-    *ret_turn_ns = load_relaxed(&devices[device].whole_turn_us) * 1000ull;
+    uint64_t since = load_acquire(&devices[device].extended_since_ns);
+    *ret_slice_ns = load_relaxed(&devices[device].extended_slice_us) * 1000ull;
     return since;
 }
 
 void tenants_note_cut(unsigned device, bool known)
 {
-    struct turns_cut *cut = &devices[device].cut;
+    struct slices_cut *cut = &devices[device].cut;
     if (!known)
         add_relaxed(&cut->blurred, 1u);
     store_relaxed(&cut->known, known ? load_relaxed(&cut->known) + 1 : 0u);
@@ -179,12 +181,12 @@ static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint
 
 static bool take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
 {
-    struct turns *turns = &devices[device].turns;
-    bool alone = turns_are_alone(turns, view, now_ns);
+    struct slices *slices = &devices[device].slices;
+    bool alone = slices_alone(slices, view, now_ns);
     struct rules_neighbours neighbours = {
         .soft_is_on = board_is_attached(&devices[device].board) && alone,
-        .higher_work = turns_give_way(turns, view, now_ns),
-        .part = turns_part(turns, view, rules_hard_percent(device)),
+        .higher_work = slices_give_way(slices, view, now_ns),
+        .part = slices_part(slices, view, rules_hard_percent(device)),
     };
     rules_set_neighbours(device, &neighbours, now_ns);
     if (devices[device].epoch != view->epoch)
@@ -213,7 +215,7 @@ static void take_span(
     here->span = (struct window_span){0};
     if (said->spans && board_is_attached(&here->board))
         here->span = window_span(said->core_limit, &others);
-    here->turns.spans = here->span.period_ns != 0;
+    here->slices.spans = here->span.period_ns != 0;
 }
 
 struct window_span tenants_span(unsigned device)
@@ -230,7 +232,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .active = own->active,
         .wants = own->wants,
         .paused = own->paused,
-        .heavy = here->turns.heavy,
+        .heavy = here->slices.heavy,
         .windows = own->windows,
         .spans = own->spans,
         .core_limit = rules_hard_percent(device),
@@ -242,8 +244,8 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     board_look(&here->board, now_ns, &view);
     tell_of_unknown(device, own, now_ns);
     take_span(here, &view, &said);
-    turns_rate(&here->turns, busy, &view, now_ns);
-    take_turns(device, &view, now_ns);
+    slices_rate(&here->slices, busy, &view, now_ns);
+    set_slices(device, &view, now_ns);
     if (is_beside_limited(&view))
         rules_note_limited_beside(now_ns);
     return take_in(device, &view, now_ns);
@@ -261,7 +263,7 @@ bool tenants_limited_work(unsigned device, uint64_t now_ns)
 static uint64_t until_alone(unsigned device, uint64_t now_ns, uint64_t ns)
 {
     const struct tenants_device *here = &devices[device];
-    uint64_t at_ns = here->turns.alone_at_ns;
+    uint64_t at_ns = here->slices.alone_at_ns;
     bool waits = !here->soft_is_on && has_soft(device) && at_ns > now_ns;
     return waits && at_ns - now_ns < ns ? at_ns - now_ns : ns;
 }

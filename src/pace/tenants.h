@@ -34,12 +34,13 @@ bool tenants_limited_work(unsigned device, uint64_t now_ns);
  * it matters to us who comes and goes; returns how long it may sleep. */
 uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count);
 
-/* A kernel was cut in turns, and whether it is known what it takes alone. One thread at a time. */
+/* A kernel was cut in time slices, and whether it is known what it takes alone. One thread at a
+ * time. */
 void tenants_note_cut(unsigned device, bool known);
 
-/* Our turns on the device are `*ret_turn_ns` long without a break since then; 0: they are as ever.
- * Any thread. */
-uint64_t tenants_whole_since_ns(unsigned device, uint64_t *ret_turn_ns);
+/* Our time slices on the device are `*ret_slice_ns` long without a break since then; 0: they are as
+ * ever. Any thread. */
+uint64_t tenants_extended_since_ns(unsigned device, uint64_t *ret_slice_ns);
 
 /* The process ends. */
 void tenants_leave(void);

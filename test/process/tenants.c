@@ -82,7 +82,7 @@ TEST("two busy tenants with kernels of other lengths have what their limits say"
 }
 
 /* Nobody sees what they take alone: the other one is always there. */
-TEST("two busy tenants have what their limits say by kernels of which each lasts many turns")
+TEST("two busy tenants have what their limits say by kernels of which each lasts many time slices")
 {
     static const struct {
         const char *load;
@@ -106,8 +106,8 @@ TEST("four busy tenants whose limits fit have what their limits say")
         4, (double[]){0.1, 0.15, 0.25, 0.4});
 }
 
-/* Each has one kernel a turn, before which the device changes to it. */
-TEST("four busy tenants with one kernel a turn have what their limits say, to a point")
+/* Each has one kernel a time slice, before which the device changes to it. */
+TEST("four busy tenants with one kernel a time slice have what their limits say, to a point")
 {
     world_begin("1xh200");
     check_within(0.01,
@@ -197,7 +197,7 @@ TEST("so have twelve, whose windows together keep the GPU's lock for less than a
         tenant_kill(&tenants[i]);
 }
 
-TEST("and two with kernels of which each lasts longer than any turn")
+TEST("and two with kernels of which each lasts longer than any time slice")
 {
     world_begin("1xh200");
     check_within(0.01,
@@ -206,7 +206,7 @@ TEST("and two with kernels of which each lasts longer than any turn")
         2, (double[]){0.3, 0.6});
 }
 
-TEST("two busy tenants of half the GPU each lose little to each other, by long turns")
+TEST("two busy tenants of half the GPU each lose little to each other, by long time slices")
 {
     struct tenant tenants[2];
     const double wanted[2] = {0.5, 0.5};
@@ -354,7 +354,7 @@ TEST("who falls idle and works again frees his time, and has it back, both soon"
         double lag = freed_ms(&trace, quiet);
         say("freed after ms", lag);
         freed = lag < freed ? lag : freed;
-        /* While both work, the device's turns alone leave it half. */
+        /* While both work, the device's time slices alone leave it half. */
         if (works + 200 * MS < trace_end(&trace)) {
             lag = lag_ms(&trace, 0, works, works + 200 * MS, 0.5, 0.3);
             say("given back after ms (below 0: it had less than its limit at first)", lag);
@@ -385,7 +385,7 @@ TEST("a kernel that never ends gives back what its soft limit gave it, as soon a
         at = quiet ? trace_works(&trace, 1, quiet) : 0;
         if (!at || at + 80 * MS > trace_end(&trace))
             break;
-        /* While both work, the device's turns alone leave it half. */
+        /* While both work, the device's time slices alone leave it half. */
         double share = trace_share(&trace, 0, at, at + 60 * MS);
         say("its share over the 60 ms that follow", share);
         seen++;

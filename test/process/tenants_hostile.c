@@ -154,11 +154,11 @@ TEST("nor do 118 that claim to use the GPU all the time")
     check_limits(plain, limits, 2, ALL_HEAVY, WATCH_MS, 0.5);
 }
 
-TEST("nor do they lift the limit of kernels that last many turns")
+TEST("nor do they lift the limit of kernels that last many time slices")
 {
     const struct tenant_how how = {.cores = "30", .priority = "0", .load = "--kernel-us 50000"};
     const double limit = 0.3;
-    settle_ms = 4000; /* four of them, in turns that are long */
+    settle_ms = 4000; /* four of them, in time slices that are extended */
     check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
 }
 

@@ -15,8 +15,9 @@
 #define DIES_S 12
 #define LIE_S 10
 
-/* A kernel of which the first measurements were in many turns costs too much until it was seen in
- * one: for a while one or another has less than half, and for ten times that each has some. */
+/* A kernel of which the first measurements were in many time slices costs too much until it was
+ * seen in one: for a while one or another has less than half, and for ten times that each has some.
+ */
 #define STARVED_MOST 4
 /* As tenants_hostile.c allows. */
 #define BY_LIES 0.02
@@ -142,9 +143,9 @@ static void say_cost(const struct counted *from, const struct counted *to)
  * - it has what its limit gives, and 0.1 s of that saved; a kernel that is let go with a nanosecond
  *   left is one more than that pays for, and so may the first of the time watched be, which was let
  *   go before and ran in it, so that the whole numbers of kernels are within two of it;
- * - what a kernel takes is a guess beside 63 others until it was in no turn of theirs, and what
- *   others are said to have done in the same time bounds it; the charges for it are found to be off
- *   by up to a quarter over 10 s. A third is allowed for. */
+ * - what a kernel takes is a guess beside 63 others until it was in no time slice of theirs, and
+ * what others are said to have done in the same time bounds it; the charges for it are found to be
+ * off by up to a quarter over 10 s. A third is allowed for. */
 static double most_s(unsigned i, double seconds, double more)
 {
     double limit = percent_of(i) / 100.0;

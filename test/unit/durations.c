@@ -113,7 +113,7 @@ TEST("the duration follows what is measured, up and down, and one outlier moves 
     CHECK(duration_of(key) < 130000);
 }
 
-TEST("measured in turns, the duration lies between, near the mean")
+TEST("measured in time slices, the duration lies between, near the mean")
 {
     uint64_t key = key_at(5, 9);
     for (int i = 0; i < 200; i++)
@@ -176,7 +176,7 @@ TEST("of what was not cut in turns the least of a few is taken as if measured al
     duration_learn(key, 39000000);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(!duration_is_alone(key));
-        duration_whole(key, took_us[i] * 1000);
+        duration_learn_extended(key, took_us[i] * 1000);
         CHECK(duration_of(key) <= took_us[i] * 1000);
     }
     CHECK_EQ(duration_of(key), 20000000);

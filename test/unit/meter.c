@@ -535,7 +535,7 @@ TEST("the interval after one that ran on begins anew")
 
 /* ---- the ring ---- */
 
-TEST("timing events come out in their order, through many turns of a ring that is full")
+TEST("timing events come out in their order, through many rounds of a ring that is full")
 {
     unsigned in = 0, out = 0;
     struct meter_charge charge;

@@ -132,7 +132,7 @@ TEST("beside other containers no less counts than half of our part")
     CHECK_EQ(pass(12 * MS), 1500 * US);
 }
 
-TEST("time in which others had their turn is not ours, however long an interval took")
+TEST("time in which others had their time slice is not ours, however long an interval took")
 {
     struct meter_charge charge;
     struct meter_run run = {.continuous = true, .part = 300, .others_ns = 14 * MS};
@@ -153,7 +153,7 @@ TEST("time in which others had their turn is not ours, however long an interval 
     CHECK_EQ(charge.busy_ns, 74 * MS / 10 * 3);
 }
 
-TEST("beside other containers durations are learnt from what no turn of theirs came between")
+TEST("beside other containers durations are learnt from what no time slice of theirs came between")
 {
     struct meter_run run = {
         .continuous = true, .measured = true, .part = 500, .others_ns = 10 * MS};
@@ -271,7 +271,7 @@ TEST("beside other containers a queue that was admitted by a wrong estimate cost
     CHECK(busy > 90 * MS && busy <= 100 * MS);
 }
 
-TEST("but one of a kernel that may meet others' turns each time it runs is")
+TEST("but one of a kernel that may meet others' time slices each time it runs is")
 {
     const struct meter_run run = {.continuous = true, .measured = true, .part = 300};
     uint64_t at = 0;
@@ -284,7 +284,7 @@ TEST("but one of a kernel that may meet others' turns each time it runs is")
     CHECK_EQ(duration_of(KEY), 6 * MS);
 }
 
-/* The timing event before it waited for our turn: no gap passed between the two. */
+/* The timing event before it waited for our time slice: no gap passed between the two. */
 TEST("beside other containers the processor's gap on an idle stream makes no duration shorter")
 {
     const struct meter_run run = {.gap_ns = 300 * US, .measured = true, .part = 300};
@@ -407,7 +407,7 @@ TEST("beside other processes of the container a duration is learnt from what non
     for (unsigned i = 0; i < 30; i++) {
         record(1, 0, at, run);
         at += (i % 3 ? MS : 3 * MS) -
-              METER_BEGIN_NS; /* the timing event before it waited for our turn */
+              METER_BEGIN_NS; /* the timing event before it waited for our time slice */
         (void)pass(at);
     }
     CHECK(duration_of(KEY) >= MS - 30 * US && duration_of(KEY) <= MS + 10 * US);
@@ -426,9 +426,9 @@ TEST("but what always has one of theirs in it says nothing of a duration that is
     CHECK(duration_is_alone(KEY));
 }
 
-/* Each kernel of 20 ms waits for one turn of theirs at most, of 13 ms, and meets others of 7 ms in
- * turns that are not long. */
-static struct meter_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
+/* Each kernel of 20 ms waits for one time slice of theirs at most, of 13 ms, and meets others of 7
+ * ms in time slices that are not extended. */
+static struct meter_charge pass_cut(unsigned i, uint64_t *at, bool long_slices)
 {
     struct meter_charge charge;
     uint64_t from = *at;
@@ -438,14 +438,14 @@ static struct meter_charge pass_cut(unsigned i, uint64_t *at, bool long_turns)
             .part = 330,
             .likely = 400,
             .others_ns = 14 * MS});
-    *at = from + 20 * MS + METER_EVENT_NS + (long_turns ? i % 2 * 13 * MS : 40 * MS);
-    if (long_turns)
-        meter_front_whole(&meter, START, 50 * MS, START + *at);
+    *at = from + 20 * MS + METER_EVENT_NS + (long_slices ? i % 2 * 13 * MS : 40 * MS);
+    if (long_slices)
+        meter_front_extended(&meter, START, 50 * MS, START + *at);
     (void)meter_pass(&meter, START + *at, &charge);
     return charge;
 }
 
-TEST("what others' turns always cut is known once turns were long enough for it")
+TEST("what others' time slices always cut is known once time slices were extended enough for it")
 {
     uint64_t at = 0;
     begin();
@@ -474,13 +474,13 @@ TEST("not by what began before they were, or took longer than one of them")
         uint64_t from = at;
         record(1, 0, from, (struct meter_run){.continuous = true, .measured = true, .part = 330});
         at += i % 2 ? 20 * MS : 60 * MS;
-        meter_front_whole(&meter, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
+        meter_front_extended(&meter, START + (i % 2 ? from + 1 : from), 50 * MS, START + at);
         (void)meter_pass(&meter, START + at, &charge);
         CHECK(charge.cut && !charge.known);
     }
 }
 
-TEST("what takes many turns beside other containers costs little more than our part")
+TEST("what takes many time slices beside other containers costs little more than our part")
 {
     begin();
     record(1, 90 * MS, 0, (struct meter_run){.continuous = true, .measured = true, .part = 500});

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 64 tenants of one GPU over simulated minutes: their boards, turns, budgets and windows are the
- * real ones, the GPU and the clock are not. Some come in step with the refills and the windows,
+/* 64 tenants of one GPU over simulated minutes: their boards, time slices, budgets and windows are
+ * the real ones, the GPU and the clock are not. Some come in step with the refills and the windows,
  * some die, some lie. Who is honest keeps to his limit, has his fair part, and is never stopped for
  * good. */
 #include "compute/budget.h"
-#include "compute/turns.h"
+#include "compute/slices.h"
 #include "compute/window.h"
 #include "region/board.h"
 
@@ -34,8 +34,8 @@ struct tenant {
     unsigned percent, priority;
     uint64_t period_ns, begun_ns;
     struct board board;
-    struct turns turns;
-    struct turns_part part;
+    struct slices slices;
+    struct slices_part part;
     struct vgpu_compute words;
     uint64_t looks_ns, closed_until_ns, slice_ns;
     uint64_t left_ns; /* of what its gate admitted */
@@ -54,7 +54,7 @@ static struct tenant *add(enum nature nature, unsigned percent, unsigned priorit
 {
     struct tenant *tenant = &tenants[count++];
     *tenant = (struct tenant){.nature = nature, .percent = percent, .priority = priority};
-    tenant->part = (struct turns_part){.permille = 1000, .likely = 1000};
+    tenant->part = (struct slices_part){.permille = 1000, .likely = 1000};
     tenant->looks_ns = now + count * 137 * US;
     tenant->ran_ns = now;
     tenant->slice_ns = PLAIN_NS;
@@ -147,17 +147,17 @@ static void look(struct tenant *tenant)
         return;
     }
     struct board_own said = {.active = !tenant->holds && wants(tenant),
-        .heavy = tenant->turns.heavy,
+        .heavy = tenant->slices.heavy,
         .core_limit = tenant->percent,
         .priority = tenant->priority,
         .busy_ns = tenant->gpu_ns};
     board_publish(&tenant->board, &said, now);
     board_look(&tenant->board, now, &view);
-    turns_rate(&tenant->turns, tenant->gpu_ns, &view, now);
-    uint64_t slice = turns_slice_us(&tenant->turns, &view, tenant->percent) * US;
+    slices_rate(&tenant->slices, tenant->gpu_ns, &view, now);
+    uint64_t slice = slices_length_us(&tenant->slices, &view, tenant->percent) * US;
     tenant->slice_ns = slice ? slice : PLAIN_NS;
-    tenant->part = turns_part(&tenant->turns, &view, tenant->percent);
-    tenant->holds = turns_give_way(&tenant->turns, &view, now);
+    tenant->part = slices_part(&tenant->slices, &view, tenant->percent);
+    tenant->holds = slices_give_way(&tenant->slices, &view, now);
     if (now >= tenant->closed_until_ns)
         windows(tenant);
 }
@@ -167,7 +167,7 @@ static void die(struct tenant *tenant)
 {
     tenant->begun_ns = now;
     board_reset(&tenant->board);
-    tenant->turns = (struct turns){.heavy = false};
+    tenant->slices = (struct slices){.heavy = false};
     REQUIRE(board_attach(
                 &tenant->board, directory, UUID, (uint64_t)rand_r(&seed) + 100000, "tenant") == 0);
 }
@@ -228,7 +228,7 @@ static void settle(void)
     run(5 * SECOND);
     for (unsigned i = 0; i < count; i++) {
         tenants[i].gpu_ns = tenants[i].longest_ns = 0;
-        tenants[i].turns.rated_ns = 0;
+        tenants[i].slices.rated_ns = 0;
         tenants[i].ran_ns = now;
     }
 }
@@ -311,7 +311,7 @@ TEST("two kernels without end have a fifth more than their limits at most, and n
     CHECK(is_near(other, 530, 60));
 }
 
-TEST("tenants in step with refills, looks and turns take nothing from those who are not")
+TEST("tenants in step with refills, looks and time slices take nothing from those who are not")
 {
     static const uint64_t periods[] = {2 * MS, 10 * MS, 20 * MS, 50 * MS, 100 * MS};
     begin();
@@ -321,7 +321,7 @@ TEST("tenants in step with refills, looks and turns take nothing from those who 
         add(IN_STEP, 2, 1)->period_ns = periods[i % 5];
     settle();
     run(60 * SECOND);
-    /* Half of the time is enough for 2 %, but not if one waits for turns of others in it. */
+    /* Half of the time is enough for 2 %, but not if one waits for time slices of others in it. */
     for (unsigned i = 0; i < 8; i++)
         CHECK(permille(&tenants[i], 60 * SECOND) >= 45);
     check_all(60 * SECOND, 25, SECOND);
