@@ -26,8 +26,8 @@ static struct board_view beside_us(const struct slices *slices, const struct boa
         return beside;
     beside.active -= view->spans.count;
     beside.active_limit_sum -= view->spans.limit_sum;
-    beside.heavy -= view->spans.heavy;
-    beside.heavy_limit_sum -= view->spans.heavy_limit_sum;
+    beside.saturating -= view->spans.saturating;
+    beside.saturating_limit_sum -= view->spans.saturating_limit_sum;
     beside.busy_ns -= view->spans.busy_ns;
     return beside;
 }
@@ -35,11 +35,12 @@ static struct board_view beside_us(const struct slices *slices, const struct boa
 /* A time slice of each of the others. Among themselves they take long ones without us, too. */
 static uint64_t others_us(const struct slices *slices, const struct board_view *view, unsigned own)
 {
-    uint64_t plain = (uint64_t)(view->active - view->heavy) * PLAIN_SLICE_US;
-    uint64_t least = (uint64_t)view->heavy * PLAIN_SLICE_US, rest = 0;
-    if (slices->heavy)
-        rest = (uint64_t)SLICES_ROUND_US * view->heavy_limit_sum / (own + view->heavy_limit_sum);
-    else if (view->heavy > 1)
+    uint64_t plain = (uint64_t)(view->active - view->saturating) * PLAIN_SLICE_US;
+    uint64_t least = (uint64_t)view->saturating * PLAIN_SLICE_US, rest = 0;
+    if (slices->saturating)
+        rest = (uint64_t)SLICES_ROUND_US * view->saturating_limit_sum /
+               (own + view->saturating_limit_sum);
+    else if (view->saturating > 1)
         rest = SLICES_ROUND_US;
     return plain + (rest > least ? rest : least);
 }
@@ -51,10 +52,11 @@ static unsigned plain_permille(const struct slices *slices, const struct board_v
     return (unsigned)(1000ull * SLICES_MIN_US / (SLICES_MIN_US + others));
 }
 
-static bool is_heavy(const struct slices *slices, const struct board_view *view, unsigned permille)
+static bool is_saturating(
+    const struct slices *slices, const struct board_view *view, unsigned permille)
 {
     unsigned most = plain_permille(slices, view) * SLICES_USED_UP_PERMILLE / 1000;
-    return permille > (most < SLICES_HEAVY_PERMILLE ? most : SLICES_HEAVY_PERMILLE);
+    return permille > (most < SLICES_SATURATING_PERMILLE ? most : SLICES_SATURATING_PERMILLE);
 }
 
 /* Where somebody came or went, or told of a long time at once, it is as it was. */
@@ -77,9 +79,9 @@ void slices_rate(
         return;
     bool known = slices->rated_ns != 0;
     unsigned own = known ? rate_of(busy_ns, slices->rated_busy_ns, passed) : 0;
-    slices->light = is_heavy(slices, view, own) ? 0 : slices->light + 1;
-    slices->heavy =
-        known && (!slices->light || (slices->heavy && slices->light < SLICES_LIGHT_RATES));
+    slices->light = is_saturating(slices, view, own) ? 0 : slices->light + 1;
+    slices->saturating =
+        known && (!slices->light || (slices->saturating && slices->light < SLICES_LIGHT_RATES));
     if (known)
         rate_others(slices, others_ns, passed);
     slices->rated_ns = now_ns;
@@ -90,10 +92,10 @@ void slices_rate(
 uint64_t slices_length_us(
     const struct slices *slices, const struct board_view *view, unsigned percent)
 {
-    if (!slices->heavy || !view->heavy)
+    if (!slices->saturating || !view->saturating)
         return 0;
     unsigned own = weight_of(percent);
-    uint64_t slice = (uint64_t)SLICES_ROUND_US * own / (own + view->heavy_limit_sum);
+    uint64_t slice = (uint64_t)SLICES_ROUND_US * own / (own + view->saturating_limit_sum);
     return slice < SLICES_MIN_US ? SLICES_MIN_US : slice > SLICES_MAX_US ? SLICES_MAX_US : slice;
 }
 
@@ -149,9 +151,9 @@ struct slices_part slices_part(
     struct slices_part part = {.others_us = others_us(slices, &beside, own)};
     uint64_t plain_us = SLICES_MIN_US + CHANGE_US + (uint64_t)beside.active * PLAIN_SLICE_US;
     part.permille = (unsigned)(1000ull * SLICES_MIN_US / plain_us);
-    if (slices_length_us(slices, &beside, percent) && beside.heavy == beside.active) {
+    if (slices_length_us(slices, &beside, percent) && beside.saturating == beside.active) {
         lost = lost_permille(&beside);
-        part.permille = (1000 - lost) * own / (own + beside.heavy_limit_sum);
+        part.permille = (1000 - lost) * own / (own + beside.saturating_limit_sum);
     }
     unsigned taken = taken_permille(slices, lost);
     bool known = beside.active <= SLICES_MANY || slices->rates >= SLICES_RATES_KNOWN;

@@ -20,7 +20,7 @@
 /* Who keeps the device busy for more than a quarter of the time, or for most of what the driver's
  * time slices give him, shares it in extended time slices: switches cost 8 % of it with the
  * driver's time slices of 2 ms, 2 % with 10 ms (H200, driver 580.159.04). */
-#define SLICES_HEAVY_PERMILLE 250
+#define SLICES_SATURATING_PERMILLE 250
 #define SLICES_USED_UP_PERMILLE 700
 #define SLICES_RATE_NS 100000000ull
 /* Among more than so many others a kernel lasts many time slices, and is told of when it is over:
@@ -52,7 +52,7 @@
 
 /* The state of one device; zero at the beginning. */
 struct slices {
-    bool heavy;               /* we keep the device busy for a good part of the time */
+    bool saturating;          /* we keep the device busy for a good part of the time */
     bool spans;               /* and do so in a span in which others who have one do nothing */
     unsigned light;           /* how often in a row we did not */
     unsigned others_permille; /* so much of the time others say that they did */

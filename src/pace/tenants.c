@@ -232,7 +232,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .active = own->active,
         .wants = own->wants,
         .paused = own->paused,
-        .heavy = here->slices.heavy,
+        .saturating = here->slices.saturating,
         .windows = own->windows,
         .spans = own->spans,
         .core_limit = rules_hard_percent(device),

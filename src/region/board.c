@@ -93,7 +93,7 @@ static bool say(
         windows = load_relaxed(&slot->flags) & of_windows;
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
                      (own->core_limit ? 0u : (uint32_t)VGPU_BOARD_UNLIMITED) |
-                     (own->heavy ? (uint32_t)VGPU_BOARD_HEAVY : 0u) | windows;
+                     (own->saturating ? (uint32_t)VGPU_BOARD_HEAVY : 0u) | windows;
     bool paused = is_paused(slot), changed = false;
     (void)say_word(&slot->core_limit, own->core_limit);
     (void)say_word(&slot->core_soft_limit, own->core_soft_limit);
@@ -146,12 +146,12 @@ struct said {
 
 static void count_spans(struct board_spans *spans, const struct said *said)
 {
-    bool heavy = said->flags & VGPU_BOARD_HEAVY;
+    bool saturating = said->flags & VGPU_BOARD_HEAVY;
     spans->count++;
     spans->limit_sum += said->limit;
     spans->before_limit_sum += said->before ? said->limit : 0;
-    spans->heavy += heavy;
-    spans->heavy_limit_sum += heavy ? said->limit : 0;
+    spans->saturating += saturating;
+    spans->saturating_limit_sum += saturating ? said->limit : 0;
     if (!spans->least_limit || said->limit < spans->least_limit)
         spans->least_limit = said->limit;
     spans->busy_ns += said->busy_ns;
@@ -172,8 +172,8 @@ static void count(
         view->equal_limit_sum += said->limit;
     }
     if (said->flags & VGPU_BOARD_HEAVY) {
-        view->heavy++;
-        view->heavy_limit_sum += said->limit;
+        view->saturating++;
+        view->saturating_limit_sum += said->limit;
     }
     if (said->flags & VGPU_BOARD_SPANS)
         count_spans(&view->spans, said);

@@ -42,7 +42,7 @@ struct board_own {
     bool active; /* work of it is on the GPU, or asks to be */
     bool wants;  /* it is held back by its limit */
     bool paused;
-    bool heavy;               /* it keeps the GPU busy for a good part of the time */
+    bool saturating;          /* it keeps the GPU busy for a good part of the time */
     bool windows;             /* it works in windows: the next word may take 28 ms */
     bool spans;               /* which keep to its span while there are others who do so */
     uint32_t core_limit;      /* percent; 0 none */
@@ -54,11 +54,11 @@ struct board_own {
 /* Those of the other tenants at work whose windows keep to spans. They are counted in the view as
  * well; their limits are 1 to 100 each. */
 struct board_spans {
-    unsigned count, heavy;
-    unsigned limit_sum, heavy_limit_sum; /* percent */
-    unsigned before_limit_sum;           /* of those whose slots are before ours */
-    unsigned least_limit;                /* 0 where there is none */
-    uint64_t busy_ns;                    /* as board_view.busy_ns */
+    unsigned count, saturating;
+    unsigned limit_sum, saturating_limit_sum; /* percent */
+    unsigned before_limit_sum;                /* of those whose slots are before ours */
+    unsigned least_limit;                     /* 0 where there is none */
+    uint64_t busy_ns;                         /* as board_view.busy_ns */
 };
 
 /* What the other tenants say, each value bounded. Those at work are those who said so within the
@@ -71,9 +71,9 @@ struct board_view {
     unsigned equal;            /* of them: of our priority */
     unsigned higher_limit_sum; /* percent */
     unsigned equal_limit_sum;  /* percent */
-    unsigned heavy;            /* of them: who keep the GPU busy for a good part of the time */
-    unsigned heavy_limit_sum;  /* percent */
-    unsigned wanting;          /* of them: held back by their limits within the same time */
+    unsigned saturating;       /* of them: who keep the GPU busy for a good part of the time */
+    unsigned saturating_limit_sum; /* percent */
+    unsigned wanting;              /* of them: held back by their limits within the same time */
     struct board_spans spans;
     uint64_t busy_ns;   /* GPU time that all others say they had so far, at work or not; wraps
                            around, and jumps where one comes or goes */

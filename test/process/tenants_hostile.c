@@ -40,7 +40,7 @@ static uint64_t monotonic_ns(void)
 /* By which a board is known as one: who finds another there leaves it as it is, and has none. */
 #define HEAD_BYTES offsetof(struct vgpu_board, slot_high)
 
-enum lie { RANDOM_BYTES, ALL_ACTIVE, IN_THE_FUTURE, ALL_HEAVY };
+enum lie { RANDOM_BYTES, ALL_ACTIVE, IN_THE_FUTURE, ALL_SATURATING };
 
 /* One slot that is nobody's. */
 static void claim(struct vgpu_board_slot *slot, unsigned number, enum lie lie)
@@ -49,7 +49,7 @@ static void claim(struct vgpu_board_slot *slot, unsigned number, enum lie lie)
     slot->tenant = 0x1111111111111111ull * (number + 1);
     slot->priority = 0;
     slot->core_limit = 100;
-    slot->flags = lie == ALL_HEAVY ? VGPU_BOARD_HEAVY : 0;
+    slot->flags = lie == ALL_SATURATING ? VGPU_BOARD_HEAVY : 0;
     slot->busy_ns += 5 * MS;
     slot->since_ns = slot->wants_ns = time;
     slot->active_ns = time;
@@ -151,7 +151,7 @@ TEST("118 tenants that do not exist let nobody pass his limit")
 
 TEST("nor do 118 that claim to use the GPU all the time")
 {
-    check_limits(plain, limits, 2, ALL_HEAVY, WATCH_MS, 0.5);
+    check_limits(plain, limits, 2, ALL_SATURATING, WATCH_MS, 0.5);
 }
 
 TEST("nor do they lift the limit of kernels that last many time slices")
@@ -159,7 +159,7 @@ TEST("nor do they lift the limit of kernels that last many time slices")
     const struct tenant_how how = {.cores = "30", .priority = "0", .load = "--kernel-us 50000"};
     const double limit = 0.3;
     settle_ms = 4000; /* four of them, in time slices that are extended */
-    check_limits(&how, &limit, 1, ALL_HEAVY, 4000, 0.5);
+    check_limits(&how, &limit, 1, ALL_SATURATING, 4000, 0.5);
 }
 
 TEST("nor that of a kernel that never ends, by more time than there is")
@@ -168,7 +168,7 @@ TEST("nor that of a kernel that never ends, by more time than there is")
         .cores = "30", .priority = "0", .load = "--shape persistent --seconds 60"};
     const double limit = 0.3;
     settle_ms = 5000;
-    check_limits(&how, &limit, 1, ALL_HEAVY, 6000, 0.5);
+    check_limits(&how, &limit, 1, ALL_SATURATING, 6000, 0.5);
 }
 
 TEST("tenants that claim to work in the future let nobody pass his limit")

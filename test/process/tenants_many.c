@@ -258,8 +258,8 @@ static bool all_are_on(const struct vgpu_board *board)
     return active_on(board) >= MANY - 2;
 }
 
-/* Made-up tenants in the slots that nobody has, heavy and of a limit of 100, whose busy time grows
- * as if the card were theirs; and now and then a word of a tenant's own slot. */
+/* Made-up tenants in the slots that nobody has, saturating and of a limit of 100, whose busy time
+ * grows as if the card were theirs; and now and then a word of a tenant's own slot. */
 static void lie_once(struct vgpu_board *board, unsigned first, unsigned *seed)
 {
     uint64_t now = monotonic_ns();

@@ -100,7 +100,7 @@ TEST("of windows that keep to spans it is seen how many there are, of what limit
     boards_attach(&last, 3);
     board_publish(&ours, &own, NOW);
     own.core_limit = 20;
-    own.heavy = true;
+    own.saturating = true;
     own.busy_ns = 7;
     board_publish(&last, &own, NOW);
     boards_say(&theirs, true, NOW);
@@ -109,8 +109,8 @@ TEST("of windows that keep to spans it is seen how many there are, of what limit
     CHECK_EQ(spans.limit_sum, 50);
     CHECK_EQ(spans.before_limit_sum, 30);
     CHECK_EQ(spans.least_limit, 20);
-    CHECK_EQ(spans.heavy, 1);
-    CHECK_EQ(spans.heavy_limit_sum, 20);
+    CHECK_EQ(spans.saturating, 1);
+    CHECK_EQ(spans.saturating_limit_sum, 20);
     CHECK_EQ(spans.busy_ns, 7);
     CHECK_EQ(boards_look(&last, NOW).spans.before_limit_sum, 30);
     CHECK_EQ(boards_look(&ours, NOW).spans.before_limit_sum, 0);
@@ -357,9 +357,10 @@ static void look_at_all(uint64_t now_ns)
     CHECK(view.active <= VGPU_BOARD_SLOTS);
     CHECK(view.higher + view.equal <= view.active && view.wanting <= view.active);
     CHECK(view.active_limit_sum >= view.active && view.active_limit_sum <= 100 * view.active);
-    CHECK(view.spans.count <= view.active && view.spans.heavy <= view.heavy);
-    CHECK(view.spans.heavy <= view.spans.count && view.spans.limit_sum <= view.active_limit_sum);
-    CHECK(view.spans.heavy_limit_sum <= view.heavy_limit_sum);
+    CHECK(view.spans.count <= view.active && view.spans.saturating <= view.saturating);
+    CHECK(
+        view.spans.saturating <= view.spans.count && view.spans.limit_sum <= view.active_limit_sum);
+    CHECK(view.spans.saturating_limit_sum <= view.saturating_limit_sum);
     CHECK(view.spans.before_limit_sum <= view.spans.limit_sum);
     CHECK(view.since_ns <= now_ns);
     CHECK(view.active ? view.idle_ns <= now_ns + 50 * MS : view.idle_ns == UINT64_MAX);

@@ -117,7 +117,7 @@ static void lie(struct tenant *tenant)
 {
     struct board_own said = {.active = !tenant->priority || rand_r(&seed) % 8,
         .wants = true,
-        .heavy = rand_r(&seed) % 2,
+        .saturating = rand_r(&seed) % 2,
         .core_limit = 1 + (uint32_t)rand_r(&seed) % 100,
         .priority = tenant->priority,
         .busy_ns = (uint64_t)rand_r(&seed) << (rand_r(&seed) % 40)};
@@ -147,7 +147,7 @@ static void look(struct tenant *tenant)
         return;
     }
     struct board_own said = {.active = !tenant->holds && wants(tenant),
-        .heavy = tenant->slices.heavy,
+        .saturating = tenant->slices.saturating,
         .core_limit = tenant->percent,
         .priority = tenant->priority,
         .busy_ns = tenant->gpu_ns};
@@ -167,7 +167,7 @@ static void die(struct tenant *tenant)
 {
     tenant->begun_ns = now;
     board_reset(&tenant->board);
-    tenant->slices = (struct slices){.heavy = false};
+    tenant->slices = (struct slices){.saturating = false};
     REQUIRE(board_attach(
                 &tenant->board, directory, UUID, (uint64_t)rand_r(&seed) + 100000, "tenant") == 0);
 }

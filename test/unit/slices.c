@@ -19,11 +19,11 @@ static void rate(unsigned own_permille, unsigned others_permille)
     slices_rate(&slices, MS + own_permille * MS / 10, &view, START + 100 * MS);
 }
 
-static void others(unsigned active, unsigned heavy, unsigned limit)
+static void others(unsigned active, unsigned saturating, unsigned limit)
 {
-    view = (struct board_view){.active = active, .heavy = heavy};
+    view = (struct board_view){.active = active, .saturating = saturating};
     view.active_limit_sum = active * limit;
-    view.heavy_limit_sum = heavy * limit;
+    view.saturating_limit_sum = saturating * limit;
 }
 
 TEST("alone on the device all of it is ours, in the driver's time slices")
@@ -65,9 +65,9 @@ TEST("who works now and then keeps the driver's time slices, and so do the other
     rate(900, 100);
     CHECK_EQ(slices_length_us(&slices, &view, 50), 0);
     others(1, 1, 50);
-    slices = (struct slices){.heavy = false};
+    slices = (struct slices){.saturating = false};
     rate(100, 900);
-    CHECK(!slices.heavy);
+    CHECK(!slices.saturating);
     CHECK_EQ(slices_length_us(&slices, &view, 50), 0);
 }
 
@@ -75,11 +75,11 @@ TEST("who uses up the driver's time slices beside others' long ones takes long o
 {
     others(2, 2, 70);
     rate(85, 900);
-    CHECK(slices.heavy);
+    CHECK(slices.saturating);
     CHECK(slices_length_us(&slices, &view, 30) > 2048);
-    slices = (struct slices){.heavy = false};
+    slices = (struct slices){.saturating = false};
     rate(10, 900);
-    CHECK(!slices.heavy);
+    CHECK(!slices.saturating);
 }
 
 TEST("what others likely leave is what they say they did not do, never less than our part")
@@ -149,15 +149,21 @@ TEST("where the others took nothing, nothing went to changes, however many they 
 TEST("whose windows are in other spans does not share ours")
 {
     others(2, 2, 30);
-    view.spans = (struct board_spans){
-        .count = 1, .heavy = 1, .limit_sum = 30, .heavy_limit_sum = 30, .least_limit = 30};
+    view.spans = (struct board_spans){.count = 1,
+        .saturating = 1,
+        .limit_sum = 30,
+        .saturating_limit_sum = 30,
+        .least_limit = 30};
     rate(300, 300);
     CHECK_EQ(slices_part(&slices, &view, 30).permille, (1000 - 27) * 30 / 90);
     slices.spans = true;
     CHECK_EQ(slices_part(&slices, &view, 30).permille, (1000 - 18) * 30 / 60);
     others(1, 1, 60);
-    view.spans = (struct board_spans){
-        .count = 1, .heavy = 1, .limit_sum = 60, .heavy_limit_sum = 60, .least_limit = 60};
+    view.spans = (struct board_spans){.count = 1,
+        .saturating = 1,
+        .limit_sum = 60,
+        .saturating_limit_sum = 60,
+        .least_limit = 60};
     CHECK_EQ(slices_part(&slices, &view, 30).permille, 1000);
     CHECK_EQ(slices_part(&slices, &view, 30).likely, 1000);
 }
@@ -230,10 +236,10 @@ TEST("who works in long pieces keeps long time slices in the pauses between them
 {
     others(1, 1, 50);
     rate(900, 100);
-    CHECK(slices.heavy);
+    CHECK(slices.saturating);
     for (unsigned i = 2; i < 10; i++) {
         slices_rate(&slices, MS + 90 * MS, &view, START + i * 100 * MS);
-        CHECK_EQ(slices.heavy, i < 1 + SLICES_LIGHT_RATES);
+        CHECK_EQ(slices.saturating, i < 1 + SLICES_LIGHT_RATES);
     }
 }
 
@@ -310,7 +316,7 @@ TEST("who gives way without end works for a 200th of the time")
 
 TEST("and at the same time, wherever and whenever somebody came")
 {
-    struct slices other = {.heavy = false};
+    struct slices other = {.saturating = false};
     struct board_view none = view;
     unsigned works = 0, both = 0;
     view.higher = none.higher = 1;
