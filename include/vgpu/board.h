@@ -36,7 +36,7 @@ enum vgpu_board_flags {
     VGPU_BOARD_UNLIMITED = 2, /* has no compute limit */
     VGPU_BOARD_HEAVY = 4,     /* keeps the GPU busy for a good part of the time */
     VGPU_BOARD_WINDOWS = 8,   /* works in windows, and is heard of less often */
-    VGPU_BOARD_SPANS = 16,    /* its windows keep to its span of the period that all such share */
+    VGPU_BOARD_SPANS = 16,    /* its windows keep to its slot of the period that all such share */
 };
 
 /* A tenant. While it lives, each of its processes that uses the board holds an

@@ -18,17 +18,17 @@ static unsigned rate_of(uint64_t busy_ns, uint64_t former_ns, uint64_t passed_ns
     return busy < 2 * passed_ns ? (unsigned)(busy * 1000 / passed_ns) : 0;
 }
 
-/* The others that work while we do: not those whose windows are in other spans. */
+/* The others that work while we do: not those whose windows are in other slots. */
 static struct board_view beside_us(const struct slices *slices, const struct board_view *view)
 {
     struct board_view beside = *view;
-    if (!slices->spans)
+    if (!slices->divided)
         return beside;
-    beside.active -= view->spans.count;
-    beside.active_limit_sum -= view->spans.limit_sum;
-    beside.saturating -= view->spans.saturating;
-    beside.saturating_limit_sum -= view->spans.saturating_limit_sum;
-    beside.busy_ns -= view->spans.busy_ns;
+    beside.active -= view->divided.count;
+    beside.active_limit_sum -= view->divided.limit_sum;
+    beside.saturating -= view->divided.saturating;
+    beside.saturating_limit_sum -= view->divided.saturating_limit_sum;
+    beside.busy_ns -= view->divided.busy_ns;
     return beside;
 }
 

@@ -53,7 +53,7 @@
 /* The state of one device; zero at the beginning. */
 struct slices {
     bool saturating;          /* we keep the device busy for a good part of the time */
-    bool spans;               /* and do so in a span in which others who have one do nothing */
+    bool divided;             /* and do so in a slot in which others who have one do nothing */
     unsigned light;           /* how often in a row we did not */
     unsigned others_permille; /* so much of the time others say that they did */
     unsigned rates;           /* by so many rates, up to SLICES_RATES_KNOWN */

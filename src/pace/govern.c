@@ -45,9 +45,9 @@
 /* In windows, closed or open: the others are to hear of us before they take us for silent
  * (BOARD_SILENT_WINDOWS_NS), and their coming wakes us. */
 #define WINDOW_LOOK_NS 28000000ull
-/* Who was in windows within this keeps to his span, also where one kernel ends and the next is not
+/* Who was in windows within this keeps to his slot, also where one kernel ends and the next is not
  * known to be long yet. */
-#define SPANS_LAST_NS 300000000ull
+#define SLOTS_LAST_NS 300000000ull
 /* Nothing is measured: only orders wake. */
 #define STAND_BY_NS 1000000000ull
 /* Some devices have a limit, and only others are worked on. */
@@ -260,14 +260,14 @@ static struct window_view view_of(unsigned device)
     struct look look = {
         .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
         .device = device};
-    look.view.span = tenants_span(device);
+    look.view.slot = tenants_slot(device);
     look.view.now_ns = clock_now_ns();
-    bool all = only_gate || look.view.span.period_ns;
+    bool all = only_gate || look.view.slot.period_ns;
     bool runs = here->survey.runs_long || (all && here->survey.outstanding);
     if (runs && container_config()->gate != GATE_LAUNCH)
         channels_tell(device);
     look.view.runs_on = runs && may_close(device);
-    look.view.in_windows = goes_in_windows(device) || look.view.span.period_ns;
+    look.view.in_windows = goes_in_windows(device) || look.view.slot.period_ns;
     if (look.view.runs_on)
         (void)account_visit_compute(device, read_balance, &look);
     else
@@ -329,9 +329,9 @@ static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
     return until > now_ns ? until - now_ns : 0;
 }
 
-/* Of several devices each has spans of its own, and all are closed together. Where the channel gate
+/* Of several devices each has slots of its own, and all are closed together. Where the channel gate
  * is all there is, also who is below his limit works in windows. */
-static bool keeps_to_span(unsigned device, uint64_t now_ns)
+static bool keeps_to_slot(unsigned device, uint64_t now_ns)
 {
     bool alone = true;
     if (goes_in_windows(device) || channels_are_due())
@@ -339,7 +339,7 @@ static bool keeps_to_span(unsigned device, uint64_t now_ns)
     for (unsigned d = 0; d < governor.bound; d++)
         alone &= d == device || (!devices[d].survey.outstanding && !works_for_ns(d, now_ns));
     return alone && !rules_only_channels() && devices[device].windows_ns &&
-           now_ns - devices[device].windows_ns < SPANS_LAST_NS;
+           now_ns - devices[device].windows_ns < SLOTS_LAST_NS;
 }
 
 /* How long some device is worked on still if nothing more comes: the others hear of the end at
@@ -354,7 +354,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .wants = waits_for_limit(d, now_ns),
             .paused = rules_pause(),
             .windows = goes_in_windows(d) || channels_are_due(),
-            .spans = keeps_to_span(d, now_ns),
+            .divided = keeps_to_slot(d, now_ns),
         };
         /* What goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))

@@ -20,7 +20,7 @@
 static struct tenants_device {
     struct board board;
     struct slices slices;
-    struct window_span span;    /* that our windows keep to */
+    struct window_slot slot;    /* that our windows keep to */
     uint64_t slice_us;          /* of our channel groups; 0: as the driver made them */
     uint32_t epoch;             /* of the board when we looked last */
     uint64_t extended_since_ns; /* our time slices are extended since then, 0: they are not; for any
@@ -205,22 +205,22 @@ static bool is_beside_limited(const struct board_view *view)
 }
 
 /* Who has no slot is in no order. */
-static void take_span(
+static void take_slot(
     struct tenants_device *here, const struct board_view *view, const struct board_own *said)
 {
-    const struct window_others others = {.count = view->spans.count,
-        .percent = view->spans.limit_sum,
-        .before_percent = view->spans.before_limit_sum,
-        .least_percent = view->spans.least_limit};
-    here->span = (struct window_span){0};
-    if (said->spans && board_is_attached(&here->board))
-        here->span = window_span(said->core_limit, &others);
-    here->slices.spans = here->span.period_ns != 0;
+    const struct window_others others = {.count = view->divided.count,
+        .percent = view->divided.limit_sum,
+        .before_percent = view->divided.before_limit_sum,
+        .least_percent = view->divided.least_limit};
+    here->slot = (struct window_slot){0};
+    if (said->divided && board_is_attached(&here->board))
+        here->slot = window_slot(said->core_limit, &others);
+    here->slices.divided = here->slot.period_ns != 0;
 }
 
-struct window_span tenants_span(unsigned device)
+struct window_slot tenants_slot(unsigned device)
 {
-    return devices[device].span;
+    return devices[device].slot;
 }
 
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
@@ -234,7 +234,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .paused = own->paused,
         .saturating = here->slices.saturating,
         .windows = own->windows,
-        .spans = own->spans,
+        .divided = own->divided,
         .core_limit = rules_hard_percent(device),
         .core_soft_limit = rules_soft_percent(device),
         .priority = rules_priority(),
@@ -243,7 +243,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     board_publish(&here->board, &said, now_ns);
     board_look(&here->board, now_ns, &view);
     tell_of_unknown(device, own, now_ns);
-    take_span(here, &view, &said);
+    take_slot(here, &view, &said);
     slices_rate(&here->slices, busy, &view, now_ns);
     set_slices(device, &view, now_ns);
     if (is_beside_limited(&view))

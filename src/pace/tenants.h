@@ -16,15 +16,15 @@ struct tenants_own {
     bool wants;  /* a launch waits for our limit */
     bool paused;
     bool windows; /* it is not looked at again for up to 28 ms */
-    bool spans;   /* the windows can keep to a span */
+    bool divided; /* the windows can keep to a slot */
 };
 
 /* Says so for the device, and takes what the others say into the rules. True where we had what they
  * left until now, and do not any more. */
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
 
-/* Which span that is, as of the last meeting. */
-struct window_span tenants_span(unsigned device);
+/* Which slot that is, as of the last meeting. */
+struct window_slot tenants_slot(unsigned device);
 
 /* Without a word of ours: whether somebody with a compute limit is at work on the device. What he
  * and we do at once is his by our word alone, so that we watch our work then, limit or not. */

@@ -88,7 +88,7 @@ static bool say(
     /* Of windows those of a container's processes speak that are at work. */
     const uint32_t of_windows = VGPU_BOARD_WINDOWS | VGPU_BOARD_SPANS;
     uint32_t windows = (own->windows ? (uint32_t)VGPU_BOARD_WINDOWS : 0u) |
-                       (own->spans ? (uint32_t)VGPU_BOARD_SPANS : 0u);
+                       (own->divided ? (uint32_t)VGPU_BOARD_SPANS : 0u);
     if (!own->active)
         windows = load_relaxed(&slot->flags) & of_windows;
     uint32_t flags = (own->paused ? VGPU_BOARD_PAUSED : 0u) |
@@ -144,17 +144,17 @@ struct said {
     bool before; /* its slot is before ours */
 };
 
-static void count_spans(struct board_spans *spans, const struct said *said)
+static void count_divided(struct board_divided *divided, const struct said *said)
 {
     bool saturating = said->flags & VGPU_BOARD_HEAVY;
-    spans->count++;
-    spans->limit_sum += said->limit;
-    spans->before_limit_sum += said->before ? said->limit : 0;
-    spans->saturating += saturating;
-    spans->saturating_limit_sum += saturating ? said->limit : 0;
-    if (!spans->least_limit || said->limit < spans->least_limit)
-        spans->least_limit = said->limit;
-    spans->busy_ns += said->busy_ns;
+    divided->count++;
+    divided->limit_sum += said->limit;
+    divided->before_limit_sum += said->before ? said->limit : 0;
+    divided->saturating += saturating;
+    divided->saturating_limit_sum += saturating ? said->limit : 0;
+    if (!divided->least_limit || said->limit < divided->least_limit)
+        divided->least_limit = said->limit;
+    divided->busy_ns += said->busy_ns;
 }
 
 static void count(
@@ -176,7 +176,7 @@ static void count(
         view->saturating_limit_sum += said->limit;
     }
     if (said->flags & VGPU_BOARD_SPANS)
-        count_spans(&view->spans, said);
+        count_divided(&view->divided, said);
     view->wanting += was_lately(said->wants_ns, now_ns);
     uint64_t since_ns = said->since_ns > now_ns ? now_ns : said->since_ns;
     if (view->since_ns < since_ns)

@@ -44,16 +44,16 @@ struct board_own {
     bool paused;
     bool saturating;          /* it keeps the GPU busy for a good part of the time */
     bool windows;             /* it works in windows: the next word may take 28 ms */
-    bool spans;               /* which keep to its span while there are others who do so */
+    bool divided;             /* which keep to its slot while there are others who do so */
     uint32_t core_limit;      /* percent; 0 none */
     uint32_t core_soft_limit; /* percent; 0 none */
     uint32_t priority;        /* 0 high */
     uint64_t busy_ns;         /* GPU time measured so far (vgpu_compute.busy_ns) */
 };
 
-/* Those of the other tenants at work whose windows keep to spans. They are counted in the view as
+/* Those of the other tenants at work whose windows keep to slots. They are counted in the view as
  * well; their limits are 1 to 100 each. */
-struct board_spans {
+struct board_divided {
     unsigned count, saturating;
     unsigned limit_sum, saturating_limit_sum; /* percent */
     unsigned before_limit_sum;                /* of those whose slots are before ours */
@@ -74,7 +74,7 @@ struct board_view {
     unsigned saturating;       /* of them: who keep the GPU busy for a good part of the time */
     unsigned saturating_limit_sum; /* percent */
     unsigned wanting;              /* of them: held back by their limits within the same time */
-    struct board_spans spans;
+    struct board_divided divided;
     uint64_t busy_ns;   /* GPU time that all others say they had so far, at work or not; wraps
                            around, and jumps where one comes or goes */
     uint64_t since_ns;  /* when the last of them turned active, at most now; 0 where none */

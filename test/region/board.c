@@ -91,11 +91,11 @@ TEST("who works in windows may be silent for longer, and the last of all who are
     CHECK_EQ(boards_look(&ours, NOW + 100 * MS).silent_ns, 0);
 }
 
-TEST("of windows that keep to spans it is seen how many there are, of what limits, and which of "
+TEST("of windows that keep to slots it is seen how many there are, of what limits, and which of "
      "them come before ours")
 {
     struct board last;
-    struct board_own own = {.active = true, .core_limit = 30, .windows = true, .spans = true};
+    struct board_own own = {.active = true, .core_limit = 30, .windows = true, .divided = true};
     begin();
     boards_attach(&last, 3);
     board_publish(&ours, &own, NOW);
@@ -104,19 +104,19 @@ TEST("of windows that keep to spans it is seen how many there are, of what limit
     own.busy_ns = 7;
     board_publish(&last, &own, NOW);
     boards_say(&theirs, true, NOW);
-    struct board_spans spans = boards_look(&theirs, NOW).spans;
-    CHECK_EQ(spans.count, 2);
-    CHECK_EQ(spans.limit_sum, 50);
-    CHECK_EQ(spans.before_limit_sum, 30);
-    CHECK_EQ(spans.least_limit, 20);
-    CHECK_EQ(spans.saturating, 1);
-    CHECK_EQ(spans.saturating_limit_sum, 20);
-    CHECK_EQ(spans.busy_ns, 7);
-    CHECK_EQ(boards_look(&last, NOW).spans.before_limit_sum, 30);
-    CHECK_EQ(boards_look(&ours, NOW).spans.before_limit_sum, 0);
-    own.active = own.spans = false;
+    struct board_divided divided = boards_look(&theirs, NOW).divided;
+    CHECK_EQ(divided.count, 2);
+    CHECK_EQ(divided.limit_sum, 50);
+    CHECK_EQ(divided.before_limit_sum, 30);
+    CHECK_EQ(divided.least_limit, 20);
+    CHECK_EQ(divided.saturating, 1);
+    CHECK_EQ(divided.saturating_limit_sum, 20);
+    CHECK_EQ(divided.busy_ns, 7);
+    CHECK_EQ(boards_look(&last, NOW).divided.before_limit_sum, 30);
+    CHECK_EQ(boards_look(&ours, NOW).divided.before_limit_sum, 0);
+    own.active = own.divided = false;
     board_publish(&last, &own, NOW);
-    CHECK_EQ(boards_look(&theirs, NOW).spans.count, 1);
+    CHECK_EQ(boards_look(&theirs, NOW).divided.count, 1);
 }
 
 TEST("how long one may be silent is said by those of a container's processes that are at work")
@@ -357,11 +357,11 @@ static void look_at_all(uint64_t now_ns)
     CHECK(view.active <= VGPU_BOARD_SLOTS);
     CHECK(view.higher + view.equal <= view.active && view.wanting <= view.active);
     CHECK(view.active_limit_sum >= view.active && view.active_limit_sum <= 100 * view.active);
-    CHECK(view.spans.count <= view.active && view.spans.saturating <= view.saturating);
-    CHECK(
-        view.spans.saturating <= view.spans.count && view.spans.limit_sum <= view.active_limit_sum);
-    CHECK(view.spans.saturating_limit_sum <= view.saturating_limit_sum);
-    CHECK(view.spans.before_limit_sum <= view.spans.limit_sum);
+    CHECK(view.divided.count <= view.active && view.divided.saturating <= view.saturating);
+    CHECK(view.divided.saturating <= view.divided.count &&
+          view.divided.limit_sum <= view.active_limit_sum);
+    CHECK(view.divided.saturating_limit_sum <= view.saturating_limit_sum);
+    CHECK(view.divided.before_limit_sum <= view.divided.limit_sum);
     CHECK(view.since_ns <= now_ns);
     CHECK(view.active ? view.idle_ns <= now_ns + 50 * MS : view.idle_ns == UINT64_MAX);
     unsigned count = board_tenants(&ours, now_ns, tenants);

@@ -299,7 +299,7 @@ TEST(
     CHECK(is_near(busy, 500, 20));
 }
 
-/* Where they keep to no spans, how much of the time that both could have run is whose is not known:
+/* Where they keep to no slots, how much of the time that both could have run is whose is not known:
  * each takes the other's word for all of the time. */
 TEST("two kernels without end have a fifth more than their limits at most, and no less")
 {

@@ -146,20 +146,20 @@ TEST("where the others took nothing, nothing went to changes, however many they 
     CHECK(slices_part(&slices, &view, 30).likely >= 1000 - 100 - 18);
 }
 
-TEST("whose windows are in other spans does not share ours")
+TEST("whose windows are in other slots does not share ours")
 {
     others(2, 2, 30);
-    view.spans = (struct board_spans){.count = 1,
+    view.divided = (struct board_divided){.count = 1,
         .saturating = 1,
         .limit_sum = 30,
         .saturating_limit_sum = 30,
         .least_limit = 30};
     rate(300, 300);
     CHECK_EQ(slices_part(&slices, &view, 30).permille, (1000 - 27) * 30 / 90);
-    slices.spans = true;
+    slices.divided = true;
     CHECK_EQ(slices_part(&slices, &view, 30).permille, (1000 - 18) * 30 / 60);
     others(1, 1, 60);
-    view.spans = (struct board_spans){.count = 1,
+    view.divided = (struct board_divided){.count = 1,
         .saturating = 1,
         .limit_sum = 60,
         .saturating_limit_sum = 60,

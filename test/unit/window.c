@@ -111,21 +111,21 @@ TEST("a kernel that never ends has its share over time, in windows of a useful l
     }
 }
 
-/* ---- spans ---- */
+/* ---- slots ---- */
 
 #define TENANTS 4
 
-static struct window_span span_of(
+static struct window_slot slot_of(
     unsigned percent, unsigned before_percent, unsigned others_percent, unsigned least_percent)
 {
     const struct window_others others = {.count = others_percent ? 1 : 0,
         .percent = others_percent,
         .before_percent = before_percent,
         .least_percent = least_percent};
-    return window_span(percent, &others);
+    return window_slot(percent, &others);
 }
 
-TEST("spans of one period are each as long as its limit says, at least, and none meets another")
+TEST("slots of one period are each as long as its limit says, at least, and none meets another")
 {
     const unsigned limits[][TENANTS] = {{30, 60, 0, 0}, {50, 50, 0, 0}, {10, 20, 25, 35},
         {5, 85, 0, 0}, {1, 1, 1, 97}, {25, 25, 25, 25}};
@@ -138,40 +138,40 @@ TEST("spans of one period are each as long as its limit says, at least, and none
         }
         for (unsigned t = 0; t < TENANTS && limits[i][t]; t++) {
             unsigned own = limits[i][t];
-            struct window_span span = span_of(own, before, sum - own, least);
-            period = period ? period : span.period_ns;
-            CHECK_EQ(span.period_ns, period);
-            CHECK_EQ(span.from_ns, end);
-            CHECK(span.to_ns - span.from_ns >= period / 100 * own);
-            end = span.to_ns;
+            struct window_slot slot = slot_of(own, before, sum - own, least);
+            period = period ? period : slot.period_ns;
+            CHECK_EQ(slot.period_ns, period);
+            CHECK_EQ(slot.from_ns, end);
+            CHECK(slot.to_ns - slot.from_ns >= period / 100 * own);
+            end = slot.to_ns;
             before += own;
         }
         CHECK_EQ(end, period);
-        CHECK(period >= WINDOW_SPANS_MIN_NS && period <= WINDOW_SPANS_LONG_NS);
+        CHECK(period >= WINDOW_SLOTS_MIN_NS && period <= WINDOW_SLOTS_LONG_NS);
     }
 }
 
-TEST("nobody keeps to a span alone, without a limit, or where what others say does not fit")
+TEST("nobody keeps to a slot alone, without a limit, or where what others say does not fit")
 {
-    CHECK_EQ(span_of(30, 0, 0, 0).period_ns, 0);
-    CHECK_EQ(span_of(30, 0, 71, 71).period_ns, 0);
-    CHECK(span_of(30, 0, 70, 70).period_ns > 0);
-    CHECK_EQ(span_of(0, 0, 50, 50).period_ns, 0);
-    CHECK_EQ(span_of(100, 0, 50, 50).period_ns, 0);
-    CHECK_EQ(span_of(30, 12600, 12600, 100).period_ns, 0);
+    CHECK_EQ(slot_of(30, 0, 0, 0).period_ns, 0);
+    CHECK_EQ(slot_of(30, 0, 71, 71).period_ns, 0);
+    CHECK(slot_of(30, 0, 70, 70).period_ns > 0);
+    CHECK_EQ(slot_of(0, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(slot_of(100, 0, 50, 50).period_ns, 0);
+    CHECK_EQ(slot_of(30, 12600, 12600, 100).period_ns, 0);
 }
 
-TEST("outside of its span one is closed until it begins, also one who has time left")
+TEST("outside of its slot one is closed until it begins, also one who has time left")
 {
     struct window_view view = view_of(30, 5 * MS);
     view.in_windows = true;
-    view.span = span_of(30, 60, 60, 60); /* the last third of 80 ms */
+    view.slot = slot_of(30, 60, 60, 60); /* the last third of 80 ms */
     view.now_ns = 8000 * MS + 10 * MS;
-    CHECK_EQ(window_close_ns(&view), view.span.from_ns - 10 * MS);
-    view.now_ns = 8000 * MS + view.span.from_ns;
+    CHECK_EQ(window_close_ns(&view), view.slot.from_ns - 10 * MS);
+    view.now_ns = 8000 * MS + view.slot.from_ns;
     CHECK_EQ(window_close_ns(&view), 0);
     view.balance_ns = 100 * MS;
-    CHECK_EQ(window_open_ns(&view), view.span.to_ns - view.span.from_ns);
+    CHECK_EQ(window_open_ns(&view), view.slot.to_ns - view.slot.from_ns);
     view.balance_ns = 0; /* used up in its midst: until the next one */
     view.now_ns += 10 * MS;
     CHECK_EQ(window_close_ns(&view), 70 * MS);
@@ -184,7 +184,7 @@ TEST("outside of its span one is closed until it begins, also one who has time l
 }
 
 /* Each closes and opens once a period. */
-TEST("the more keep to spans the longer is their period, and each can use its whole span")
+TEST("the more keep to slots the longer is their period, and each can use its whole slot")
 {
     for (unsigned count = 2; count <= 50; count++) {
         const unsigned percent = 100 / count;
@@ -192,8 +192,8 @@ TEST("the more keep to spans the longer is their period, and each can use its wh
             .count = count - 1, .percent = percent * (count - 1), .least_percent = percent};
         struct window_view view = view_of(percent, budget_burst_ns(percent));
         view.in_windows = true;
-        view.span = window_span(percent, &others);
-        uint64_t period = view.span.period_ns, length = period / 100 * percent;
+        view.slot = window_slot(percent, &others);
+        uint64_t period = view.slot.period_ns, length = period / 100 * percent;
         CHECK(count * 930000ull <= period / 10);
         /* What comes in a period. */
         int64_t spent = (int64_t)length - (int64_t)(length * percent / 100);
