@@ -8,7 +8,7 @@
 #include "driver/cuda.h"
 #include "pace/channels.h"
 #include "pace/context.h"
-#include "pace/couple.h"
+#include "pace/gang.h"
 #include "pace/gate.h"
 #include "pace/rules.h"
 #include "pace/spot_check.h"
@@ -191,7 +191,7 @@ static void poll_meter(struct completions *completions, struct meter_record *rec
         }
         uint64_t at = reached_ns(record, front, now_ns);
         meet_others(record, at);
-        couple_note(record->device, meter, at);
+        gang_note(record->device, meter, at);
         struct meter_charge *charge = charge_slot(completions);
         CUevent event = meter_pass(meter, at, charge);
         completions->count++;

@@ -9,7 +9,7 @@
 #include "pace/pace.h"
 #include "pace/completions.h"
 #include "pace/channels.h"
-#include "pace/couple.h"
+#include "pace/gang.h"
 #include "pace/gate.h"
 #include "pace/events.h"
 #include "pace/rules.h"
@@ -477,7 +477,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     uint64_t work_ns = meet_all(now_ns, false);
     if (!seen)
         return LOCK_TRY_NS;
-    couple_tell();
+    gang_tell();
     if (rules_hold())
         return 1;
     uint64_t open_ns, closed_ns = decide(&open_ns);

@@ -10,7 +10,7 @@
 #include "driver/cuda.h"
 #include "pace/completions.h"
 #include "pace/channels.h"
-#include "pace/couple.h"
+#include "pace/gang.h"
 #include "pace/gate.h"
 #include "pace/govern.h"
 #include "pace/events.h"
@@ -669,7 +669,7 @@ void pace_reset(void)
     govern_reset();
     tenants_reset();
     rules_reset();
-    couple_reset();
+    gang_reset();
     durations_reset();
     events_reset();
 }

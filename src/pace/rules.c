@@ -6,7 +6,7 @@
 #include "base/lock.h"
 #include "pace/pace.h"
 #include "compute/budget.h"
-#include "compute/coupling.h"
+#include "compute/gang.h"
 #include "container/container.h"
 #include "pace/governor.h"
 #include "region/account.h"
@@ -54,7 +54,7 @@ static struct {
     bool given, has_priority, paused, preempted;
     bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
     bool finished;
-    bool coupled;
+    bool gang;
 } rules = {.priority = VGPU_PRIORITY_DEFAULT};
 
 /* ---- reading ---- */
@@ -77,10 +77,10 @@ static bool is_beside_limited(uint64_t now_ns)
 }
 
 /* A region's word may be anything. */
-static bool is_coupled(const struct account_orders *orders, uint64_t now_ns)
+static bool is_gang(const struct account_orders *orders, uint64_t now_ns)
 {
     uint64_t passed = now_ns - orders->coupled_ns;
-    return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < COUPLING_HOLDS_NS;
+    return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < GANG_HOLDS_NS;
 }
 
 static bool differs(const struct account_orders *orders) REQUIRES(rules.lock)
@@ -91,7 +91,7 @@ static bool differs(const struct account_orders *orders) REQUIRES(rules.lock)
     return differs;
 }
 
-static void take_in(const struct account_orders *orders, bool watched, bool limited, bool coupled)
+static void take_in(const struct account_orders *orders, bool watched, bool limited, bool gang)
     REQUIRES(rules.lock)
 {
     bool news = differs(orders);
@@ -99,7 +99,7 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
         store_relaxed(&rules.hard[d], orders->percent[d]);
         store_relaxed(&rules.soft[d], orders->soft[d]);
     }
-    store_relaxed(&rules.coupled, coupled);
+    store_relaxed(&rules.gang, gang);
     rules.number = orders->number;
     store_relaxed(&rules.epoch, orders->epoch);
     store_relaxed(&rules.priority, orders->priority);
@@ -124,7 +124,7 @@ bool rules_read(uint64_t now_ns, uint32_t *ret_epoch)
         (orders.has_priority || is_beside_limited(now_ns)) && rules_may_have_neighbours(now_ns);
     lock_take(&rules.lock);
     if (orders.number > rules.number)
-        take_in(&orders, watched, any || watched, is_coupled(&orders, now_ns));
+        take_in(&orders, watched, any || watched, is_gang(&orders, now_ns));
     lock_release(&rules.lock);
     *ret_epoch = orders.epoch;
     return load_relaxed(&pace_limited);
@@ -280,15 +280,15 @@ void rules_set_neighbours(
         rules_note_news();
 }
 
-bool rules_are_coupled(void)
+bool rules_has_gang(void)
 {
-    return load_relaxed(&rules.coupled);
+    return load_relaxed(&rules.gang);
 }
 
 bool rules_only_channels(void)
 {
     enum gate_choice gate = container_config()->gate;
-    return gate == GATE_CHANNEL || (gate == GATE_AUTO && rules_are_coupled());
+    return gate == GATE_CHANNEL || (gate == GATE_AUTO && rules_has_gang());
 }
 
 void rules_note_limited_beside(uint64_t now_ns)

@@ -84,11 +84,11 @@ bool rules_may_have_neighbours(uint64_t now_ns);
 /* What it said is too old. Nobody else is at work, as far as one knows. */
 void rules_forget_neighbours(void);
 
-/* Kernels of the container's devices wait for each other (pace/couple.h). */
-bool rules_are_coupled(void);
+/* Kernels of the container's devices wait for each other (pace/gang.h). */
+bool rules_has_gang(void);
 
 /* Launches wait only where channels cannot be taken off the GPU: that was chosen (VGPU_GATE), or
- * else the devices are coupled. A launch that is held back on one of them has those of the others
+ * else the devices are a gang. A launch that is held back on one of them has those of the others
  * keep theirs busy and get nowhere, while channels are stopped on all at once, in the middle. */
 bool rules_only_channels(void);
 

@@ -108,7 +108,7 @@ struct account_orders {
     bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
     unsigned priority;                          /* 0 high */
     bool has_priority;                          /* somebody gave it one */
-    uint64_t coupled_ns; /* when account_note_coupled was last called; 0 never */
+    uint64_t coupled_ns; /* when account_note_gang was last called; 0 never */
     bool has_limits;     /* some limit was set, of memory or compute, in force or not */
     uint32_t epoch;      /* of what was read: for account_wait_orders */
     uint64_t number;     /* of this reading: a later one of the process has a higher one */
@@ -188,7 +188,7 @@ uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_
 
 /* Kernels of the container's devices wait for each other (account_orders); all its processes are
  * woken to hear it. */
-void account_note_coupled(uint64_t now_ns);
+void account_note_gang(uint64_t now_ns);
 
 /* How many processes of the container asked for GPU time on the device since then
  * (vgpu_usage.asked_ns). */

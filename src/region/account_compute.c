@@ -86,7 +86,7 @@ uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_
     return last;
 }
 
-void account_note_coupled(uint64_t now_ns)
+void account_note_gang(uint64_t now_ns)
 {
     lock_take(&account.lock);
     if (account.region && account_look_begin()) {

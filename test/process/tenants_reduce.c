@@ -155,7 +155,7 @@ TEST("where launches alone wait, it is never above its limit, and goes on")
     end(tenants);
 }
 
-/* ---- what is not coupled ---- */
+/* ---- what is no gang ---- */
 
 static uint64_t coupled_ns(const struct tenant *tenant)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether kernels wait for other devices': by the time after which they are over. */
-#include "compute/coupling.h"
+#include "compute/gang.h"
 
 #include "check.h"
 
@@ -9,13 +9,13 @@
 #define START (5000000 * MS)
 #define KEY 77u
 
-static struct coupling coupling;
+static struct gang gang;
 static uint64_t now_ns = START;
 
 static bool judge(uint64_t key, uint64_t after_ns)
 {
     now_ns += 5 * MS;
-    return coupling_judge(&coupling, key, after_ns, now_ns);
+    return gang_judge(&gang, key, after_ns, now_ns);
 }
 
 /* How many ends in a row it takes to be certain. */
@@ -28,11 +28,11 @@ static unsigned judge_until_certain(uint64_t after_ns)
     return 0;
 }
 
-TEST("what is over the same time after others were admitted is coupled, and found so again sooner")
+TEST("what is over the same time after others were admitted is a gang, and found so again sooner")
 {
     unsigned first = judge_until_certain(940 * US);
     CHECK(first >= 8 && first <= 32);
-    now_ns += COUPLING_HOLDS_NS;
+    now_ns += GANG_HOLDS_NS;
     unsigned again = judge_until_certain(940 * US);
     CHECK(again >= 2 && again < first);
 }
@@ -40,7 +40,7 @@ TEST("what is over the same time after others were admitted is coupled, and foun
 TEST("what took the same time long ago is looked at anew")
 {
     unsigned first = judge_until_certain(940 * US);
-    now_ns += 10 * COUPLING_HOLDS_NS;
+    now_ns += 10 * GANG_HOLDS_NS;
     CHECK_EQ(judge_until_certain(940 * US), first);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work that took too long, and what else was held back meanwhile. */
-#include "pace/couple.h"
+#include "pace/gang.h"
 
 #include "base/log.h"
 #include "pace/rules.h"
-#include "compute/coupling.h"
+#include "compute/gang.h"
 #include "compute/durations.h"
 #include "region/account.h"
 
@@ -13,7 +13,7 @@
 /* Kernels of a device that are looked at at once. */
 #define KERNELS 4
 
-static struct coupling couplings[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(events_lock);
+static struct gang gangs[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(events_lock);
 static bool told;
 
 /* Launches alone, and the stream never ran dry. */
@@ -23,7 +23,7 @@ static bool tells_something(const struct stream_meter *meter, const struct meter
            (interval->continuous || interval->measured);
 }
 
-void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
+void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns)
 {
     const struct meter_interval *interval = &meter->events[meter->first].before;
     if (!tells_something(meter, interval) || rules_only_channels())
@@ -31,28 +31,28 @@ void couple_note(int device, const struct stream_meter *meter, uint64_t at_ns)
     uint64_t known = interval->measured ? duration_of(interval->key) : 0;
     uint64_t work = known > interval->work_ns ? known : interval->work_ns;
     uint64_t due = meter->reached_ns + work;
-    if (meter_open_between(meter, meter->reached_ns, at_ns) < work + COUPLING_OVER_NS)
+    if (meter_open_between(meter, meter->reached_ns, at_ns) < work + GANG_OVER_NS)
         return;
     uint64_t admitted = account_admitted_ns((unsigned)device, due, at_ns);
-    struct coupling *coupling = &couplings[device][interval->key % KERNELS];
+    struct gang *gang = &gangs[device][interval->key % KERNELS];
     /* When a closure begins and ends is not known well enough. */
     if (!admitted || closed_between(meter->closed, admitted, at_ns))
         return;
-    if (coupling_judge(coupling, interval->key, at_ns - admitted, at_ns))
-        account_note_coupled(at_ns);
+    if (gang_judge(gang, interval->key, at_ns - admitted, at_ns))
+        account_note_gang(at_ns);
 }
 
-void couple_tell(void)
+void gang_tell(void)
 {
-    if (told || !rules_are_coupled())
+    if (told || !rules_has_gang())
         return;
     told = true;
     log_info("kernels of the container's devices wait for each other: they are taken off the GPUs "
              "together, where that works");
 }
 
-void couple_reset(void)
+void gang_reset(void)
 {
-    memset(couplings, 0, sizeof(couplings));
+    memset(gangs, 0, sizeof(gangs));
     told = false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which kernels wait for other devices'. */
-#include "compute/coupling.h"
+#include "compute/gang.h"
 
 /* An end at its time counts for it, one at another time twice against it: what is independent meets
  * the time by chance in less than two of three cases, and with eight devices in one of four. */
@@ -23,32 +23,32 @@ static uint64_t tolerance_ns(uint64_t after_ns)
     return tolerance < TOLERANCE_MAX_NS ? tolerance : TOLERANCE_MAX_NS;
 }
 
-static void begin(struct coupling *coupling, uint64_t key, uint64_t after_ns)
+static void begin(struct gang *gang, uint64_t key, uint64_t after_ns)
 {
-    coupling->key = key;
-    coupling->after_ns = after_ns;
-    coupling->score = 1;
+    gang->key = key;
+    gang->after_ns = after_ns;
+    gang->score = 1;
 }
 
-bool coupling_judge(struct coupling *coupling, uint64_t key, uint64_t after_ns, uint64_t at_ns)
+bool gang_judge(struct gang *gang, uint64_t key, uint64_t after_ns, uint64_t at_ns)
 {
-    bool forgotten = !coupling->score || at_ns > coupling->seen_ns + FORGET_NS;
-    if (key != coupling->key && !forgotten)
+    bool forgotten = !gang->score || at_ns > gang->seen_ns + FORGET_NS;
+    if (key != gang->key && !forgotten)
         return false;
-    coupling->seen_ns = at_ns;
+    gang->seen_ns = at_ns;
     if (forgotten) {
-        begin(coupling, key, after_ns);
+        begin(gang, key, after_ns);
         return false;
     }
-    int64_t off = (int64_t)(after_ns - coupling->after_ns);
-    if ((uint64_t)(off < 0 ? -off : off) > tolerance_ns(coupling->after_ns)) {
-        coupling->score -= coupling->score < SCORE_MISSED ? coupling->score : SCORE_MISSED;
+    int64_t off = (int64_t)(after_ns - gang->after_ns);
+    if ((uint64_t)(off < 0 ? -off : off) > tolerance_ns(gang->after_ns)) {
+        gang->score -= gang->score < SCORE_MISSED ? gang->score : SCORE_MISSED;
         return false;
     }
-    coupling->after_ns += (uint64_t)(off / 4);
-    if (++coupling->score < SCORE_CERTAIN)
+    gang->after_ns += (uint64_t)(off / 4);
+    if (++gang->score < SCORE_CERTAIN)
         return false;
-    coupling->score = SCORE_AGAIN;
-    coupling->seen_ns = at_ns + COUPLING_HOLDS_NS;
+    gang->score = SCORE_AGAIN;
+    gang->seen_ns = at_ns + GANG_HOLDS_NS;
     return true;
 }

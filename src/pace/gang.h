@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds out whether kernels of the container's devices wait for each other (compute/gang.h). */
+#ifndef VGPU_PACE_GANG_H
+#define VGPU_PACE_GANG_H
+
+#include "pace/events.h"
+#include "compute/meter.h"
+
+/* The front timing event of a meter of the device was reached at `at_ns`: before meter_pass. */
+void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(events_lock);
+
+/* Says in the log, once, what was found. */
+void gang_tell(void);
+
+/* In a forked child. */
+void gang_reset(void);
+
+#endif
