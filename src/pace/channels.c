@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "compute/budget.h"
 #include "container/container.h"
 #include "rm/rm_channels.h"
@@ -109,7 +109,7 @@ static bool is_overdrawn(unsigned bound)
 {
     struct debt debt = {.is_large = false};
     for (unsigned d = 0; d < bound; d++) {
-        debt.percent = rules_percent(d);
+        debt.percent = policy_percent(d);
         if (budget_is_limited(debt.percent))
             (void)account_visit_compute(d, read_debt, &debt);
     }
@@ -136,7 +136,7 @@ void channels_close_all(uint64_t due_ns, unsigned bound)
         holds.since_ns = 0;
     else if (!holds.since_ns)
         holds.since_ns = now;
-    else if (rules_hold() && now - holds.since_ns >= HELD_MAX_NS)
+    else if (policy_hold() && now - holds.since_ns >= HELD_MAX_NS)
         end_holds();
 }
 
@@ -193,7 +193,7 @@ void channels_hold_open(void)
 void channels_let_close(void)
 {
     rm_channels_release();
-    if (load_relaxed(&channels_due_ns) || rules_hold())
+    if (load_relaxed(&channels_due_ns) || policy_hold())
         account_wake_orders(); /* what closed them may hold still */
 }
 
@@ -208,10 +208,10 @@ void channels_open_overdue(void)
     /* What a forked child has of its parent is not its own to open, nor is it there to look at. */
     if (!due || now <= due + OVERDUE_NS || process_is_unentered_child())
         return;
-    rules_refresh(now);
-    if (rules_pause())
+    policy_refresh(now);
+    if (policy_pause())
         return;
-    rules_forget_neighbours();
+    policy_forget_neighbours();
     /* One thread does; when the next closure is due is the governor's to say meanwhile. */
     if (!swap_seq_cst(&channels_due_ns, due, (uint64_t)0))
         return;

@@ -10,7 +10,7 @@
 #include "pace/context.h"
 #include "pace/gang.h"
 #include "pace/gate.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
 #include "compute/budget.h"
@@ -168,7 +168,7 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
 {
     struct stream_meter *meter = &record->meter;
     unsigned device = (unsigned)record->device;
-    struct slices_part part = rules_part_since(device, meter_front_since_ns(meter));
+    struct slices_part part = policy_part_since(device, meter_front_since_ns(meter));
     uint64_t slice_ns, extended_since = tenants_extended_since_ns(device, &slice_ns);
     meter_front_beside(
         meter, (uint16_t)part.permille, (uint16_t)part.likely, part.others_us * 1000);
@@ -201,7 +201,7 @@ static void poll_meter(struct completions *completions, struct meter_record *rec
         event_done(record->context, event, at);
         record->stuck = false;
     }
-    struct slices_part part = rules_part((unsigned)record->device);
+    struct slices_part part = policy_part((unsigned)record->device);
     if (meter_run_on(meter, now_ns, part.likely, charge_slot(completions)))
         completions->count++;
 }
@@ -248,14 +248,14 @@ static void charge_one(int device, const struct meter_charge *charge) REQUIRES(e
 void completions_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
     struct meter_charge charge;
-    unsigned part = rules_part((unsigned)record->device).likely;
+    unsigned part = policy_part((unsigned)record->device).likely;
     if (meter_ran(&record->meter, from_ns, to_ns, part, &charge))
         charge_one(record->device, &charge);
 }
 
 void completions_charge_unmeasured(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
 {
-    unsigned part = rules_part((unsigned)record->device).likely;
+    unsigned part = policy_part((unsigned)record->device).likely;
     uint64_t open = meter_open_between(&record->meter, from_ns, to_ns);
     struct meter_charge charge = {
         .from_ns = from_ns, .to_ns = to_ns, .busy_ns = open / 1000 * part};

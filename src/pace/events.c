@@ -13,7 +13,7 @@
 #include "pace/completions.h"
 #include "pace/context.h"
 #include "pace/gate.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "vgpu/region.h"
 
 #include <stddef.h>
@@ -274,7 +274,7 @@ static void end_recording(struct meter_record *record, CUevent event, bool recor
     if (recorded && !meter_is_full(&record->meter)) {
         run.shared = is_shared(record);
         run.siblings = gate_active(record->device) > 1;
-        struct slices_part part = rules_part((unsigned)record->device);
+        struct slices_part part = policy_part((unsigned)record->device);
         run.part = (uint16_t)part.permille;
         run.likely = (uint16_t)part.likely;
         run.others_ns = part.others_us * 1000;

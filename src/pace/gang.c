@@ -3,7 +3,7 @@
 #include "pace/gang.h"
 
 #include "base/log.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "compute/gang.h"
 #include "compute/durations.h"
 #include "region/account.h"
@@ -26,7 +26,7 @@ static bool tells_something(const struct stream_meter *meter, const struct meter
 void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns)
 {
     const struct meter_interval *interval = &meter->events[meter->first].before;
-    if (!tells_something(meter, interval) || rules_only_channels())
+    if (!tells_something(meter, interval) || policy_only_channels())
         return;
     uint64_t known = interval->measured ? duration_of(interval->key) : 0;
     uint64_t work = known > interval->work_ns ? known : interval->work_ns;
@@ -44,7 +44,7 @@ void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns)
 
 void gang_tell(void)
 {
-    if (told || !rules_has_gang())
+    if (told || !policy_has_gang())
         return;
     told = true;
     log_info("kernels of the container's devices wait for each other: they are taken off the GPUs "

@@ -12,7 +12,7 @@
 #include "pace/channels.h"
 #include "pace/govern.h"
 #include "pace/events.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "compute/budget.h"
 #include "pace/governor.h"
 #include "rm/rm_channels.h"
@@ -63,7 +63,7 @@ static void process_ends(void)
     if (load_relaxed(&gate.pid) != (int32_t)getpid())
         return;
     lock_release_all();
-    rules_finish();
+    policy_finish();
     govern_finish();
     /* Who asks for timing events now is let finish. Who calls exit from a signal's handler may be
      * the one who was interrupted in it. */
@@ -94,7 +94,7 @@ void gate_watch(void)
 
 void gate_stand_by(void)
 {
-    if (rules_are_given())
+    if (policy_is_given())
         watch();
 }
 
@@ -158,7 +158,7 @@ unsigned gate_active(int device)
 
 static void count_active(unsigned device, uint64_t now_ns)
 {
-    if (now_ns - load_relaxed(&gate.counted_ns[device]) < RULES_LOOK_NS)
+    if (now_ns - load_relaxed(&gate.counted_ns[device]) < POLICY_LOOK_NS)
         return;
     store_relaxed(&gate.counted_ns[device], now_ns);
     store_relaxed(&gate.active[device], account_asking(device, now_ns - ACTIVE_NS));
@@ -212,15 +212,15 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
 /* Where channels are taken off the GPU instead, and somebody does it, launches need not wait. */
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
-    return percent >= RULES_WATCHED ||
-           (rules_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
+    return percent >= POLICY_WATCHED ||
+           (policy_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
 }
 
 void gate_explain_pause(void)
 {
-    if (!rules_pause() || !swap_seq_cst(&gate.explained, (int32_t)0, (int32_t)1))
+    if (!policy_pause() || !swap_seq_cst(&gate.explained, (int32_t)0, (int32_t)1))
         return;
-    if (rules_pause_is_the_monitors())
+    if (policy_pause_is_the_monitors())
         log_message(
             "the container is paused by HAMi's monitor: work for the GPU waits until it lets "
             "the container go on");
@@ -231,12 +231,12 @@ void gate_explain_pause(void)
 
 void gate_wait_while_held(void)
 {
-    while (rules_hold()) {
+    while (policy_hold()) {
         gate_explain_pause();
         channels_note_held();
         govern_note_held(clock_now_ns());
-        rules_wait(HOLD_WAIT_NS);
-        (void)rules_look(clock_now_ns());
+        policy_wait(HOLD_WAIT_NS);
+        (void)policy_look(clock_now_ns());
         channels_look_after();
     }
 }
@@ -247,11 +247,11 @@ static bool ask(struct admission *admission)
 {
     unsigned device = admission->device;
     admission->now_ns = clock_now_ns();
-    admission->percent = rules_look(admission->now_ns) ? rules_percent(device) : 0;
+    admission->percent = policy_look(admission->now_ns) ? policy_percent(device) : 0;
     admission->always = is_always_admitted(device, admission->percent);
     if (admission->percent)
         count_active(device, admission->now_ns);
-    if (rules_hold())
+    if (policy_hold())
         return false;
     admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
     bool asked = account_visit_compute(device, admit, admission);
@@ -283,11 +283,11 @@ static bool has_streams_beside(const struct meter_record *record, uint64_t now_n
 /* One sleep of a launch that has to wait. */
 static void wait_once(const struct admission *admission, bool busy)
 {
-    if (rules_hold()) {
+    if (policy_hold()) {
         gate_explain_pause();
         channels_note_held();
         govern_note_held(admission->now_ns);
-        rules_wait(HOLD_WAIT_NS);
+        policy_wait(HOLD_WAIT_NS);
         return;
     }
     govern_note_wait(admission->device, admission->now_ns);
@@ -314,7 +314,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
         /* What passed here was spent waiting. */
         (void)events_blind_ns(device, clock_now_ns());
         channels_look_after();
-        if (rules_hold() || channels_are_closed(device)) {
+        if (policy_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
         } else if (is_stalled(&stall, outstanding)) {
             gate_charge_later(device, admission.coming_ns);

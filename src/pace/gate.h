@@ -22,7 +22,7 @@ bool gate_is_used(void);
 /* The same without a limit, where a container may yet be paused. */
 void gate_stand_by(void);
 
-/* Blocks while the container may not work at all (rules_hold). */
+/* Blocks while the container may not work at all (policy_hold). */
 void gate_wait_while_held(void);
 
 /* Where the container is paused: says so in the log, once in a process, because whoever started the

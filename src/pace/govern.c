@@ -12,7 +12,7 @@
 #include "pace/gang.h"
 #include "pace/gate.h"
 #include "pace/events.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
 #include "pace/thread.h"
@@ -143,7 +143,7 @@ static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *arg
 /* What is charged so is lent: it is given back as soon as the timing events tell what ran. */
 static void lend(unsigned device, uint64_t passed_ns)
 {
-    int64_t gpu_ns = (int64_t)(passed_ns / 1000 * rules_part(device).likely);
+    int64_t gpu_ns = (int64_t)(passed_ns / 1000 * policy_part(device).likely);
     if (account_visit_compute(device, charge, &gpu_ns))
         devices[device].lent_ns += gpu_ns;
 }
@@ -168,7 +168,7 @@ static bool go_blind(uint64_t now_ns)
     if (now_ns - governor.blind_since_ns < BLIND_NS)
         return false;
     for (unsigned d = 0; d < governor.bound; d++) {
-        if (!rules_percent(d))
+        if (!policy_percent(d))
             continue;
         lend(d, now_ns - governor.blind_since_ns);
         bool runs_long = devices[d].in_windows || now_ns - governor.blind_from_ns >= BLIND_SURE_NS;
@@ -181,7 +181,7 @@ static bool go_blind(uint64_t now_ns)
 /* Whether timing events are to be asked for: others may have done so a moment ago. */
 static bool is_poll_due(uint64_t now_ns)
 {
-    bool due = now_ns - load_relaxed(&governor.polled_ns) >= LOOK_NS || rules_only_channels();
+    bool due = now_ns - load_relaxed(&governor.polled_ns) >= LOOK_NS || policy_only_channels();
     for (unsigned d = 0; d < governor.bound; d++)
         due |= devices[d].survey.runs_long || devices[d].lent_ns || spot_check_is_due(d, now_ns);
     return due;
@@ -190,7 +190,7 @@ static bool is_poll_due(uint64_t now_ns)
 static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_lock)
 {
     struct events_survey measured = events_survey(device, now_ns, WINDOW_LONG_NS);
-    if (rules_are_finished())
+    if (policy_is_finished())
         return measured;
     struct events_survey estimated = thread_survey(device, now_ns, WINDOW_LONG_NS);
     measured.outstanding += estimated.outstanding;
@@ -208,7 +208,7 @@ static bool see_what_runs(uint64_t now_ns)
     if (!lock_try(&events_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
-    if (due && !rules_are_finished())
+    if (due && !policy_is_finished())
         (void)completions_poll_all();
     give_back_lent();
     for (unsigned d = 0; d < governor.bound; d++) {
@@ -250,15 +250,15 @@ static bool may_close(unsigned device)
 /* It is looked at each WINDOW_LOOK_NS, and others do not hear of it more often. */
 static bool goes_in_windows(unsigned device)
 {
-    return devices[device].in_windows || rules_only_channels();
+    return devices[device].in_windows || policy_only_channels();
 }
 
 static struct window_view view_of(unsigned device)
 {
     struct device_work *here = &devices[device];
-    bool only_gate = rules_only_channels();
+    bool only_gate = policy_only_channels();
     struct look look = {
-        .view = {.percent = rules_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
+        .view = {.percent = policy_percent(device), .balance_ns = (int64_t)here->survey.left_ns},
         .device = device};
     look.view.slot = tenants_slot(device);
     look.view.now_ns = clock_now_ns();
@@ -278,7 +278,8 @@ static struct window_view view_of(unsigned device)
 /* Nobody is there whom it would harm to hear of us, or of our end, a little later. */
 static bool is_calm(unsigned device)
 {
-    return rules_part(device).permille >= 1000 && !rules_has_priority() && !rules_only_channels();
+    return policy_part(device).permille >= 1000 && !policy_has_priority() &&
+           !policy_only_channels();
 }
 
 /* Of what goes on in windows nothing is to be seen before it has used up its time. */
@@ -338,7 +339,7 @@ static bool keeps_to_slot(unsigned device, uint64_t now_ns)
         devices[device].windows_ns = now_ns;
     for (unsigned d = 0; d < governor.bound; d++)
         alone &= d == device || (!devices[d].survey.outstanding && !works_for_ns(d, now_ns));
-    return alone && !rules_only_channels() && devices[device].windows_ns &&
+    return alone && !policy_only_channels() && devices[device].windows_ns &&
            now_ns - devices[device].windows_ns < SLOTS_LAST_NS;
 }
 
@@ -352,7 +353,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
         struct tenants_own own = {
             .active = !stopped && (devices[d].survey.outstanding || left),
             .wants = waits_for_limit(d, now_ns),
-            .paused = rules_pause(),
+            .paused = policy_pause(),
             .windows = goes_in_windows(d) || channels_are_due(),
             .divided = keeps_to_slot(d, now_ns),
         };
@@ -389,8 +390,8 @@ static uint64_t hold(uint64_t now_ns)
     (void)meet_all(now_ns, true);
     if (channels_are_held())
         return HOLD_LOOK_NS;
-    if (rules_pause())
-        return rules_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
+    if (policy_pause())
+        return policy_pause_is_the_monitors() ? MONITOR_LOOK_NS : PAUSE_LOOK_NS;
     return is_idle(now_ns) ? HOLD_IDLE_NS | GOVERNOR_IDLE : HOLD_LOOK_NS;
 }
 
@@ -399,7 +400,7 @@ static bool limits_differ(void)
 {
     bool differ = false;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        differ |= governor.limits[d] != (unsigned char)rules_percent(d);
+        differ |= governor.limits[d] != (unsigned char)policy_percent(d);
     return governor.limits_are_known && differ;
 }
 
@@ -407,7 +408,7 @@ static bool limits_changed(void)
 {
     bool changed = limits_differ();
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        governor.limits[d] = (unsigned char)rules_percent(d);
+        governor.limits[d] = (unsigned char)policy_percent(d);
     governor.limits_are_known = true;
     return changed;
 }
@@ -429,7 +430,7 @@ static uint64_t stay_closed(uint64_t until_ns)
 static bool has_unmeasured(void)
 {
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        if (rm_channels_count(d) && !rules_percent(d))
+        if (rm_channels_count(d) && !policy_percent(d))
             return true;
     }
     return false;
@@ -455,7 +456,7 @@ static uint64_t plan_checks(uint64_t pause_ns)
     uint64_t now = clock_now_ns(), soonest = UINT64_MAX;
     for (unsigned d = 0; d < governor.bound; d++) {
         uint64_t until = pause_ns;
-        if (goes_in_windows(d) || !rules_percent(d))
+        if (goes_in_windows(d) || !policy_percent(d))
             spot_check_pause(d, false);
         else
             until = spot_check_plan(d, now, pause_ns, is_calm(d));
@@ -478,7 +479,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     if (!seen)
         return LOCK_TRY_NS;
     gang_tell();
-    if (rules_hold())
+    if (policy_hold())
         return 1;
     uint64_t open_ns, closed_ns = decide(&open_ns);
     if (closed_ns) {
@@ -505,13 +506,13 @@ static uint64_t stand_by(uint64_t now_ns)
     bool beside = false;
     channels_open_all();
     unmeasured_stand_by(now_ns);
-    if (!rules_may_have_neighbours(now_ns))
+    if (!policy_may_have_neighbours(now_ns))
         return STAND_BY_NS;
     for (unsigned d = 0; d < VGPU_REGION_DEVICES && !beside; d++)
         beside = rm_channels_count(d) && tenants_limited_work(d, now_ns);
     if (!beside)
         return STAND_BY_NS;
-    rules_note_limited_beside(now_ns);
+    policy_note_limited_beside(now_ns);
     return 1;
 }
 
@@ -520,8 +521,8 @@ static uint64_t look(void)
 {
     uint64_t now = clock_now_ns();
     bool unmeasured = may_run_unmeasured();
-    bool limited = rules_read(now, &governor.epoch);
-    if (rules_hold()) {
+    bool limited = policy_read(now, &governor.epoch);
+    if (policy_hold()) {
         (void)account_show_work(now);
         return hold(now);
     }
@@ -541,13 +542,13 @@ static uint64_t look(void)
  * that costs the calls of one guarded access. */
 static uint64_t govern(void)
 {
-    if (rules_are_finished())
+    if (policy_is_finished())
         return GOVERNOR_NOTHING;
     guard_enter();
     uint64_t ns = look();
     guard_leave();
     /* What was stopped, whose threads may all wait in the driver. */
-    if (rules_pause() && !is_idle(clock_now_ns()))
+    if (policy_pause() && !is_idle(clock_now_ns()))
         gate_explain_pause();
     return ns;
 }

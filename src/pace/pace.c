@@ -14,7 +14,7 @@
 #include "pace/gate.h"
 #include "pace/govern.h"
 #include "pace/events.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
 #include "pace/thread.h"
@@ -54,21 +54,21 @@ static _Thread_local struct {
 /* As the driver reads it in its first cuInit: launches wait for their kernels. */
 static bool launches_block, environment_is_read;
 
-/* So many that the next look comes after about RULES_LOOK_NS at the rate of the last ones. */
+/* So many that the next look comes after about POLICY_LOOK_NS at the rate of the last ones. */
 static void pass_unthrottled(CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
     uint64_t passed = now_ns - thread.looked_ns;
-    if (passed < RULES_LOOK_NS / 2)
+    if (passed < POLICY_LOOK_NS / 2)
         thread.free_step = 2 * thread.free_step + 1;
-    else if (passed > 2 * RULES_LOOK_NS)
-        thread.free_step = (int)((uint64_t)thread.free_step * RULES_LOOK_NS / passed);
+    else if (passed > 2 * POLICY_LOOK_NS)
+        thread.free_step = (int)((uint64_t)thread.free_step * POLICY_LOOK_NS / passed);
     if (thread.free_step > FREE_LAUNCHES_MAX)
         thread.free_step = FREE_LAUNCHES_MAX;
     thread.looked_ns = now_ns;
     pace_free_launches = thread.free_step;
     govern_note_unmeasured();
     if (stream == thread.stream &&
-        (now_ns - thread.noted_ns < RULES_LOOK_NS || unmeasured_is_noted(&thread.noted)))
+        (now_ns - thread.noted_ns < POLICY_LOOK_NS || unmeasured_is_noted(&thread.noted)))
         return;
     thread.stream = stream;
     thread.noted_ns = now_ns;
@@ -160,14 +160,14 @@ static void close_others(const struct meter_record *record, uint32_t id)
     events_close_others(record, id);
 }
 
-/* The limit of the meter's device, which may have been met since the rules were read: a launch that
+/* The limit of the meter's device, which may have been met since the policy was read: a launch that
  * is admitted by mistake is not measured either, however long it runs. */
 static unsigned percent_of(const struct meter_record *record, uint64_t now_ns)
 {
     uint32_t epoch;
-    unsigned percent = record ? rules_percent((unsigned)record->device) : 0;
-    if (!percent && record && rules_read(now_ns, &epoch))
-        percent = rules_percent((unsigned)record->device);
+    unsigned percent = record ? policy_percent((unsigned)record->device) : 0;
+    if (!percent && record && policy_read(now_ns, &epoch))
+        percent = policy_percent((unsigned)record->device);
     return percent;
 }
 
@@ -182,7 +182,7 @@ static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
 static bool is_alone(const struct thread_stream *here)
 {
     return here->waits && gate_active(here->device) <= 1 &&
-           rules_part((unsigned)here->device).permille >= 1000;
+           policy_part((unsigned)here->device).permille >= 1000;
 }
 
 /* Whether what is launched after a quiet time may go by estimate: only where the governor sees it
@@ -197,7 +197,7 @@ static bool is_trusted(const struct thread_stream *here)
     }
     return here->round.awaited_ns && is_alone(here) && here->meter && !here->meter->thread &&
            governor_looks_within(GOVERNOR_LOOKS_NS) && !load_relaxed(&launches_block) &&
-           !rules_has_priority();
+           !policy_has_priority();
 }
 
 /* The thread launches for the first time after a closer look, or after a wait. False where that is
@@ -230,7 +230,7 @@ static inline bool admit_by_estimate(
     struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
     if (here->work_ns + work_ns >= here->due_ns || --thread_mine->until_sample <= 0 ||
-        here->news != rules_news())
+        here->news != policy_news())
         return false;
     if ((!here->launches || here->round.awaited_ns) && !begin_estimates(here))
         return false;
@@ -267,7 +267,7 @@ static bool is_known_enough(const struct thread_stream *here, CUstream stream, u
            here->work_ns + work_ns >= here->due_ns && took_as_thought(here, now_ns) &&
            work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
            here->work_ns < BUDGET_UNINSTRUMENTED_NS && thread_is_current(here, stream) &&
-           here->news == rules_news() && rules_part((unsigned)here->device).permille >= 1000 &&
+           here->news == policy_news() && policy_part((unsigned)here->device).permille >= 1000 &&
            !spot_check_doubts((unsigned)here->device);
 }
 
@@ -280,7 +280,7 @@ static bool admit_uninstrumented(
     uint64_t work_ns = duration_of(launch->key);
     if (!is_known_enough(here, stream, launch->key, work_ns, now_ns))
         return false;
-    unsigned device = (unsigned)here->device, percent = rules_percent(device);
+    unsigned device = (unsigned)here->device, percent = policy_percent(device);
     lock_take(&events_lock);
     thread_charge(here);
     lock_release(&events_lock);
@@ -338,7 +338,7 @@ static void begin_slow(
 {
     CUstream named = thread_named(stream, zero);
     struct pace_thread *own = thread_own();
-    uint32_t news = rules_news();
+    uint32_t news = policy_news();
     if (!own || capture_records(stream, zero))
         return;
     struct thread_stream *here = thread_stream(own, named);
@@ -403,7 +403,7 @@ static bool admit_by_estimate_again(
         return false;
     lock_take(&events_lock);
     const struct meter_record *record = thread_meter(stream, here);
-    uint64_t open = record && record->meter.started && rules_percent((unsigned)record->device)
+    uint64_t open = record && record->meter.started && policy_percent((unsigned)record->device)
                         ? record->meter.open.work_ns
                         : BUDGET_QUANTUM_NS;
     uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
@@ -440,7 +440,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
     int errno_kept = errno;
     uint64_t now = clock_now_ns();
     channels_look_after();
-    if (rules_look(now)) {
+    if (policy_look(now)) {
         begin_slow(launch, stream, zero, now);
     } else {
         gate_stand_by();
@@ -668,7 +668,7 @@ void pace_reset(void)
     gate_reset();
     govern_reset();
     tenants_reset();
-    rules_reset();
+    policy_reset();
     gang_reset();
     durations_reset();
     events_reset();

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "pace/gate.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "pace/thread.h"
 #include "compute/spot_check.h"
 #include "vgpu/region.h"
@@ -62,7 +62,7 @@ void spot_check_charged(unsigned device, const struct meter_charge *charge)
 /* Beside other processes of the container, too, the least is an equal part. */
 static unsigned own_permille(unsigned device)
 {
-    unsigned active = gate_active((int)device), part = rules_part(device).permille;
+    unsigned active = gate_active((int)device), part = policy_part(device).permille;
     return part / (active ? active : 1);
 }
 
@@ -81,7 +81,7 @@ static void change(unsigned device, bool doubts)
     if (doubts)
         tell();
     store_relaxed(&pace_doubted[device], doubts);
-    rules_note_news();
+    policy_note_news();
 }
 
 bool spot_check_is_due(unsigned device, uint64_t now_ns)

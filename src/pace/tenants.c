@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "compute/budget.h"
 #include "container/container.h"
 #include "rm/rm_channels.h"
@@ -80,7 +80,7 @@ static void set_slices(unsigned device, const struct board_view *view, uint64_t 
         load_relaxed(&here->cut.blurred), load_relaxed(&here->cut.known)};
     bool extended = slices_are_extended(&here->slices, view, &cut, now_ns);
     uint64_t slice = extended ? SLICES_EXTENDED_US
-                              : slices_length_us(&here->slices, view, rules_hard_percent(device));
+                              : slices_length_us(&here->slices, view, policy_hard_percent(device));
     if (slice == here->slice_us)
         return;
     store_release(&here->extended_since_ns, 0u);
@@ -114,7 +114,7 @@ static void forfeit(struct vgpu_compute *words, struct vgpu_usage *own, void *ar
 
 static bool has_soft(unsigned device)
 {
-    return rules_soft_percent(device) > rules_hard_percent(device);
+    return policy_soft_percent(device) > policy_hard_percent(device);
 }
 
 /* What others left was not saved for the time in which they do not: it is given back at once. True
@@ -159,7 +159,7 @@ static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint
 {
     const struct board *board = &devices[device].board;
     if (unknown.said || board_is_attached(board) || board->failure_said || !own->active ||
-        !rules_hard_percent(device))
+        !policy_hard_percent(device))
         return;
     if (!unknown.again_ns) {
         unknown.asked_ns = now_ns;
@@ -183,18 +183,18 @@ static bool take_in(unsigned device, const struct board_view *view, uint64_t now
 {
     struct slices *slices = &devices[device].slices;
     bool alone = slices_alone(slices, view, now_ns);
-    struct rules_neighbours neighbours = {
+    struct policy_neighbours neighbours = {
         .soft_is_on = board_is_attached(&devices[device].board) && alone,
         .higher_work = slices_give_way(slices, view, now_ns),
-        .part = slices_part(slices, view, rules_hard_percent(device)),
+        .part = slices_part(slices, view, policy_hard_percent(device)),
     };
-    rules_set_neighbours(device, &neighbours, now_ns);
+    policy_set_neighbours(device, &neighbours, now_ns);
     if (devices[device].epoch != view->epoch)
         board_changed_ns = now_ns;
     devices[device].epoch = view->epoch;
     devices[device].looked = true;
     looked_bound = device < looked_bound ? looked_bound : device + 1;
-    devices[device].awaited = has_soft(device) || neighbours.higher_work || rules_has_priority();
+    devices[device].awaited = has_soft(device) || neighbours.higher_work || policy_has_priority();
     return give_back(device, neighbours.soft_is_on);
 }
 
@@ -235,9 +235,9 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .saturating = here->slices.saturating,
         .windows = own->windows,
         .divided = own->divided,
-        .core_limit = rules_hard_percent(device),
-        .core_soft_limit = rules_soft_percent(device),
-        .priority = rules_priority(),
+        .core_limit = policy_hard_percent(device),
+        .core_soft_limit = policy_soft_percent(device),
+        .priority = policy_priority(),
         .busy_ns = busy,
     };
     board_publish(&here->board, &said, now_ns);
@@ -247,7 +247,7 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
     slices_rate(&here->slices, busy, &view, now_ns);
     set_slices(device, &view, now_ns);
     if (is_beside_limited(&view))
-        rules_note_limited_beside(now_ns);
+        policy_note_limited_beside(now_ns);
     return take_in(device, &view, now_ns);
 }
 

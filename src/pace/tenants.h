@@ -19,8 +19,8 @@ struct tenants_own {
     bool divided; /* the windows can keep to a slot */
 };
 
-/* Says so for the device, and takes what the others say into the rules. True where we had what they
- * left until now, and do not any more. */
+/* Says so for the device, and takes what the others say into the policy. True where we had what
+ * they left until now, and do not any more. */
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
 
 /* Which slot that is, as of the last meeting. */

@@ -51,7 +51,7 @@ struct thread_stream {
     uint32_t work_ns, due_ns, quantum_ns;
     bool copied;   /* a small copy went there since the thread's last wait for it */
     bool waits;    /* the thread waited for what it launched, as seen then */
-    uint32_t news; /* rules_news() then */
+    uint32_t news; /* policy_news() then */
     uint32_t launches, meter_id;
     int device;
     struct thread_noted { /* guarded by events_lock */

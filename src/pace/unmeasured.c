@@ -5,7 +5,7 @@
 #include "base/atomic.h"
 #include "pace/completions.h"
 #include "pace/context.h"
-#include "pace/rules.h"
+#include "pace/policy.h"
 #include "pace/thread.h"
 
 static uint64_t stood_by_ns; /* the governor's */
@@ -13,7 +13,7 @@ static uint64_t stood_by_ns; /* the governor's */
 struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
 {
     struct unmeasured_noted noted = {.record = NULL};
-    if (!rules_are_given() || capture_records(stream, zero))
+    if (!policy_is_given() || capture_records(stream, zero))
         return noted;
     lock_take(&events_lock);
     struct meter_record *record = events_meter(thread_named(stream, zero));
@@ -61,7 +61,7 @@ void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct eve
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->device != device || !record->unmeasured)
                 continue;
-            if (rules_percent((unsigned)device))
+            if (policy_percent((unsigned)device))
                 survey_meter(record, now_ns, long_ns, survey);
             else
                 record->unmeasured_ns = 0;

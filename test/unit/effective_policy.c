@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in force where threads read it at the same time. The region's words are the test's own.
  */
-#include "pace/rules.h"
+#include "pace/policy.h"
 
 #include "base/atomic.h"
 #include "base/lock.h"
@@ -50,7 +50,7 @@ static void *read_later(void *unused)
     uint32_t epoch;
     (void)unused;
     words.paused = false;
-    (void)rules_read(2, &epoch);
+    (void)policy_read(2, &epoch);
     store_release(&other_is_through, true);
     return NULL;
 }
@@ -74,9 +74,9 @@ TEST("what a delayed thread has read does not take the place of what was read la
     uint32_t epoch;
     words.paused = true;
     delayed = true;
-    (void)rules_read(1, &epoch);
+    (void)policy_read(1, &epoch);
     CHECK(load_acquire(&other_is_through));
-    CHECK(!rules_pause());
+    CHECK(!policy_pause());
     CHECK(!load_relaxed(&pace_limited));
 }
 
@@ -86,9 +86,9 @@ TEST("what is read is in force")
     for (int i = 0; i < 4; i++) {
         words.paused = i % 2 == 0;
         words.percent[3] = (unsigned char)(10 + i);
-        CHECK_EQ(rules_read(1, &epoch), words.paused);
-        CHECK_EQ(rules_pause(), words.paused);
-        CHECK_EQ(rules_percent(3), 10 + i);
+        CHECK_EQ(policy_read(1, &epoch), words.paused);
+        CHECK_EQ(policy_pause(), words.paused);
+        CHECK_EQ(policy_percent(3), 10 + i);
     }
 }
 
@@ -99,18 +99,18 @@ TEST("where nothing is in force it is read anew after 25 ms, or when the epoch w
     uint32_t epoch;
     uint64_t now = 1000 * MS;
     words = (struct account_orders){.epoch = 7};
-    CHECK(!rules_read(now, &epoch));
-    CHECK(!rules_look(now += 5 * MS)); /* says that the program works, and reads for that */
+    CHECK(!policy_read(now, &epoch));
+    CHECK(!policy_look(now += 5 * MS)); /* says that the program works, and reads for that */
     uint64_t before = readings;
     for (unsigned i = 0; i < 24; i++)
-        CHECK(!rules_look(now += MS));
+        CHECK(!policy_look(now += MS));
     CHECK_EQ(readings, before);
-    CHECK(!rules_look(now += 6 * MS));
+    CHECK(!policy_look(now += 6 * MS));
     CHECK_EQ(readings, before + 1);
     words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
-    CHECK(!rules_look(now += 4 * MS));
-    CHECK(rules_look(now += MS));
-    CHECK_EQ(rules_percent(3), 20);
+    CHECK(!policy_look(now += 4 * MS));
+    CHECK(policy_look(now += MS));
+    CHECK_EQ(policy_percent(3), 20);
 }
 
 TEST("a governor who sleeps on the epoch is believed to read what comes, for so long")
@@ -118,14 +118,14 @@ TEST("a governor who sleeps on the epoch is believed to read what comes, for so 
     uint32_t epoch;
     uint64_t now = 1500 * MS;
     words = (struct account_orders){.epoch = 7};
-    CHECK(!rules_read(now, &epoch));
-    CHECK(!rules_look(now += 500 * MS));
+    CHECK(!policy_read(now, &epoch));
+    CHECK(!policy_look(now += 500 * MS));
     uint64_t before = readings;
     words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
     governed = true;
-    CHECK(!rules_look(now += 24 * MS));
+    CHECK(!policy_look(now += 24 * MS));
     CHECK_EQ(readings, before);
-    CHECK(rules_look(now += 5 * MS));
+    CHECK(policy_look(now += 5 * MS));
     CHECK_EQ(readings, before + 1);
     governed = false;
 }
@@ -135,13 +135,13 @@ TEST("and where something is, each 5 ms")
     uint32_t epoch;
     uint64_t now = 2000 * MS;
     words = (struct account_orders){.epoch = 8, .paused = true};
-    CHECK(rules_read(now, &epoch));
+    CHECK(policy_read(now, &epoch));
     uint64_t before = readings;
     for (unsigned i = 0; i < 25; i++)
-        CHECK(rules_look(now += MS));
+        CHECK(policy_look(now += MS));
     CHECK_EQ(readings, before + 5);
     words.paused = false; /* HAMi's monitor raises no epoch */
-    CHECK(!rules_look(now += 5 * MS));
+    CHECK(!policy_look(now += 5 * MS));
 }
 
 int main(int argc, char **argv)
