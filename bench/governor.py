@@ -31,7 +31,7 @@ WARM_S = 1.5
 def thread_of(pid):
     found = compute_watch.governors(pid)
     if not found:
-        raise SystemExit("governor.py: the library has no thread: does BUILD hold libvgpu.so and sim/?")
+        raise SystemExit("governor.py: the library has no thread: does BUILD hold libvgpu.so and src/sim/?")
     return found[0]
 
 
@@ -46,9 +46,9 @@ def measure(build, load, limit, seconds):
     """(milliseconds, wakes) a second."""
     build = os.path.abspath(build)
     with tempfile.TemporaryDirectory() as directory:
-        environment = dict(os.environ, VGPU_SIM="1xh200", LD_LIBRARY_PATH=f"{build}/sim",
+        environment = dict(os.environ, VGPU_SIM="1xh200", LD_LIBRARY_PATH=f"{build}/src/sim",
                            CUDA_DEVICE_SM_LIMIT=str(limit), CUDA_DEVICE_MEMORY_SHARED_CACHE=f"{directory}/region",
-                           LD_PRELOAD=f"{build}/libvgpu.so:{build}/sim/libvgpu-sim-rm.so")
+                           LD_PRELOAD=f"{build}/libvgpu.so:{build}/src/sim/libvgpu-sim-rm.so")
         process = subprocess.Popen([f"{build}/vgpu-load", *LOADS[load], "--seconds", str(WARM_S + seconds + 2)],
                                    env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(WARM_S)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vgpu adds to a launch: each case natively, under the library without a compute limit and with one that is
-not reached, each round in a random order; medians (least to most) and what was added.
-  launch.py BUILD ROUNDS [--launches N] [--raw FILE]     on a driver whose calls return at once (launch_driver.c)
-  launch.py BUILD --card [ROUNDS] [--batches N] [--sim]  on a card: empty kernels, in batches that fit the queue"""
+"""launch.py BUILD ROUNDS [--launches N] [--raw FILE]: what vgpu adds to a launch on a driver whose calls return at
+once (launch_driver.c): each case natively, under the library without a compute limit and with one that is not reached,
+each round in a random order; medians (least to most) and what was added. On a card: cost.launch of `vgpu bench`."""
 import argparse
 import json
 import os
@@ -26,7 +25,6 @@ CASES = {
     "kernel, events 1 us further apart, launched in 1 us": ("kernel", 1, 1, 4000, 1000),
 }
 WAYS = {"native": None, "no limit": "0", "limit of 95": "95"}
-CARD_ROUNDS = 9
 RUN_S = 120
 RARE_LAUNCHES = 400
 
@@ -35,13 +33,10 @@ def parse():
     parser = argparse.ArgumentParser(prog="launch.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=os.path.abspath)
-    parser.add_argument("rounds", type=int, nargs="?", default=CARD_ROUNDS)
+    parser.add_argument("rounds", type=int)
     parser.add_argument("--launches", type=int, default=10_000_000)
     parser.add_argument("--raw", metavar="FILE")
-    parser.add_argument("--card", action="store_true")
-    parser.add_argument("--batches", type=int, default=300, help="of 200 launches, for each case of a run on a card")
-    parser.add_argument("--sim", action="store_true", help="with --card: on the simulator")
-    return parser.parse_intermixed_args()
+    return parser.parse_args()
 
 
 def preloaded(options, limit, folder):
@@ -55,7 +50,7 @@ def output_of(command, environment):
                           text=True, timeout=RUN_S).stdout
 
 
-def run_stub(options, case, limit):
+def run(options, case, limit):
     """[nanoseconds of the processor a launch, sleeps]"""
     what, streams, threads, loops, kernel_ns = CASES[case]
     count = RARE_LAUNCHES if what == "rare" else options.launches // 10 if loops else options.launches
@@ -65,21 +60,6 @@ def run_stub(options, case, limit):
             environment.update(preloaded(options, limit, folder), VGPU_LEDGER="rm")
         output = output_of([f"{options.build}/bench/launch", what, str(streams), str(threads), str(count)], environment)
     return [float(word) for word in output.split()]
-
-
-def run_card(options, limit, core):
-    """{case: [nanoseconds a launch by the clock, by the thread's processor time]}"""
-    command = [f"{options.build}/bench/launch_card", str(options.batches), str(core)]
-    with tempfile.TemporaryDirectory() as folder:
-        more = preloaded(options, limit, folder)
-        if options.sim:
-            libraries = [more.pop("LD_PRELOAD", ""), f"{options.build}/src/sim/libvgpu-sim-rm.so"]
-            settings = [f"{name}={value}" for name, value in more.items()]
-            command = [f"{options.build}/vgpu", "run", "--sim", "--", "env", f"LD_PRELOAD={' '.join(libraries).strip()}",
-                       *settings, *command]
-            more = {}
-        lines = output_of(command, dict(os.environ, **more)).splitlines()
-    return {case: [float(word) for word in figures.split()] for case, figures in (line.split("\t") for line in lines)}
 
 
 def shown(values):
@@ -92,12 +72,12 @@ def row(name, figures, more=""):
             f"| {shown(figures['limit of 95'])} | {limited - native:.1f} |{more}")
 
 
-def measure_stub(options):
+def measure(options):
     raw = {case: {way: [] for way in WAYS} for case in CASES}
     for _ in range(options.rounds):
         for case in CASES:
             for way in random.sample(list(WAYS), len(WAYS)):
-                raw[case][way].append(run_stub(options, case, WAYS[way]))
+                raw[case][way].append(run(options, case, WAYS[way]))
     print(f"{options.launches:,} launches a run, {options.rounds} runs each, in random order; the thread's nanoseconds of "
           "a processor per launch: median (least to most)\n")
     print("| launches | native | no limit | added | limit that is not reached | added | sleeps a run |")
@@ -109,29 +89,9 @@ def measure_stub(options):
     return raw
 
 
-def measure_card(options):
-    raw = {}
-    cores = sorted(os.sched_getaffinity(0))
-    for _ in range(options.rounds):
-        core = random.choice(cores)
-        for way in random.sample(list(WAYS), len(WAYS)):
-            for case, figures in run_card(options, WAYS[way], core).items():
-                raw.setdefault(case, {each: [] for each in WAYS})[way].append(figures)
-    if options.sim:
-        print("Simulated: this says nothing of a card.")
-    print(f"Empty kernels, {options.batches} batches of 200 a run, {options.rounds} runs each, in random order; "
-          "nanoseconds per launch, the median batch of a run: median of the runs (least to most)\n")
-    print("| launches | native | no limit | added | limit that is not reached | added |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for place, clock in enumerate(("by the clock", "by the processor")):
-        for case, ways in raw.items():
-            print(row(f"{case}, {clock}", {way: [run[place] for run in runs] for way, runs in ways.items()}))
-    return raw
-
-
 def main():
     options = parse()
-    raw = measure_card(options) if options.card else measure_stub(options)
+    raw = measure(options)
     if options.raw:
         with open(options.raw, "w", encoding="utf-8") as file:
             json.dump(raw, file, indent=1)

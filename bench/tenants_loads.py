@@ -104,18 +104,15 @@ def event_scenarios():
 
 
 def latency_scenarios():
-    """The small one first. Twice the table's seconds, so that there are a thousand requests in 10 s."""
+    """The small one first. Twice the table's seconds, so that there are a thousand requests in 10 s. Alone and beside
+    full-1ms of the same priority: tenants.latency of `vgpu bench`."""
     def beside(name, rank, who, small, *greedy):
         return Scenario("latency", name, {who: rank}, [small, *greedy], windows=2)
-    small, greedy = Tenant("requests", 20), Tenant("full-1ms", 70)
-    high, low = Tenant("requests", 20, priority=0), Tenant("full-1ms", 70, priority=1)
-    return [beside("alone", 0, "native", small), beside("beside full-1ms", 0, "native", small, greedy),
-            beside("beside full-1ms", 0, "board", small, greedy),
-            beside("beside full-1ms, higher priority", 0, "board", high, low),
+    small, high = Tenant("requests", 20), Tenant("requests", 20, priority=0)
+    return [beside("beside full-1ms, higher priority", 0, "board", high, Tenant("full-1ms", 70, priority=1)),
             beside("beside persistent", 2, "native", small, Tenant("persistent", 70)),
             beside("beside persistent", 1, "board", small, Tenant("persistent", 70)),
-            beside("beside persistent, higher priority", 1, "board", high, Tenant("persistent", 70, priority=1)),
-            beside("alone, limited", 1, "board", small)]
+            beside("beside persistent, higher priority", 1, "board", high, Tenant("persistent", 70, priority=1))]
 
 
 SCENARIOS = share_scenarios() + event_scenarios() + latency_scenarios()

@@ -178,7 +178,7 @@ def mapped_once():
 
 @test
 def quick_start():
-    """the start of a trivial program takes no multiple of its time (bench/start.py measures it)"""
+    """the start of a trivial program takes no multiple of its time (cost.start of vgpu bench measures it)"""
     def seconds(environment):
         start = time.monotonic()
         for _ in range(20):
