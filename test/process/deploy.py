@@ -132,15 +132,15 @@ def documented():
 @test
 def image():
     """the image is built as dockerfiles/Dockerfile.build says, and has what the manifests call"""
-    text, build = read("deploy/Dockerfile"), read("dockerfiles/Dockerfile.build")
+    text, build = read("dockerfiles/Dockerfile.node"), read("dockerfiles/Dockerfile.build")
     base = re.search(r"^FROM (\S+)", build, re.MULTILINE)[1]
     packages = re.search(r"^RUN .*?(?=^WORKDIR)", build, re.MULTILINE | re.DOTALL)[0]
     true(f"FROM {base} AS build\n" in text and packages in text, "the first stage differs")
     true("/k8s-vgpu/lib/nvidia" in text and "deploy/vgpu-install" in text, "what it holds")
     version = re.search(r"version: '([0-9.]+)'", read("meson.build"))[1]
-    for name in ("koordinator/daemonset.yaml", "kubernetes/daemonset.yaml", "hami/daemonset.yaml",
-                 "hami/Dockerfile", "Dockerfile"):
-        true(f"vgpu:{version}" in read("deploy", name), f"deploy/{name} is not of version {version}")
+    for name in ("deploy/koordinator/daemonset.yaml", "deploy/kubernetes/daemonset.yaml", "deploy/hami/daemonset.yaml",
+                 "dockerfiles/Dockerfile.hami", "dockerfiles/Dockerfile.node"):
+        true(f"vgpu:{version}" in read(name), f"{name} is not of version {version}")
     true(f"-t vgpu:{version} ." in read("docs/kubernetes.md"), "docs/kubernetes.md is of another version")
 
 
