@@ -2,7 +2,7 @@
 /* Arrays and mipmapped arrays. */
 #include "base/saturate.h"
 #include "hook/hook.h"
-#include "memory/pools.h"
+#include "memory/allocation.h"
 
 #include <stddef.h>
 
@@ -58,119 +58,73 @@ static uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int leve
     return bytes;
 }
 
+static uint64_t handle_of(const CUarray *array)
+{
+    return array ? (uintptr_t)*array : 0;
+}
+
 CUresult hook_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device,
-                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height, 0,
-                                     pAllocateArray->Format, pAllocateArray->NumChannels)
-                               : 0,
-                ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuArrayCreate_v2(pHandle, pAllocateArray);
-            memory_end(
-                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    const CUDA_ARRAY_DESCRIPTOR *d = pAllocateArray;
+    struct allocation array = allocation_here(
+        d ? array_bytes(d->Width, d->Height, 0, d->Format, d->NumChannels) : 0, ACCOUNT_BUFFER);
+    while (allocation_begin(&array)) {
+        array.result = cuda.cuArrayCreate_v2(pHandle, pAllocateArray);
+        allocation_end(&array, MEMORY_ARRAY, handle_of(pHandle));
+    }
+    return array.result;
 }
 
 CUresult hook_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device,
-                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height, 0,
-                                     pAllocateArray->Format, pAllocateArray->NumChannels)
-                               : 0,
-                ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuArrayCreate(pHandle, pAllocateArray);
-            memory_end(
-                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    const CUDA_ARRAY_DESCRIPTOR_v1 *d = pAllocateArray;
+    struct allocation array = allocation_here(
+        d ? array_bytes(d->Width, d->Height, 0, d->Format, d->NumChannels) : 0, ACCOUNT_BUFFER);
+    while (allocation_begin(&array)) {
+        array.result = cuda.cuArrayCreate(pHandle, pAllocateArray);
+        allocation_end(&array, MEMORY_ARRAY, handle_of(pHandle));
+    }
+    return array.result;
 }
 
 CUresult hook_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, array3d_bytes(pAllocateArray), ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuArray3DCreate_v2(pHandle, pAllocateArray);
-            memory_end(
-                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation array = allocation_here(array3d_bytes(pAllocateArray), ACCOUNT_BUFFER);
+    while (allocation_begin(&array)) {
+        array.result = cuda.cuArray3DCreate_v2(pHandle, pAllocateArray);
+        allocation_end(&array, MEMORY_ARRAY, handle_of(pHandle));
+    }
+    return array.result;
 }
 
 CUresult hook_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device,
-                pAllocateArray ? array_bytes(pAllocateArray->Width, pAllocateArray->Height,
-                                     pAllocateArray->Depth, pAllocateArray->Format,
-                                     pAllocateArray->NumChannels)
-                               : 0,
-                ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuArray3DCreate(pHandle, pAllocateArray);
-            memory_end(
-                &request, result == CUDA_SUCCESS, MEMORY_ARRAY, pHandle ? (uintptr_t)*pHandle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    const CUDA_ARRAY3D_DESCRIPTOR_v1 *d = pAllocateArray;
+    struct allocation array = allocation_here(
+        d ? array_bytes(d->Width, d->Height, d->Depth, d->Format, d->NumChannels) : 0,
+        ACCOUNT_BUFFER);
+    while (allocation_begin(&array)) {
+        array.result = cuda.cuArray3DCreate(pHandle, pAllocateArray);
+        allocation_end(&array, MEMORY_ARRAY, handle_of(pHandle));
+    }
+    return array.result;
 }
 
 CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, mipmap_bytes(pMipmappedArrayDesc, numMipmapLevels),
-                ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
-            memory_end(
-                &request, result == CUDA_SUCCESS, MEMORY_MIPMAP, pHandle ? (uintptr_t)*pHandle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation array =
+        allocation_here(mipmap_bytes(pMipmappedArrayDesc, numMipmapLevels), ACCOUNT_BUFFER);
+    while (allocation_begin(&array)) {
+        array.result = cuda.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+        allocation_end(&array, MEMORY_MIPMAP, pHandle ? (uintptr_t)*pHandle : 0);
+    }
+    return array.result;
 }
 
 CUresult hook_cuArrayDestroy(CUarray hArray)

@@ -17,62 +17,95 @@ static uint64_t handle_of(const CUcontext *pctx)
 CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(
-        dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx), cuda.cuCtxCreate(pctx, flags, dev)));
+    struct context_make context = context_make_on(dev, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuCtxCreate(pctx, flags, dev);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
-        cuda.cuCtxCreate_v2(pctx, flags, dev)));
+    struct context_make context = context_make_on(dev, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuCtxCreate_v2(pctx, flags, dev);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
     unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
-        cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
+    struct context_make context = context_make_on(dev, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuCtxCreate_v4(
     CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pctx),
-        cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+    struct context_make context = context_make_on(dev, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
+    }
+    return pace_context_changed(context.result);
 }
 
 /* Those that graphics APIs share are contexts like others (deprecated since CUDA 5.0). */
 CUresult hook_cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
-        cuda.cuGLCtxCreate(pCtx, Flags, device)));
+    struct context_make context = context_make_on(device, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuGLCtxCreate(pCtx, Flags, device);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
-        cuda.cuGLCtxCreate_v2(pCtx, Flags, device)));
+    struct context_make context = context_make_on(device, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuGLCtxCreate_v2(pCtx, Flags, device);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
     cuuint32_t vdpDevice, void *vdpGetProcAddress)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
-        cuda.cuVDPAUCtxCreate(pCtx, flags, device, vdpDevice, vdpGetProcAddress)));
+    struct context_make context = context_make_on(device, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuVDPAUCtxCreate(pCtx, flags, device, vdpDevice, vdpGetProcAddress);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
+    }
+    return pace_context_changed(context.result);
 }
 
 CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
     cuuint32_t vdpDevice, void *vdpGetProcAddress)
 {
     hook_enter();
-    return pace_context_changed(MAKE_CONTEXT(device, CONTEXT_BYTES, MEMORY_CONTEXT, handle_of(pCtx),
-        cuda.cuVDPAUCtxCreate_v2(pCtx, flags, device, vdpDevice, vdpGetProcAddress)));
+    struct context_make context = context_make_on(device, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result =
+            cuda.cuVDPAUCtxCreate_v2(pCtx, flags, device, vdpDevice, vdpGetProcAddress);
+        context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
+    }
+    return pace_context_changed(context.result);
 }
 
 /* How often each context was attached to and not detached from: it goes with the detach that finds

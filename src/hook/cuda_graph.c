@@ -243,10 +243,9 @@ __attribute__((noinline)) static CUresult run_slowly(
     CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
 {
     unsigned attempts = 0;
-    CUresult result;
-    do
+    CUresult result = CUDA_SUCCESS;
+    while (pools_allow_attempt(&attempts, result, -1))
         result = pools_count() ? run_counted(handle, stream, zero, run) : run(handle, stream);
-    while (pools_try_again(result, &attempts));
     return result;
 }
 
@@ -372,10 +371,9 @@ static CUresult instantiate_params(CUgraphExec *handle, CUgraph graph,
     CUDA_GRAPH_INSTANTIATE_PARAMS *params, __typeof__(cuda.cuGraphInstantiateWithParams) real)
 {
     unsigned attempts = 0;
-    CUresult result;
-    do
+    CUresult result = CUDA_SUCCESS;
+    while (pools_allow_attempt(&attempts, result, -1))
         result = instantiate_with(handle, graph, params, real);
-    while (pools_try_again(result, &attempts));
     return result;
 }
 

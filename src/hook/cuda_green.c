@@ -96,16 +96,19 @@ CUresult hook_cuGreenCtxCreate(
     CUresult result = primary_retain(&primary, dev);
     if (result != CUDA_SUCCESS)
         return result;
-    result = MAKE_CONTEXT(dev, GREEN_BYTES, MEMORY_CONTEXT, handle_of(phCtx),
-        cuda.cuGreenCtxCreate(phCtx, desc, dev, flags));
-    if (result == CUDA_SUCCESS) {
+    struct context_make green = context_make_on(dev, GREEN_BYTES);
+    while (context_make_begin(&green)) {
+        green.result = cuda.cuGreenCtxCreate(phCtx, desc, dev, flags);
+        context_make_end(&green, MEMORY_CONTEXT, handle_of(phCtx));
+    }
+    if (green.result == CUDA_SUCCESS) {
         note(context_of(*phCtx), dev);
         primary_held(dev);
     } else {
         pace_wait_while_held(); /* what fails can be tried for ever */
     }
     primary_drop(dev);
-    return result;
+    return green.result;
 }
 
 CUresult hook_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)

@@ -2,6 +2,7 @@
 /* cuMemAlloc and its kin: linear memory, pitched and managed. */
 #include "base/saturate.h"
 #include "hook/hook.h"
+#include "memory/allocation.h"
 #include "memory/pools.h"
 
 #include <stddef.h>
@@ -9,39 +10,23 @@
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, bytesize, ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMemAlloc_v2(dptr, bytesize);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation memory = allocation_here(bytesize, ACCOUNT_BUFFER);
+    while (allocation_begin(&memory)) {
+        memory.result = cuda.cuMemAlloc_v2(dptr, bytesize);
+        allocation_end(&memory, MEMORY_POINTER, dptr ? *dptr : 0);
+    }
+    return memory.result;
 }
 
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, bytesize, ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMemAlloc(dptr, bytesize);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation memory = allocation_here(bytesize, ACCOUNT_BUFFER);
+    while (allocation_begin(&memory)) {
+        memory.result = cuda.cuMemAlloc(dptr, bytesize);
+        allocation_end(&memory, MEMORY_POINTER, dptr ? *dptr : 0);
+    }
+    return memory.result;
 }
 
 /* The driver's rows are wider than the program's: at 580.159.04 multiples of 512 bytes. */
@@ -77,64 +62,40 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     size_t Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
-            if (result == CUDA_SUCCESS && dptr && pPitch)
-                result = count_rows(&request, *dptr, *pPitch, Height);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation rows = allocation_here(rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER);
+    while (allocation_begin(&rows)) {
+        rows.result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+        allocation_end(&rows, MEMORY_POINTER, dptr ? *dptr : 0);
+        if (rows.result == CUDA_SUCCESS && dptr && pPitch)
+            rows.result = count_rows(&rows.request, *dptr, *pPitch, Height);
+    }
+    return rows.result;
 }
 
 CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
     unsigned int Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
-            if (result == CUDA_SUCCESS && dptr && pPitch)
-                result = count_rows(&request, *dptr, *pPitch, Height);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation rows = allocation_here(rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER);
+    while (allocation_begin(&rows)) {
+        rows.result = cuda.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+        allocation_end(&rows, MEMORY_POINTER, dptr ? *dptr : 0);
+        if (rows.result == CUDA_SUCCESS && dptr && pPitch)
+            rows.result = count_rows(&rows.request, *dptr, *pPitch, Height);
+    }
+    return rows.result;
 }
 
 /* Managed memory shows neither below the API nor in NVML: it is counted here under both ledgers. */
 CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     hook_enter();
-    int device;
-    unsigned attempts = 0;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, bytesize, ACCOUNT_MANAGED) == 0) {
-            result = cuda.cuMemAllocManaged(dptr, bytesize, flags);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_POINTER, dptr ? *dptr : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    struct allocation memory = allocation_here(bytesize, ACCOUNT_MANAGED);
+    while (allocation_begin(&memory)) {
+        memory.result = cuda.cuMemAllocManaged(dptr, bytesize, flags);
+        allocation_end(&memory, MEMORY_POINTER, dptr ? *dptr : 0);
+    }
+    return memory.result;
 }
 
 static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult result)

@@ -3,74 +3,77 @@
  * taken at the first launch and counts as the context's. */
 #include "hook/hook.h"
 #include "hook/image.h"
+#include "memory/allocation.h"
 
 #include <stddef.h>
 
-/* The bytes are charged below the API where that ledger counts. */
-static uint64_t counted_bytes(const void *image)
+/* image NULL: not to be read. The bytes are charged below the API where that ledger counts. */
+static void count_image(struct allocation *loading, const void *image)
 {
-    return memory_ledger() == MEMORY_LEDGER_API ? image_device_bytes(image) : 0;
+    if (loading->result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API)
+        loading->bytes = image_device_bytes(image);
+}
+
+static struct allocation module_loading(const void *image)
+{
+    struct allocation loading = allocation_here(0, ACCOUNT_MODULE);
+    count_image(&loading, image);
+    return loading;
+}
+
+/* A library needs no context: its memory is taken where a context first uses it. */
+static struct allocation library_loading(const void *image)
+{
+    struct allocation loading = allocation_here(0, ACCOUNT_MODULE);
+    if (loading.result == CUDA_ERROR_INVALID_CONTEXT)
+        loading.result = CUDA_SUCCESS;
+    count_image(&loading, image);
+    return loading;
 }
 
 CUresult hook_cuModuleLoad(CUmodule *module, const char *fname)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuModuleLoad(module, fname);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
-    return result;
+    struct allocation loading = module_loading(NULL);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuModuleLoad(module, fname);
+        allocation_end(&loading, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuModuleLoadData(module, image);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
-    return result;
+    struct allocation loading = module_loading(image);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuModuleLoadData(module, image);
+        allocation_end(&loading, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
     CUjit_option *options, void **optionValues)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, counted_bytes(image), ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
-    return result;
+    struct allocation loading = module_loading(image);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+        allocation_end(&loading, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = device_identify_current(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuModuleLoadFatBinary(module, fatCubin);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
-    return result;
+    struct allocation loading = module_loading(NULL);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuModuleLoadFatBinary(module, fatCubin);
+        allocation_end(&loading, MEMORY_MODULE, module ? (uintptr_t)*module : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuModuleUnload(CUmodule hmod)
@@ -82,29 +85,18 @@ CUresult hook_cuModuleUnload(CUmodule hmod)
     return result;
 }
 
-/* A library needs no context: its memory is taken where a context first uses it. */
-static CUresult identify_loading(int *ret_device)
-{
-    CUresult result = device_identify_current(ret_device);
-    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
-}
-
 CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
     void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
     void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = identify_loading(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, counted_bytes(code), ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
-        libraryOptions, libraryOptionValues, numLibraryOptions);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
-    return result;
+    struct allocation loading = library_loading(code);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues,
+            numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+        allocation_end(&loading, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
@@ -112,17 +104,13 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     hook_enter();
-    int device;
-    struct memory_request request;
-    CUresult result = identify_loading(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (memory_begin(&request, device, 0, ACCOUNT_MODULE) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = cuda.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
-        numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
-    memory_end(&request, result == CUDA_SUCCESS, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
-    return result;
+    struct allocation loading = library_loading(NULL);
+    while (allocation_begin(&loading)) {
+        loading.result = cuda.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
+            numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+        allocation_end(&loading, MEMORY_LIBRARY, library ? (uintptr_t)*library : 0);
+    }
+    return loading.result;
 }
 
 CUresult hook_cuLibraryUnload(CUlibrary library)

@@ -12,9 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The pool's growth is charged below the API; under the API ledger a reservation stands for it
- * until the pool tells its size. Nothing here costs a driver call more unless it is refused. */
+/* An allocation from a pool, by a loop as in memory/allocation.h. The pool's growth is charged
+ * below the API; under the API ledger a reservation stands for it until the pool tells its size. A
+ * request that is served costs no further driver call. */
 struct pooled {
+    CUresult result; /* the program's answer */
+    unsigned attempts;
+    size_t bytes;
+    CUmemoryPool named; /* NULL: the current pool of the current device */
+    CUstream stream;
+    enum stream_zero zero;
+    /* Of the last attempt: */
     struct memory_request request;
     enum account_kind former_kind;
     CUmemoryPool pool;
@@ -33,10 +41,10 @@ static bool enter_stream(CUstream stream)
 }
 
 /* As device_identify, and the pool where none is named. */
-static CUresult identify_pool(struct pooled *pooled, CUstream stream, int *ret_device)
+static CUresult identify_pool(struct pooled *pooled, int *ret_device)
 {
     CUcontext context;
-    bool entered = pools_goes_by_stream(pooled->pool) && enter_stream(stream);
+    bool entered = pools_goes_by_stream(pooled->pool) && enter_stream(pooled->stream);
     CUresult result = pooled->pool ? pools_place(pooled->pool, &pooled->place)
                                    : pools_place_current(&pooled->pool, &pooled->place);
     if (entered)
@@ -53,14 +61,14 @@ static bool counts(enum pool_kind kind)
     return kind == POOL_MANAGED || (kind == POOL_DEVICE && memory_ledger() == MEMORY_LEDGER_API);
 }
 
-static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stream)
+static CUresult begin_counted(struct pooled *pooled)
 {
     int device;
     struct capture_relaxed former = capture_relax();
-    CUresult result = identify_pool(pooled, stream, &device);
+    CUresult result = identify_pool(pooled, &device);
     pooled->counted = counts(pooled->place.kind);
     if (result == CUDA_SUCCESS && pooled->counted)
-        pooled->growth = pools_growth(pooled->pool, pooled->place.kind, bytes);
+        pooled->growth = pools_growth(pooled->pool, pooled->place.kind, pooled->bytes);
     capture_restore(&former);
     if (result != CUDA_SUCCESS || !pooled->counted)
         return result;
@@ -70,14 +78,15 @@ static CUresult begin_counted(struct pooled *pooled, size_t bytes, CUstream stre
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* pool NULL: the current one of the current device. What a capture records takes nothing. */
-static CUresult begin_pooled(
-    struct pooled *pooled, size_t bytes, CUmemoryPool pool, CUstream stream, enum stream_zero zero)
+/* What a capture records takes nothing. Not CUDA_SUCCESS: the program's answer, without asking. */
+static CUresult attempt(struct pooled *pooled)
 {
-    *pooled = (struct pooled){.pool = pool, .place = {.ordinal = -1}};
+    pooled->pool = pooled->named;
+    pooled->place = (struct pool_place){.ordinal = -1};
+    pooled->counted = false;
     pools_note_use();
-    if (pools_count() && !capture_records(stream, zero)) {
-        CUresult result = begin_counted(pooled, bytes, stream);
+    if (pools_count() && !capture_records(pooled->stream, pooled->zero)) {
+        CUresult result = begin_counted(pooled);
         if (result != CUDA_SUCCESS || pooled->counted)
             return result;
     }
@@ -85,108 +94,97 @@ static CUresult begin_pooled(
     return CUDA_SUCCESS;
 }
 
-static CUresult end_counted(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
-    size_t bytes, CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
+/* Room is made where the pool is counted, and none for memory of the host. */
+static bool begin(struct pooled *pooled)
+{
+    while (pooled->place.kind != POOL_HOST &&
+           pools_allow_attempt(&pooled->attempts, pooled->result, pooled->place.ordinal)) {
+        pooled->result = attempt(pooled);
+        if (pooled->result == CUDA_SUCCESS)
+            return true;
+    }
+    return false;
+}
+
+static void end_counted(
+    struct pooled *pooled, const CUdeviceptr *dptr, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     int device = pooled->request.device;
     bool overgrown = false;
-    if (result == CUDA_SUCCESS) {
-        pools_note_allocated(pooled->pool, *dptr, bytes);
+    if (pooled->result == CUDA_SUCCESS) {
+        pools_note_allocated(pooled->pool, *dptr, pooled->bytes);
         overgrown = pools_charge(pooled->pool, pooled->place.kind, device, &pooled->growth);
     }
     memory_end(&pooled->request, false, MEMORY_POOL, 0);
     /* What lies unused in a pool may be in pieces too small for the request: the pool has then
      * grown by more than was reserved. */
     if (!overgrown || device < 0 || account_check((unsigned)device, 0) == 0)
-        return result;
-    if (undo(*dptr, stream) == CUDA_SUCCESS)
+        return;
+    if (undo(*dptr, pooled->stream) == CUDA_SUCCESS)
         pools_note_freed(*dptr);
     struct capture_relaxed former = capture_relax();
     (void)cuda.cuMemPoolTrimTo(pooled->pool, 0);
     capture_restore(&former);
     pools_refresh(pooled->place.ordinal);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    pooled->result = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult end_pooled(struct pooled *pooled, CUresult result, const CUdeviceptr *dptr,
-    size_t bytes, CUstream stream, __typeof__(cuda.cuMemFreeAsync) undo)
+/* The driver has answered. `undo` frees what it allocated. */
+static void end(
+    struct pooled *pooled, const CUdeviceptr *dptr, __typeof__(cuda.cuMemFreeAsync) undo)
 {
     if (pooled->counted)
-        return end_counted(pooled, result, dptr, bytes, stream, undo);
-    rm_memory_set_kind(pooled->former_kind);
-    return result;
-}
-
-/* As pools_try_again; the room is made where the pool is counted, and none for memory of the host.
- */
-static bool try_again(CUresult result, const struct pooled *pooled, unsigned *attempts)
-{
-    if (pooled->place.kind == POOL_HOST)
-        return false;
-    if (pooled->place.ordinal < 0)
-        return pools_try_again(result, attempts);
-    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 &&
-           pools_make_room(pooled->place.ordinal);
-}
-
-static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, enum stream_zero zero,
-    __typeof__(cuda.cuMemAllocAsync) real, __typeof__(cuda.cuMemFreeAsync) undo)
-{
-    unsigned attempts = 0;
-    struct pooled pooled;
-    CUresult result;
-    do {
-        result = begin_pooled(&pooled, bytes, NULL, stream, zero);
-        if (result == CUDA_SUCCESS)
-            result = end_pooled(&pooled, real(dptr, bytes, stream), dptr, bytes, stream, undo);
-    } while (try_again(result, &pooled, &attempts));
-    return result;
-}
-
-static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream,
-    enum stream_zero zero, __typeof__(cuda.cuMemAllocFromPoolAsync) real,
-    __typeof__(cuda.cuMemFreeAsync) undo)
-{
-    unsigned attempts = 0;
-    struct pooled pooled;
-    CUresult result;
-    do {
-        result = begin_pooled(&pooled, bytes, pool, stream, zero);
-        if (result == CUDA_SUCCESS)
-            result =
-                end_pooled(&pooled, real(dptr, bytes, pool, stream), dptr, bytes, stream, undo);
-    } while (try_again(result, &pooled, &attempts));
-    return result;
+        end_counted(pooled, dptr, undo);
+    else
+        rm_memory_set_kind(pooled->former_kind);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     hook_enter();
-    return allocate(
-        dptr, bytesize, hStream, STREAM_ZERO_LEGACY, cuda.cuMemAllocAsync, cuda.cuMemFreeAsync);
+    struct pooled pooled = {.bytes = bytesize, .stream = hStream, .zero = STREAM_ZERO_LEGACY};
+    while (begin(&pooled)) {
+        pooled.result = cuda.cuMemAllocAsync(dptr, bytesize, hStream);
+        end(&pooled, dptr, cuda.cuMemFreeAsync);
+    }
+    return pooled.result;
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     hook_enter();
-    return allocate(dptr, bytesize, hStream, STREAM_ZERO_PER_THREAD, cuda.cuMemAllocAsync_ptsz,
-        cuda.cuMemFreeAsync_ptsz);
+    struct pooled pooled = {.bytes = bytesize, .stream = hStream, .zero = STREAM_ZERO_PER_THREAD};
+    while (begin(&pooled)) {
+        pooled.result = cuda.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
+        end(&pooled, dptr, cuda.cuMemFreeAsync_ptsz);
+    }
+    return pooled.result;
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    return allocate_from(dptr, bytesize, pool, hStream, STREAM_ZERO_LEGACY,
-        cuda.cuMemAllocFromPoolAsync, cuda.cuMemFreeAsync);
+    struct pooled pooled = {
+        .bytes = bytesize, .named = pool, .stream = hStream, .zero = STREAM_ZERO_LEGACY};
+    while (begin(&pooled)) {
+        pooled.result = cuda.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+        end(&pooled, dptr, cuda.cuMemFreeAsync);
+    }
+    return pooled.result;
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(
     CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     hook_enter();
-    return allocate_from(dptr, bytesize, pool, hStream, STREAM_ZERO_PER_THREAD,
-        cuda.cuMemAllocFromPoolAsync_ptsz, cuda.cuMemFreeAsync_ptsz);
+    struct pooled pooled = {
+        .bytes = bytesize, .named = pool, .stream = hStream, .zero = STREAM_ZERO_PER_THREAD};
+    while (begin(&pooled)) {
+        pooled.result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
+        end(&pooled, dptr, cuda.cuMemFreeAsync_ptsz);
+    }
+    return pooled.result;
 }
 
 /* In a capture nothing is freed: a node is made, of a graph that may never be launched. */

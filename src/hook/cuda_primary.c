@@ -76,8 +76,12 @@ CUresult primary_retain(CUcontext *ret_context, CUdevice dev)
 {
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && is_active(dev))
         return retained(dev, cuda.cuDevicePrimaryCtxRetain(ret_context, dev));
-    CUresult result = MAKE_CONTEXT(dev, CONTEXT_BYTES, MEMORY_PRIMARY, (uint64_t)dev,
-        cuda.cuDevicePrimaryCtxRetain(ret_context, dev));
+    struct context_make context = context_make_on(dev, CONTEXT_BYTES);
+    while (context_make_begin(&context)) {
+        context.result = cuda.cuDevicePrimaryCtxRetain(ret_context, dev);
+        context_make_end(&context, MEMORY_PRIMARY, (uint64_t)dev);
+    }
+    CUresult result = context.result;
     /* Another thread may have made it meanwhile, with room for one of the two only. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_active(dev))
         result = cuda.cuDevicePrimaryCtxRetain(ret_context, dev);

@@ -4,6 +4,7 @@
 #include "hook/hook.h"
 #include "base/lock.h"
 #include "base/slab.h"
+#include "memory/allocation.h"
 #include "memory/pools.h"
 #include "hook/vmm.h"
 #include "rm/rm_export.h"
@@ -46,19 +47,13 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 {
     hook_enter();
     int device;
-    unsigned attempts = 0;
-    CUresult result = identify_property(prop, &device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    do {
-        struct memory_request request;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (memory_begin(&request, device, size, ACCOUNT_BUFFER) == 0) {
-            result = cuda.cuMemCreate(handle, size, prop, flags);
-            memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle ? *handle : 0);
-        }
-    } while (pools_try_again(result, &attempts));
-    return result;
+    CUresult identified = identify_property(prop, &device);
+    struct allocation memory = allocation_on(identified, device, size, ACCOUNT_BUFFER);
+    while (allocation_begin(&memory)) {
+        memory.result = cuda.cuMemCreate(handle, size, prop, flags);
+        allocation_end(&memory, MEMORY_VMM, handle ? *handle : 0);
+    }
+    return memory.result;
 }
 
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -3,23 +3,39 @@
 #include "memory/context_make.h"
 
 #include "container/device.h"
+#include "memory/pools.h"
 #include "rm/rm_memory.h"
 
-CUresult context_begin(struct context_request *request, CUdevice dev, uint64_t bytes)
+struct context_make context_make_on(CUdevice dev, uint64_t bytes)
+{
+    return (struct context_make){.dev = dev, .bytes = bytes};
+}
+
+/* Not CUDA_SUCCESS: the program's answer, without asking the driver. */
+static CUresult attempt(struct context_make *make)
 {
     int device;
-    CUresult result = device_identify(dev, &device);
+    CUresult result = device_identify(make->dev, &device);
     /* With a device that is there but not told, memory_begin refuses where any limit is set. */
     if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_INITIALIZED)
         return result;
     memory_choose_ledger(false);
-    request->counted = memory_ledger() == MEMORY_LEDGER_API;
-    request->bytes = bytes;
-    request->refusals = rm_memory_thread_refusals();
-    return memory_begin(&request->memory, device, request->counted ? bytes : 0, ACCOUNT_CONTEXT) ==
+    make->counted = memory_ledger() == MEMORY_LEDGER_API;
+    make->refusals = rm_memory_thread_refusals();
+    return memory_begin(&make->memory, device, make->counted ? make->bytes : 0, ACCOUNT_CONTEXT) ==
                    0
                ? CUDA_SUCCESS
                : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool context_make_begin(struct context_make *make)
+{
+    while (pools_allow_attempt(&make->attempts, make->result, make->dev)) {
+        make->result = attempt(make);
+        if (make->result == CUDA_SUCCESS)
+            return true;
+    }
+    return false;
 }
 
 static CUresult unmake(enum memory_handle type, uint64_t handle)
@@ -34,32 +50,31 @@ static CUresult unmake(enum memory_handle type, uint64_t handle)
 /* The first context shows which ledger counts; if it is the API's, this context was not reserved.
  * Returns out of memory where it does not fit, and is gone again. */
 static CUresult choose_ledger(
-    const struct context_request *request, enum memory_handle type, uint64_t handle)
+    const struct context_make *make, enum memory_handle type, uint64_t handle)
 {
-    int device = request->memory.device;
+    int device = make->memory.device;
     struct memory_request late;
     memory_choose_ledger(true);
-    if (request->counted || memory_ledger() != MEMORY_LEDGER_API)
+    if (make->counted || memory_ledger() != MEMORY_LEDGER_API)
         return CUDA_SUCCESS;
-    if (memory_begin(&late, device, request->bytes, ACCOUNT_CONTEXT) == 0)
+    if (memory_begin(&late, device, make->bytes, ACCOUNT_CONTEXT) == 0)
         memory_end(&late, true, type, handle);
     else if (unmake(type, handle) == CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     else
-        memory_set(type, handle, device, request->bytes, ACCOUNT_CONTEXT);
+        memory_set(type, handle, device, make->bytes, ACCOUNT_CONTEXT);
     return CUDA_SUCCESS;
 }
 
-/* Returns what the program is told: a context that failed because memory was refused failed for
- * want of memory. The driver says "unknown" where it is the 11th of a context's allocations that
- * is refused (H200, driver 580.159.04). */
-CUresult context_end(
-    struct context_request *request, CUresult result, enum memory_handle type, uint64_t handle)
+/* A context that failed because memory was refused failed for want of memory. The driver says
+ * "unknown" where it is the 11th of a context's allocations that is refused (H200, driver
+ * 580.159.04). */
+void context_make_end(struct context_make *make, enum memory_handle type, uint64_t handle)
 {
-    bool made = result == CUDA_SUCCESS;
-    memory_end(&request->memory, made, type, made ? handle : 0);
+    bool made = make->result == CUDA_SUCCESS;
+    memory_end(&make->memory, made, type, made ? handle : 0);
     if (made)
-        return choose_ledger(request, type, handle);
-    bool refused = rm_memory_thread_refusals() != request->refusals;
-    return result == CUDA_ERROR_UNKNOWN && refused ? CUDA_ERROR_OUT_OF_MEMORY : result;
+        make->result = choose_ledger(make, type, handle);
+    else if (make->result == CUDA_ERROR_UNKNOWN && rm_memory_thread_refusals() != make->refusals)
+        make->result = CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -94,11 +94,10 @@ CUresult pools_destroy(CUmemoryPool pool);
 bool pools_make_room(CUdevice ordinal);
 bool pools_make_room_current(void);
 
-/* For the end of an allocation's loop: true once, where a second attempt may succeed. */
-static inline bool pools_try_again(CUresult result, unsigned *attempts)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY && (*attempts)++ == 0 && pools_make_room_current();
-}
+/* Whether an allocation is to be attempted, which is counted in `attempts` (0 at first). `result`
+ * is the answer so far, CUDA_SUCCESS at first. A second attempt follows one for which there was no
+ * room, if there is something to make room with on the ordinal (-1: on the current device). */
+bool pools_allow_attempt(unsigned *attempts, CUresult result, CUdevice ordinal);
 
 /* Charges what the device's pools hold now. */
 void pools_refresh(CUdevice ordinal);

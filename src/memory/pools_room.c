@@ -99,6 +99,19 @@ bool pools_make_room_current(void)
            pools_make_room(ordinal);
 }
 
+bool pools_allow_attempt(unsigned *attempts, CUresult result, CUdevice ordinal)
+{
+    switch ((*attempts)++) {
+    case 0:
+        return result == CUDA_SUCCESS;
+    case 1:
+        return result == CUDA_ERROR_OUT_OF_MEMORY &&
+               (ordinal < 0 ? pools_make_room_current() : pools_make_room(ordinal));
+    default:
+        return false;
+    }
+}
+
 /* Asked once more where the driver does not tell: what it gave back stays charged until then. */
 static void refresh_pool(CUmemoryPool pool, enum pool_kind kind, int device)
 {
