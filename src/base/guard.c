@@ -141,7 +141,7 @@ static const struct kernel_action *found_by(const struct kernel_action *action)
 int guard_add(void *start, size_t bytes, bool *lost)
 {
     int error = -ENOSPC;
-    lock_take(&guard.lock);
+    LOCKED_TO_END(guard.lock);
     for (int i = 0; i < GUARD_RANGES_MAX && error; i++) {
         struct range *range = &guard.ranges[i];
         if (range->start)
@@ -151,18 +151,16 @@ int guard_add(void *start, size_t bytes, bool *lost)
         store_release(&range->start, start);
         error = 0;
     }
-    lock_release(&guard.lock);
     return error;
 }
 
 void guard_remove(void *start)
 {
-    lock_take(&guard.lock);
+    LOCKED_TO_END(guard.lock);
     for (int i = 0; i < GUARD_RANGES_MAX; i++) {
         if (guard.ranges[i].start == start)
             store_release(&guard.ranges[i].start, NULL);
     }
-    lock_release(&guard.lock);
 }
 
 /* Where the program has set another meanwhile, that one stays. What it read within a window and
@@ -231,10 +229,9 @@ void guard_leave(void)
         return;
     if (thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
-    lock_take(&guard.lock);
+    LOCKED_TO_END(guard.lock);
     if (--guard.users == 0)
         give_back();
-    lock_release(&guard.lock);
 }
 
 void guard_reset(void)

@@ -213,13 +213,14 @@ static void say_not_entered(const char *uuid, int error) REQUIRES(container.lock
 static int enter_device(const char *uuid)
 {
     int errno_kept = errno;
-    lock_take(&container.lock);
-    int device = account_device(uuid, position_locked(uuid));
-    if (device < 0)
-        say_not_entered(uuid, device);
-    else
-        log_debug("device %d is %s", device, uuid);
-    lock_release(&container.lock);
+    int device = -ENODEV;
+    LOCKED(container.lock) {
+        device = account_device(uuid, position_locked(uuid));
+        if (device < 0)
+            say_not_entered(uuid, device);
+        else
+            log_debug("device %d is %s", device, uuid);
+    }
     errno = errno_kept;
     return device >= 0 ? device : container_unidentified_device();
 }

@@ -109,14 +109,13 @@ static uint64_t block_share(uint64_t bytes)
 /* What the blocks that are charged lack for `bytes` more; 0: they are taken. */
 static uint64_t take_small(unsigned device, uint64_t bytes)
 {
-    lock_take(&memory.lock);
+    LOCKED_TO_END(memory.lock);
     uint64_t wanted = memory.small_bytes[device] + bytes;
     uint64_t blocks = round_up(wanted, BLOCK_BYTES);
     uint64_t lack =
         blocks > memory.small_charged[device] ? blocks - memory.small_charged[device] : 0;
     if (!lack)
         memory.small_bytes[device] = wanted;
-    lock_release(&memory.lock);
     return lack;
 }
 
@@ -129,21 +128,21 @@ static int reserve_small(unsigned device, uint64_t bytes)
         if (error)
             return error;
         account_commit(device, lack);
-        lock_take(&memory.lock);
-        memory.small_charged[device] += lack;
-        lock_release(&memory.lock);
+        LOCKED(memory.lock)
+            memory.small_charged[device] += lack;
     }
     return 0;
 }
 
 static void release_small(unsigned device, uint64_t bytes)
 {
-    lock_take(&memory.lock);
-    memory.small_bytes[device] -= bytes;
-    uint64_t blocks = round_up(memory.small_bytes[device], BLOCK_BYTES);
-    uint64_t surplus = memory.small_charged[device] - blocks;
-    memory.small_charged[device] = blocks;
-    lock_release(&memory.lock);
+    uint64_t surplus = 0;
+    LOCKED(memory.lock) {
+        memory.small_bytes[device] -= bytes;
+        uint64_t blocks = round_up(memory.small_bytes[device], BLOCK_BYTES);
+        surplus = memory.small_charged[device] - blocks;
+        memory.small_charged[device] = blocks;
+    }
     if (surplus)
         account_release(device, surplus, ACCOUNT_BUFFER);
 }
@@ -218,9 +217,9 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
 
 static void count_import(unsigned device, int by)
 {
-    lock_take(&memory.lock);
-    unsigned count = memory.imports[device] += (unsigned)by;
-    lock_release(&memory.lock);
+    unsigned count = 0;
+    LOCKED(memory.lock)
+        count = memory.imports[device] += (unsigned)by;
     account_set_imported(device, count ? IMPORT_BYTES : 0);
 }
 
@@ -258,7 +257,7 @@ static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *r
 {
     bool found = false;
     uint64_t key;
-    lock_take(&memory.lock);
+    LOCKED_TO_END(memory.lock);
     for (struct memory_record *kept; !found && (kept = map_next(&memory.index, cursor, &key));) {
         found = kept->owner == context;
         if (found) {
@@ -269,7 +268,6 @@ static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *r
             store_relaxed(&memory_record_count, memory.index.count);
         }
     }
-    lock_release(&memory.lock);
     return found;
 }
 
@@ -283,22 +281,26 @@ void memory_context_gone(uint64_t context)
 
 static void put_record(enum memory_handle type, uint64_t handle, const struct memory_record *record)
 {
-    lock_take(&memory.lock);
-    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    struct memory_record stale = kept ? *kept : (struct memory_record){0};
-    bool replaces = kept != NULL;
-    if (!kept) {
-        kept = slab_take(&memory.slab);
-        if (kept && map_put(&memory.index, key_of(type, handle), kept) != 0) {
-            slab_give(&memory.slab, kept);
-            kept = NULL;
+    struct memory_record stale = {0};
+    bool replaces = false;
+    LOCKED(memory.lock) {
+        struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+        replaces = kept != NULL;
+        if (kept) {
+            stale = *kept;
+        } else {
+            kept = slab_take(&memory.slab);
+            if (kept && map_put(&memory.index, key_of(type, handle), kept) != 0) {
+                slab_give(&memory.slab, kept);
+                kept = NULL;
+            }
         }
+        /* Without room for the record its bytes stay charged: too much is safe, too little is not.
+         */
+        if (kept)
+            *kept = *record;
+        store_relaxed(&memory_record_count, memory.index.count);
     }
-    /* Without room for the record its bytes stay charged: too much is safe, too little is not. */
-    if (kept)
-        *kept = *record;
-    store_relaxed(&memory_record_count, memory.index.count);
-    lock_release(&memory.lock);
     if (replaces)
         give_back(&stale);
 }
@@ -326,7 +328,7 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle)
 {
     struct memory_record record = {.device = CONTAINER_DEVICE_UNKNOWN};
-    lock_take(&memory.lock);
+    LOCKED_TO_END(memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     if (kept && kept->references > 1) {
         kept->references--;
@@ -337,7 +339,6 @@ struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle)
         slab_give(&memory.slab, kept);
         store_relaxed(&memory_record_count, memory.index.count);
     }
-    lock_release(&memory.lock);
     return record;
 }
 
@@ -345,22 +346,19 @@ uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle)
 {
     if (!load_relaxed(&memory_record_count))
         return 0;
-    lock_take(&memory.lock);
+    LOCKED_TO_END(memory.lock);
     const struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    uint64_t bytes = kept ? kept->bytes : 0;
-    lock_release(&memory.lock);
-    return bytes;
+    return kept ? kept->bytes : 0;
 }
 
 void memory_retain(enum memory_handle type, uint64_t handle)
 {
     if (!load_relaxed(&memory_record_count))
         return;
-    lock_take(&memory.lock);
+    LOCKED_TO_END(memory.lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     if (kept)
         kept->references++;
-    lock_release(&memory.lock);
 }
 
 void memory_taken(
@@ -382,23 +380,24 @@ void memory_taken(
 static void widen_to_block(enum memory_handle type, uint64_t handle)
 {
     struct memory_record small = {0};
-    lock_take(&memory.lock);
-    const struct memory_record *seen = map_get(&memory.index, key_of(type, handle));
-    if (seen && seen->shares_block)
-        small = *seen;
-    lock_release(&memory.lock);
+    LOCKED(memory.lock) {
+        const struct memory_record *seen = map_get(&memory.index, key_of(type, handle));
+        if (seen && seen->shares_block)
+            small = *seen;
+    }
     if (!small.shares_block)
         return;
     account_add((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
-    lock_take(&memory.lock);
-    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    bool widens = kept && kept->shares_block && kept->device == small.device;
-    if (widens) {
-        small = *kept;
-        kept->shares_block = false;
-        kept->bytes = BLOCK_BYTES;
+    bool widens = false;
+    LOCKED(memory.lock) {
+        struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+        widens = kept && kept->shares_block && kept->device == small.device;
+        if (widens) {
+            small = *kept;
+            kept->shares_block = false;
+            kept->bytes = BLOCK_BYTES;
+        }
     }
-    lock_release(&memory.lock);
     if (widens)
         release_small((unsigned)small.device, small.bytes);
     else
@@ -412,18 +411,19 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_ex
     if (to.fd >= 0)
         widen_to_block(type, handle);
     struct memory_record record = {0};
-    lock_take(&memory.lock);
-    struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
-    bool is_own = kept && !kept->imported && !kept->shares_block;
-    bool newly = is_own && !to.is_dmabuf && !kept->importable;
-    if (is_own) {
-        kept->exported = true;
-        kept->importable |= newly;
-        record = *kept;
+    bool newly = false;
+    LOCKED(memory.lock) {
+        struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
+        bool is_own = kept && !kept->imported && !kept->shares_block;
+        newly = is_own && !to.is_dmabuf && !kept->importable;
+        if (is_own) {
+            kept->exported = true;
+            kept->importable |= newly;
+            record = *kept;
+        }
+        if (kept && to.fd >= 0)
+            kept->to = to;
     }
-    if (kept && to.fd >= 0)
-        kept->to = to;
-    lock_release(&memory.lock);
     if (newly)
         account_add_exported((unsigned)record.device, (int64_t)record.bytes);
 }
@@ -432,11 +432,12 @@ void memory_add_import(enum memory_handle type, uint64_t handle, int device)
 {
     if (device < 0)
         return;
-    lock_take(&memory.lock);
-    struct memory_record *known = map_get(&memory.index, key_of(type, handle));
-    if (known)
-        known->references++;
-    lock_release(&memory.lock);
+    struct memory_record *known = NULL;
+    LOCKED(memory.lock) {
+        known = map_get(&memory.index, key_of(type, handle));
+        if (known)
+            known->references++;
+    }
     if (known)
         return;
     put_record(type, handle,

@@ -83,13 +83,12 @@ int account_check(unsigned device, uint64_t bytes)
     int error = 0;
     if (account_is_without_region())
         return account.without;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account_look_begin()) {
         error = check_locked(device, bytes);
         if (!account_look_end())
             error = 0; /* the charge itself will tell */
     }
-    lock_release(&account.lock);
     return error;
 }
 
@@ -210,10 +209,8 @@ static enum attempt try_reserve_locked(
 
 static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_kind kind, bool reap)
 {
-    lock_take(&account.lock);
-    enum attempt result = try_reserve_locked(device, bytes, kind, reap);
-    lock_release(&account.lock);
-    return result;
+    LOCKED_TO_END(account.lock);
+    return try_reserve_locked(device, bytes, kind, reap);
 }
 
 /* Others' pending bytes are in the way: they may yet be taken back. */
@@ -237,7 +234,7 @@ static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum accoun
 
 static int refuse(unsigned device, uint64_t bytes)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account_look_begin()) {
         struct account_limits limits = account_limits_locked(device);
         (void)refuse_locked(device, bytes, &limits);
@@ -245,7 +242,6 @@ static int refuse(unsigned device, uint64_t bytes)
     } else {
         closed_log(device);
     }
-    lock_release(&account.lock);
     return -ENOMEM;
 }
 
@@ -284,7 +280,7 @@ void account_commit(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     struct change change = change_begin(device);
     struct account_holdings *held = &account.holdings[device];
     bytes = at_most(bytes, held->pending);
@@ -292,36 +288,33 @@ void account_commit(unsigned device, uint64_t bytes)
     if (change.usage)
         sub_seq_cst(&change.usage->pending, bytes);
     change_end(&change);
-    lock_release(&account.lock);
 }
 
 void account_add(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     struct change change = change_begin(device);
     add_locked(change.usage, device, bytes, kind, false);
     change_end(&change);
-    lock_release(&account.lock);
 }
 
 void account_release(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     struct change change = change_begin(device);
     take_back_locked(change.usage, device, bytes, kind, false);
     change_end(&change);
-    lock_release(&account.lock);
 }
 
 void account_add_lingering(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     struct change change = change_begin(device);
     struct account_holdings *held = &account.holdings[device];
     /* Without an import nothing lingers, and what did before is gone. */
@@ -330,31 +323,28 @@ void account_add_lingering(unsigned device, uint64_t bytes)
     if (change.usage)
         store_relaxed(&change.usage->lingering, held->lingering);
     change_end(&change);
-    lock_release(&account.lock);
 }
 
 void account_add_exported(unsigned device, int64_t bytes)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     account.holdings[device].exported += (uint64_t)bytes;
     struct change change = change_begin(device);
     if (change.usage)
         store_relaxed(&change.usage->exported, account.holdings[device].exported);
     change_end(&change);
-    lock_release(&account.lock);
 }
 
 void account_set_imported(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     account.holdings[device].imported = bytes;
     struct change change = change_begin(device);
     if (change.usage)
         store_relaxed(&change.usage->imported, bytes);
     change_end(&change);
-    lock_release(&account.lock);
 }

@@ -15,7 +15,7 @@ bool account_visit_compute(unsigned device,
     void *argument)
 {
     bool visited = false;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         struct vgpu_usage *own = account_usage_locked(device);
         int entry = account.region->devices[device].entry;
@@ -31,7 +31,6 @@ bool account_visit_compute(unsigned device,
         }
         (void)account_look_end();
     }
-    lock_release(&account.lock);
     return visited;
 }
 
@@ -70,7 +69,7 @@ static uint64_t admitted_ns(const struct vgpu_compute *words, uint64_t since_ns,
 uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t last = 0;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         const struct vgpu_region *shared = account.region->shared;
         int own = account.region->devices[device].entry;
@@ -82,25 +81,23 @@ uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_
         if (!account_look_end())
             last = 0;
     }
-    lock_release(&account.lock);
     return last;
 }
 
 void account_note_gang(uint64_t now_ns)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         store_relaxed(&account.region->shared->coupled_ns, now_ns);
         orders_raise(account.region->shared);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
 }
 
 unsigned account_asking(unsigned device, uint64_t since_ns)
 {
     unsigned asking = 0;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         int entry = account.region->devices[device].entry;
         unsigned bound = entry >= 0 ? region_slot_bound(account.region) : 0;
@@ -111,7 +108,6 @@ unsigned account_asking(unsigned device, uint64_t since_ns)
         }
         (void)account_look_end();
     }
-    lock_release(&account.lock);
     return asking;
 }
 
@@ -119,7 +115,7 @@ bool account_may_have_process(int pid)
 {
     const uint64_t namespace = process_pid_namespace();
     bool may = true;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account.region->slot >= 0 && account_look_begin()) {
         may = !namespace;
         unsigned bound = region_slot_bound(account.region);
@@ -131,32 +127,29 @@ bool account_may_have_process(int pid)
         }
         may |= !account_look_end();
     }
-    lock_release(&account.lock);
     return may;
 }
 
 uint64_t account_tenant(unsigned device)
 {
     uint64_t tenant = 0;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         tenant = region_device_tenant(account.region, device);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
     return tenant;
 }
 
 bool account_uuid(unsigned device, char ret_uuid[ACCOUNT_UUID_BYTES])
 {
     bool known = false;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && device < account.region->device_count) {
         memcpy(ret_uuid, account.region->devices[device].known.uuid, ACCOUNT_UUID_BYTES);
         ret_uuid[ACCOUNT_UUID_BYTES - 1] = '\0';
         known = ret_uuid[0] != '\0';
     }
-    lock_release(&account.lock);
     return known;
 }
 

@@ -106,7 +106,7 @@ bool account_orders(struct account_orders *ret_orders)
 {
     bool any = false;
     *ret_orders = (struct account_orders){.priority = VGPU_PRIORITY_DEFAULT};
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     ret_orders->number = ++readings;
     if (account.region) {
         (void)!region_keep(account.region);
@@ -114,7 +114,6 @@ bool account_orders(struct account_orders *ret_orders)
         any = take_orders_locked(ret_orders);
         guard_leave();
     }
-    lock_release(&account.lock);
     return any;
 }
 
@@ -154,18 +153,17 @@ bool account_orders_stand(uint32_t seen)
 
 void account_wake_orders(void)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         orders_raise(account.region->shared);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
 }
 
 /* The monitor may write -1 at any moment. */
 void account_note_activity(void)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         int32_t *word = &account.region->map->hami.recent_kernel;
         int32_t old = load_relaxed(word);
@@ -177,7 +175,6 @@ void account_note_activity(void)
         slot_reap_all(account.region, account.region->slot);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
 }
 
 /* ---- the window ---- */
@@ -197,7 +194,7 @@ static bool may_close(uint64_t until_ns, uint64_t now_ns)
 struct account_window account_window(uint64_t now_ns)
 {
     struct account_window window = {0};
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         const struct vgpu_region *shared = account.region->shared;
         window.until_ns = load_acquire(&shared->window_until_ns);
@@ -205,7 +202,6 @@ struct account_window account_window(uint64_t now_ns)
         if (!account_look_end() || !is_closed(window.until_ns, now_ns))
             window = (struct account_window){0};
     }
-    lock_release(&account.lock);
     return window;
 }
 
@@ -225,24 +221,22 @@ static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t u
 bool account_window_close(uint64_t now_ns, uint64_t until_ns)
 {
     bool closed = false;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         closed = close_locked(account.region->shared, now_ns, until_ns);
         if (!account_look_end())
             closed = false;
     }
-    lock_release(&account.lock);
     return closed;
 }
 
 void account_window_open(void)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         struct vgpu_region *shared = account.region->shared;
         if (exchange_acq_rel(&shared->window_until_ns, (uint64_t)0))
             orders_raise(shared);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
 }

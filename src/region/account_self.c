@@ -195,7 +195,7 @@ struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(acco
 
 void account_set_ledger(unsigned ledger)
 {
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     account.ledger = ledger;
     if (!account_is_without_region() && account_look_begin()) {
         struct vgpu_slot *slot = slot_locked();
@@ -203,5 +203,4 @@ void account_set_ledger(unsigned ledger)
             store_relaxed(&slot->ledger, (uint64_t)ledger);
         (void)account_look_end();
     }
-    lock_release(&account.lock);
 }

@@ -85,7 +85,7 @@ uint64_t account_show_work(uint64_t now_ns)
 {
     if (!load_relaxed(&account.works))
         return 0;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (account.region && !account.ended && account_look_begin()) {
         const struct region *region = account.region;
         for (unsigned e = 0; account_slot_is_ours() && e < VGPU_HAMI_DEVICES; e++) {
@@ -96,9 +96,7 @@ uint64_t account_show_work(uint64_t now_ns)
         }
         (void)account_look_end();
     }
-    uint64_t again = load_relaxed(&account.works) ? again_ns(now_ns) : 0;
-    lock_release(&account.lock);
-    return again;
+    return load_relaxed(&account.works) ? again_ns(now_ns) : 0;
 }
 
 /* ---- the end ---- */

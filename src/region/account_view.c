@@ -46,9 +46,8 @@ void account_view(unsigned device, struct account_view *ret_view)
         ret_view->closed = account.without != 0;
         return;
     }
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     view_locked(device, ret_view);
-    lock_release(&account.lock);
 }
 
 /* 0: not known, as in a process that sees no /proc. */
@@ -83,7 +82,7 @@ unsigned account_processes(
     unsigned count = 0;
     if (account_is_without_region())
         return 0;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     if (region_keep(account.region) == 0 && account_look_begin()) {
         bool present = account_usage_locked(device) != NULL;
         account_reap_locked(device);
@@ -93,7 +92,6 @@ unsigned account_processes(
         if (!account_look_end())
             count = 0;
     }
-    lock_release(&account.lock);
     return count;
 }
 
@@ -102,7 +100,7 @@ int account_device(const char *uuid, int index)
     int number = -ENODEV;
     if (account_is_without_region())
         return -ENODEV;
-    lock_take(&account.lock);
+    LOCKED_TO_END(account.lock);
     for (int i = 0; i < ACCOUNT_LOST_TRIES; i++) {
         if (region_keep(account.region) != 0 || !account_look_begin())
             break;
@@ -111,6 +109,5 @@ int account_device(const char *uuid, int index)
             break;
         number = -EAGAIN;
     }
-    lock_release(&account.lock);
     return number;
 }

@@ -326,12 +326,11 @@ unsigned board_tenants(
     struct board *board, uint64_t now_ns, struct board_tenant ret_tenants[VGPU_BOARD_SLOTS])
 {
     unsigned filled = 0;
-    lock_take(&board->lock);
+    LOCKED_TO_END(board->lock);
     if (shared_of(board)) {
         guard_enter();
         filled = tenants_locked(board, now_ns, ret_tenants);
         guard_leave();
     }
-    lock_release(&board->lock);
     return filled;
 }

@@ -243,12 +243,12 @@ int board_attach(
         process_command(board->name, sizeof(board->name));
     board->looked_ns = clock_now_ns();
     int error = board_file_path(directory, uuid, board->path, sizeof(board->path));
-    lock_take(&board->lock);
-    if (error)
-        board->path[0] = '\0';
-    else
-        error = attach_locked(board, true, CLAIM_WAIT_NS);
-    lock_release(&board->lock);
+    LOCKED(board->lock) {
+        if (error)
+            board->path[0] = '\0';
+        else
+            error = attach_locked(board, true, CLAIM_WAIT_NS);
+    }
     if (error)
         say_failure(board, error);
     errno = errno_kept;
@@ -260,10 +260,10 @@ int board_open(struct board *board, const char *directory, const char *uuid)
     int errno_kept = errno;
     put_at_start(board);
     int error = board_file_path(directory, uuid, board->path, sizeof(board->path));
-    lock_take(&board->lock);
-    if (!error)
-        error = attach_locked(board, false, 0);
-    lock_release(&board->lock);
+    LOCKED(board->lock) {
+        if (!error)
+            error = attach_locked(board, false, 0);
+    }
     errno = errno_kept;
     return error;
 }
@@ -347,8 +347,7 @@ void board_keep(struct board *board, uint64_t now_ns)
         !swap_seq_cst(&board->looked_ns, looked, now_ns))
         return;
     int errno_kept = errno;
-    lock_take(&board->lock);
-    keep_locked(board);
-    lock_release(&board->lock);
+    LOCKED(board->lock)
+        keep_locked(board);
     errno = errno_kept;
 }

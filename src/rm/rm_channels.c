@@ -190,9 +190,9 @@ static enum rm_channels_state test_locked(unsigned device) REQUIRES(gate.lock)
 
 enum rm_channels_state rm_channels_test(unsigned device)
 {
-    lock_take(&gate.lock);
-    enum rm_channels_state state = test_locked(device);
-    lock_release(&gate.lock);
+    enum rm_channels_state state = RM_CHANNELS_UNTESTED;
+    LOCKED(gate.lock)
+        state = test_locked(device);
     say_failures();
     return state;
 }
@@ -265,9 +265,9 @@ int rm_channels_close(unsigned device, struct rm_channels_times *ret_times)
     const unsigned *opens = &gate.devices[device].opens;
     struct rm_switch change = {
         .device = device, .close = true, .overtaken = opens, .overtaken_at = load_seq_cst(opens)};
-    lock_take(&gate.lock);
-    int result = close_locked(&change);
-    lock_release(&gate.lock);
+    int result = -EIO;
+    LOCKED(gate.lock)
+        result = close_locked(&change);
     say_failures();
     if (ret_times)
         *ret_times = change.times;
@@ -282,9 +282,8 @@ int rm_channels_open(unsigned device, struct rm_channels_times *ret_times)
     (void)add_seq_cst(&own->opens, 1u);
     if (load_seq_cst(&own->closed)) {
         container_enter(); /* what a forked child has of its parent is not its own to open */
-        lock_take(&gate.lock);
-        result = open_locked(device, &times);
-        lock_release(&gate.lock);
+        LOCKED(gate.lock)
+            result = open_locked(device, &times);
         say_failures();
     }
     if (ret_times)
@@ -343,9 +342,8 @@ static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUI
 
 bool rm_channels_processes(unsigned device, struct rm_pids *ret_pids)
 {
-    lock_take(&gate.lock);
+    LOCKED_TO_END(gate.lock);
     uint32_t status = ask_pids_locked(device, ret_pids);
-    lock_release(&gate.lock);
     return status == RM_OK && ret_pids->count <= RM_PIDS_MAX;
 }
 
@@ -367,7 +365,7 @@ int rm_channels_set_timeslice(unsigned device, uint64_t us)
 {
     int changed = 0;
     bool refused = false;
-    lock_take(&gate.lock);
+    LOCKED_TO_END(gate.lock);
     gate.devices[device].slice_us = us;
     for (struct rm_group *group = gate.list.first; group; group = group->next) {
         if (group->device != device || (!us && !group->first_us))
@@ -379,7 +377,6 @@ int rm_channels_set_timeslice(unsigned device, uint64_t us)
     }
     rm_channel_list_sweep(&gate.list);
     publish_locked();
-    lock_release(&gate.lock);
     return refused ? -EIO : changed;
 }
 
@@ -395,7 +392,7 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
         return;
     }
     rm_route_init(&route, call->fd, allocation->client, call->next);
-    lock_take(&gate.lock);
+    LOCKED_TO_END(gate.lock);
     struct rm_group *group = rm_channel_list_add_group(&gate.list, &route, allocation->object);
     if (group) {
         group->device_handle = device_handle;
@@ -403,19 +400,17 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
         (void)!apply_slice(group, gate.devices[device].slice_us);
         publish_locked();
     }
-    lock_release(&gate.lock);
 }
 
 static void add_channel(const struct rm_allocation *allocation)
 {
-    lock_take(&gate.lock);
+    LOCKED_TO_END(gate.lock);
     struct rm_group *group =
         rm_channel_list_find(&gate.list, allocation->client, allocation->parent);
     if (group && group->handle == allocation->parent &&
         rm_channel_list_add_channel(&gate.list, group, allocation->object)) {
         settle_locked(group->device);
     }
-    lock_release(&gate.lock);
 }
 
 void rm_channels_added(const struct rm_call *call, const struct rm_allocation *allocation)
@@ -431,16 +426,16 @@ void rm_channels_added(const struct rm_call *call, const struct rm_allocation *a
 
 void rm_channels_scheduled(uint32_t client, uint32_t object)
 {
-    lock_take(&gate.lock);
-    struct rm_group *group = rm_channel_list_find(&gate.list, client, object);
-    if (group && gate.devices[group->device].wanted) {
-        for (struct rm_channel *channel = group->channels; channel; channel = channel->next) {
-            if (group->handle == object || channel->handle == object)
-                channel->closed = false;
+    LOCKED(gate.lock) {
+        struct rm_group *group = rm_channel_list_find(&gate.list, client, object);
+        if (group && gate.devices[group->device].wanted) {
+            for (struct rm_channel *channel = group->channels; channel; channel = channel->next) {
+                if (group->handle == object || channel->handle == object)
+                    channel->closed = false;
+            }
+            settle_locked(group->device);
         }
-        settle_locked(group->device);
     }
-    lock_release(&gate.lock);
     say_failures();
 }
 
@@ -460,13 +455,13 @@ struct rm_channels_detached *rm_channels_detach(uint32_t client, uint32_t object
     if (!load_acquire(&gate.groups) ||
         (class_id != RM_CLASS_SUBDEVICE && !is_above_channels(class_id)))
         return NULL;
-    lock_take(&gate.lock);
-    if (class_id == RM_CLASS_SUBDEVICE)
-        rm_switch_leave_subdevice(&gate.list, client, object);
-    else
-        taken = rm_channel_list_take(&gate.list, client, object);
-    publish_locked();
-    lock_release(&gate.lock);
+    LOCKED(gate.lock) {
+        if (class_id == RM_CLASS_SUBDEVICE)
+            rm_switch_leave_subdevice(&gate.list, client, object);
+        else
+            taken = rm_channel_list_take(&gate.list, client, object);
+        publish_locked();
+    }
     return (struct rm_channels_detached *)taken;
 }
 
@@ -474,11 +469,11 @@ void rm_channels_attach(struct rm_channels_detached *detached)
 {
     if (!detached)
         return;
-    lock_take(&gate.lock);
-    rm_channel_list_put(&gate.list, &detached->first);
-    for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++)
-        settle_locked(device);
-    lock_release(&gate.lock);
+    LOCKED(gate.lock) {
+        rm_channel_list_put(&gate.list, &detached->first);
+        for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++)
+            settle_locked(device);
+    }
     say_failures();
 }
 
@@ -486,7 +481,6 @@ void rm_channels_drop(struct rm_channels_detached *detached)
 {
     if (!detached)
         return;
-    lock_take(&gate.lock);
+    LOCKED_TO_END(gate.lock);
     rm_channel_list_drop(&gate.list, &detached->first);
-    lock_release(&gate.lock);
 }

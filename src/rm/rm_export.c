@@ -83,24 +83,21 @@ static struct target *target_make(int fd) REQUIRES(kept.lock)
 struct rm_export_fd rm_export_to(int fd)
 {
     struct rm_export_fd to = {.fd = -1};
-    lock_take(&kept.lock);
+    LOCKED_TO_END(kept.lock);
     struct target *target = target_make(fd);
     if (target && descriptor_file(fd, &target->device, &target->inode)) {
         target->number = ++kept.last_number;
         to = (struct rm_export_fd){.fd = fd, .number = target->number};
     }
-    lock_release(&kept.lock);
     return to;
 }
 
 /* What is exported there with more beside it. */
 static struct rm_export_fd export_to_same(int fd)
 {
-    lock_take(&kept.lock);
+    LOCKED_TO_END(kept.lock);
     const struct target *target = target_of(fd);
-    struct rm_export_fd to = {.fd = target ? fd : -1, .number = target ? target->number : 0};
-    lock_release(&kept.lock);
-    return to;
+    return (struct rm_export_fd){.fd = target ? fd : -1, .number = target ? target->number : 0};
 }
 
 static void mark_exported(uint32_t client, uint32_t object, struct rm_export_fd to)
@@ -133,13 +130,14 @@ static bool is_held(const struct rm_freed *memory) REQUIRES(kept.lock)
 
 void rm_export_freed(const struct rm_freed *memory)
 {
-    lock_take(&kept.lock);
-    bool keeps = kept.count < KEPT_MAX && is_held(memory);
-    if (keeps) {
-        kept.entries[kept.count] = *memory;
-        store_relaxed(&kept.count, kept.count + 1);
+    bool keeps = false;
+    LOCKED(kept.lock) {
+        keeps = kept.count < KEPT_MAX && is_held(memory);
+        if (keeps) {
+            kept.entries[kept.count] = *memory;
+            store_relaxed(&kept.count, kept.count + 1);
+        }
     }
-    lock_release(&kept.lock);
     if (!keeps)
         let_go(memory);
 }
@@ -147,7 +145,7 @@ void rm_export_freed(const struct rm_freed *memory)
 static bool sweep(void)
 {
     bool any = false;
-    lock_take(&kept.lock);
+    LOCKED_TO_END(kept.lock);
     for (unsigned i = 0; i < kept.count;) {
         if (is_held(&kept.entries[i])) {
             i++;
@@ -158,7 +156,6 @@ static bool sweep(void)
         kept.entries[i] = kept.entries[kept.count - 1];
         store_relaxed(&kept.count, kept.count - 1);
     }
-    lock_release(&kept.lock);
     return any;
 }
 

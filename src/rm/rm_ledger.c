@@ -126,25 +126,22 @@ static struct object *add_locked(
 
 int rm_ledger_add_client(uint32_t client)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = add_locked(client, 0, client, RM_CLASS_CLIENT);
-    lock_release(&ledger.lock);
     return object ? 0 : -ENOMEM;
 }
 
 bool rm_ledger_knows_client(uint32_t client)
 {
-    lock_take(&ledger.lock);
-    bool known = find_locked(client, client) != NULL;
-    lock_release(&ledger.lock);
-    return known;
+    LOCKED_TO_END(ledger.lock);
+    return find_locked(client, client) != NULL;
 }
 
 int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id,
     uint64_t bytes, unsigned device, enum account_kind kind)
 {
     int error = -ENOMEM;
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct memory *memory = bytes ? slab_take(&ledger.memories) : NULL;
     struct object *object = bytes && !memory ? NULL : add_locked(client, parent, handle, class_id);
     if (object) {
@@ -158,14 +155,13 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t handle, uint32_t cl
     } else if (memory) {
         slab_give(&ledger.memories, memory);
     }
-    lock_release(&ledger.lock);
     return error;
 }
 
 bool rm_ledger_add_duplicate(
     uint32_t client, uint32_t parent, uint32_t handle, uint32_t client_src, uint32_t object_src)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *source = find_locked(client_src, object_src);
     bool ours = source && source->class_id != CLASS_IMPORT;
     struct memory *memory = source ? source->memory : NULL;
@@ -176,17 +172,15 @@ bool rm_ledger_add_duplicate(
             memory->handles++;
         }
     }
-    lock_release(&ledger.lock);
     return ours;
 }
 
 void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     /* Where the handle is known it is no new one: the object that has it stays. */
     if (!find_locked(client, handle) && add_locked(client, parent, handle, CLASS_IMPORT))
         add_relaxed(&ledger.imports, 1u);
-    lock_release(&ledger.lock);
 }
 
 static void remember_fd(struct memory *memory, struct rm_export_fd to)
@@ -200,7 +194,7 @@ uint64_t rm_ledger_mark_exported(
     uint32_t client, uint32_t handle, struct rm_export_fd to, unsigned *ret_device)
 {
     uint64_t bytes = 0;
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = find_locked(client, handle);
     struct memory *memory = object ? object->memory : NULL;
     if (memory) {
@@ -212,55 +206,45 @@ uint64_t rm_ledger_mark_exported(
         if (to.fd >= 0)
             remember_fd(memory, to);
     }
-    lock_release(&ledger.lock);
     return bytes;
 }
 
 uint32_t rm_ledger_class(uint32_t client, uint32_t handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = find_locked(client, handle);
-    uint32_t class_id = object ? object->class_id : 0;
-    lock_release(&ledger.lock);
-    return class_id;
+    return object ? object->class_id : 0;
 }
 
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = find_locked(client, handle);
     while (object && object->class_id != RM_CLASS_DEVICE)
         object = object->parent;
-    uint32_t found = object ? object->handle : 0;
-    lock_release(&ledger.lock);
-    return found;
+    return object ? object->handle : 0;
 }
 
 int rm_ledger_device_index(uint32_t client, uint32_t device_handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = find_locked(client, device_handle);
-    int index = object ? object->device_index : RM_DEVICE_UNKNOWN;
-    lock_release(&ledger.lock);
-    return index;
+    return object ? object->device_index : RM_DEVICE_UNKNOWN;
 }
 
 void rm_ledger_set_device_index(uint32_t client, uint32_t device_handle, int index)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *object = find_locked(client, device_handle);
     if (object)
         object->device_index = index;
-    lock_release(&ledger.lock);
 }
 
 uint32_t rm_ledger_subdevice_handle(uint32_t client, uint32_t device_handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *device = find_locked(client, device_handle);
-    uint32_t found = device ? device->subdevice : 0;
-    lock_release(&ledger.lock);
-    return found;
+    return device ? device->subdevice : 0;
 }
 
 /* Depth-first successor within the tree below root; NULL after the last. */
@@ -275,7 +259,7 @@ static struct object *next_in_tree(struct object *object, const struct object *r
 
 struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t handle)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *root = find_locked(client, handle);
     if (root) {
         for (struct object *object = root; object; object = next_in_tree(object, root))
@@ -285,7 +269,6 @@ struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t handle)
         unlink_object(root);
         ledger.version++;
     }
-    lock_release(&ledger.lock);
     return (struct rm_subtree *)root;
 }
 
@@ -294,7 +277,7 @@ void rm_ledger_attach(struct rm_subtree *subtree)
     if (!subtree)
         return;
     struct object *root = &subtree->root;
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *above = above_locked(root); /* before those below it can be found */
     for (struct object *object = root; object; object = next_in_tree(object, root))
         (void)!map_put(&ledger.index, key_of(object->client, object->handle), object);
@@ -302,13 +285,12 @@ void rm_ledger_attach(struct rm_subtree *subtree)
     if (root->class_id == RM_CLASS_SUBDEVICE && root->parent)
         root->parent->subdevice = root->handle;
     ledger.version++;
-    lock_release(&ledger.lock);
 }
 
 /* One leaf of the detached tree at a time, so that the visitor runs without the lock. */
 static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret_memory)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     struct object *leaf = root;
     while (leaf->first_child)
         leaf = leaf->first_child;
@@ -331,7 +313,6 @@ static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret
         unlink_object(leaf);
     slab_give(&ledger.objects, leaf);
     ledger.version++;
-    lock_release(&ledger.lock);
     return last;
 }
 
@@ -350,10 +331,9 @@ void rm_ledger_drop(struct rm_subtree *subtree,
 
 uint64_t rm_ledger_bytes(unsigned device, uint64_t *ret_version)
 {
-    lock_take(&ledger.lock);
+    LOCKED_TO_END(ledger.lock);
     uint64_t bytes = ledger.bytes[device];
     *ret_version = ledger.version;
-    lock_release(&ledger.lock);
     return bytes;
 }
 

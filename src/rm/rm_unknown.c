@@ -48,11 +48,10 @@ void rm_unknown_note_device(unsigned device, int fd, uint32_t client, uint32_t d
     if (load_relaxed(&site->fd) == fd && load_relaxed(&site->client) == client &&
         load_relaxed(&site->device_handle) == device_handle)
         return;
-    lock_take(&unknown.lock);
+    LOCKED_TO_END(unknown.lock);
     store_relaxed(&site->fd, fd);
     store_relaxed(&site->client, client);
     store_relaxed(&site->device_handle, device_handle);
-    lock_release(&unknown.lock);
 }
 
 /* Those of a CUDA program on an H200 (580.159.04), none of which holds memory that its own
@@ -130,9 +129,9 @@ void rm_unknown_call(int fd, unsigned number, rm_ioctl_function *next)
     if (is_number_known(number))
         return;
     for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++) {
-        lock_take(&unknown.lock);
-        struct site site = unknown.sites[device];
-        lock_release(&unknown.lock);
+        struct site site = {0};
+        LOCKED(unknown.lock)
+            site = unknown.sites[device];
         if (site.client && site.fd == fd)
             judge(THING_NUMBER | number, fd, site.client, site.device_handle, next);
     }
