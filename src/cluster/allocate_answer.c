@@ -301,7 +301,7 @@ void allocate_answer_finish(struct allocate_answer *answer)
 
 static bool is_file_name(const char *name)
 {
-    return *name && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..");
+    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
 char *allocate_directory_format(const char *hook_path, const char *pod_uid, const char *container)
@@ -327,7 +327,7 @@ int allocate_strategies_parse(const char *text, unsigned *ret_strategies, struct
     unsigned strategies = 0;
     for (const char *at = text; at;) {
         size_t length = strcspn(at, ","), i = 0;
-        while (i < 4 && (strlen(names[i].name) != length || memcmp(names[i].name, at, length)))
+        while (i < 4 && (strlen(names[i].name) != length || memcmp(names[i].name, at, length) != 0))
             i++;
         if (i == 4)
             return error_set(error, EINVAL,

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_SCORE_TEXT_MAX (256 * 1024)
+#define DEVICE_SCORE_TEXT_MAX 262144
 #define DEVICE_SCORE_DEVICES_MAX 1024
 
 struct device_scores {

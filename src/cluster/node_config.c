@@ -397,7 +397,7 @@ unsigned node_config_read_node(struct node_config *config, const json_t *documen
             complain(&reading, "%s: an object with a name is accepted", quote(entry).text);
             continue;
         }
-        if (strcmp(name, node_name))
+        if (strcmp(name, node_name) != 0)
             continue;
         snprintf(where, sizeof(where), "config.json, node %.253s", node_name);
         read_block(&reading, entry, NODE);

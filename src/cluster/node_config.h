@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NODE_CONFIG_TEXT_MAX (1024 * 1024)
+#define NODE_CONFIG_TEXT_MAX 1048576
 #define NODE_CONFIG_WORD_BYTES 64
 #define NODE_CONFIG_FILTERS_MAX 256
 /* The largest deviceSplitCount: with 16 cards kubelet's message stays below 1 MiB. */

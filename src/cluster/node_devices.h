@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NODE_DEVICES_TEXT_MAX (256 * 1024)
+#define NODE_DEVICES_TEXT_MAX 262144
 #define NODE_DEVICES_MAX 1024
 #define NODE_DEVICES_PROFILES_MAX 64
 #define NODE_DEVICES_PLACEMENTS_MAX 64

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* The API server's bound for all annotations of an object. */
-#define POD_DEVICES_TEXT_MAX (256 * 1024)
+#define POD_DEVICES_TEXT_MAX 262144
 #define POD_DEVICES_CONTAINERS_MAX 512
 /* In one container. */
 #define POD_DEVICES_DEVICES_MAX 512

@@ -107,14 +107,16 @@ int rfc3339_parse_local(const char *text, size_t length, int64_t *ret_seconds)
 static int format(int64_t seconds, char between, const char *zone, char text[RFC3339_TEXT_BYTES])
 {
     struct civil civil;
+    if (seconds < days_from_civil(0, 1, 1) * DAY_SECONDS ||
+        seconds >= days_from_civil(10000, 1, 1) * DAY_SECONDS)
+        return -ERANGE;
     int64_t days = seconds / DAY_SECONDS - (seconds % DAY_SECONDS < 0);
     int64_t second_of_day = seconds - days * DAY_SECONDS;
-    if (days < days_from_civil(0, 1, 1) || days > days_from_civil(9999, 12, 31))
-        return -ERANGE;
     civil_from_days(days, &civil);
-    snprintf(text, RFC3339_TEXT_BYTES, "%04d-%02d-%02d%c%02d:%02d:%02d%s", civil.year, civil.month,
-        civil.day, between, (int)(second_of_day / 3600), (int)(second_of_day / 60 % 60),
-        (int)(second_of_day % 60), zone);
+    unsigned second = (unsigned)second_of_day;
+    snprintf(text, RFC3339_TEXT_BYTES, "%04u-%02u-%02u%c%02u:%02u:%02u%s",
+        (unsigned)civil.year % 10000, (unsigned)civil.month % 100, (unsigned)civil.day % 100,
+        between, second / 3600 % 24, second / 60 % 60, second % 60, zone);
     return 0;
 }
 
