@@ -2,6 +2,7 @@
 #include "cluster/allocate_answer.h"
 
 #include "cluster/device_list.h"
+#include "cluster/no_memory.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -237,16 +238,18 @@ int allocate_answer_make(const struct allocate_settings *settings,
     struct allocate_answer *ret_answer, struct error *error)
 {
     struct making making = {.settings = settings, .subject = subject};
-    const struct allocate_card **cards = calloc(device_count + 1, sizeof(*cards));
+    const struct allocate_card **cards = calloc(device_count + 1, sizeof(void *));
     size_t card_count = 0;
     bool limited = device_count && !settings->mig_mode;
-    int result = cards ? 0 : error_set(error, ENOMEM, "Allocate: no memory");
+    int result = cards ? 0 : no_memory(error, "Allocate");
     for (size_t i = 0; !result && i < device_count; i++) {
         const struct allocate_card *card = find_card(settings, devices[i].uuid);
         bool seen = false;
         if (!card)
             result =
                 error_set(error, ENODEV, "device %s is not a device of this node", devices[i].uuid);
+        if (!card)
+            break;
         for (size_t k = 0; k < card_count && !seen; k++)
             seen = cards[k] == card;
         if (!seen)
@@ -260,7 +263,7 @@ int allocate_answer_make(const struct allocate_settings *settings,
     if (!result && limited)
         add_mounts(&making);
     if (!result && making.failed)
-        result = error_set(error, ENOMEM, "Allocate: no memory");
+        result = no_memory(error, "Allocate");
     free(cards);
     if (result)
         allocate_answer_finish(&making.answer);

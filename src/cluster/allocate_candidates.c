@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/allocate_candidates.h"
 
+#include "cluster/no_memory.h"
 #include "cluster/node_lock.h"
 #include "cluster/number.h"
 
@@ -39,7 +40,7 @@ static int open_choice(const struct allocate_question *question, const struct al
     choice.steps = calloc(question->request_count + 1, sizeof(*choice.steps));
     result = choice.steps ? allocate_match(view, &choice.left, question->requests,
                                 question->request_count, choice.steps, error)
-                          : error_set(error, ENOMEM, "Allocate: no memory");
+                          : no_memory(error, "Allocate");
     if (result)
         allocate_choice_finish(&choice);
     else
@@ -186,8 +187,8 @@ static int choose_bound(const struct allocate_question *question, const struct a
         *ret_choice = best.choice;
         return 0;
     }
-    bool is_its =
-        waiting == 1 && question->request_count && asks_for(&wrong->view, &question->requests[0]);
+    bool is_its = wrong && waiting == 1 && question->request_count &&
+                  asks_for(&wrong->view, &question->requests[0]);
     *ret_choice = (struct allocate_choice){.pod = is_its ? wrong : NULL};
     return failure;
 }

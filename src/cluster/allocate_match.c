@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/allocate_match.h"
 
+#include "cluster/no_memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,13 +87,13 @@ int allocate_follow_kubelet(
     size_t count = request->count;
     struct pod_device *given = calloc(count + 1, sizeof(*given));
     bool *used = calloc(count + 1, sizeof(*used)), *known = calloc(count + 1, sizeof(*known));
-    int result = given && used && known ? 0 : error_set(error, ENOMEM, "device IDs: no memory");
+    int result = given && used && known ? 0 : no_memory(error, "device IDs");
     for (size_t i = 0; !result && i < count; i++) {
         if (device_id_physical(request->ids[i], given[i].uuid))
             result =
                 error_set(error, EINVAL, "device ID \"%.40s...\" is too long", request->ids[i]);
         for (size_t k = 0; !result && k < count && !known[i]; k++) {
-            if (used[k] || strcmp(devices[k].uuid, given[i].uuid))
+            if (used[k] || strcmp(devices[k].uuid, given[i].uuid) != 0)
                 continue;
             given[i] = devices[k];
             used[k] = known[i] = true;

@@ -2,6 +2,7 @@
 #include "cluster/device_score.h"
 
 #include "cluster/json_read.h"
+#include "cluster/no_memory.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -36,7 +37,7 @@ void device_scores_finish(struct device_scores *scores)
 static size_t find(const struct device_scores *scores, const char *uuid)
 {
     size_t i = 0;
-    while (i < scores->count && strcmp(scores->uuids[i], uuid))
+    while (i < scores->count && strcmp(scores->uuids[i], uuid) != 0)
         i++;
     return i;
 }
@@ -54,7 +55,7 @@ static int collect_names(const json_t *list, json_t *names, struct error *error)
         if (peers && !json_is_null(peers) && !json_is_object(peers))
             return error_set(error, EINVAL, WHAT ": a score is not an object");
         if (json_object_set_new(names, json_string_value(uuid), json_true()))
-            return error_set(error, ENOMEM, WHAT ": no memory");
+            return no_memory(error, WHAT);
         json_object_foreach((json_t *)peers, peer, score)
         {
             if (!json_is_integer(score) || json_integer_value(score) < INT32_MIN ||
@@ -62,7 +63,7 @@ static int collect_names(const json_t *list, json_t *names, struct error *error)
                 return error_set(
                     error, EINVAL, WHAT ": the score of \"%.80s\" is not a whole number", peer);
             if (json_object_set_new(names, peer, json_true()))
-                return error_set(error, ENOMEM, WHAT ": no memory");
+                return no_memory(error, WHAT);
         }
         if (json_object_size(names) > DEVICE_SCORE_DEVICES_MAX)
             return error_set(error, E2BIG, WHAT ": more than %d devices", DEVICE_SCORE_DEVICES_MAX);
@@ -101,10 +102,9 @@ static void copy_scores(const json_t *list, struct device_scores *scores)
 static int decode_list(const json_t *list, struct device_scores *scores, struct error *error)
 {
     json_t *names = json_object();
-    int result =
-        names ? collect_names(list, names, error) : error_set(error, ENOMEM, WHAT ": no memory");
+    int result = names ? collect_names(list, names, error) : no_memory(error, WHAT);
     if (!result && device_scores_create(json_object_size(names), scores))
-        result = error_set(error, ENOMEM, WHAT ": no memory");
+        result = no_memory(error, WHAT);
     if (!result)
         result = copy_names(names, scores, error);
     if (!result)

@@ -2,6 +2,7 @@
 #include "cluster/node_devices.h"
 
 #include "cluster/json_read.h"
+#include "cluster/no_memory.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -36,7 +37,7 @@ static int read_placements(
         return result;
     profile->placements = calloc(count, sizeof(profile->placements[0]));
     if (!profile->placements)
-        return error_set(error, ENOMEM, WHAT ": no memory");
+        return no_memory(error, WHAT);
     profile->placement_count = count;
     for (size_t i = 0; i < count && !result; i++) {
         struct node_device_placement *placement = &profile->placements[i];
@@ -75,7 +76,7 @@ static int read_profiles(const json_t *value, struct node_device *device, struct
         return result;
     device->profiles = calloc(count, sizeof(device->profiles[0]));
     if (!device->profiles)
-        return error_set(error, ENOMEM, WHAT ": no memory");
+        return no_memory(error, WHAT);
     device->profile_count = count;
     for (size_t i = 0; i < count && !result; i++)
         result = read_profile(json_array_get(list, i), &device->profiles[i], error);
@@ -116,8 +117,8 @@ int node_devices_decode_json(const char *text, struct node_devices *devices, str
         result = error_set(error, E2BIG, WHAT ": more than %d devices", NODE_DEVICES_MAX);
     for (size_t i = 0; !result && i < json_array_size(list); i++) {
         struct node_device *device = node_devices_add(devices);
-        result = device ? read_device(json_array_get(list, i), device, error)
-                        : error_set(error, ENOMEM, WHAT ": no memory");
+        result =
+            device ? read_device(json_array_get(list, i), device, error) : no_memory(error, WHAT);
     }
     json_decref(list);
     return result;
@@ -196,12 +197,12 @@ static int compare_devices(const void *a, const void *b)
 
 const struct node_device **node_devices_order(const struct node_devices *devices)
 {
-    const struct node_device **order = calloc(devices->count + 1, sizeof(*order));
+    const struct node_device **order = calloc(devices->count + 1, sizeof(void *));
     if (!order)
         return NULL;
     for (size_t i = 0; i < devices->count; i++)
         order[i] = &devices->devices[i];
-    qsort(order, devices->count, sizeof(*order), compare_devices);
+    qsort(order, devices->count, sizeof(void *), compare_devices);
     return order;
 }
 
@@ -210,14 +211,14 @@ int node_devices_encode_json(
 {
     const struct node_device **order = node_devices_order(devices);
     json_t *list = json_array();
-    int result = order && list ? 0 : error_set(error, ENOMEM, WHAT ": no memory");
+    int result = order && list ? 0 : no_memory(error, WHAT);
     for (size_t i = 0; !result && i < devices->count; i++)
         if (json_array_append_new(list, make_device(order[i])))
             result = error_set(error, EINVAL, WHAT ": a text of device %u is not UTF-8",
                 (unsigned)order[i]->index);
     char *text = result ? NULL : json_dumps(list, JSON_COMPACT);
     if (!result && !text)
-        result = error_set(error, ENOMEM, WHAT ": no memory");
+        result = no_memory(error, WHAT);
     if (!result)
         *ret_text = text;
     json_decref(list);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The register annotation as HAMi up to 2.7 writes it:
  *   uuid,count,devmem,devcore,type,numa,health[,index,mode]:   each device ends in a colon. */
+#include "cluster/no_memory.h"
 #include "cluster/node_devices.h"
 #include "cluster/number.h"
 
@@ -140,11 +141,11 @@ int node_devices_encode_csv(
     char *text = NULL;
     size_t length;
     FILE *stream = order ? open_memstream(&text, &length) : NULL;
-    int result = stream ? 0 : error_set(error, ENOMEM, WHAT ": no memory");
+    int result = stream ? 0 : no_memory(error, WHAT);
     for (size_t i = 0; !result && i < devices->count; i++)
         result = write_device(stream, order[i], fields, error);
     if (stream && fclose(stream) && !result)
-        result = error_set(error, ENOMEM, WHAT ": no memory");
+        result = no_memory(error, WHAT);
     free(order);
     if (result)
         free(text);

@@ -69,7 +69,7 @@ int node_lock_decide(const char *value, const char *node, const char *pod_namesp
     const char *pod_name, enum node_lock_holder holder, int64_t now_seconds, int64_t expiry_ns,
     enum node_lock_decision *ret_decision, struct error *error)
 {
-    struct node_lock lock;
+    struct node_lock lock = {0};
     char expiry[DURATION_TEXT_BYTES];
     if (!value) {
         *ret_decision = NODE_LOCK_TAKE;

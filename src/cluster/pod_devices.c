@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/pod_devices.h"
 
+#include "cluster/no_memory.h"
 #include "cluster/number.h"
 
 #include <errno.h>
@@ -91,7 +92,7 @@ static int decode_container(
         struct pod_device *devices =
             reallocarray(container->devices, container->count + 1, sizeof(container->devices[0]));
         if (!devices)
-            return error_set(error, ENOMEM, "device string: no memory");
+            return no_memory(error, "device string");
         container->devices = devices;
         memset(&devices[container->count], 0, sizeof(devices[0]));
         int result = decode_device(piece, &devices[container->count], error);
@@ -114,7 +115,7 @@ static int decode_all(struct piece text, struct pod_devices *devices, struct err
         struct pod_devices_container *containers =
             reallocarray(devices->containers, devices->count + 1, sizeof(devices->containers[0]));
         if (!containers)
-            return error_set(error, ENOMEM, "device string: no memory");
+            return no_memory(error, "device string");
         devices->containers = containers;
         containers[devices->count] = (struct pod_devices_container){NULL, 0};
         int result = decode_container(piece, &containers[devices->count++], error);

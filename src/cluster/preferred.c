@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/preferred.h"
 
+#include "cluster/no_memory.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -31,7 +33,7 @@ struct selection {
 static size_t find_card(const struct selection *selection, const char *uuid)
 {
     size_t i = 0;
-    while (i < selection->card_count && strcmp(selection->cards[i].uuid, uuid))
+    while (i < selection->card_count && strcmp(selection->cards[i].uuid, uuid) != 0)
         i++;
     return i;
 }
@@ -152,7 +154,7 @@ int preferred_choose(const char *const *available, size_t available_count,
     selection.chosen = calloc(size + 1, sizeof(*selection.chosen));
     int result = 0;
     if (!selection.candidates || !selection.cards || !selection.chosen)
-        result = error_set(error, ENOMEM, "preferred devices: no memory");
+        result = no_memory(error, "preferred devices");
     if (!result && collect(&selection, available, available_count, required, required_count))
         result = error_set(error, EINVAL, "preferred devices: an ID is too long");
     if (!result && !(annotated && take_annotated(&selection, annotated))) {

@@ -68,7 +68,7 @@ static int parse_date_time(const char *text, size_t length, char between, int64_
         civil.minute < 0 || civil.minute > 59 || civil.second < 0 || civil.second > 59)
         return -EINVAL;
     *ret_seconds = days_from_civil(civil.year, civil.month, civil.day) * DAY_SECONDS +
-                   civil.hour * 3600 + civil.minute * 60 + civil.second;
+                   civil.hour * INT64_C(3600) + civil.minute * INT64_C(60) + civil.second;
     return 0;
 }
 
