@@ -80,10 +80,9 @@ void grpc_server_watch(struct grpc_server *server)
 static bool sweep_calls(struct grpc_connection *connection, uint64_t now, bool *ret_stuck)
 {
     uint64_t limit = connection->server->options.request_ms;
-    struct grpc_call *call;
     bool again = false;
-    TAILQ_FOREACH(call, &connection->calls, entry)
-    {
+    for (struct grpc_call *call = TAILQ_FIRST(&connection->calls); call;
+         call = TAILQ_NEXT(call, entry)) {
         again |= !call->whole || call->ended;
         if (!call->whole && !call->ended && now - call->begun_ms > limit)
             grpc_call_fail(call, GRPC_DEADLINE_EXCEEDED, "the request does not come in");
@@ -139,11 +138,10 @@ static int begin_session(struct grpc_connection *connection)
 /* Makes room for one more connection. */
 static bool evict(struct grpc_server *server)
 {
-    struct grpc_connection *connection;
     if (server->connection_count < server->options.connections)
         return true;
-    TAILQ_FOREACH(connection, &server->connections, entry)
-    {
+    for (struct grpc_connection *connection = TAILQ_FIRST(&server->connections); connection;
+         connection = TAILQ_NEXT(connection, entry)) {
         if (!TAILQ_EMPTY(&connection->calls))
             continue;
         dismiss_connection(connection, NGHTTP2_NO_ERROR);
@@ -290,11 +288,13 @@ void grpc_server_destroy(struct grpc_server *server)
     if (!server)
         return;
     stop_listening(server);
-    while (!TAILQ_EMPTY(&server->connections))
-        dismiss_connection(TAILQ_FIRST(&server->connections), NGHTTP2_NO_ERROR);
-    struct grpc_call *call;
-    LIST_FOREACH(call, &server->calls, all)
-    call->server = NULL;
+    struct grpc_connection *connection = TAILQ_FIRST(&server->connections), *next;
+    for (; connection; connection = next) {
+        next = TAILQ_NEXT(connection, entry);
+        dismiss_connection(connection, NGHTTP2_NO_ERROR);
+    }
+    for (struct grpc_call *call = LIST_FIRST(&server->calls); call; call = LIST_NEXT(call, all))
+        call->server = NULL;
     if (server->sweep)
         event_free(server->sweep);
     nghttp2_session_callbacks_del(server->callbacks);

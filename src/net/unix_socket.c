@@ -70,7 +70,7 @@ static int clear_stale(const char *path, struct error *error)
 {
     struct unix_socket_file file;
     struct stat status;
-    int fd;
+    int fd = -1;
     if (!unix_socket_find(path, &file) || lstat(path, &status) != 0)
         return 0;
     if (!S_ISSOCK(status.st_mode))

@@ -136,9 +136,9 @@ static void send_devices(struct kubelet_stream *stream)
 
 void kubelet_serve_devices(struct kubelet *kubelet)
 {
-    struct kubelet_stream *stream;
-    LIST_FOREACH(stream, &kubelet->streams, entry)
-    send_devices(stream);
+    for (struct kubelet_stream *stream = LIST_FIRST(&kubelet->streams); stream;
+         stream = LIST_NEXT(stream, entry))
+        send_devices(stream);
 }
 
 static void on_stream_gone(struct grpc_call *call, void *argument)
@@ -191,15 +191,17 @@ static int by_text(const void *a, const void *b)
 
 static int check_devices(const struct kubelet_device *devices, size_t count, struct error *error)
 {
-    const char **sorted = calloc(count ? count : 1, sizeof(*sorted));
-    int failed = sorted ? 0 : error_set(error, ENOMEM, "no memory for %zu devices", count);
+    const char **sorted = calloc(count ? count : 1, sizeof(const char *));
+    int failed = 0;
+    if (!sorted)
+        return error_set(error, ENOMEM, "no memory for %zu devices", count);
     for (size_t i = 0; i < count && !failed; i++) {
         sorted[i] = devices[i].id;
         if (!devices[i].id || !devices[i].id[0] || !message_is_utf8(devices[i].id))
             failed = error_set(error, EINVAL, "device %zu: an ID of UTF-8 text is accepted", i);
     }
     if (!failed)
-        qsort(sorted, count, sizeof(*sorted), by_text);
+        qsort(sorted, count, sizeof(const char *), by_text);
     for (size_t i = 1; i < count && !failed; i++)
         if (!strcmp(sorted[i - 1], sorted[i]))
             failed = error_set(error, EINVAL, "device %s is there twice", sorted[i]);
@@ -233,7 +235,7 @@ static uint8_t *pack_devices(const struct kubelet_device *devices, size_t count,
 {
     V1beta1__ListAndWatchResponse response = V1BETA1__LIST_AND_WATCH_RESPONSE__INIT;
     struct packed_device *parts = calloc(count ? count : 1, sizeof(*parts));
-    V1beta1__Device **list = calloc(count ? count : 1, sizeof(*list));
+    V1beta1__Device **list = calloc(count ? count : 1, sizeof(V1beta1__Device *));
     uint8_t *packed = NULL;
     if (parts && list) {
         for (size_t i = 0; i < count; i++) {

@@ -135,16 +135,19 @@ static int ask(struct pod_resources *resources, const char *method, const void *
     struct question *question = calloc(1, sizeof(*question));
     size_t bytes = 0;
     uint8_t *packed = message_pack(request, &bytes);
-    int failed = !question || !packed
-                     ? error_set(error, ENOMEM, "no memory to ask for Pods' resources")
-                     : grpc_client_call(resources->client, method, packed, bytes, timeout_ms,
-                           &events, question, NULL, error);
+    if (!question || !packed) {
+        free(question);
+        free(packed);
+        return error_set(error, ENOMEM, "no memory to ask for Pods' resources");
+    }
+    *question = (struct question){.answer = answer, .context = context, .descriptor = descriptor};
+    int failed = grpc_client_call(
+        resources->client, method, packed, bytes, timeout_ms, &events, question, NULL, error);
     free(packed);
     if (failed) {
         free(question);
         return failed;
     }
-    *question = (struct question){.answer = answer, .context = context, .descriptor = descriptor};
     LIST_INSERT_HEAD(&resources->questions, question, entry);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of the kubelet and of device plugins: the first byte chooses which. One that is decoded
- * is encoded and decoded again; none takes more memory than it may. */
+ * is encoded again; none takes more memory than it may. */
 #include "net/message.h"
 
 #include "net/deviceplugin.h"
