@@ -32,9 +32,9 @@ struct row {
 };
 #define ROWS 64
 
-static struct row exceeded[ROWS]; /* which took longer than is known */
-static struct row extended[ROWS]; /* which were not cut in time slices */
-static struct row doubted[ROWS];  /* which were measured alone, and took longer beside others */
+static struct row exceeded[ROWS];   /* which took longer than is known */
+static struct row extended[ROWS];   /* which were not cut in time slices */
+static struct row distrusted[ROWS]; /* which were measured alone, and took longer beside others */
 
 static uint64_t *entry_for(uint64_t key)
 {
@@ -153,13 +153,13 @@ void duration_exceeded(uint64_t key, uint64_t took_ns)
     }
 }
 
-void duration_doubt(uint64_t key, bool longer)
+void duration_distrust(uint64_t key, bool longer)
 {
     uint64_t entry = duration_entry(key);
     if (!longer) {
-        forget(doubted, key);
-    } else if (note(doubted, key, UINT64_MAX)->times >= EXCEEDED_TIMES) {
-        forget(doubted, key);
+        forget(distrusted, key);
+    } else if (note(distrusted, key, UINT64_MAX)->times >= EXCEEDED_TIMES) {
+        forget(distrusted, key);
         enter(key, seen_of(entry), entry & DURATION_MAX_NS, 0);
     }
 }
@@ -180,5 +180,5 @@ void durations_reset(void)
     memset(durations_table, 0, sizeof(durations_table));
     memset(exceeded, 0, sizeof(exceeded));
     memset(extended, 0, sizeof(extended));
-    memset(doubted, 0, sizeof(doubted));
+    memset(distrusted, 0, sizeof(distrusted));
 }

@@ -89,7 +89,7 @@ void duration_learn_extended(uint64_t key, uint64_t took_ns);
 
 /* Whether a kernel that was measured alone takes longer beside others than it could. Where that is
  * so several times in a row, it counts as one that was not. One thread at a time. */
-void duration_doubt(uint64_t key, bool longer);
+void duration_distrust(uint64_t key, bool longer);
 
 /* Forgets all: for a forked child. */
 void durations_reset(void);

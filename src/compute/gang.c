@@ -5,7 +5,7 @@
 /* An end at its time counts for it, one at another time twice against it: what is independent meets
  * the time by chance in less than two of three cases, and with eight devices in one of four. */
 #define SCORE_CERTAIN 12
-#define SCORE_MISSED 2
+#define SCORE_OFF 2
 /* What was certain once is so again after a few more. */
 #define SCORE_AGAIN (SCORE_CERTAIN - 4)
 
@@ -42,7 +42,7 @@ bool gang_judge(struct gang *gang, uint64_t key, uint64_t after_ns, uint64_t at_
     }
     int64_t off = (int64_t)(after_ns - gang->after_ns);
     if ((uint64_t)(off < 0 ? -off : off) > tolerance_ns(gang->after_ns)) {
-        gang->score -= gang->score < SCORE_MISSED ? gang->score : SCORE_MISSED;
+        gang->score -= gang->score < SCORE_OFF ? gang->score : SCORE_OFF;
         return false;
     }
     gang->after_ns += (uint64_t)(off / 4);

@@ -281,17 +281,17 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct timing_ev
 static void learn_in_part(
     const struct meter_interval *interval, uint64_t known, uint64_t least_ns, uint64_t most_ns)
 {
-    bool doubtful = interval->shared || interval->late;
+    bool uncertain = interval->shared || interval->late;
     uint64_t exceeded_most = is_in_part(interval) ? EXCEEDED_MOST_NS : EXCEEDED_SIBLINGS_NS;
-    if (!doubtful && is_in_part(interval) && duration_is_alone(interval->key))
-        duration_doubt(interval->key, least_of(interval, most_ns) > known + known / 8);
+    if (!uncertain && is_in_part(interval) && duration_is_alone(interval->key))
+        duration_distrust(interval->key, least_of(interval, most_ns) > known + known / 8);
     if (most_ns < known / 4 * 3)
         duration_shorten(interval->key, most_ns > known / 2 ? most_ns : known / 2);
     else if (most_ns < known)
         duration_learn(interval->key, most_ns);
     else if (least_ns <= known)
         duration_learn(interval->key, known);
-    else if (doubtful || least_ns > exceeded_most)
+    else if (uncertain || least_ns > exceeded_most)
         duration_confirm(interval->key);
     else if (least_ns < known + at_most(known / 4, CLEAN_NS))
         duration_learn(interval->key, least_ns);
@@ -345,12 +345,12 @@ static void learn_dry(const struct stream_meter *meter, const struct timing_even
     uint64_t from_ns, uint64_t to_ns)
 {
     const struct meter_interval *interval = &event->before;
-    bool doubtful = interval->other || interval->shared || interval->siblings || interval->moved ||
-                    is_in_part(interval);
+    bool uncertain = interval->other || interval->shared || interval->siblings || interval->moved ||
+                     is_in_part(interval);
     uint64_t known = duration_of(interval->key), most = above(to_ns, interval->first_ns),
              least = above(to_ns, event->recorded_ns + event_ns(meter));
     bool dry = !interval->continuous && !interval->measured && interval->first_ns > from_ns;
-    if (!known || !dry || interval->launches != 1 || doubtful)
+    if (!known || !dry || interval->launches != 1 || uncertain)
         return;
     if (most < known)
         duration_learn_alone(interval->key, most);

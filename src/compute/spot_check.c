@@ -6,8 +6,8 @@
 #define LATE_NS 60e6
 /* A launch is on its way to the device, and its end on the way back, for so long at most. */
 #define LAUNCH_NS 10e3
-/* Less is not doubted: one such part of the time, and so many standard deviations. */
-#define DOUBTED_PART 50
+/* Less is not distrusted: one such part of the time, and so many standard deviations. */
+#define TOLERANCE_PART 50
 #define DEVIATIONS 3
 /* Half of what was longer ago than this is forgotten. */
 #define KEPT_NS 60000000000ull
@@ -59,26 +59,26 @@ static double variance(const struct spot_checks *checks)
     return checks->squares * part * (1 - part);
 }
 
-static bool is_doubtful(const struct spot_checks *checks)
+static bool is_distrusted(const struct spot_checks *checks)
 {
     double more =
-        checks->seen_ns - checks->told_ns - LATE_NS - (double)checks->passed_ns / DOUBTED_PART;
+        checks->seen_ns - checks->told_ns - LATE_NS - (double)checks->passed_ns / TOLERANCE_PART;
     return more > 0 && more * more > DEVIATIONS * DEVIATIONS * variance(checks);
 }
 
 static void begin(struct spot_checks *checks, uint64_t now_ns)
 {
-    bool soon = now_ns < checks->doubts_to_ns + SPOT_CHECK_SOON_NS;
-    checks->doubt_ns =
-        twice(soon ? checks->doubt_ns : 0, SPOT_CHECK_DOUBT_NS, SPOT_CHECK_DOUBT_MOST_NS);
-    checks->doubts_to_ns = now_ns + checks->doubt_ns;
-    checks->doubts = true;
+    bool soon = now_ns < checks->distrust_to_ns + SPOT_CHECK_SOON_NS;
+    checks->distrust_ns =
+        twice(soon ? checks->distrust_ns : 0, SPOT_CHECK_DISTRUST_NS, SPOT_CHECK_DISTRUST_MOST_NS);
+    checks->distrust_to_ns = now_ns + checks->distrust_ns;
+    checks->distrusts = true;
     forget(checks);
 }
 
 static void end(struct spot_checks *checks)
 {
-    checks->doubts = false;
+    checks->distrusts = false;
     forget(checks);
 }
 
@@ -95,12 +95,12 @@ bool spot_check_note(struct spot_checks *checks, const struct spot_check *check)
     if (check->now_ns < checks->silent_to_ns)
         return false;
     add(checks, check);
-    bool doubtful = is_doubtful(checks);
-    if (doubtful && checks->doubts)
+    bool uncertain = is_distrusted(checks);
+    if (uncertain && checks->distrusts)
         fall_silent(checks, check->now_ns);
-    else if (doubtful)
+    else if (uncertain)
         begin(checks, check->now_ns);
-    if (checks->doubts && check->now_ns >= checks->doubts_to_ns)
+    if (checks->distrusts && check->now_ns >= checks->distrust_to_ns)
         end(checks);
-    return checks->doubts;
+    return checks->distrusts;
 }

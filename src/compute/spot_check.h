@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A doubt lasts so long; one that comes soon after the last was over, twice as long as that. */
-#define SPOT_CHECK_DOUBT_NS 10000000000ull
-#define SPOT_CHECK_DOUBT_MOST_NS 640000000000ull
+/* distrust lasts so long; one that comes soon after the last was over, twice as long as that. */
+#define SPOT_CHECK_DISTRUST_NS 10000000000ull
+#define SPOT_CHECK_DISTRUST_MOST_NS 640000000000ull
 #define SPOT_CHECK_SOON_NS 60000000000ull
 /* What the checks say against launches that are measured is wrong: so long they say nothing, and
  * twice as long the next time. */
@@ -27,8 +27,9 @@ struct spot_checks {
     double asked_ns;    /* what would have been seen by that always at work, */
     double squares;     /* and the squares of its parts */
     uint64_t passed_ns; /* all the time */
-    bool doubts;
-    uint64_t doubts_to_ns, doubt_ns; /* when the last one is or was over, and how long it lasts */
+    bool distrusts;
+    uint64_t distrust_to_ns,
+        distrust_ns; /* when the last one is or was over, and how long it lasts */
     uint64_t silent_to_ns, silent_ns;
 };
 

@@ -79,10 +79,10 @@ static void pass_unthrottled(CUstream stream, enum stream_zero zero, uint64_t no
 
 /* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
  * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES; each, where what was
- * admitted by estimate is doubted. */
+ * admitted by estimate is distrusted. */
 static int next_sample(struct pace_thread *own, unsigned device)
 {
-    if (spot_check_doubts(device))
+    if (spot_check_distrusts(device))
         return 0;
     return (int)(SAMPLE_LAUNCHES / 2 + thread_random(own) % SAMPLE_LAUNCHES);
 }
@@ -191,8 +191,8 @@ static bool is_alone(const struct thread_stream *here)
  */
 static bool is_trusted(const struct thread_stream *here)
 {
-    if (thread_mine->doubts) {
-        thread_mine->doubts--;
+    if (thread_mine->distrust.looks) {
+        thread_mine->distrust.looks--;
         return false;
     }
     return here->round.awaited_ns && is_alone(here) && here->meter && !here->meter->thread &&
@@ -253,7 +253,7 @@ static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
     uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_TOLERANCE_PART;
     if (here->round.recorded || (here->round.awaited_ns && is_quiet(here, now_ns)))
-        return !thread_mine->doubts;
+        return !thread_mine->distrust.looks;
     return passed + off > here->work_ns && passed < here->work_ns + off;
 }
 
@@ -268,7 +268,7 @@ static bool is_known_enough(const struct thread_stream *here, CUstream stream, u
            work_ns < BUDGET_QUANTUM_NS && duration_is_steady(key) &&
            here->work_ns < BUDGET_UNINSTRUMENTED_NS && thread_is_current(here, stream) &&
            here->news == policy_news() && policy_part((unsigned)here->device).permille >= 1000 &&
-           !spot_check_doubts((unsigned)here->device);
+           !spot_check_distrusts((unsigned)here->device);
 }
 
 /* What the thread launched by estimate is taken from the budget, and where there is plenty it goes
@@ -375,7 +375,7 @@ static void begin_slow(
     here->waits = found.alone && !found.busy;
     launch->device = (unsigned)found.record->device;
     /* This is a sample as good as another. */
-    if (midst || spot_check_doubts(launch->device))
+    if (midst || spot_check_distrusts(launch->device))
         own->until_sample = 2 * next_sample(own, launch->device);
     here->quantum_ns = budget_quantum_ns(
         balance, percent, gate_active(found.record->device), here->waits, here->quantum_ns);

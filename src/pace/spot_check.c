@@ -42,7 +42,7 @@ static struct {
     enum { ELSEWHERE, SLEEPS_UNTIL, RESTS } governor; /* until then, as far as is known */
 } looks[VGPU_REGION_DEVICES];
 
-bool pace_doubted[VGPU_REGION_DEVICES];
+bool spot_check_distrusted[VGPU_REGION_DEVICES];
 static bool logged;
 static uint32_t chance = 1;
 
@@ -74,13 +74,13 @@ static void tell(void)
     logged = true;
 }
 
-static void change(unsigned device, bool doubts)
+static void change(unsigned device, bool distrusts)
 {
-    if (doubts == load_relaxed(&pace_doubted[device]))
+    if (distrusts == load_relaxed(&spot_check_distrusted[device]))
         return;
-    if (doubts)
+    if (distrusts)
         tell();
-    store_relaxed(&pace_doubted[device], doubts);
+    store_relaxed(&spot_check_distrusted[device], distrusts);
     policy_note_news();
 }
 
@@ -130,7 +130,7 @@ uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bo
     __typeof__(*looks) *look = &looks[device];
     uint64_t most_ns = calm && pause_ns >= PAUSE_NS ? pause_ns + pause_ns / PAUSE_PART : pause_ns;
     look->governor = ELSEWHERE;
-    if (!spot_check_doubts(device) && now_ns > look->estimated_ns + ESTIMATED_NS)
+    if (!spot_check_distrusts(device) && now_ns > look->estimated_ns + ESTIMATED_NS)
         look->ask_ns = 0;
     else if (!look->ask_ns)
         look->ask_ns = (look->asked_ns = now_ns) + about_ns(ASK_NS) - about_ns(ASK_NS / 2);
@@ -151,6 +151,6 @@ void spot_check_reset(void)
 {
     memset(devices, 0, sizeof(devices));
     memset(looks, 0, sizeof(looks));
-    memset(pace_doubted, 0, sizeof(*pace_doubted) * VGPU_REGION_DEVICES);
+    memset(spot_check_distrusted, 0, sizeof(*spot_check_distrusted) * VGPU_REGION_DEVICES);
     logged = false;
 }

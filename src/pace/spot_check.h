@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-extern bool pace_doubted[];
+extern bool spot_check_distrusted[];
 
 /* Whether each launch on the device is to be measured: what was admitted by estimate took longer
  * than it was charged with. One load. */
-static inline bool spot_check_doubts(unsigned device)
+static inline bool spot_check_distrusts(unsigned device)
 {
-    return load_relaxed(&pace_doubted[device]);
+    return load_relaxed(&spot_check_distrusted[device]);
 }
 
 /* Work on the device was charged: so many launches ended with it, by estimate or measured. */

@@ -273,7 +273,7 @@ struct pace_thread *thread_own(void)
         find_thread_ends();
     struct pace_thread *own = slab_take(&threads.slab);
     if (own) {
-        own->to_record = THREAD_EVENTS;
+        own->distrust.events = THREAD_EVENTS;
         own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
         link_in(own);
     }

@@ -63,17 +63,19 @@ struct thread_stream {
     struct thread_round round;
 };
 
-/* What rounds took longer than was thought, as the thread saw it, and what their timing events
- * say. */
-struct thread_missed {
-    uint64_t ns, at_ns; /* without a timing event, less what may be */
-    uint64_t most_ns;   /* so much more is let pass */
-    uint64_t
-        events_to_ns;   /* until then a timing event is put behind each round that is waited for */
-    uint64_t longer_ns; /* when a round took longer last */
-    uint64_t seen_ns;   /* with a timing event, since a look at the meter; what that said then: */
-    uint64_t meter_ns;
-    uint32_t meter_id; /* 0: none was */
+/* Distrust of a thread's estimates, by what its rounds took. */
+struct thread_distrust {
+    unsigned looks;        /* rounds that begin after a quiet time and get a closer look */
+    unsigned hidden_looks; /* how many more, the next time that a wait tells nothing of its round */
+    unsigned events;       /* rounds that get a timing event, of those without a closer look */
+    uint64_t excess_ns,
+        at_ns;             /* beyond the estimates, in rounds without a timing event; as of then */
+    uint64_t tolerated_ns; /* of that, beyond EXCESS_NS */
+    uint64_t events_to_ns; /* until then each round that is waited for gets a timing event */
+    uint64_t longer_ns;    /* when a round last exceeded its estimate */
+    uint64_t measured_ns;  /* excess in rounds with a timing event, since the meter was read */
+    uint64_t meter_ns;     /* what the meter said then (stream_meter.longer_ns) */
+    uint32_t meter_id;     /* 0: none was read */
 };
 
 /* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
@@ -84,11 +86,7 @@ struct pace_thread {
     uint64_t rounds;   /* a bit for each of them that may have one that goes on */
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
-    unsigned doubts; /* so many rounds that begin after a quiet time are looked at */
-    unsigned unseen; /* and so many the next time that a wait tells nothing of its round */
-    struct thread_missed missed;
-    unsigned
-        to_record;   /* so many have a timing event behind them, of those that are not looked at */
+    struct thread_distrust distrust;
     bool found_over; /* what it launched last, of what is measured, when the call returned late */
     uint32_t random;
 };

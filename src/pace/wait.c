@@ -20,16 +20,16 @@
 #define EVENTS_NS 10000000000ull
 /* But not for longer than this after the last such round. */
 #define EVENTS_AGREE_NS 1000000000ull
-#define MISSED_NS 10000000ull
-#define MISSED_PART 100
+#define EXCESS_NS 10000000ull
+#define EXCESS_PART 100
 /* A thread that is woken late sees the same: the timing events tell. Where they say so, that much
- * more is let pass the next time, up to MISSED_MOST_NS. */
-#define MISSED_MOST_NS 100000000ull
+ * more is let pass the next time, up to TOLERATED_MOST_NS. */
+#define TOLERATED_MOST_NS 100000000ull
 /* Which also makes the next so many that begin quietly be looked at; one that the thread was not
  * seen to wait for, as it did something else first, twice as many as the last such one, up to so
  * many. */
-#define DOUBTS 8
-#define DOUBTS_MOST 4096
+#define LOOKS 8
+#define LOOKS_MOST 4096
 /* Of rounds that begin quietly, and take what is thought, chance has a timing event put behind one
  * of so many, and behind the next: between those two is one round alone. */
 #define RECORDED_PART 8
@@ -44,34 +44,36 @@ static bool is_hidden(const struct thread_round *round, int64_t work_ns, int64_t
     return (int64_t)(round->waiting_ns - round->began_ns) > work_ns + off_ns;
 }
 
-static void doubt(struct pace_thread *own, bool hidden)
+static void look_closer(struct thread_distrust *distrust, bool hidden)
 {
     if (hidden)
-        own->unseen = own->unseen < DOUBTS ? DOUBTS : 2 * own->unseen;
-    if (own->unseen > DOUBTS_MOST)
-        own->unseen = DOUBTS_MOST;
-    own->doubts = own->unseen > DOUBTS ? own->unseen : DOUBTS;
+        distrust->hidden_looks =
+            distrust->hidden_looks < LOOKS ? LOOKS : 2 * distrust->hidden_looks;
+    if (distrust->hidden_looks > LOOKS_MOST)
+        distrust->hidden_looks = LOOKS_MOST;
+    distrust->looks = distrust->hidden_looks > LOOKS ? distrust->hidden_looks : LOOKS;
 }
 
 /* What a round took too long, which nobody charged for. */
-static void note_missed(struct thread_missed *missed, uint64_t ns, uint64_t now_ns)
+static void note_excess(struct thread_distrust *distrust, uint64_t ns, uint64_t now_ns)
 {
-    uint64_t forgiven = (now_ns - missed->at_ns) / MISSED_PART;
-    missed->ns = (missed->ns > forgiven ? missed->ns - forgiven : 0) + ns;
-    missed->at_ns = now_ns;
-    if (missed->ns <= MISSED_NS + missed->most_ns)
+    uint64_t forgiven = (now_ns - distrust->at_ns) / EXCESS_PART;
+    distrust->excess_ns =
+        (distrust->excess_ns > forgiven ? distrust->excess_ns - forgiven : 0) + ns;
+    distrust->at_ns = now_ns;
+    if (distrust->excess_ns <= EXCESS_NS + distrust->tolerated_ns)
         return;
-    missed->ns = missed->seen_ns = missed->meter_id = 0;
-    missed->events_to_ns = now_ns + EVENTS_NS;
+    distrust->excess_ns = distrust->measured_ns = distrust->meter_id = 0;
+    distrust->events_to_ns = now_ns + EVENTS_NS;
 }
 
 /* It was not the GPU that took long. */
-static void let_pass_more(struct thread_missed *missed)
+static void tolerate_more(struct thread_distrust *distrust)
 {
-    missed->events_to_ns = 0;
-    missed->most_ns = 2 * missed->most_ns + MISSED_NS;
-    if (missed->most_ns > MISSED_MOST_NS)
-        missed->most_ns = MISSED_MOST_NS;
+    distrust->events_to_ns = 0;
+    distrust->tolerated_ns = 2 * distrust->tolerated_ns + EXCESS_NS;
+    if (distrust->tolerated_ns > TOLERATED_MOST_NS)
+        distrust->tolerated_ns = TOLERATED_MOST_NS;
 }
 
 /* The stream's meter, whose timing events were asked for; NULL where it is not the thread's any
@@ -86,31 +88,32 @@ static const struct stream_meter *polled_meter(const struct thread_stream *here)
 }
 
 /* The same of a round that has a timing event. */
-static void note_seen(const struct thread_stream *here, struct thread_missed *missed, uint64_t ns)
+static void note_measured(
+    const struct thread_stream *here, struct thread_distrust *distrust, uint64_t ns)
 {
-    bool known = missed->meter_id == here->meter_id;
-    missed->seen_ns += ns;
-    if (known && missed->seen_ns <= MISSED_NS)
+    bool known = distrust->meter_id == here->meter_id;
+    distrust->measured_ns += ns;
+    if (known && distrust->measured_ns <= EXCESS_NS)
         return;
     lock_take(&events_lock);
     const struct stream_meter *meter = polled_meter(here);
     bool same = meter != NULL;
     uint64_t longer_ns = same ? meter->longer_ns : 0;
     lock_release(&events_lock);
-    if (same && known && longer_ns - missed->meter_ns < missed->seen_ns / 4)
-        let_pass_more(missed);
+    if (same && known && longer_ns - distrust->meter_ns < distrust->measured_ns / 4)
+        tolerate_more(distrust);
     else if (same && known)
-        missed->most_ns = 0;
-    missed->meter_id = same ? here->meter_id : 0;
-    missed->meter_ns = longer_ns;
-    missed->seen_ns = 0;
+        distrust->tolerated_ns = 0;
+    distrust->meter_id = same ? here->meter_id : 0;
+    distrust->meter_ns = longer_ns;
+    distrust->measured_ns = 0;
 }
 
 /* A round took as long as was thought, or less. */
-static void note_agreed(struct thread_missed *missed, uint64_t now_ns)
+static void note_agreed(struct thread_distrust *distrust, uint64_t now_ns)
 {
-    if (now_ns > missed->longer_ns + EVENTS_AGREE_NS)
-        missed->events_to_ns = 0;
+    if (now_ns > distrust->longer_ns + EVENTS_AGREE_NS)
+        distrust->events_to_ns = 0;
 }
 
 static int64_t work_of(const struct thread_stream *here)
@@ -154,7 +157,7 @@ static void note_shorter(struct thread_stream *here, int64_t less_ns)
 {
     if (is_uninstrumented(&here->round))
         thread_took_less(here, (uint32_t)less_ns);
-    doubt(thread_mine, false);
+    look_closer(&thread_mine->distrust, false);
 }
 
 /* Of a quiet round that has no timing event the next ones tell whether it was the device. */
@@ -163,13 +166,13 @@ static void note_longer(
 {
     struct pace_thread *own = thread_mine;
     if (hidden || !is_uninstrumented(&here->round))
-        doubt(own, hidden);
+        look_closer(&own->distrust, hidden);
     if (hidden)
         return;
     if (!here->round.recorded)
-        note_missed(&own->missed, (uint64_t)more_ns, now_ns);
+        note_excess(&own->distrust, (uint64_t)more_ns, now_ns);
     else if (!here->round.quiet)
-        note_seen(here, &own->missed, (uint64_t)more_ns);
+        note_measured(here, &own->distrust, (uint64_t)more_ns);
 }
 
 /* Whether what is launched from now on may go by estimate. */
@@ -181,14 +184,14 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
             took_ns = took(here, now_ns, work_ns + off_ns);
     bool longer = took_ns > work_ns + off_ns;
     if (longer)
-        own->missed.longer_ns = now_ns;
+        own->distrust.longer_ns = now_ns;
     else if (round->recorded)
-        note_agreed(&own->missed, now_ns);
+        note_agreed(&own->distrust, now_ns);
     if (!longer && took_ns >= work_ns - off_ns) {
-        own->unseen -= own->unseen && round->quiet;
+        own->distrust.hidden_looks -= own->distrust.hidden_looks && round->quiet;
         return;
     }
-    own->to_record = THREAD_EVENTS;
+    own->distrust.events = THREAD_EVENTS;
     if (longer)
         note_longer(here, took_ns - work_ns, is_hidden(round, work_ns, off_ns), now_ns);
     else
@@ -238,19 +241,19 @@ static void note_waiting(struct thread_stream *here)
 }
 
 /* Rounds took longer than was thought: each has a timing event for a while. */
-static bool is_among_missed(const struct thread_round *round)
+static bool is_distrusted(const struct thread_round *round)
 {
-    return round->waiting_ns < thread_mine->missed.events_to_ns;
+    return round->waiting_ns < thread_mine->distrust.events_to_ns;
 }
 
 /* While what is waited for runs. */
 static void record_round(struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
-    if (!here->launches || !(here->round.quiet || is_among_missed(&here->round)))
+    if (!here->launches || !(here->round.quiet || is_distrusted(&here->round)))
         return;
     here->round.recorded = thread_record(here, here->stream, here->round.dry);
-    own->to_record -= here->round.recorded && here->round.quiet && own->to_record;
+    own->distrust.events -= here->round.recorded && here->round.quiet && own->distrust.events;
 }
 
 static void end_round(struct thread_stream *here, uint64_t now_ns, bool over)
@@ -274,11 +277,11 @@ static bool is_plain(const struct thread_stream *here)
 static bool needs_no_event(const struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
-    if (!here->round.quiet || is_among_missed(&here->round) || !is_plain(here))
+    if (!here->round.quiet || is_distrusted(&here->round) || !is_plain(here))
         return false;
-    if (!own->to_record && thread_random(own) % RECORDED_PART == 0)
-        own->to_record = 2;
-    return !own->to_record;
+    if (!own->distrust.events && thread_random(own) % RECORDED_PART == 0)
+        own->distrust.events = 2;
+    return !own->distrust.events;
 }
 
 bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)

@@ -204,9 +204,9 @@ BED_TEST("rounds on two streams are held as well", LIMIT)
  * this one saw it is known from when on there may be no timing events more. */
 #define AGREE_NS                                                                                   \
     (1 * SECOND) /* the last round that took longer is so long ago: timing events end */
-#define EVENTS_NS (10 * SECOND) /* so do they where rounds took longer by less than MISSED_PART */
-#define MISSED_PART 100
-#define MISSED_NS (5 * MS) /* half of what is let pass in addition */
+#define EVENTS_NS (10 * SECOND) /* so do they where rounds took longer by less than EXCESS_PART */
+#define EXCESS_PART 100
+#define EXCESS_NS (5 * MS) /* half of what is let pass in addition */
 #define SLACK_NS (300 * MS)
 #define WAKE_NS (100 * US) /* what a wait may take beside the kernel */
 #define QUIET_WITHIN_NS (60 * SECOND)
@@ -217,7 +217,7 @@ struct seen {
     uint64_t now_ns;
     uint64_t longer_ns;   /* the last round that took longer */
     uint64_t too_much_ns; /* when rounds last took longer by more than is let pass */
-    uint64_t missed_ns;   /* by so much they did since, less what is let pass */
+    uint64_t excess_ns;   /* by so much they did since, less what is let pass */
 };
 
 /* A round that takes what is thought, below the limit, so that its launch does not wait. */
@@ -227,15 +227,15 @@ static void see_round(struct seen *seen)
     uint64_t from_ns = load_now_ns();
     ask_stream(round_of(1, 1));
     uint64_t now_ns = load_now_ns(), took_ns = now_ns - from_ns;
-    uint64_t forgiven_ns = (now_ns - seen->now_ns) / MISSED_PART;
-    seen->missed_ns -= forgiven_ns < seen->missed_ns ? forgiven_ns : seen->missed_ns;
+    uint64_t forgiven_ns = (now_ns - seen->now_ns) / EXCESS_PART;
+    seen->excess_ns -= forgiven_ns < seen->excess_ns ? forgiven_ns : seen->excess_ns;
     seen->now_ns = now_ns;
     if (took_ns <= KNOWN_NS + WAKE_NS)
         return;
     seen->longer_ns = now_ns;
-    seen->missed_ns += took_ns - KNOWN_NS;
-    if (seen->missed_ns > MISSED_NS) {
-        seen->missed_ns = 0;
+    seen->excess_ns += took_ns - KNOWN_NS;
+    if (seen->excess_ns > EXCESS_NS) {
+        seen->excess_ns = 0;
         seen->too_much_ns = now_ns;
     }
 }

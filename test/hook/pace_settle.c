@@ -544,7 +544,7 @@ static void nap(int number)
 /* As where the container's part of the processors is used up, or a debugger looks. The timing event
  * behind each request says that it was not the device. */
 BED_TEST(
-    "the time for which a thread is stopped while it waits is not charged, and raises no doubt",
+    "the time for which a thread is stopped while it waits is not charged, and raises no distrust",
     .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
     CUstream stream = requests_begin();

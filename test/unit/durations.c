@@ -189,12 +189,12 @@ TEST("what was measured alone and takes longer beside others each time was not, 
     uint64_t key = duration_key(0x7f0012345678, 4099);
     duration_learn_alone(key, 20000000);
     for (unsigned i = 0; i < 40; i++) {
-        duration_doubt(key, i % 8 != 7);
+        duration_distrust(key, i % 8 != 7);
         CHECK(duration_is_alone(key));
     }
     for (unsigned i = 0; i < 8; i++) {
         CHECK(duration_is_alone(key));
-        duration_doubt(key, true);
+        duration_distrust(key, true);
     }
     CHECK(!duration_is_alone(key));
     CHECK_EQ(duration_of(key), 20000000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spot checks: who does what he is charged with is hardly ever doubted, who does more is soon, and
- * what the checks see that is no kernel ends them. */
+/* Spot checks: who does what he is charged with is hardly ever distrusted, who does more is soon,
+ * and what the checks see that is no kernel ends them. */
 #include "compute/spot_check.h"
 
 #include "check.h"
@@ -48,8 +48,8 @@ static void begin(void)
     chance = 7;
 }
 
-/* How long until it is doubted, at most so long. */
-static uint64_t until_doubted(const struct program *program, uint64_t most_ns)
+/* How long until it is distrusted, at most so long. */
+static uint64_t until_distrusted(const struct program *program, uint64_t most_ns)
 {
     uint64_t from = now_ns;
     while (now_ns < from + most_ns) {
@@ -59,8 +59,8 @@ static uint64_t until_doubted(const struct program *program, uint64_t most_ns)
     return now_ns - from;
 }
 
-/* How long it is doubted from now on. */
-static uint64_t while_doubted(const struct program *program)
+/* How long it is distrusted from now on. */
+static uint64_t while_distrusted(const struct program *program)
 {
     uint64_t from = now_ns;
     while (ask(program)) {
@@ -69,46 +69,46 @@ static uint64_t while_doubted(const struct program *program)
 }
 
 /* Of an hour. */
-static uint64_t doubted_ns(const struct program *program)
+static uint64_t distrusted_ns(const struct program *program)
 {
-    uint64_t doubted = 0;
+    uint64_t distrusted = 0;
     begin();
     while (now_ns < START + 3600 * SECOND) {
         uint64_t from = now_ns;
         if (ask(program))
-            doubted += now_ns - from;
+            distrusted += now_ns - from;
     }
-    return doubted;
+    return distrusted;
 }
 
-TEST("who does what he is charged with is doubted for less than a hundredth of the time")
+TEST("who does what he is charged with is distrusted for less than a hundredth of the time")
 {
     for (unsigned part = 0; part <= 1000; part += 50) {
         struct program honest = {.works = part, .told = part};
-        uint64_t doubted = doubted_ns(&honest);
-        if (!CHECK(doubted < 36 * SECOND))
-            printf("# %u: %llu s\n", part, (unsigned long long)(doubted / SECOND));
+        uint64_t distrusted = distrusted_ns(&honest);
+        if (!CHECK(distrusted < 36 * SECOND))
+            printf("# %u: %llu s\n", part, (unsigned long long)(distrusted / SECOND));
     }
 }
 
 TEST("also where each launch is on its way for some time")
 {
     struct program waits = {.works = 600, .told = 440, .launches = 20000};
-    CHECK(doubted_ns(&waits) < 36 * SECOND);
+    CHECK(distrusted_ns(&waits) < 36 * SECOND);
 }
 
-TEST("who does much more than he is charged with is doubted within a second")
+TEST("who does much more than he is charged with is distrusted within a second")
 {
     struct program more = {.works = 990, .told = 200};
     begin();
-    CHECK(until_doubted(&more, 60 * SECOND) < SECOND);
+    CHECK(until_distrusted(&more, 60 * SECOND) < SECOND);
 }
 
 TEST("and who does a tenth of the device's time more, within half a minute")
 {
     struct program more = {.works = 300, .told = 200};
     begin();
-    CHECK(until_doubted(&more, 60 * SECOND) < 30 * SECOND);
+    CHECK(until_distrusted(&more, 60 * SECOND) < 30 * SECOND);
 }
 
 TEST("what was charged and not seen makes up for little of what comes")
@@ -117,32 +117,33 @@ TEST("what was charged and not seen makes up for little of what comes")
     begin();
     for (int i = 0; i < 10000; i++)
         (void)ask(&less);
-    CHECK(until_doubted(&more, 60 * SECOND) < 10 * SECOND);
+    CHECK(until_distrusted(&more, 60 * SECOND) < 10 * SECOND);
 }
 
 TEST("beside others only what is surely ours of the time counts")
 {
     struct program beside = {.works = 990, .told = 450, .permille = 450};
-    CHECK(doubted_ns(&beside) < 36 * SECOND);
+    CHECK(distrusted_ns(&beside) < 36 * SECOND);
     beside.told = 200;
     begin();
-    CHECK(until_doubted(&beside, 60 * SECOND) < 5 * SECOND);
+    CHECK(until_distrusted(&beside, 60 * SECOND) < 5 * SECOND);
 }
 
-TEST("a doubt that was right is over after a while, and lasts longer the next time")
+TEST("distrust that was right is over after a while, and lasts longer the next time")
 {
     struct program more = {.works = 990, .told = 200}, measured = {.works = 200, .told = 200};
     begin();
-    for (uint64_t lasts = SPOT_CHECK_DOUBT_NS; lasts <= SPOT_CHECK_DOUBT_MOST_NS; lasts *= 2) {
-        (void)until_doubted(&more, 60 * SECOND);
-        uint64_t lasted = while_doubted(&measured);
+    for (uint64_t lasts = SPOT_CHECK_DISTRUST_NS; lasts <= SPOT_CHECK_DISTRUST_MOST_NS;
+         lasts *= 2) {
+        (void)until_distrusted(&more, 60 * SECOND);
+        uint64_t lasted = while_distrusted(&measured);
         CHECK(lasted >= lasts && lasted < lasts + SECOND);
     }
-    (void)until_doubted(&more, 60 * SECOND);
-    CHECK(while_doubted(&measured) < SPOT_CHECK_DOUBT_MOST_NS + SECOND);
+    (void)until_distrusted(&more, 60 * SECOND);
+    CHECK(while_distrusted(&measured) < SPOT_CHECK_DISTRUST_MOST_NS + SECOND);
     now_ns += SPOT_CHECK_SOON_NS + SECOND;
-    (void)until_doubted(&more, 60 * SECOND);
-    CHECK(while_doubted(&measured) < SPOT_CHECK_DOUBT_NS + SECOND);
+    (void)until_distrusted(&more, 60 * SECOND);
+    CHECK(while_distrusted(&measured) < SPOT_CHECK_DISTRUST_NS + SECOND);
 }
 
 TEST("one that sees the same where each launch is measured is over soon, and no other follows")
@@ -150,9 +151,9 @@ TEST("one that sees the same where each launch is measured is over soon, and no 
     struct program copies = {.works = 900, .told = 100};
     begin();
     for (uint64_t silent = SPOT_CHECK_WRONG_NS; silent <= 4 * SPOT_CHECK_WRONG_NS; silent *= 2) {
-        CHECK(until_doubted(&copies, 60 * SECOND) < 5 * SECOND);
-        CHECK(while_doubted(&copies) < SECOND);
-        CHECK(until_doubted(&copies, silent - SECOND) >= silent - SECOND);
+        CHECK(until_distrusted(&copies, 60 * SECOND) < 5 * SECOND);
+        CHECK(while_distrusted(&copies) < SECOND);
+        CHECK(until_distrusted(&copies, silent - SECOND) >= silent - SECOND);
     }
 }
 
