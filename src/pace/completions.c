@@ -9,10 +9,10 @@
 #include "pace/channels.h"
 #include "pace/context.h"
 #include "pace/gang.h"
-#include "pace/gate.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
+#include "pace/share.h"
 #include "compute/budget.h"
 #include "region/account.h"
 
@@ -46,7 +46,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
-        gate_settle(completions->device, words, &done);
+        share_settle((unsigned)completions->device, words, &done);
     }
     budget_charge(words, balance);
     if (own)

@@ -12,8 +12,8 @@
 #include "pace/channels.h"
 #include "pace/completions.h"
 #include "pace/context.h"
-#include "pace/gate.h"
 #include "pace/policy.h"
+#include "pace/share.h"
 #include "vgpu/region.h"
 
 #include <stddef.h>
@@ -273,7 +273,7 @@ static void end_recording(struct meter_record *record, CUevent event, bool recor
     lock_take(&events_lock);
     if (recorded && !meter_is_full(&record->meter)) {
         run.shared = is_shared(record);
-        run.siblings = gate_active(record->device) > 1;
+        run.siblings = share_active((unsigned)record->device) > 1;
         struct slices_part part = policy_part((unsigned)record->device);
         run.part = (uint16_t)part.permille;
         run.likely = (uint16_t)part.likely;

@@ -13,6 +13,7 @@
 #include "pace/govern.h"
 #include "pace/events.h"
 #include "pace/policy.h"
+#include "pace/share.h"
 #include "compute/budget.h"
 #include "pace/governor.h"
 #include "rm/rm_channels.h"
@@ -28,8 +29,6 @@
 #define WAIT_BUSY_NS 5000000ull
 /* While the container may not work at all; who ends that wakes those who wait. */
 #define HOLD_WAIT_NS 20000000ull
-/* Who asked for GPU time within this counts as working. */
-#define ACTIVE_NS 50000000ull
 /* Launches of unknown duration that may be on their way on a device, and how long one waits for
  * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
@@ -44,11 +43,6 @@
 #define END_PAUSE_NS 1000000ull
 
 static struct {
-    int64_t uncharged_ns[VGPU_REGION_DEVICES]; /* admitted, and not taken from the budget yet */
-    unsigned active[VGPU_REGION_DEVICES];      /* processes that ask for GPU time */
-    uint64_t counted_ns[VGPU_REGION_DEVICES];  /* when they were counted */
-    /* Touched only within account_visit_compute, which one thread at a time is in. */
-    struct budget_share shares[VGPU_REGION_DEVICES];
     bool used;         /* some launch was under a limit */
     int32_t pid;       /* whose end is watched; 0: nobody's yet */
     int32_t explained; /* the pause was, once */
@@ -131,8 +125,8 @@ uint64_t gate_in_use(unsigned device)
 static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct admission *admission = argument;
-    struct budget_share *share = &gate.shares[admission->device];
-    unsigned active = load_relaxed(&gate.active[admission->device]);
+    struct budget_share *share = share_of(admission->device);
+    unsigned active = share_active(admission->device);
     if (own) {
         store_relaxed(&own->asked_ns, admission->now_ns);
         store_relaxed(&own->gate, gate_in_use(admission->device));
@@ -149,24 +143,6 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
         return;
     budget_charge(words, admission->coming_ns);
     budget_share_charge(share, words, admission->percent, admission->coming_ns);
-}
-
-unsigned gate_active(int device)
-{
-    return load_relaxed(&gate.active[device]);
-}
-
-static void count_active(unsigned device, uint64_t now_ns)
-{
-    if (now_ns - load_relaxed(&gate.counted_ns[device]) < POLICY_LOOK_NS)
-        return;
-    store_relaxed(&gate.counted_ns[device], now_ns);
-    store_relaxed(&gate.active[device], account_asking(device, now_ns - ACTIVE_NS));
-}
-
-void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done)
-{
-    budget_share_settle(&gate.shares[device], words, gate_active(device), done);
 }
 
 unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device)
@@ -250,18 +226,18 @@ static bool ask(struct admission *admission)
     admission->percent = policy_look(admission->now_ns) ? policy_percent(device) : 0;
     admission->always = is_always_admitted(device, admission->percent);
     if (admission->percent)
-        count_active(device, admission->now_ns);
+        share_count_active(device, admission->now_ns);
     if (policy_hold())
         return false;
-    admission->gone_ns = exchange_acq_rel(&gate.uncharged_ns[device], (int64_t)0);
+    admission->gone_ns = share_take_uncharged(device);
     bool asked = account_visit_compute(device, admit, admission);
     if (!asked)
-        gate_charge_later(device, admission->gone_ns);
+        share_charge_later(device, admission->gone_ns);
     if (asked && admission->admitted)
         return true;
     if (asked && admission->percent)
         return false;
-    gate_charge_later(device, admission->coming_ns);
+    share_charge_later(device, admission->coming_ns);
     return true;
 }
 
@@ -301,7 +277,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
     struct admission admission = {.device = device, .coming_ns = (int64_t)coming_ns};
     struct stall stall = {.since_ns = 0};
     *ret_waited = false;
-    gate_charge_later(device, (int64_t)events_blind_ns(device, clock_now_ns()));
+    share_charge_later(device, (int64_t)events_blind_ns(device, clock_now_ns()));
     while (!ask(&admission)) {
         if (!*ret_waited) {
             before(record, id);
@@ -317,7 +293,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
         if (policy_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
         } else if (is_stalled(&stall, outstanding)) {
-            gate_charge_later(device, admission.coming_ns);
+            share_charge_later(device, admission.coming_ns);
             break;
         }
     }
@@ -350,11 +326,6 @@ void gate_wait_until_known(struct meter_record *record, uint64_t key)
         pause_ns = 2 * pause_ns < UNKNOWN_LOOK_MOST_NS ? 2 * pause_ns : UNKNOWN_LOOK_MOST_NS;
         (void)gate_poll(record, &on_device);
     }
-}
-
-void gate_charge_later(unsigned device, int64_t gpu_ns)
-{
-    add_relaxed(&gate.uncharged_ns[device], gpu_ns);
 }
 
 bool gate_is_used(void)

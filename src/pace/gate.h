@@ -7,13 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct budget_done;
 struct meter_record;
-struct vgpu_compute;
-
-/* GPU time that was admitted, or is given back, and is to be taken from the budget at the next
- * occasion. */
-void gate_charge_later(unsigned device, int64_t gpu_ns);
 
 /* From now on the governor watches, and the end of the process is seen. */
 void gate_watch(void);
@@ -50,13 +44,6 @@ void gate_wait_until_known(struct meter_record *record, uint64_t key);
 /* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
  * for tools. */
 uint64_t gate_in_use(unsigned device);
-
-/* How many processes of the container ask for the device's time. */
-unsigned gate_active(int device);
-
-/* What was measured, for this process's own part (budget_share_settle). Within
- * account_visit_compute. */
-void gate_settle(int device, struct vgpu_compute *words, const struct budget_done *done);
 
 /* In a forked child. */
 void gate_reset(void);

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "pace/capture.h"
+#include "pace/share.h"
 #include "driver/cuda.h"
-#include "pace/gate.h"
 
 #include <stddef.h>
 
@@ -16,7 +16,7 @@
 /* What it has timing events for is seen to its end; no timing event will tell of what is open. */
 static void meter_leaves(struct meter_record *record) REQUIRES(events_lock)
 {
-    gate_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
+    share_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
     events_meter_unlink(record);
 }
 

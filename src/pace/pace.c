@@ -21,6 +21,7 @@
 #include "pace/unmeasured.h"
 #include "compute/budget.h"
 #include "pace/governor.h"
+#include "pace/share.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -181,7 +182,7 @@ static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
  * that was looked at last. */
 static bool is_alone(const struct thread_stream *here)
 {
-    return here->waits && gate_active(here->device) <= 1 &&
+    return here->waits && share_active((unsigned)here->device) <= 1 &&
            policy_part((unsigned)here->device).permille >= 1000;
 }
 
@@ -287,8 +288,8 @@ static bool admit_uninstrumented(
     int64_t balance = gate_charge_now(device);
     if (!percent || balance <= budget_burst_ns(percent) / 2)
         return false;
-    here->quantum_ns =
-        budget_quantum_ns(balance, percent, gate_active(here->device), true, here->quantum_ns);
+    here->quantum_ns = budget_quantum_ns(
+        balance, percent, share_active((unsigned)here->device), true, here->quantum_ns);
     here->due_ns = here->work_ns + next_due_ns(thread_mine, here->quantum_ns);
     govern_note_work(device, now_ns);
     return admit_by_estimate(launch, here, work_ns);
@@ -362,7 +363,7 @@ static void begin_slow(
     int64_t balance =
         gate_wait(found.record, found.meter_id, launch->work_ns, close_others, &waited);
     if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, where no launch waits */
-        gate_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
+        share_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
         launch->work_ns = 0;
     }
     if (!events_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
@@ -377,8 +378,8 @@ static void begin_slow(
     /* This is a sample as good as another. */
     if (midst || spot_check_distrusts(launch->device))
         own->until_sample = 2 * next_sample(own, launch->device);
-    here->quantum_ns = budget_quantum_ns(
-        balance, percent, gate_active(found.record->device), here->waits, here->quantum_ns);
+    here->quantum_ns = budget_quantum_ns(balance, percent,
+        share_active((unsigned)found.record->device), here->waits, here->quantum_ns);
     here->due_ns = next_due_ns(own, here->quantum_ns);
     here->news = news;
     if (!found.busy)
@@ -519,7 +520,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
     if (launch->shown)
         hide(launch);
     if (!launched)
-        gate_charge_later(launch->device, -(int64_t)launch->work_ns);
+        share_charge_later(launch->device, -(int64_t)launch->work_ns);
     else
         record_launch(launch, now);
     gate_watch();
@@ -666,6 +667,7 @@ void pace_reset(void)
     memset(&thread, 0, sizeof(thread));
     thread_reset();
     gate_reset();
+    share_reset();
     govern_reset();
     tenants_reset();
     policy_reset();

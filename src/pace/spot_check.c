@@ -3,9 +3,9 @@
 #include "pace/spot_check.h"
 
 #include "base/log.h"
-#include "pace/gate.h"
 #include "pace/policy.h"
 #include "pace/thread.h"
+#include "pace/share.h"
 #include "compute/spot_check.h"
 #include "vgpu/region.h"
 
@@ -62,7 +62,7 @@ void spot_check_charged(unsigned device, const struct meter_charge *charge)
 /* Beside other processes of the container, too, the least is an equal part. */
 static unsigned own_permille(unsigned device)
 {
-    unsigned active = gate_active((int)device), part = policy_part(device).permille;
+    unsigned active = share_active(device), part = policy_part(device).permille;
     return part / (active ? active : 1);
 }
 

@@ -11,6 +11,7 @@
 #include "pace/completions.h"
 #include "pace/context.h"
 #include "pace/gate.h"
+#include "pace/share.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIR
 {
     if (charged_ns <= here->charged_ns)
         return;
-    gate_charge_later((unsigned)here->device, (int64_t)(charged_ns - here->charged_ns));
+    share_charge_later((unsigned)here->device, (int64_t)(charged_ns - here->charged_ns));
     here->charged_ns = (uint32_t)charged_ns;
 }
 
@@ -104,7 +105,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
         work_ns -= less_ns;
         store_relaxed(&here->work_ns, work_ns);
         if (here->charged_ns > work_ns) {
-            gate_charge_later((unsigned)here->device, -(int64_t)(here->charged_ns - work_ns));
+            share_charge_later((unsigned)here->device, -(int64_t)(here->charged_ns - work_ns));
             here->charged_ns = work_ns;
         }
     }
