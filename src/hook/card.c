@@ -49,9 +49,9 @@ static void look(CUstream stream, enum stream_zero zero)
 
 bool card_asks(CUstream stream, enum stream_zero zero)
 {
-    if (!load_relaxed(&pace_limited))
+    if (!load_relaxed(&policy_limited))
         look(stream, zero);
-    if (!load_relaxed(&pace_limited))
+    if (!load_relaxed(&policy_limited))
         return false;
     pace_free_launches = 0;
     return !capture_records(stream, zero);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "pace/governor.h"
 #include "pace/policy.h"
 #include "compute/budget.h"
 #include "container/container.h"
@@ -177,6 +178,13 @@ bool channels_are_closed(unsigned device)
 struct closed_times *channels_closed_times(unsigned device)
 {
     return &devices[device].times;
+}
+
+uint64_t channels_gate(unsigned device)
+{
+    bool channel = container_config()->gate != GATE_LAUNCH &&
+                   rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works();
+    return channel ? VGPU_GATE_CHANNEL : VGPU_GATE_LAUNCH;
 }
 
 void channels_hold_open(void)

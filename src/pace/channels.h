@@ -38,6 +38,10 @@ bool channels_are_closed(unsigned device);
 /* When they were. */
 struct closed_times *channels_closed_times(unsigned device);
 
+/* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
+ * for tools. */
+uint64_t channels_gate(unsigned device);
+
 /* Around what waits for the GPU inside the driver: a context goes or is reset. Channels that are
  * closed are opened, and stay so; afterwards the governor closes them again, where that is still
  * due. Not for longer than until 0.5 s of GPU time is overdrawn, or for 1 s of a pause. */

@@ -7,7 +7,7 @@
 #include "pace/capture.h"
 #include "driver/cuda.h"
 #include "pace/channels.h"
-#include "pace/context.h"
+#include "pace/events.h"
 #include "pace/gang.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
@@ -53,7 +53,7 @@ static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void 
         add_relaxed(&own->gpu_time_ns, busy);
 }
 
-static void settle(struct completions *completions) REQUIRES(events_lock)
+static void settle(struct completions *completions) REQUIRES(meters_lock)
 {
     for (unsigned i = 0; i < completions->count; i++)
         spot_check_charged((unsigned)completions->device, &completions->charges[i]);
@@ -62,7 +62,7 @@ static void settle(struct completions *completions) REQUIRES(events_lock)
     completions->count = 0;
 }
 
-static struct meter_charge *charge_slot(struct completions *completions) REQUIRES(events_lock)
+static struct meter_charge *charge_slot(struct completions *completions) REQUIRES(meters_lock)
 {
     if (completions->count == CHARGES)
         settle(completions);
@@ -72,7 +72,7 @@ static struct meter_charge *charge_slot(struct completions *completions) REQUIRE
 /* The front timing event of a context that has no base yet: it was reached so long ago as the
  * events behind it say that were reached since. */
 static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_ns)
-    REQUIRES(events_lock)
+    REQUIRES(meters_lock)
 {
     const struct timing_event *front = &meter->events[meter->first], *last = front;
     float milliseconds = 0;
@@ -111,7 +111,7 @@ static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 }
 
 /* All that was told by the base was so much sooner. */
-static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(events_lock)
+static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(meters_lock)
 {
     context->base_ns -= ns;
     for (struct meter_record *record = context->meters; record; record = record->next)
@@ -120,7 +120,7 @@ static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(event
 
 /* When the front timing event was reached, on the processor's clock. */
 static uint64_t reached_ns(const struct meter_record *record, struct timing_event *front,
-    uint64_t now_ns) REQUIRES(events_lock)
+    uint64_t now_ns) REQUIRES(meters_lock)
 {
     struct pace_context *context = record->context;
     float milliseconds = 0;
@@ -150,14 +150,14 @@ static uint64_t reached_ns(const struct meter_record *record, struct timing_even
 /* A timing event that was reached is the base of those to come when the former one is too long
  * ago. */
 static void event_done(struct pace_context *context, CUevent event, uint64_t at_ns)
-    REQUIRES(events_lock)
+    REQUIRES(meters_lock)
 {
     if (context->base && at_ns - context->base_ns < REBASE_NS) {
-        events_spare_give(context, event);
+        meters_spare_give(context, event);
         return;
     }
     if (context->base)
-        events_spare_give(context, context->base);
+        meters_spare_give(context, context->base);
     context->base = event;
     context->base_ns = at_ns;
 }
@@ -177,7 +177,7 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
 }
 
 static void poll_meter(struct completions *completions, struct meter_record *record,
-    uint64_t now_ns) REQUIRES(events_lock)
+    uint64_t now_ns) REQUIRES(meters_lock)
 {
     struct stream_meter *meter = &record->meter;
     for (struct timing_event *front; (front = meter_front(meter)) != NULL;) {
@@ -218,7 +218,7 @@ unsigned completions_poll_context(struct pace_context *context)
             poll_meter(&completions, record, now);
         outstanding += record->meter.count;
         if (record->orphan && !record->meter.count && !record->recording)
-            events_meter_drop(link);
+            meters_drop(link);
         else
             link = &record->next;
     }
@@ -227,11 +227,11 @@ unsigned completions_poll_context(struct pace_context *context)
 }
 
 /* Asking for an event is what another thread's capture would be spoilt by. */
-static unsigned poll_contexts(int device) REQUIRES(events_lock)
+static unsigned poll_contexts(int device) REQUIRES(meters_lock)
 {
     struct capture_relaxed former = capture_relax();
     unsigned outstanding = 0;
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         if (device < 0 || context->device == device)
             outstanding += completions_poll_context(context);
     }
@@ -239,7 +239,7 @@ static unsigned poll_contexts(int device) REQUIRES(events_lock)
     return outstanding;
 }
 
-static void charge_one(int device, const struct meter_charge *charge) REQUIRES(events_lock)
+static void charge_one(int device, const struct meter_charge *charge) REQUIRES(meters_lock)
 {
     struct completions completions = {.device = device, .count = 1, .charges = {*charge}};
     settle(&completions);

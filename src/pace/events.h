@@ -5,64 +5,22 @@
 #ifndef VGPU_PACE_EVENTS_H
 #define VGPU_PACE_EVENTS_H
 
-#include "abi/cuda.h"
-#include "base/atomic.h"
-#include "base/lock.h"
-#include "compute/meter.h"
+#include "pace/meters.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct pace_context;
-
-/* Launches behind which there is no timing event, as the governor found them when he asked last. */
-struct meter_seen {
-    uint64_t first_ns;
-    uint32_t launches;
-    bool works;
-    uint64_t since_ns, charged_ns; /* where they work: since when, and charged up to */
-};
-
-struct meter_record {
-    struct stream_meter meter;
-    struct meter_record *next;
-    struct pace_context *context;
-    CUstream stream;
-    const void *thread; /* whose per-thread stream it is */
-    int device;
-    uint32_t id;            /* no other meter ever has it; 0: its stream is gone */
-    const void *opener;     /* the thread that launched there last */
-    unsigned recording;     /* threads that record a timing event on it now */
-    bool orphan;            /* its stream is gone */
-    bool apart;             /* neither waits for the legacy stream nor is waited for by that */
-    bool stuck;             /* nothing was reached while one waited to know durations */
-    uint64_t told_ns;       /* a thread told the governor of its launches there then */
-    struct meter_seen seen; /* what is open on it, and no thread tells of */
-    bool unmeasured;        /* what was launched there without a limit may run still */
-    uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
-};
-
-/* Guards meters and contexts. Of the driver's calls only those are made under it that ask for or
- * drop an event, or for contexts, a stream's flags and captures: none of them waits. */
-extern struct lock events_lock;
-
-/* Whether a pointer to a meter that somebody kept still is to the same one; its memory stays. */
-static inline bool events_is_same(const struct meter_record *record, uint32_t id)
-{
-    return load_acquire(&record->id) == id;
-}
-
-/* Tells threads, and so their own default streams, apart. */
-const void *events_thread(void);
 
 /* Where the driver refuses a timing event, or does not tell its time, the device's work cannot be
  * measured: until one is reached again the time between launches counts as busy. Returns how much
  * passed since the last call, 0 where timing events are to be had. */
 uint64_t events_blind_ns(unsigned device, uint64_t now_ns);
 
-/* The meter of the stream, a default stream's in the thread's current context; made where it is
- * new. NULL where there is no context, its device is not the container's, or there is no memory. */
-struct meter_record *events_meter(CUstream stream) REQUIRES(events_lock);
+/* The driver refused a call by which time is measured; it answered one again. */
+void events_note_blind(int device, CUresult result, uint64_t now_ns);
+void events_note_seen(int device);
+
+/* Whether another thread is between two steps of recording a timing event on it. */
+bool events_others_record(const struct meter_record *record) REQUIRES(meters_lock);
 
 /* Records a timing event behind what the meter notes; errors of the driver leave the interval open.
  * `id`: the meter's when it was had. run.shared is found out here. */
@@ -72,21 +30,12 @@ void events_record(struct meter_record *record, uint32_t id, struct meter_run ru
  * one, where a timing event would be a barrier to all others. */
 void events_close_others(const struct meter_record *record, uint32_t id);
 
-/* Ends the interval that is open on the stream, whoever launched there. */
-void events_close(CUstream stream);
-
-/* Whether the meter is the stream's: of per-thread default streams each thread has its own. */
-static inline bool events_is_on(const struct meter_record *record, CUstream stream)
-{
-    return record->stream == stream && (!record->thread || record->thread == events_thread());
-}
-
 /* Whether the stream is one of several of its context that launch: another had a timing event
  * lately. */
-bool events_beside(const struct meter_record *record, uint64_t now_ns) REQUIRES(events_lock);
+bool events_beside(const struct meter_record *record, uint64_t now_ns) REQUIRES(meters_lock);
 
 /* How many timing events of the device stand behind launches that nobody knows the duration of. */
-unsigned events_unknown(int device) REQUIRES(events_lock);
+unsigned events_unknown(int device) REQUIRES(meters_lock);
 
 /* Whether the stream has work on its way, of which no timing event may tell. Not while it
  * captures. */
@@ -95,12 +44,12 @@ bool events_stream_works(CUstream stream);
 /* The same for a meter, with its context made current for the while. False where it cannot be told
  * now: the stream captures, into which others may have taken it, and to ask would break the
  * capture. The stream of another thread's own, which cannot be asked ever, does not work. */
-bool events_meter_works(const struct meter_record *record, bool *ret_works) REQUIRES(events_lock);
+bool events_meter_works(const struct meter_record *record, bool *ret_works) REQUIRES(meters_lock);
 
 /* Whether a timing event of the device is outstanding, as last polled, and launches before it: they
  * run, or are about to. What else may be there before it does not count. *ret_running_ns: for how
  * long they have, and are not charged for yet; of several streams the sum. */
-bool events_work(int device, uint64_t now_ns, uint64_t *ret_running_ns) REQUIRES(events_lock);
+bool events_work(int device, uint64_t now_ns, uint64_t *ret_running_ns) REQUIRES(meters_lock);
 
 /* What is on its way on the device: on how many streams, as they were last polled, whether some of
  * it has run for at least so long, or when it may have (meter_long_in_ns), and how much of what it
@@ -123,25 +72,17 @@ static inline void events_survey_running(
 }
 
 struct events_survey events_survey(int device, uint64_t now_ns, uint64_t long_ns)
-    REQUIRES(events_lock);
+    REQUIRES(meters_lock);
 
 /* Something that may take long goes onto the meter's stream: what is open there has it in it, and
  * on those that wait for the stream without being told to: the legacy one, or for that all others.
  */
-void events_note_other(struct meter_record *record) REQUIRES(events_lock);
+void events_note_other(struct meter_record *record) REQUIRES(meters_lock);
 
 /* A wait goes onto all streams of the context: what is open on them has one in it. */
 void events_context_waits(CUcontext context);
 
-/* Before a capture begins on the stream: until somebody launches there again, no timing event is
- * recorded on it, nor the stream asked for its work, nor the legacy one, which may not be asked for
- * it beside the capture. */
-void events_capture_begins(CUstream stream);
-
-void events_stream_leaves(CUstream stream);
-/* The calling thread ends, and its per-thread default streams with it. */
-void events_thread_leaves(void);
-void events_context_leaves(CUcontext context);
+/* In a forked child. */
 void events_reset(void);
 
 #endif

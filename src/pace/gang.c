@@ -13,7 +13,7 @@
 /* Kernels of a device that are looked at at once. */
 #define KERNELS 4
 
-static struct gang gangs[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(events_lock);
+static struct gang gangs[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(meters_lock);
 static bool told;
 
 /* Launches alone, and the stream never ran dry. */

@@ -7,7 +7,7 @@
 #include "compute/meter.h"
 
 /* The front timing event of a meter of the device was reached at `at_ns`: before meter_pass. */
-void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(events_lock);
+void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(meters_lock);
 
 /* Says in the log, once, what was found. */
 void gang_tell(void);

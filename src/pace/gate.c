@@ -5,9 +5,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/log.h"
-#include "container/container.h"
-#include "pace/pace.h"
 #include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/govern.h"
@@ -15,8 +12,7 @@
 #include "pace/policy.h"
 #include "pace/share.h"
 #include "compute/budget.h"
-#include "pace/governor.h"
-#include "rm/rm_channels.h"
+#include "compute/durations.h"
 #include "region/account.h"
 
 #include <stdlib.h>
@@ -43,9 +39,7 @@
 #define END_PAUSE_NS 1000000ull
 
 static struct {
-    bool used;         /* some launch was under a limit */
-    int32_t pid;       /* whose end is watched; 0: nobody's yet */
-    int32_t explained; /* the pause was, once */
+    int32_t pid; /* whose end is watched; 0: nobody's yet */
 } gate;
 
 /* ---- the end of the process ---- */
@@ -62,15 +56,15 @@ static void process_ends(void)
     /* Who asks for timing events now is let finish. Who calls exit from a signal's handler may be
      * the one who was interrupted in it. */
     for (int i = 0; i < END_TRIES; i++) {
-        if (lock_try(&events_lock)) {
-            lock_release(&events_lock);
+        if (lock_try(&meters_lock)) {
+            lock_release(&meters_lock);
             return;
         }
         sleep_ns(END_PAUSE_NS);
     }
     /* Who has them waits in the driver for what a signal's handler has interrupted there: what ends
      * from here on ends without them. */
-    store_relaxed(&gate.used, false);
+    meters_use(false);
 }
 
 static void watch(void)
@@ -82,7 +76,7 @@ static void watch(void)
 
 void gate_watch(void)
 {
-    store_relaxed(&gate.used, true);
+    meters_use(true);
     watch();
 }
 
@@ -115,13 +109,6 @@ static int64_t opening_ns(const struct admission *admission)
     return admission->now_ns - admission->since_ns < patience ? opening : 0;
 }
 
-uint64_t gate_in_use(unsigned device)
-{
-    bool channel = container_config()->gate != GATE_LAUNCH &&
-                   rm_channels_state(device) == RM_CHANNELS_WORKS && governor_works();
-    return channel ? VGPU_GATE_CHANNEL : VGPU_GATE_LAUNCH;
-}
-
 static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct admission *admission = argument;
@@ -129,7 +116,7 @@ static void admit(struct vgpu_compute *words, struct vgpu_usage *own, void *argu
     unsigned active = share_active(admission->device);
     if (own) {
         store_relaxed(&own->asked_ns, admission->now_ns);
-        store_relaxed(&own->gate, gate_in_use(admission->device));
+        store_relaxed(&own->gate, channels_gate(admission->device));
     }
     budget_charge(words, admission->gone_ns);
     admission->balance_ns = budget_refill(words, admission->percent, admission->now_ns);
@@ -151,10 +138,10 @@ unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device)
         *ret_on_device = 1;
         return load_relaxed(&record->meter.count);
     }
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     *ret_on_device = completions_poll(record->device);
     unsigned outstanding = record->meter.count;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     govern_note_polled(clock_now_ns());
     return outstanding;
 }
@@ -189,26 +176,13 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
     return percent >= POLICY_WATCHED ||
-           (policy_only_channels() && gate_in_use(device) == VGPU_GATE_CHANNEL);
-}
-
-void gate_explain_pause(void)
-{
-    if (!policy_pause() || !swap_seq_cst(&gate.explained, (int32_t)0, (int32_t)1))
-        return;
-    if (policy_pause_is_the_monitors())
-        log_message(
-            "the container is paused by HAMi's monitor: work for the GPU waits until it lets "
-            "the container go on");
-    else
-        log_message("the container is paused: work for the GPU waits until 'vgpu resume --pid %d'",
-            (int)getpid());
+           (policy_only_channels() && channels_gate(device) == VGPU_GATE_CHANNEL);
 }
 
 void gate_wait_while_held(void)
 {
     while (policy_hold()) {
-        gate_explain_pause();
+        policy_explain_pause();
         channels_note_held();
         govern_note_held(clock_now_ns());
         policy_wait(HOLD_WAIT_NS);
@@ -250,9 +224,9 @@ int64_t gate_charge_now(unsigned device)
 /* Whether the stream is one of several of its context that launch. */
 static bool has_streams_beside(const struct meter_record *record, uint64_t now_ns)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     bool beside = events_beside(record, now_ns);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     return beside;
 }
 
@@ -260,7 +234,7 @@ static bool has_streams_beside(const struct meter_record *record, uint64_t now_n
 static void wait_once(const struct admission *admission, bool busy)
 {
     if (policy_hold()) {
-        gate_explain_pause();
+        policy_explain_pause();
         channels_note_held();
         govern_note_held(admission->now_ns);
         policy_wait(HOLD_WAIT_NS);
@@ -308,11 +282,11 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
 /* True where one should wait; *vain: it took too long. */
 static bool too_many_unknown(struct meter_record *record, bool vain)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     bool many = events_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
     if (many && vain)
         record->stuck = true;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     return many && !vain;
 }
 
@@ -326,11 +300,6 @@ void gate_wait_until_known(struct meter_record *record, uint64_t key)
         pause_ns = 2 * pause_ns < UNKNOWN_LOOK_MOST_NS ? 2 * pause_ns : UNKNOWN_LOOK_MOST_NS;
         (void)gate_poll(record, &on_device);
     }
-}
-
-bool gate_is_used(void)
-{
-    return load_relaxed(&gate.used);
 }
 
 void gate_reset(void)

@@ -11,17 +11,12 @@ struct meter_record;
 
 /* From now on the governor watches, and the end of the process is seen. */
 void gate_watch(void);
-bool gate_is_used(void);
 
 /* The same without a limit, where a container may yet be paused. */
 void gate_stand_by(void);
 
 /* Blocks while the container may not work at all (policy_hold). */
 void gate_wait_while_held(void);
-
-/* Where the container is paused: says so in the log, once in a process, because whoever started the
- * program sees nothing else of why it stands still. Keeps errno. */
-void gate_explain_pause(void);
 
 /* Polls the completions on the stream's device; returns how many are outstanding on the stream,
  * *ret_on_device: on the device. While the channels are closed nothing is asked. */
@@ -40,10 +35,6 @@ int64_t gate_charge_now(unsigned device);
 /* Waits, at most 100 ms, while several launches of unknown duration are on the device; after such a
  * wait was in vain not again until something was reached. */
 void gate_wait_until_known(struct meter_record *record, uint64_t key);
-
-/* By what the process can be kept to a limit on the device (enum vgpu_gate): said beside its use,
- * for tools. */
-uint64_t gate_in_use(unsigned device);
 
 /* In a forked child. */
 void gate_reset(void);

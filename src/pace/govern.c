@@ -6,11 +6,9 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/log.h"
-#include "pace/pace.h"
 #include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/gang.h"
-#include "pace/gate.h"
 #include "pace/events.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
@@ -187,7 +185,7 @@ static bool is_poll_due(uint64_t now_ns)
     return due;
 }
 
-static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_lock)
+static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(meters_lock)
 {
     struct events_survey measured = events_survey(device, now_ns, WINDOW_LONG_NS);
     if (policy_is_finished())
@@ -205,17 +203,17 @@ static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(events_
 static bool see_what_runs(uint64_t now_ns)
 {
     bool due = is_poll_due(now_ns);
-    if (!lock_try(&events_lock))
+    if (!lock_try(&meters_lock))
         return !due || go_blind(now_ns);
     governor.blind_since_ns = 0;
     if (due && !policy_is_finished())
         (void)completions_poll_all();
     give_back_lent();
     for (unsigned d = 0; d < governor.bound; d++) {
-        spot_check_take(d, now_ns);
+        spot_check_take(d, now_ns, thread_estimated_works);
         devices[d].survey = survey((int)d, now_ns);
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     if (due)
         govern_note_polled(clock_now_ns());
     return true;
@@ -235,7 +233,7 @@ static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, voi
     struct window_view *view = &look->view;
     view->balance_ns += budget_refill(words, view->percent, clock_now_ns());
     if (own)
-        store_relaxed(&own->gate, gate_in_use(look->device));
+        store_relaxed(&own->gate, channels_gate(look->device));
 }
 
 static bool may_close(unsigned device)
@@ -549,7 +547,7 @@ static uint64_t govern(void)
     guard_leave();
     /* What was stopped, whose threads may all wait in the driver. */
     if (policy_pause() && !is_idle(clock_now_ns()))
-        gate_explain_pause();
+        policy_explain_pause();
     return ns;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, contexts and threads that end, and captures that begin: what becomes of their meters. */
-#include "pace/completions.h"
-#include "pace/context.h"
+#include "pace/leave.h"
 
 #include "base/clock.h"
+#include "pace/completions.h"
+#include "pace/events.h"
+#include "pace/meters.h"
 #include "pace/capture.h"
 #include "pace/share.h"
 #include "driver/cuda.h"
@@ -14,19 +16,19 @@
 #define RECORDING_MOST_NS 1000000000ull
 
 /* What it has timing events for is seen to its end; no timing event will tell of what is open. */
-static void meter_leaves(struct meter_record *record) REQUIRES(events_lock)
+static void meter_ends(struct meter_record *record) REQUIRES(meters_lock)
 {
     share_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
-    events_meter_unlink(record);
+    meters_unlink(record);
 }
 
 /* A thread that waits at the gate may be recording on a stream that another one is about to end. */
-static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(events_lock)
+static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(meters_lock)
 {
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (events_others_record(record) &&
-                ((handle && context->handle == handle) || events_is_on(record, stream)))
+                ((handle && context->handle == handle) || meters_is_on(record, stream)))
                 return true;
         }
     }
@@ -35,93 +37,107 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(events_lo
 
 /* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
  * handler that interrupted what is done under the lock. */
-static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(events_lock)
+static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(meters_lock)
 {
     uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
-    while (is_recorded_on(handle, stream) && lock_rest(&events_lock, RECORDING_NS, until))
+    while (is_recorded_on(handle, stream) && lock_rest(&meters_lock, RECORDING_NS, until))
         continue;
 }
 
-void events_context_waits(CUcontext handle)
+void leave_capture_begins(CUstream stream)
 {
-    lock_take(&events_lock);
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
-        for (struct meter_record *record = context->meters; record; record = record->next)
-            record->meter.open.other |= context->handle == handle;
-    }
-    lock_release(&events_lock);
-}
-
-void events_capture_begins(CUstream stream)
-{
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     wait_for_recording(NULL, stream);
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->orphan ||
-                (!events_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
+                (!meters_is_on(record, stream) && record->stream != CU_STREAM_LEGACY))
                 continue;
-            events_meter_renew(record);
+            meters_renew(record);
             record->opener = NULL;
         }
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
-void events_stream_leaves(CUstream stream)
+static struct meter_record *open_on(CUstream stream) REQUIRES(meters_lock)
 {
-    lock_take(&events_lock);
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
+        for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
+            if (meters_is_on(meter, stream) && !meter->orphan && meter->meter.open.launches)
+                return meter;
+        }
+    }
+    return NULL;
+}
+
+void leave_close(CUstream stream)
+{
+    lock_take(&meters_lock);
+    struct meter_record *meter = open_on(stream);
+    if (meter)
+        (void)completions_poll(meter->device);
+    uint32_t id = meter ? meter->id : 0;
+    struct meter_run run = {.continuous = meter && meter->meter.count > 0};
+    lock_release(&meters_lock);
+    if (meter && !capture_records(stream, STREAM_ZERO_LEGACY))
+        events_record(meter, id, run);
+}
+
+void leave_stream(CUstream stream)
+{
+    lock_take(&meters_lock);
     wait_for_recording(NULL, stream);
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
-            if (events_is_on(record, stream) && !record->orphan)
-                meter_leaves(record);
+            if (meters_is_on(record, stream) && !record->orphan)
+                meter_ends(record);
         }
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
-void events_thread_leaves(void)
+void leave_thread(void)
 {
-    lock_take(&events_lock);
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    lock_take(&meters_lock);
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
-            if (record->thread == events_thread() && !record->orphan)
-                meter_leaves(record);
+            if (record->thread == meters_thread() && !record->orphan)
+                meter_ends(record);
         }
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 /* A meter on which somebody records still (wait_for_recording) goes when he is done, and its
  * context stays for it, nobody's. */
-static void context_leaves(struct pace_context *context) REQUIRES(events_lock)
+static void context_ends(struct pace_context *context) REQUIRES(meters_lock)
 {
     for (struct meter_record **meter = &context->meters; *meter;) {
         while (meter_front(&(*meter)->meter))
             (void)cuda.cuEventDestroy_v2(meter_forget(&(*meter)->meter));
         if (!(*meter)->orphan)
-            meter_leaves(*meter);
+            meter_ends(*meter);
         if ((*meter)->recording)
             meter = &(*meter)->next;
         else
-            events_meter_drop(meter);
+            meters_drop(meter);
     }
-    events_context_drop(context);
+    meters_context_drop(context);
 }
 
-void events_context_leaves(CUcontext handle)
+void leave_context(CUcontext handle)
 {
     struct capture_relaxed former = capture_relax();
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     wait_for_recording(handle, NULL);
-    for (struct pace_context *context = events_contexts(), *next; context; context = next) {
+    for (struct pace_context *context = meters_contexts(), *next; context; context = next) {
         next = context->next;
         if (context->handle != handle)
             continue;
         (void)completions_poll_context(context); /* what was reached is charged for */
-        context_leaves(context);
+        context_ends(context);
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     capture_restore(&former);
 }

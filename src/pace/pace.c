@@ -14,6 +14,7 @@
 #include "pace/gate.h"
 #include "pace/govern.h"
 #include "pace/events.h"
+#include "pace/leave.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
@@ -105,7 +106,7 @@ struct found {
 };
 
 static void find_meter(struct found *found, CUstream stream, struct thread_stream *here)
-    REQUIRES(events_lock)
+    REQUIRES(meters_lock)
 {
     found->record = thread_meter(stream, here);
     found->meter_id = found->record ? found->record->id : 0;
@@ -116,7 +117,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 {
     struct found found = {.busy = false};
     bool open = false;
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     find_meter(&found, stream, here);
     if (found.record) {
         thread_gather(found.record);
@@ -125,7 +126,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
         found.alone = !events_beside(found.record, now_ns);
         open = found.record->meter.open.launches || found.record->meter.open.other;
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     if (open) {
         bool outstanding = found.busy;
         /* What was admitted by estimate may run still: the launch is then no launch on an idle
@@ -141,11 +142,11 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 /* A capture began elsewhere while the launch waited, by which the meter has another id. */
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     find_meter(found, stream, here);
     found->busy = found->record && found->record->meter.count > 0;
     found->recorded_ns = 0;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 /* The thread will not launch anything for a while: what it launched on other streams of the context
@@ -154,10 +155,10 @@ static void close_others(const struct meter_record *record, uint32_t id)
 {
     if (!thread_mine)
         return;
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++)
         thread_flush(&thread_mine->streams[i]);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     events_close_others(record, id);
 }
 
@@ -282,9 +283,9 @@ static bool admit_uninstrumented(
     if (!is_known_enough(here, stream, launch->key, work_ns, now_ns))
         return false;
     unsigned device = (unsigned)here->device, percent = policy_percent(device);
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     thread_charge(here);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     int64_t balance = gate_charge_now(device);
     if (!percent || balance <= budget_burst_ns(percent) / 2)
         return false;
@@ -317,9 +318,9 @@ static void show(struct pace_launch *launch, struct thread_stream *here)
 
 static void hide(struct pace_launch *launch)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     thread_hide(launch->shown);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 /* The timing event from which the launch is measured on an idle stream. Its own time is between
@@ -366,7 +367,7 @@ static void begin_slow(
         share_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
         launch->work_ns = 0;
     }
-    if (!events_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
+    if (!meters_is_same(found.record, found.meter_id) && !capture_records(stream, zero))
         find_again(&found, named, here);
     if (!found.record)
         return;
@@ -402,7 +403,7 @@ static bool admit_by_estimate_again(
 {
     if (capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     const struct meter_record *record = thread_meter(stream, here);
     uint64_t open = record && record->meter.started && policy_percent((unsigned)record->device)
                         ? record->meter.open.work_ns
@@ -411,7 +412,7 @@ static bool admit_by_estimate_again(
     here->due_ns = open < due ? due - (uint32_t)open : 0;
     here->looked_ns = record ? meter_recorded_ns(&record->meter) : 0;
     bool other = record && record->meter.open.other;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     /* No timing event behind it would tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
         return false;
@@ -435,7 +436,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
     process_enter(container_reset);
-    if (load_relaxed(&pace_limited) &&
+    if (load_relaxed(&policy_limited) &&
         passes_by_estimate(launch, stream, zero, duration_settled(key)))
         return;
     int errno_kept = errno;
@@ -484,13 +485,13 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     struct meter_record *record = launch->meter;
-    lock_take(&events_lock);
-    bool same = events_is_same(record, launch->meter_id);
+    lock_take(&meters_lock);
+    bool same = meters_is_same(record, launch->meter_id);
     if (same) {
         meter_note(&record->meter, 1, launch->work_ns, launch->key, now_ns);
-        record->opener = events_thread();
+        record->opener = meters_thread();
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     return same;
 }
 
@@ -533,7 +534,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
 
 static void record_own(CUstream stream)
 {
-    if (thread_mine && load_relaxed(&pace_limited))
+    if (thread_mine && load_relaxed(&policy_limited))
         (void)thread_record(thread_stream(thread_mine, stream), stream, false);
 }
 
@@ -549,27 +550,27 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
     process_enter(container_reset);
     struct pace_thread *own = thread_own();
-    if (!own || !load_relaxed(&pace_limited) || capture_records(stream, zero))
+    if (!own || !load_relaxed(&policy_limited) || capture_records(stream, zero))
         return;
     CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_stream(own, named);
     if (here->launches)
         (void)thread_record(here, named, false);
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     struct meter_record *record = thread_meter(named, here);
     if (record)
         events_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->meter, (struct meter_record *)NULL);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 /* ---- what else happens to streams ---- */
 
 void pace_note_context_waits(CUcontext context, CUcontext home)
 {
-    if (!load_relaxed(&pace_limited))
+    if (!load_relaxed(&policy_limited))
         return;
     process_enter(container_reset);
     events_context_waits(context);
@@ -581,21 +582,21 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
  * another id. */
 static void gather_on(CUstream stream)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     thread_gather_on(stream);
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 void pace_capture_begins(CUstream stream, enum stream_zero zero)
 {
-    if (!gate_is_used())
+    if (!meters_are_used())
         return;
     process_enter(container_reset);
     CUstream named = thread_named(stream, zero);
     record_own(named);
     record_own(CU_STREAM_LEGACY);
     gather_on(named);
-    events_capture_begins(named);
+    leave_capture_begins(named);
 }
 
 /* False where the current context is the one that was noted last. */
@@ -614,7 +615,7 @@ CUresult pace_context_changed(CUresult result)
 {
     thread.noted.record = NULL;
     thread.noted_ns = 0;
-    if (!load_relaxed(&pace_limited) && !thread_mine)
+    if (!load_relaxed(&policy_limited) && !thread_mine)
         return result;
     process_enter(container_reset);
     if (note_current()) {
@@ -627,13 +628,13 @@ CUresult pace_context_changed(CUresult result)
 
 void pace_stream_leaves(CUstream stream)
 {
-    if (!gate_is_used())
+    if (!meters_are_used())
         return;
     process_enter(container_reset);
     gather_on(stream);
-    if (load_relaxed(&pace_limited))
-        events_close(stream);
-    events_stream_leaves(stream);
+    if (load_relaxed(&policy_limited))
+        leave_close(stream);
+    leave_stream(stream);
 }
 
 void pace_wait_while_held(void)
@@ -657,8 +658,8 @@ void pace_context_leaves(CUcontext context)
 {
     pace_free_launches = 0;
     process_enter(container_reset);
-    if (gate_is_used())
-        events_context_leaves(context);
+    if (meters_are_used())
+        leave_context(context);
 }
 
 void pace_reset(void)
@@ -674,4 +675,5 @@ void pace_reset(void)
     gang_reset();
     durations_reset();
     events_reset();
+    meters_reset();
 }

@@ -11,6 +11,7 @@
 
 #include "pace/capture.h"
 #include "pace/channels.h"
+#include "pace/policy.h"
 #include "compute/durations.h"
 
 #include <stdbool.h>
@@ -61,11 +62,10 @@ static inline void pace_end(struct pace_launch *launch, bool launched)
 /* Something that may take long without keeping the GPU busy goes onto the stream: a wait, a host
  * function, a large copy. One load without a limit. */
 void pace_note_other_slow(CUstream stream, enum stream_zero zero);
-extern bool pace_limited; /* some device of the container has a compute limit */
 
 static inline void pace_note_other(CUstream stream, enum stream_zero zero)
 {
-    if (__builtin_expect(load_relaxed(&pace_limited), 0))
+    if (__builtin_expect(load_relaxed(&policy_limited), 0))
         pace_note_other_slow(stream, zero);
 }
 
@@ -75,7 +75,7 @@ void pace_note_copy_slow(CUstream stream, enum stream_zero zero);
 
 static inline void pace_note_copy(CUstream stream, enum stream_zero zero)
 {
-    if (__builtin_expect(load_relaxed(&pace_limited), 0))
+    if (__builtin_expect(load_relaxed(&policy_limited), 0))
         pace_note_copy_slow(stream, zero);
 }
 
@@ -102,7 +102,7 @@ bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero);
 
 static inline bool pace_stream_wait_begins(CUstream stream, enum stream_zero zero)
 {
-    return __builtin_expect(load_relaxed(&pace_limited), 0) &&
+    return __builtin_expect(load_relaxed(&policy_limited), 0) &&
            pace_stream_wait_begins_slow(stream, zero);
 }
 
@@ -115,7 +115,8 @@ bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero);
 
 static inline bool pace_stream_asked(CUstream stream, enum stream_zero zero)
 {
-    return __builtin_expect(load_relaxed(&pace_limited), 0) && pace_stream_asked_slow(stream, zero);
+    return __builtin_expect(load_relaxed(&policy_limited), 0) &&
+           pace_stream_asked_slow(stream, zero);
 }
 
 void pace_stream_works(CUstream stream, enum stream_zero zero);
@@ -126,7 +127,7 @@ bool pace_wait_begins_slow(bool asks);
 
 static inline bool pace_wait_begins(bool asks)
 {
-    return __builtin_expect(load_relaxed(&pace_limited), 0) && pace_wait_begins_slow(asks);
+    return __builtin_expect(load_relaxed(&policy_limited), 0) && pace_wait_begins_slow(asks);
 }
 
 /* All is over that it launched in the current context; the event was reached; it was not yet. */

@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
-#include "pace/pace.h"
+#include "base/log.h"
 #include "compute/budget.h"
 #include "compute/gang.h"
 #include "container/container.h"
@@ -27,8 +27,8 @@
 #define BOARD_LOOK_NS 1000000000ull
 #define LIMITED_BESIDE_NS 2000000000ull
 
-bool pace_limited;
-uint32_t pace_news;
+bool policy_limited;
+uint32_t policy_changes;
 
 /* The part that is others': 1,000 less ours, and what they likely leave of it. */
 struct policy_away {
@@ -55,6 +55,7 @@ static struct {
     bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
     bool finished;
     bool gang;
+    int32_t explained; /* the pause was, once */
 } policy = {.priority = VGPU_PRIORITY_DEFAULT};
 
 /* ---- reading ---- */
@@ -108,7 +109,7 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
     store_relaxed(&policy.given, orders->has_limits || orders->has_priority);
     store_relaxed(&policy.paused, orders->paused || orders->held);
     store_relaxed(&policy.by_monitor, orders->held && !orders->paused);
-    store_relaxed(&pace_limited, limited && !load_relaxed(&policy.finished));
+    store_relaxed(&policy_limited, limited && !load_relaxed(&policy.finished));
     if (news)
         policy_note_news();
 }
@@ -127,7 +128,7 @@ bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
         take_in(&orders, watched, any || watched, is_gang(&orders, now_ns));
     lock_release(&policy.lock);
     *ret_epoch = orders.epoch;
-    return load_relaxed(&pace_limited);
+    return load_relaxed(&policy_limited);
 }
 
 static bool is_due(uint64_t now_ns)
@@ -145,7 +146,7 @@ static bool note_is_due(uint64_t now_ns)
  * of four, which a launch that comes alone makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
-    if (load_relaxed(&pace_limited) || now_ns - load_relaxed(&policy.read_ns) >= READ_NS ||
+    if (load_relaxed(&policy_limited) || now_ns - load_relaxed(&policy.read_ns) >= READ_NS ||
         note_is_due(now_ns))
         return false;
     return governor_is_awake() || account_orders_stand(load_relaxed(&policy.epoch));
@@ -155,7 +156,7 @@ bool policy_look(uint64_t now_ns)
 {
     uint32_t epoch;
     if (!is_due(now_ns))
-        return load_relaxed(&pace_limited);
+        return load_relaxed(&policy_limited);
     if (stands(now_ns)) {
         store_relaxed(&policy.looked_ns, now_ns);
         return false;
@@ -217,6 +218,19 @@ bool policy_pause_is_the_monitors(void)
 bool policy_hold(void)
 {
     return policy_pause() || (load_relaxed(&policy.preempted) && !load_relaxed(&policy.finished));
+}
+
+void policy_explain_pause(void)
+{
+    if (!policy_pause() || !swap_seq_cst(&policy.explained, (int32_t)0, (int32_t)1))
+        return;
+    if (policy_pause_is_the_monitors())
+        log_message(
+            "the container is paused by HAMi's monitor: work for the GPU waits until it lets "
+            "the container go on");
+    else
+        log_message("the container is paused: work for the GPU waits until 'vgpu resume --pid %d'",
+            (int)getpid());
 }
 
 unsigned policy_priority(void)
@@ -306,7 +320,7 @@ void policy_forget_neighbours(void)
 void policy_finish(void)
 {
     store_relaxed(&policy.finished, true);
-    store_relaxed(&pace_limited, false);
+    store_relaxed(&policy_limited, false);
 }
 
 bool policy_is_finished(void)
@@ -318,5 +332,5 @@ void policy_reset(void)
 {
     memset(&policy, 0, sizeof(policy));
     policy.priority = VGPU_PRIORITY_DEFAULT;
-    store_relaxed(&pace_limited, false);
+    store_relaxed(&policy_limited, false);
 }

@@ -18,7 +18,10 @@
 /* All of a device: no limit, but its work is watched. */
 #define POLICY_WATCHED 100u
 
-/* Reads what is in force; returns pace_limited (pace/pace.h). *ret_epoch: what account_wait_orders
+/* Some device of the container has a compute limit. */
+extern bool policy_limited;
+
+/* Reads what is in force; returns policy_limited. *ret_epoch: what account_wait_orders
  * takes, to sleep until it changes. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch);
 
@@ -29,16 +32,16 @@ void policy_refresh(uint64_t now_ns);
 
 /* Changes whenever limits or a hold begin or end to be in force, as they were last read: what was
  * admitted by an estimate is to be looked at again. One load. */
-extern uint32_t pace_news;
+extern uint32_t policy_changes;
 
 static inline uint32_t policy_news(void)
 {
-    return load_relaxed(&pace_news);
+    return load_relaxed(&policy_changes);
 }
 
 static inline void policy_note_news(void)
 {
-    add_relaxed(&pace_news, 1u);
+    add_relaxed(&policy_changes, 1u);
 }
 
 /* The limit of a device in percent, as it was last seen: 0 none, POLICY_WATCHED. */
@@ -56,6 +59,9 @@ bool policy_hold(void);
 bool policy_pause(void); /* the first of the two alone */
 /* Where it is paused: only by HAMi's monitor, so that nobody is woken when that ends. */
 bool policy_pause_is_the_monitors(void);
+/* Where the container is paused: says so in the log, once in a process, because whoever started the
+ * program sees nothing else of why it stands still. Keeps errno. */
+void policy_explain_pause(void);
 unsigned policy_priority(void);
 bool policy_has_priority(void); /* somebody gave it one */
 

@@ -2,9 +2,9 @@
 /* What is asked at spot checks, and what follows from it. */
 #include "pace/spot_check.h"
 
+#include "base/atomic.h"
 #include "base/log.h"
 #include "pace/policy.h"
-#include "pace/thread.h"
 #include "pace/share.h"
 #include "compute/spot_check.h"
 #include "vgpu/region.h"
@@ -31,7 +31,7 @@ static struct {
     struct spot_checks checks;
     struct charged charged, at_last_look;
     bool estimated; /* something was admitted by estimate since then */
-} devices[VGPU_REGION_DEVICES] GUARDED_BY(events_lock);
+} devices[VGPU_REGION_DEVICES] GUARDED_BY(meters_lock);
 
 /* The governor's own. Moments are chosen by chance, one after the other, whatever the program does
  * meanwhile: a rhythm would meet the program's. */
@@ -90,7 +90,8 @@ bool spot_check_is_due(unsigned device, uint64_t now_ns)
 }
 
 /* What is charged in between is told, also where nobody was asked. */
-static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIRES(events_lock)
+static void note(unsigned device, uint64_t now_ns, bool asks, bool rests,
+    spot_check_works_function *estimated_works) REQUIRES(meters_lock)
 {
     const __typeof__(*looks) *look = &looks[device];
     struct charged *charged = &devices[device].charged, *former = &devices[device].at_last_look;
@@ -99,7 +100,7 @@ static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIR
     uint64_t told_ns = charged->busy_ns + running_ns;
     const struct spot_check check = {.now_ns = now_ns,
         .passed_ns = asks ? look->ask_ns - look->asked_ns : 0,
-        .works = asks && !rests && (works || thread_estimated_works((int)device)),
+        .works = asks && !rests && (works || estimated_works((int)device)),
         .permille = own_permille(device),
         .told_ns = told_ns > former->busy_ns ? told_ns - former->busy_ns : 0,
         .launches = charged->launches - former->launches};
@@ -108,7 +109,7 @@ static void note(unsigned device, uint64_t now_ns, bool asks, bool rests) REQUIR
 }
 
 /* While the governor rests, nothing works. */
-void spot_check_take(unsigned device, uint64_t now_ns)
+void spot_check_take(unsigned device, uint64_t now_ns, spot_check_works_function *estimated_works)
 {
     __typeof__(*looks) *look = &looks[device];
     bool rests = look->governor == RESTS, sleeps = look->governor == SLEEPS_UNTIL;
@@ -117,10 +118,11 @@ void spot_check_take(unsigned device, uint64_t now_ns)
     devices[device].estimated = false;
     if (!look->ask_ns || now_ns > look->ask_ns + REST_NS) {
         look->ask_ns = 0;
-        note(device, now_ns, false, false);
+        note(device, now_ns, false, false, estimated_works);
     }
     for (; look->ask_ns && now_ns >= look->ask_ns; look->ask_ns += about_ns(ASK_NS)) {
-        note(device, now_ns, rests || (sleeps && now_ns < look->ask_ns + LATE_NS), rests);
+        note(device, now_ns, rests || (sleeps && now_ns < look->ask_ns + LATE_NS), rests,
+            estimated_works);
         look->asked_ns = look->ask_ns;
     }
 }

@@ -18,12 +18,17 @@ static inline bool spot_check_distrusts(unsigned device)
 }
 
 /* Work on the device was charged: so many launches ended with it, by estimate or measured. */
-void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(events_lock);
+void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(meters_lock);
+
+/* Whether the device has work on its way that was admitted by estimate (pace/thread.h), and no
+ * timing event tells of. Under meters_lock. */
+typedef bool spot_check_works_function(int device);
 
 /* The governor's own, these and what follows. It looks: whether it is to ask now; then, once it has
  * harvested, it does. */
 bool spot_check_is_due(unsigned device, uint64_t now_ns);
-void spot_check_take(unsigned device, uint64_t now_ns) REQUIRES(events_lock);
+void spot_check_take(unsigned device, uint64_t now_ns, spot_check_works_function *estimated_works)
+    REQUIRES(meters_lock);
 
 /* It will look again after `pause_ns`, unless something comes up: returns after how long it is to,
  * so that it asks at a moment that nothing of the program's has a part in. `calm`: that may be a

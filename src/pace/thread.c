@@ -9,8 +9,8 @@
 #include "driver/library.h"
 #include "container/container.h"
 #include "pace/completions.h"
-#include "pace/context.h"
-#include "pace/gate.h"
+#include "pace/events.h"
+#include "pace/leave.h"
 #include "pace/share.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@
 _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
 
 static struct {
-    struct lock lock; /* within events_lock, never around it */
+    struct lock lock; /* within meters_lock, never around it */
     struct slab slab;
     struct pace_thread *first;
     pthread_key_t ended; /* its destructor is how the end of a thread is seen */
@@ -47,7 +47,7 @@ struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream s
     return free ? free : &own->streams[first];
 }
 
-static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(events_lock)
+static void charge_up_to(struct thread_stream *here, uint64_t charged_ns) REQUIRES(meters_lock)
 {
     if (charged_ns <= here->charged_ns)
         return;
@@ -68,7 +68,7 @@ void thread_charge(struct thread_stream *here)
 /* Notes what was admitted since it was noted last, by the owner or another thread: the owner may be
  * adding to it now, the time first. A launch that failed after it was noted is charged for by what
  * its interval took. */
-static void note_estimated(struct thread_stream *here, uint64_t key) REQUIRES(events_lock)
+static void note_estimated(struct thread_stream *here, uint64_t key) REQUIRES(meters_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
     struct meter_record *meter = load_relaxed(&here->meter);
@@ -77,10 +77,10 @@ static void note_estimated(struct thread_stream *here, uint64_t key) REQUIRES(ev
     uint32_t more_ns = work_ns - here->noted.work_ns;
     uint64_t first_ns = here->noted.launches ? here->noted.at_ns : load_relaxed(&here->first_ns);
     charge_up_to(here, work_ns);
-    if (events_is_same(meter, load_relaxed(&here->meter_id))) {
+    if (meters_is_same(meter, load_relaxed(&here->meter_id))) {
         meter_note(&meter->meter, launches - here->noted.launches, more_ns, launches == 1 ? key : 0,
             first_ns);
-        meter->opener = events_thread();
+        meter->opener = meters_thread();
     }
     here->noted = (struct thread_noted){launches, work_ns, clock_now_ns()};
 }
@@ -98,7 +98,7 @@ void thread_flush(struct thread_stream *here)
 
 void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
     /* Not where some of it is a meter's already: what is there may have been settled. */
     if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
@@ -109,7 +109,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
             here->charged_ns = work_ns;
         }
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 /* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
@@ -143,11 +143,11 @@ void thread_gather(struct meter_record *record)
     lock_release(&threads.lock);
 }
 
-static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(events_lock)
+static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(meters_lock)
 {
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         const struct meter_record *record = load_relaxed(&own->streams[i].meter);
-        if (record && (events_is_on(record, stream) || events_is_on(record, CU_STREAM_LEGACY)))
+        if (record && (meters_is_on(record, stream) || meters_is_on(record, CU_STREAM_LEGACY)))
             note_estimated(&own->streams[i], 0);
     }
 }
@@ -172,18 +172,18 @@ static void forget(struct thread_stream *here)
 
 void thread_flush_all(struct pace_thread *own)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         thread_flush(&own->streams[i]);
         forget(&own->streams[i]);
     }
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
 }
 
 struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
 {
     thread_flush(here);
-    struct meter_record *record = events_meter(stream);
+    struct meter_record *record = meters_of(stream);
     if (here->stream != stream)
         here->quantum_ns = 0;
     if (here->stream != stream || !record || record->id != here->meter_id)
@@ -204,13 +204,13 @@ bool thread_record(struct thread_stream *here, CUstream stream, bool dry)
     if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
     struct meter_record *record = here->meter;
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     thread_flush(here);
     if (!dry || record->meter.count > METER_EVENTS / 2)
         (void)completions_poll(record->device);
     bool open = record->meter.open.launches > 0;
     bool busy = !dry && record->meter.count > 0;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     if (open)
         events_record(record, here->meter_id, (struct meter_run){.continuous = busy});
     return open;
@@ -243,11 +243,11 @@ static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
 static void thread_ends(void *argument)
 {
     process_enter(container_reset);
-    if (!argument || argument != thread_mine || !gate_is_used())
+    if (!argument || argument != thread_mine || !meters_are_used())
         return;
     thread_mine = NULL;
     thread_flush_all(argument);
-    events_thread_leaves();
+    leave_thread();
     lock_take(&threads.lock);
     link_out(argument);
     slab_give(&threads.slab, argument);
@@ -296,7 +296,7 @@ struct estimated {
 };
 
 static bool read_estimated(const struct thread_stream *here, int device,
-    struct estimated *ret_estimated) REQUIRES(events_lock)
+    struct estimated *ret_estimated) REQUIRES(meters_lock)
 {
     struct meter_record *meter = load_relaxed(&here->meter);
     const struct thread_noted *noted = &here->noted;
@@ -307,7 +307,7 @@ static bool read_estimated(const struct thread_stream *here, int device,
         .first_ns = noted->launches ? noted->at_ns : load_relaxed(&here->first_ns),
         .work_ns = work_ns - noted->work_ns,
         .launches = launches};
-    return events_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
+    return meters_is_same(meter, load_relaxed(&here->meter_id)) && meter->device == device;
 }
 
 static bool is_as_seen(const struct meter_seen *seen, const struct estimated *estimated)
@@ -319,7 +319,7 @@ static bool is_as_seen(const struct meter_seen *seen, const struct estimated *es
  * seen not to run yet: its kernel may have to be loaded first. Another thread's own stream cannot
  * be asked. */
 static void see_shown(struct thread_stream *here, const struct estimated *estimated,
-    uint64_t now_ns) REQUIRES(events_lock)
+    uint64_t now_ns) REQUIRES(meters_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool works;
@@ -343,7 +343,7 @@ static void see_shown(struct thread_stream *here, const struct estimated *estima
 /* Launched in order, and no others since: what is at work now has been since it was seen so. True
  * where nothing is. */
 static bool see_work(struct meter_seen *seen, const struct estimated *estimated, uint64_t now_ns)
-    REQUIRES(events_lock)
+    REQUIRES(meters_lock)
 {
     bool works;
     if (!events_meter_works(estimated->meter, &works))
@@ -360,7 +360,7 @@ static bool see_work(struct meter_seen *seen, const struct estimated *estimated,
 
 /* Until a timing event is behind it, it is not charged for twice. */
 static void settle_done(struct thread_stream *here, const struct estimated *estimated,
-    uint64_t now_ns) REQUIRES(events_lock)
+    uint64_t now_ns) REQUIRES(meters_lock)
 {
     uint32_t noted = here->noted.work_ns;
     uint32_t charged = here->charged_ns > noted ? here->charged_ns - noted : 0;
@@ -376,7 +376,7 @@ static bool is_overdue(const struct estimated *estimated, uint64_t now_ns)
 
 /* What was asked for and is over is not there any more. */
 static void add_seen(struct events_survey *survey, const struct meter_seen *seen,
-    const struct estimated *estimated, uint64_t now_ns, uint64_t long_ns) REQUIRES(events_lock)
+    const struct estimated *estimated, uint64_t now_ns, uint64_t long_ns) REQUIRES(meters_lock)
 {
     bool asked = is_as_seen(seen, estimated), works = asked && seen->works;
     survey->outstanding += works || !asked;
@@ -386,7 +386,7 @@ static void add_seen(struct events_survey *survey, const struct meter_seen *seen
 }
 
 static void survey_stream(struct thread_stream *here, const struct estimated *estimated,
-    uint64_t now_ns, uint64_t long_ns, struct events_survey *survey) REQUIRES(events_lock)
+    uint64_t now_ns, uint64_t long_ns, struct events_survey *survey) REQUIRES(meters_lock)
 {
     struct meter_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
@@ -405,7 +405,7 @@ static void survey_stream(struct thread_stream *here, const struct estimated *es
 
 /* What threads launched by estimate that have ended since, or left the stream. */
 static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct events_survey *survey) REQUIRES(events_lock)
+    struct events_survey *survey) REQUIRES(meters_lock)
 {
     const struct meter_interval *open = &record->meter.open;
     const struct estimated estimated = {record, open->first_ns, open->work_ns, open->launches};
@@ -429,7 +429,7 @@ struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns
         }
     }
     lock_release(&threads.lock);
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
             if (meter->device == device)
                 survey_left(meter, now_ns, long_ns, &survey);
@@ -438,7 +438,7 @@ struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns
     return survey;
 }
 
-static bool works(const struct thread_stream *here, int device) REQUIRES(events_lock)
+static bool works(const struct thread_stream *here, int device) REQUIRES(meters_lock)
 {
     struct estimated estimated;
     bool works;

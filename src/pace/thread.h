@@ -54,11 +54,11 @@ struct thread_stream {
     uint32_t news; /* policy_news() then */
     uint32_t launches, meter_id;
     int device;
-    struct thread_noted { /* guarded by events_lock */
+    struct thread_noted { /* guarded by meters_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
     } noted;                /* of them, what another thread gave to the meter already */
-    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by events_lock */
+    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by meters_lock */
     struct meter_seen seen; /* the governor's own */
     struct thread_round round;
 };
@@ -124,7 +124,7 @@ static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstr
 
 static inline bool thread_is_current(const struct thread_stream *here, CUstream stream)
 {
-    return here->stream == stream && here->meter && events_is_same(here->meter, here->meter_id);
+    return here->stream == stream && here->meter && meters_is_same(here->meter, here->meter_id);
 }
 
 /* The thread launches on the stream for the first time after its last wait for it. */
@@ -145,11 +145,11 @@ static inline bool thread_round_goes_on(const struct thread_stream *here)
 
 /* Gives what was admitted to the stream's meter, where there still is one, and to what is to be
  * charged. */
-void thread_flush(struct thread_stream *here) REQUIRES(events_lock);
+void thread_flush(struct thread_stream *here) REQUIRES(meters_lock);
 
 /* What was admitted is to be charged, as far as nobody has seen it done; it stays the thread's to
  * give to the meter. */
-void thread_charge(struct thread_stream *here) REQUIRES(events_lock);
+void thread_charge(struct thread_stream *here) REQUIRES(meters_lock);
 
 /* Records a timing event behind what the thread launched by estimate on the stream, so that it is
  * measured whatever comes next. `dry`: the stream was idle before that. False where there was
@@ -165,21 +165,21 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 
 /* The call is over. */
-void thread_hide(struct thread_stream *here) REQUIRES(events_lock);
+void thread_hide(struct thread_stream *here) REQUIRES(meters_lock);
 
 /* Gives what all threads launched by estimate on the meter to it: it was launched before what comes
  * now. */
-void thread_gather(struct meter_record *record) REQUIRES(events_lock);
+void thread_gather(struct meter_record *record) REQUIRES(meters_lock);
 
 /* The same for the stream, this thread's where each has its own, and for the legacy ones. */
-void thread_gather_on(CUstream stream) REQUIRES(events_lock);
+void thread_gather_on(CUstream stream) REQUIRES(meters_lock);
 
 /* That of all streams, and forgets them. */
 void thread_flush_all(struct pace_thread *own);
 
-/* Flushes, and makes `here` the stream's. Returns its meter, NULL as events_meter does. */
+/* Flushes, and makes `here` the stream's. Returns its meter, NULL as meters_of does. */
 struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
-    REQUIRES(events_lock);
+    REQUIRES(meters_lock);
 
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
@@ -189,11 +189,11 @@ uint32_t thread_random(struct pace_thread *own); /* 16 bits */
  * behind them. Asks the driver, which does not wait. Returns what is on its way, to be added to the
  * meters' own. */
 struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
-    REQUIRES(events_lock);
+    REQUIRES(meters_lock);
 
 /* For the governor: whether the device has work on its way that was admitted by estimate, and
  * nothing else before a timing event that tells. Asks the driver. */
-bool thread_estimated_works(int device) REQUIRES(events_lock);
+bool thread_estimated_works(int device) REQUIRES(meters_lock);
 
 /* In a forked child. */
 void thread_reset(void);

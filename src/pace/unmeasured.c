@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "pace/completions.h"
-#include "pace/context.h"
+#include "pace/meters.h"
 #include "pace/policy.h"
 #include "pace/thread.h"
 
@@ -15,15 +15,15 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
     struct unmeasured_noted noted = {.record = NULL};
     if (!policy_is_given() || capture_records(stream, zero))
         return noted;
-    lock_take(&events_lock);
-    struct meter_record *record = events_meter(thread_named(stream, zero));
+    lock_take(&meters_lock);
+    struct meter_record *record = meters_of(thread_named(stream, zero));
     if (record && !record->unmeasured) {
         record->unmeasured_ns = 0;
         store_relaxed(&record->unmeasured, true);
     }
     if (record)
         noted = (struct unmeasured_noted){record, record->id};
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     return noted;
 }
 
@@ -40,7 +40,7 @@ static bool is_over(const struct meter_record *record)
 
 /* While its stream captures nobody can tell. */
 static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
-    struct events_survey *survey) REQUIRES(events_lock)
+    struct events_survey *survey) REQUIRES(meters_lock)
 {
     bool works = false;
     if (!record->unmeasured_ns || record->unmeasured_ns <= stood_by_ns)
@@ -57,7 +57,7 @@ static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t 
 
 void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct events_survey *survey)
 {
-    for (struct pace_context *context = events_contexts(); context; context = context->next) {
+    for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->device != device || !record->unmeasured)
                 continue;

@@ -21,14 +21,14 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero);
 /* Whether that holds still: the stream is the same, and nobody has seen it do nothing since. */
 static inline bool unmeasured_is_noted(const struct unmeasured_noted *noted)
 {
-    return noted->record && events_is_same(noted->record, noted->id) &&
+    return noted->record && meters_is_same(noted->record, noted->id) &&
            load_relaxed(&noted->record->unmeasured);
 }
 
 /* For the governor: adds what runs still on the device to the survey, and charges for it from the
  * first look under a limit on. */
 void unmeasured_survey(int device, uint64_t now_ns, uint64_t long_ns, struct events_survey *survey)
-    REQUIRES(events_lock);
+    REQUIRES(meters_lock);
 
 /* Nothing is limited: what passes from now on until something is, is not charged. */
 void unmeasured_stand_by(uint64_t now_ns);

@@ -79,7 +79,7 @@ static void tolerate_more(struct thread_distrust *distrust)
 /* The stream's meter, whose timing events were asked for; NULL where it is not the thread's any
  * more. */
 static const struct stream_meter *polled_meter(const struct thread_stream *here)
-    REQUIRES(events_lock)
+    REQUIRES(meters_lock)
 {
     if (!thread_is_current(here, here->stream))
         return NULL;
@@ -95,11 +95,11 @@ static void note_measured(
     distrust->measured_ns += ns;
     if (known && distrust->measured_ns <= EXCESS_NS)
         return;
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     const struct stream_meter *meter = polled_meter(here);
     bool same = meter != NULL;
     uint64_t longer_ns = same ? meter->longer_ns : 0;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     if (same && known && longer_ns - distrust->meter_ns < distrust->measured_ns / 4)
         tolerate_more(distrust);
     else if (same && known)
@@ -130,10 +130,10 @@ static int64_t off_by(int64_t work_ns)
  * known. */
 static uint64_t done_ns(const struct thread_stream *here)
 {
-    lock_take(&events_lock);
+    lock_take(&meters_lock);
     const struct stream_meter *meter = here->launches ? NULL : polled_meter(here);
     uint64_t done = meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
-    lock_release(&events_lock);
+    lock_release(&meters_lock);
     return done;
 }
 

@@ -77,7 +77,7 @@ TEST("what a delayed thread has read does not take the place of what was read la
     (void)policy_read(1, &epoch);
     CHECK(load_acquire(&other_is_through));
     CHECK(!policy_pause());
-    CHECK(!load_relaxed(&pace_limited));
+    CHECK(!load_relaxed(&policy_limited));
 }
 
 TEST("what is read is in force")
