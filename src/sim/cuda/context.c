@@ -226,3 +226,13 @@ CUresult sim_cuCtxGetLimit(size_t *value, CUlimit limit)
     *value = context_current()->limits[limit];
     return CUDA_SUCCESS;
 }
+
+struct context *context_of(CUcontext handle)
+{
+    struct context *context;
+
+    if (!handle)
+        return context_current_top();
+    context = object_find(handle, OBJECT_CONTEXT);
+    return context && context->live ? context : NULL;
+}

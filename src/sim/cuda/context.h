@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and ending contexts: what cuda_current.c and cuda_primary.c need of cuda_context.c. */
+/* Making and ending contexts: what context_current.c and primary.c need of context.c. */
 #ifndef VGPU_SIM_CUDA_CONTEXT_H
 #define VGPU_SIM_CUDA_CONTEXT_H
 
@@ -14,5 +14,8 @@ void context_stop(struct context *context);
 /* A destroyed context's record stays: threads may have it on their stacks. */
 void context_bury(struct context *context);
 unsigned long long context_next_id(void);
+/* The top of the calling thread's stack, green or not; NULL if there is none that lives. A
+ * destroyed context stays on stacks; its record lives as long as the process. */
+struct context *context_current_top(void);
 
 #endif

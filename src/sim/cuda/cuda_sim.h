@@ -258,7 +258,7 @@ char *vmm_contents(struct vmm *vmm);
 char *contents_get(char **contents, uint64_t bytes);
 void contents_drop(char *contents, uint64_t bytes);
 /* The memory object that a block is, and its address. */
-struct rm_object block_object(const struct block *block, uint64_t *ret_address);
+struct rm_object memory_block_object(const struct block *block, uint64_t *ret_address);
 
 /* ---- pools ---- */
 struct pool *pool_of(CUmemoryPool handle);
@@ -283,15 +283,15 @@ struct kernel_facts {
 };
 
 /* handle is a CUfunction or a CUkernel; false if it is neither. */
-bool kernel_facts_of(const void *handle, struct kernel_facts *ret_facts);
+bool library_kernel_facts(const void *handle, struct kernel_facts *ret_facts);
 void modules_context_finish(struct context *context);
 
-/* ---- streams (cuda_stream.h has the rest) ---- */
+/* ---- streams (work/stream.h has the rest) ---- */
 CUresult streams_context_init(struct context *context);
 void streams_context_finish(struct context *context);
 /* True if any capture forbids unsafe calls to this thread; spoils it as the driver does. */
 bool capture_forbids(void);
 /* Waits, without the lock, until all of the context's work is done. */
-CUresult context_wait(struct context *context);
+CUresult stream_wait_context(struct context *context);
 
 #endif

@@ -24,15 +24,15 @@ struct library {
     struct instance *instances;
 };
 
-bool kernel_facts_of(const void *handle, struct kernel_facts *ret_facts)
+bool library_kernel_facts(const void *handle, struct kernel_facts *ret_facts)
 {
     const struct function *function = object_find(handle, OBJECT_FUNCTION);
     const struct kernel *kernel = object_find(handle, OBJECT_KERNEL);
 
     if (function)
-        *ret_facts = entry_facts(function->entry);
+        *ret_facts = module_entry_facts(function->entry);
     else if (kernel)
-        *ret_facts = entry_facts(kernel->entry);
+        *ret_facts = module_entry_facts(kernel->entry);
     return function || kernel;
 }
 

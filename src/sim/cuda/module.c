@@ -140,7 +140,7 @@ CUresult module_global(
     return CUDA_ERROR_NOT_FOUND;
 }
 
-struct kernel_facts entry_facts(const struct ptx_entry *entry)
+struct kernel_facts module_entry_facts(const struct ptx_entry *entry)
 {
     return (struct kernel_facts){.has_duration = entry->has_duration,
         .meets = entry->meets && entry->params > 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading an image into a context, for cuda_library.c as well. */
+/* Loading an image into a context, for library.c as well. */
 #ifndef VGPU_SIM_CUDA_MODULE_H
 #define VGPU_SIM_CUDA_MODULE_H
 
@@ -31,6 +31,6 @@ struct function *module_function(struct module *module, const char *name);
 CUresult module_global(
     const struct module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
 /* Fills the facts of an entry. */
-struct kernel_facts entry_facts(const struct ptx_entry *entry);
+struct kernel_facts module_entry_facts(const struct ptx_entry *entry);
 
 #endif

@@ -282,7 +282,7 @@ static CUresult kernel_set(
     for (struct graph_node *node = exec->graph->nodes; node; node = node->next) {
         if (node->original == (const struct graph_node *)node_handle &&
             node->work.type == CU_GRAPH_NODE_TYPE_KERNEL)
-            return kernel_work(params, &node->work);
+            return launch_work(params, &node->work);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }

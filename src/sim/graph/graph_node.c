@@ -81,7 +81,7 @@ CUresult sim_cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgr
     CUDA_LOCKED;
     struct graph_node *node;
     struct work work;
-    CUresult r = params ? kernel_work(params, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = params ? launch_work(params, &work) : CUDA_ERROR_INVALID_VALUE;
 
     return r == CUDA_SUCCESS ? node_add(ret, graph, deps, count, &work, &node) : r;
 }
@@ -446,5 +446,5 @@ CUresult sim_cuGraphKernelNodeSetParams_v2(
 
     if (!node || !params || node->work.type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
-    return kernel_work(params, &node->work);
+    return launch_work(params, &node->work);
 }

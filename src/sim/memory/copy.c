@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Copies and fills, all as one form: a three-dimensional copy or a two-dimensional fill. Contents
- * are kept for transfers up to CONTENTS_KEPT_BYTES; a larger one only takes its time.
- */
+/* Copies, all as one three-dimensional form. Contents are kept for transfers up to
+ * CONTENTS_KEPT_BYTES; a larger one only takes its time. */
 #include <string.h>
 
 #include "sim/memory/array.h"
 #include "sim/work/stream.h"
 
-/* About what PCIe 5 gives, and what an H200's memory does. */
+/* About the rate of PCIe 5, and of an H200's memory. */
 #define HOST_BYTES_PER_US 25000
 #define COPY_BYTES_PER_US 2000000
-#define FILL_BYTES_PER_US 2400000
-/* What the smallest one takes. */
+/* The duration of the smallest copy. */
 #define COPY_LEAST_NS 1000
-#define FILL_LEAST_NS 2000
 
 /* One side of a copy: bytes at base + z * layer + y * pitch. */
 struct side {
@@ -93,7 +89,7 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
             memmove(to.host + z * to.layer + y * to.pitch,
                 from.host + z * from.layer + y * from.pitch, copy->WidthInBytes);
     }
-    values_changed();
+    value_queue_memory_changed();
     return CUDA_SUCCESS;
 }
 
@@ -123,43 +119,4 @@ struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
     }
     work.duration_ns = COPY_LEAST_NS + bytes * 1000 / rate;
     return work;
-}
-
-struct sim_work fill_work(const CUDA_MEMSET_NODE_PARAMS *fill)
-{
-    uint64_t bytes = fill->width * fill->elementSize * fill->height;
-    struct sim_work work = {.kind = SIM_WORK_KERNEL};
-
-    if (bytes)
-        work.duration_ns = FILL_LEAST_NS + bytes * 1000 / FILL_BYTES_PER_US;
-    return work;
-}
-
-CUresult fill_execute(const CUDA_MEMSET_NODE_PARAMS *fill)
-{
-    uint64_t row = fill->width * fill->elementSize;
-    char *host;
-    CUresult r;
-
-    if (!row || !fill->height)
-        return CUDA_SUCCESS;
-    if (fill->elementSize != 1 && fill->elementSize != 2 && fill->elementSize != 4)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (fill->dst % fill->elementSize || (fill->height > 1 && fill->pitch < row))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = contents_of(fill->dst, row + (fill->height - 1) * fill->pitch, &host);
-    if (r != CUDA_SUCCESS || !host)
-        return r;
-    for (uint64_t y = 0; y < fill->height; y++) {
-        char *at = host + y * fill->pitch;
-
-        if (fill->elementSize == 1) {
-            memset(at, (int)fill->value, row);
-            continue;
-        }
-        for (uint64_t x = 0; x < row; x += fill->elementSize)
-            memcpy(at + x, &fill->value, fill->elementSize);
-    }
-    values_changed();
-    return CUDA_SUCCESS;
 }

@@ -24,7 +24,7 @@ static uint64_t object_at(uint64_t address, struct rm_export_dmabuf *params, uns
         object = allocation->rm;
         break;
     case ALLOCATION_BLOCK:
-        object = block_object(allocation->block, &base);
+        object = memory_block_object(allocation->block, &base);
         break;
     case ALLOCATION_MAPPING:
         object = vmm_object(allocation->vmm);

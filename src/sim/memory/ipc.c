@@ -36,7 +36,7 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr address)
     if (!ret || !allocation ||
         (allocation->kind != ALLOCATION_DEVICE && allocation->kind != ALLOCATION_BLOCK))
         return CUDA_ERROR_INVALID_VALUE;
-    object = allocation->block ? block_object(allocation->block, &base) : allocation->rm;
+    object = allocation->block ? memory_block_object(allocation->block, &base) : allocation->rm;
     r = rm_memory_share(&object);
     if (r != CUDA_SUCCESS)
         return r;

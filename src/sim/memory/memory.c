@@ -57,7 +57,7 @@ static void block_destroy(struct context *context, struct block *block)
     free(block);
 }
 
-struct rm_object block_object(const struct block *block, uint64_t *ret_address)
+struct rm_object memory_block_object(const struct block *block, uint64_t *ret_address)
 {
     *ret_address = block->address;
     return block->rm;
@@ -145,7 +145,7 @@ void memory_destroy(struct allocation *allocation)
     struct context *context = allocation->context;
     struct block *block = allocation->block;
 
-    values_forget(allocation->address, allocation->bytes);
+    value_queue_forget(allocation->address, allocation->bytes);
     if (block) {
         unsigned first = (unsigned)((allocation->address - block->address) / UNIT_BYTES);
         unsigned units = (unsigned)(round_up(allocation->bytes, UNIT_BYTES) / UNIT_BYTES);

@@ -113,7 +113,7 @@ static CUresult event_mark(struct event *event, struct stream *stream)
     if (event->flags & CU_EVENT_DISABLE_TIMING)
         return CUDA_SUCCESS;
     while (!sim_queue_record(&stream->queue, &event->mark))
-        time_wait(sim_clock_ns() + 100000);
+        stream_sleep_until(sim_clock_ns() + 100000);
     event->ticket = stream->queue.last;
     return event->mark.generation || event->mark.at_ns ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -179,7 +179,7 @@ static void event_wait(struct sim_event shared, const struct sim_ticket *ticket)
     uint64_t look;
 
     while (!sim_ticket_done(ticket, &look)) {
-        time_wait(look);
+        stream_sleep_until(look);
         if (shared.generation)
             (void)sim_event_ticket(&shared);
     }

@@ -78,13 +78,13 @@ static bool launches_block(void)
     return text && strcmp(text, "1") == 0;
 }
 
-CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work)
+CUresult launch_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work)
 {
     struct kernel_facts facts;
     struct work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
     CUresult r;
 
-    if (!kernel_facts_of(params->func ? (void *)params->func : (void *)params->kern, &facts))
+    if (!library_kernel_facts(params->func ? (void *)params->func : (void *)params->kern, &facts))
         return CUDA_ERROR_INVALID_HANDLE;
     r = dimensions_check(params, &facts);
     if (r == CUDA_SUCCESS)
@@ -111,7 +111,7 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle)
 
         r = stream_get(handle, &stream);
         if (r == CUDA_SUCCESS)
-            r = kernel_work(params, &work);
+            r = launch_work(params, &work);
         if (r == CUDA_SUCCESS) {
             wait = launches_block() && !stream->capture;
             r = stream_run(stream, &work);

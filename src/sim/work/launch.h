@@ -6,6 +6,6 @@
 #include "sim/work/stream.h"
 
 /* Reads the kernel's parameters now, as the driver does. Checks dimensions. */
-CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work);
+CUresult launch_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_work);
 
 #endif

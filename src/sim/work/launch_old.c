@@ -25,7 +25,7 @@ static struct setting *setting_of(CUfunction function)
     struct kernel_facts facts;
     struct setting *setting = settings;
 
-    if (!kernel_facts_of(function, &facts))
+    if (!library_kernel_facts(function, &facts))
         return NULL;
     while (setting && setting->function != function)
         setting = setting->next;

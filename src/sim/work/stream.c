@@ -24,7 +24,7 @@ static _Thread_local unsigned per_thread_count;
 #define OUTSTANDING_MAX 1024
 #define LOOK_AGAIN_NS 200000u
 
-void time_wait(uint64_t until_ns)
+void stream_sleep_until(uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
 
@@ -37,7 +37,7 @@ static void ticket_wait(const struct sim_ticket *ticket)
     uint64_t look;
 
     while (!sim_ticket_done(ticket, &look))
-        time_wait(look);
+        stream_sleep_until(look);
 }
 
 struct stream *stream_create(
@@ -199,7 +199,7 @@ void stream_admit(CUstream handle)
                 sim_queue_length(&stream->queue, OUTSTANDING_MAX) <= OUTSTANDING_MAX)
                 return;
         }
-        time_wait(sim_clock_ns() + LOOK_AGAIN_NS);
+        stream_sleep_until(sim_clock_ns() + LOOK_AGAIN_NS);
     }
 }
 
@@ -208,7 +208,7 @@ void stream_admit(CUstream handle)
 void stream_append(struct stream *stream, const struct sim_work *work)
 {
     while (!sim_queue_add(&stream->queue, work))
-        time_wait(sim_clock_ns() + LOOK_AGAIN_NS);
+        stream_sleep_until(sim_clock_ns() + LOOK_AGAIN_NS);
 }
 
 static bool ticket_same(const struct sim_ticket *a, const struct sim_ticket *b)
@@ -325,7 +325,7 @@ CUresult stream_wait(struct stream *stream)
     return CUDA_SUCCESS;
 }
 
-CUresult context_wait(struct context *context)
+CUresult stream_wait_context(struct context *context)
 {
     struct tickets tickets;
     CUresult r;
@@ -356,7 +356,7 @@ static CUresult context_synchronise(struct context *context)
         if (capture_spoil_context(context))
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return context_wait(context);
+    return stream_wait_context(context);
 }
 
 CUresult sim_cuCtxSynchronize(void)

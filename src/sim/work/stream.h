@@ -106,13 +106,13 @@ CUresult stream_wait(struct stream *stream);
 
 /* Runs work, never captured, after what the stream has. */
 CUresult work_run(struct stream *stream, const struct work *work);
-void time_wait(uint64_t until_ns);
+void stream_sleep_until(uint64_t until_ns);
 
 /* Has fn(data) called by a thread of the simulator once what the stream has is done. */
 CUresult host_function_add(struct stream *stream, CUhostFn fn, void *data);
 void host_function_wait(struct stream *stream, unsigned long long issued);
 
-/* ---- waits for values in memory, and writes of them (cuda_value_queue.c) ---- */
+/* ---- waits for values in memory, and writes of them (value_queue.c) ---- */
 struct value_op {
     uint64_t address; /* as the program knows it */
     void *host;       /* where its bytes are */
@@ -122,13 +122,13 @@ struct value_op {
     bool write;
 };
 /* Is it a write, or does the value there end the wait? A write is done by asking. */
-bool value_done(const struct value_op *op);
+bool value_queue_is_done(const struct value_op *op);
 /* Puts it onto the stream, which is joined already, to be done by a thread of the simulator. */
 CUresult value_queue_add(struct stream *stream, const struct value_op *op);
 /* Something was written into memory: who waits for a value looks now. */
-void values_changed(void);
+void value_queue_memory_changed(void);
 /* The memory is going: nobody waits for it or writes to it any more. */
-void values_forget(uint64_t address, uint64_t bytes);
+void value_queue_forget(uint64_t address, uint64_t bytes);
 
 /* ---- captures ---- */
 CUresult capture_work(struct stream *stream, const struct work *work);

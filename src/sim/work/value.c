@@ -37,8 +37,8 @@ static CUresult value_run(CUstream handle, struct value_op *op)
     if (r != CUDA_SUCCESS)
         return r;
     here = stream_here(stream);
-    if (sim_ticket_done(&here, NULL) && value_done(op)) {
-        values_changed();
+    if (sim_ticket_done(&here, NULL) && value_queue_is_done(op)) {
+        value_queue_memory_changed();
         return CUDA_SUCCESS;
     }
     return value_queue_add(stream, op);

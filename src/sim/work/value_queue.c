@@ -55,7 +55,7 @@ static bool value_holds(const struct value_op *op, uint64_t found)
     }
 }
 
-bool value_done(const struct value_op *op)
+bool value_queue_is_done(const struct value_op *op)
 {
     uint64_t found;
 
@@ -92,7 +92,7 @@ static bool task_over(struct value_task *task, uint64_t *ret_look_ns)
         return false;
     if (!task->due_ns)
         task->due_ns = sim_clock_ns();
-    if (value_done(&task->op))
+    if (value_queue_is_done(&task->op))
         return true;
     *ret_look_ns = look_ns(task, sim_clock_ns());
     return false;
@@ -199,7 +199,7 @@ CUresult value_queue_add(struct stream *stream, const struct value_op *op)
     task->op = *op;
     task->after = stream->queue.last;
     while (!sim_queue_hold(&stream->queue, &task->hold))
-        time_wait(sim_clock_ns() + LOOK_LATEST_NS);
+        stream_sleep_until(sim_clock_ns() + LOOK_LATEST_NS);
     if (!task->hold.generation) {
         CUresult r = task->hold.at_ns ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         free(task);
@@ -210,7 +210,7 @@ CUresult value_queue_add(struct stream *stream, const struct value_op *op)
     return CUDA_SUCCESS;
 }
 
-void values_changed(void)
+void value_queue_memory_changed(void)
 {
     if (!task_count)
         return;
@@ -220,7 +220,7 @@ void values_changed(void)
     pthread_mutex_unlock(&lock);
 }
 
-void values_forget(uint64_t address, uint64_t bytes)
+void value_queue_forget(uint64_t address, uint64_t bytes)
 {
     if (!task_count)
         return;

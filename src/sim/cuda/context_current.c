@@ -9,8 +9,7 @@
 static _Thread_local struct context *stack[STACK_MAX];
 static _Thread_local unsigned depth;
 
-/* A destroyed context stays on stacks; its record lives on as long as the process. */
-static struct context *context_top(void)
+struct context *context_current_top(void)
 {
     struct context *top = depth ? stack[depth - 1] : NULL;
 
@@ -19,26 +18,16 @@ static struct context *context_top(void)
 
 struct context *context_current(void)
 {
-    struct context *top = context_top();
+    struct context *top = context_current_top();
 
     return top && top->home ? top->home : top;
 }
 
 struct context *context_current_green(void)
 {
-    struct context *top = context_top();
+    struct context *top = context_current_top();
 
     return top && top->home ? top : NULL;
-}
-
-struct context *context_of(CUcontext handle)
-{
-    struct context *context;
-
-    if (!handle)
-        return context_top();
-    context = object_find(handle, OBJECT_CONTEXT);
-    return context && context->live ? context : NULL;
 }
 
 static CUresult context_push(struct context *context)
@@ -102,7 +91,7 @@ CUresult sim_cuCtxDestroy_v2(CUcontext handle)
 
     if (!context || context->primary || context->home)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context == context_top())
+    if (context == context_current_top())
         depth--;
     object_remove(&context->object);
     context_stop(context);
@@ -136,7 +125,7 @@ CUresult sim_cuCtxDetach(CUcontext handle)
     CUDA_LOCKED;
     struct context *context = handle ? context_of(handle) : NULL;
 
-    if (!context || context != context_top() || context->home)
+    if (!context || context != context_current_top() || context->home)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (context->refs == 1)
         return context->primary ? CUDA_SUCCESS : sim_cuCtxDestroy_v2(handle);

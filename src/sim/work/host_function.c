@@ -80,7 +80,7 @@ static void *worker(void *unused)
             host_function_call(function);
         } else if (queue) {
             pthread_mutex_unlock(&lock);
-            time_wait(look);
+            stream_sleep_until(look);
             pthread_mutex_lock(&lock);
         } else {
             pthread_cond_wait(&changed, &lock);
@@ -124,7 +124,7 @@ CUresult host_function_add(struct stream *stream, CUhostFn fn, void *data)
     function->fn = fn;
     function->data = data;
     while (!sim_queue_hold(&stream->queue, &function->hold))
-        time_wait(sim_clock_ns() + LOOK_NS);
+        stream_sleep_until(sim_clock_ns() + LOOK_NS);
     pthread_mutex_lock(&lock);
     *queue_end = function;
     queue_end = &function->next;
