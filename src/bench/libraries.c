@@ -21,18 +21,18 @@ static char *library_path(const char *name)
     if (!strcmp(name, BENCH_OWN)) {
         if (path_find("libvgpu.so", path, sizeof(path)) == 0)
             return strdup(path);
-        tool_error("libvgpu.so is neither beside this program nor in its library directory");
+        say_error("libvgpu.so is neither beside this program nor in its library directory");
         return NULL;
     }
     if (!realpath(name, path) || stat(path, &status) != 0) {
-        tool_error("--library \"%.256s\" is not accepted: %s; accepted: a library's path, or "
-                   "\"vgpu\"",
+        say_error("--library \"%.256s\" is not accepted: %s; accepted: a library's path, or "
+                  "\"vgpu\"",
             name, strerror(errno));
         return NULL;
     }
     if (!S_ISREG(status.st_mode) || strpbrk(path, " :")) {
-        tool_error("--library \"%.256s\" is not accepted: %s; accepted: a library's path, or "
-                   "\"vgpu\"",
+        say_error("--library \"%.256s\" is not accepted: %s; accepted: a library's path, or "
+                  "\"vgpu\"",
             name,
             S_ISREG(status.st_mode) ? "the loader takes no blank and no colon" : "it is no file");
         return NULL;
@@ -65,7 +65,7 @@ static bool set_variables(struct bench_subject *subject, char *list)
          item = strtok_r(NULL, ",", &rest)) {
         char *value = strchr(item, '=');
         if (!value || value == item) {
-            tool_error("--library has \"%.128s\" behind its path; accepted: NAME=VALUE", item);
+            say_error("--library has \"%.128s\" behind its path; accepted: NAME=VALUE", item);
             return false;
         }
         *value = '\0';
@@ -79,7 +79,7 @@ bool bench_library_add(struct bench_results *asked, const char *argument)
     char *copy = strdup(argument), *rest = copy ? strchr(copy, ',') : NULL;
     bool good = false;
     if (asked->subject_count == BENCH_SUBJECTS_MOST) {
-        tool_error("--library \"%.128s\" is one too many; accepted: %d", argument,
+        say_error("--library \"%.128s\" is one too many; accepted: %d", argument,
             BENCH_SUBJECTS_MOST - 1);
         free(copy);
         return false;
@@ -105,11 +105,11 @@ bool bench_library_add(struct bench_results *asked, const char *argument)
 bool bench_library_label(struct bench_results *asked, const char *label)
 {
     if (asked->subject_count < 2) {
-        tool_error("--label \"%.128s\" is not accepted: no --library is before it", label);
+        say_error("--label \"%.128s\" is not accepted: no --library is before it", label);
         return false;
     }
     if (!*label || strlen(label) > 40 || !strcmp(label, BENCH_NATIVE)) {
-        tool_error("--label \"%.128s\" is not accepted; accepted: 1 to 40 characters, not \"%s\"",
+        say_error("--label \"%.128s\" is not accepted; accepted: 1 to 40 characters, not \"%s\"",
             label, BENCH_NATIVE);
         return false;
     }

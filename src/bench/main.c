@@ -34,7 +34,7 @@ static bool find(const char *name, char *path)
 {
     if (path_find(name, path, PATH_MAX) == 0)
         return true;
-    tool_error("%s is neither beside this program nor in its library directory", name);
+    say_error("%s is neither beside this program nor in its library directory", name);
     return false;
 }
 
@@ -42,7 +42,7 @@ static bool find_files(struct bench *bench)
 {
     ssize_t length = readlink("/proc/self/exe", bench->program, sizeof(bench->program) - 1);
     if (length <= 0) {
-        tool_error("/proc/self/exe: %s", strerror(errno));
+        say_error("/proc/self/exe: %s", strerror(errno));
         return false;
     }
     bench->program[length] = '\0';
@@ -60,19 +60,19 @@ static bool make_directories(struct bench *bench)
 {
     const char *temporary = getenv("TMPDIR");
     if (mkdir(bench->options->output, 0777) != 0 && errno != EEXIST) {
-        tool_error(
+        say_error(
             "--output \"%.256s\" cannot be made: %s", bench->options->output, strerror(errno));
         return false;
     }
     if (access(bench->options->output, W_OK | X_OK) != 0) {
-        tool_error("--output \"%.256s\" cannot be written to: %s", bench->options->output,
+        say_error("--output \"%.256s\" cannot be written to: %s", bench->options->output,
             strerror(errno));
         return false;
     }
     snprintf(bench->scratch, sizeof(bench->scratch), "%.3000s/vgpu-bench-XXXXXX",
         temporary && *temporary == '/' ? temporary : "/tmp");
     if (!mkdtemp(bench->scratch)) {
-        tool_error("cannot make %.256s: %s", bench->scratch, strerror(errno));
+        say_error("cannot make %.256s: %s", bench->scratch, strerror(errno));
         bench->scratch[0] = '\0';
         return false;
     }
@@ -169,7 +169,7 @@ static bool probe(struct bench *bench)
         }
         bench_process_finish(&process);
         if (!good && i == 0 && !bench_stopped()) {
-            tool_error("there is no GPU to measure on: %s", reason);
+            say_error("there is no GPU to measure on: %s", reason);
             return false;
         }
     }
@@ -202,7 +202,7 @@ static int save(const struct bench *bench, const struct bench_results *earlier, 
     bench_results_derive(ret_all);
     int error = bench_results_write(ret_all, path);
     if (error)
-        tool_error("\"%.256s\" cannot be written: %s", path, strerror(-error));
+        say_error("\"%.256s\" cannot be written: %s", path, strerror(-error));
     return error;
 }
 
@@ -222,7 +222,7 @@ static int measure(struct bench *bench, const struct bench_results *earlier, con
     char reason[256];
     int error = 0;
     if (!bench_calibrate(bench, reason, sizeof(reason)) && !bench_stopped()) {
-        tool_error("the load cannot be calibrated: %s", reason);
+        say_error("the load cannot be calibrated: %s", reason);
         return TOOL_FAILED;
     }
     for (size_t i = 0; i < GROUPS && !error && !bench_stopped(); i++) {
@@ -243,7 +243,7 @@ static bool read_earlier(struct bench_results *earlier, const char *path)
     char reason[300];
     if (access(path, F_OK) != 0 || bench_results_read(earlier, path, reason, sizeof(reason)) == 0)
         return true;
-    tool_error("\"%.256s\" is not accepted: %s; remove it, or give another --output", path, reason);
+    say_error("\"%.256s\" is not accepted: %s; remove it, or give another --output", path, reason);
     return false;
 }
 
@@ -258,7 +258,7 @@ static int run(struct bench *bench, struct bench_results *earlier, struct bench_
     const char *mismatch =
         earlier->subject_count ? bench_results_mismatch(&bench->results, earlier) : NULL;
     if (mismatch) {
-        tool_error("\"%.256s\" cannot be added to: %s; give another --output", path, mismatch);
+        say_error("\"%.256s\" cannot be added to: %s; give another --output", path, mismatch);
         return TOOL_USAGE;
     }
     int status = measure(bench, earlier, path, all);
@@ -288,10 +288,10 @@ int main(int argc, char **argv)
         return bench_worker(argc - 2, argv + 2);
     if (argc == 2 && !strcmp(argv[1], "--definitions"))
         return bench_definitions();
-    tool_speak_for("bench");
+    say_for_command("bench");
     if (!bench_options_parse(argc, argv, &options, &status)) {
         bench_results_finish(&options.asked);
-        return tool_end(status);
+        return say_end(status);
     }
     if (options.report)
         return bench_report_again(options.output);

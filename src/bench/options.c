@@ -50,8 +50,8 @@ static bool set_only(struct bench_options *options, const char *list)
         while (bench_groups[group] && strcmp(bench_groups[group], item) != 0)
             group++;
         if (!bench_groups[group]) {
-            tool_error("--only \"%.32s\" is not accepted; accepted: cost, memory, compute, "
-                       "tenants, work",
+            say_error("--only \"%.32s\" is not accepted; accepted: cost, memory, compute, "
+                      "tenants, work",
                 item);
             return false;
         }
@@ -65,7 +65,7 @@ static bool set_scale(struct bench_options *options, const char *text)
     char *end;
     options->scale = strtod(text, &end);
     if (*end || end == text || !(options->scale > 0 && options->scale <= 1)) {
-        tool_error("--seconds-scale \"%.32s\" is not accepted; accepted: above 0, up to 1", text);
+        say_error("--seconds-scale \"%.32s\" is not accepted; accepted: above 0, up to 1", text);
         return false;
     }
     return true;
@@ -75,7 +75,7 @@ static bool set_seed(struct bench_options *options, const char *text)
 {
     uint64_t seed;
     if (parse_number(text, UINT32_MAX, &seed) != 0 || !seed) {
-        tool_error("--seed \"%.32s\" is not accepted; accepted: 1 to %u", text, UINT32_MAX);
+        say_error("--seed \"%.32s\" is not accepted; accepted: 1 to %u", text, UINT32_MAX);
         return false;
     }
     options->seed = (uint32_t)seed;
@@ -141,22 +141,22 @@ static bool check_together(struct bench_options *options)
     struct bench_results *asked = &options->asked;
     struct stat status;
     if (!options->output[0] || (stat(options->output, &status) == 0 && !S_ISDIR(status.st_mode))) {
-        tool_error("--output \"%.256s\" is not accepted; accepted: a directory, or one to be made",
+        say_error("--output \"%.256s\" is not accepted; accepted: a directory, or one to be made",
             options->output);
         return false;
     }
     if (options->report && options->measure) {
-        tool_error("--report measures nothing; accepted beside it: --output");
+        say_error("--report measures nothing; accepted beside it: --output");
         return false;
     }
     if (options->report)
         return true;
     if (options->quick && asked->full) {
-        tool_error("--quick and --full are not accepted together; accepted: one of them");
+        say_error("--quick and --full are not accepted together; accepted: one of them");
         return false;
     }
     if (options->scale < 1 && !options->sim) {
-        tool_error("--seconds-scale is for tests: it needs --sim");
+        say_error("--seconds-scale is for tests: it needs --sim");
         return false;
     }
     if (asked->subject_count == 1 && !bench_library_add(asked, BENCH_OWN))
@@ -164,7 +164,7 @@ static bool check_together(struct bench_options *options)
     for (size_t i = 1; i < asked->subject_count; i++) {
         const char *label = asked->subjects[i].label;
         if (bench_results_subject(asked, label) != &asked->subjects[i]) {
-            tool_error("two libraries are called \"%.64s\"; --label gives one another name", label);
+            say_error("two libraries are called \"%.64s\"; --label gives one another name", label);
             return false;
         }
     }
@@ -189,7 +189,7 @@ bool bench_options_parse(int argc, char **argv, struct bench_options *options, i
         return false;
     *ret_status = TOOL_USAGE;
     if (optind != argc) {
-        *ret_status = tool_refuse_word(argv[optind]);
+        *ret_status = say_refuse_word(argv[optind]);
         return false;
     }
     return check_together(options);

@@ -70,7 +70,7 @@ static void sweep_left_over(void)
 static int make_directory(char *path)
 {
     if (!mkdtemp(path)) {
-        tool_error("cannot make %s: %s", path, strerror(errno));
+        say_error("cannot make %s: %s", path, strerror(errno));
         return -1;
     }
     int fd = lock_directory(path);
@@ -189,7 +189,7 @@ static FILE *open_output(const struct doctor_options *options)
         return stderr;
     FILE *stream = fopen(options->output, "we");
     if (!stream)
-        tool_error("cannot write --output \"%.256s\": %s", options->output, strerror(errno));
+        say_error("cannot write --output \"%.256s\": %s", options->output, strerror(errno));
     return stream;
 }
 
@@ -208,7 +208,7 @@ static int run_watched(
     (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error, said below */
     enum doctor_verdict verdict = report(options, stream, watch, directory, &end);
     if (stream != stderr && (ferror(stream) || fclose(stream) != 0)) {
-        tool_error("cannot write --output \"%.256s\"", options->output);
+        say_error("cannot write --output \"%.256s\"", options->output);
         return TOOL_FAILED;
     }
     if (options->verdict_status)
@@ -230,7 +230,7 @@ int doctor_command(const struct doctor_options *options)
         return TOOL_FAILED;
     int status = TOOL_FAILED, error = watch_begin(&watch);
     if (error) {
-        tool_error("cannot watch processes: %s", strerror(-error));
+        say_error("cannot watch processes: %s", strerror(-error));
     } else {
         status = run_watched(options, directory, stream, &watch);
         watch_end(&watch);

@@ -90,20 +90,20 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
     (void)signal(SIGCHLD, SIG_DFL);
     pid_t self = getpid(), child = fork();
     if (child < 0) {
-        tool_error("cannot start a process: %s", strerror(errno));
+        say_error("cannot start a process: %s", strerror(errno));
         return TOOL_FAILED;
     }
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         change_mask(SIG_UNBLOCK);
         int status = getppid() == self ? work(context) : TOOL_FAILED;
-        _exit(tool_end(status));
+        _exit(say_end(status));
     }
     int status = wait_for(child, seconds);
     if (status >= 0)
         return status;
     kill(child, SIGKILL);
     (void)wait_for(child, 1);
-    tool_error("no end within %u s; it was %s", seconds, step && *step ? step : "at work");
+    say_error("no end within %u s; it was %s", seconds, step && *step ? step : "at work");
     return TOOL_FAILED;
 }

@@ -50,8 +50,8 @@ static int parse_device(const char *text, int *ret_device)
 {
     uint64_t number;
     if (parse_number(text, INT_MAX, &number) != 0) {
-        tool_error("--device \"%.64s\" is not accepted; accepted: a whole number, as CUDA "
-                   "counts devices",
+        say_error("--device \"%.64s\" is not accepted; accepted: a whole number, as CUDA "
+                  "counts devices",
             text);
         return TOOL_USAGE;
     }
@@ -66,15 +66,15 @@ static int check_options(int argc, char **argv, struct options *options)
     struct doctor_options *command = &options->command;
     command->command = behind && optind < argc ? argv + optind : NULL;
     if (optind < argc && !behind)
-        tool_error("\"%.64s\": a command stands behind \"--\"; 'vgpu doctor --help' tells "
-                   "how",
+        say_error("\"%.64s\": a command stands behind \"--\"; 'vgpu doctor --help' tells "
+                  "how",
             argv[optind]);
     else if (behind && optind == argc)
-        tool_error("no command behind \"--\"; 'vgpu doctor --help' tells how");
+        say_error("no command behind \"--\"; 'vgpu doctor --help' tells how");
     else if (command->command && options->device != DOCTOR_ALL_DEVICES)
-        tool_error("--device is not for a command: all that it uses is looked at");
+        say_error("--device is not for a command: all that it uses is looked at");
     else if (!command->command && (command->output || command->verdict_status))
-        tool_error("%s is for a command; 'vgpu doctor --help' tells how",
+        say_error("%s is for a command; 'vgpu doctor --help' tells how",
             command->output ? "--output" : "--verdict-status");
     else
         return 0;
@@ -222,7 +222,7 @@ static int examine(void *context)
     doctor_step("waiting for the small program");
     int error = doctor_ask(library, options->device, &facts);
     if (error) {
-        tool_error("cannot start a process: %s", strerror(-error));
+        say_error("cannot start a process: %s", strerror(-error));
         return TOOL_FAILED;
     }
     if (options->device >= 0 &&
@@ -267,7 +267,7 @@ static int examine_and_clean(struct options *options)
     struct doctor_traces *traces =
         mmap(NULL, sizeof(*traces), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (traces == MAP_FAILED) {
-        tool_error("%s", strerror(errno));
+        say_error("%s", strerror(errno));
         return TOOL_FAILED;
     }
     int status = doctor_within(PATIENCE_S, note_traces, traces);

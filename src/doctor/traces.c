@@ -37,7 +37,7 @@ static bool exists(const char *path)
 static void note_region(struct doctor_traces *traces)
 {
     struct config config;
-    region_config(&config);
+    choose_config(&config);
     if (region_file_path(&config, traces->region, sizeof(traces->region)) != 0 ||
         exists(traces->region)) {
         traces->region[0] = '\0';

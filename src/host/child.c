@@ -24,7 +24,7 @@ static void start(
     execvp(command[0], command);
     int error = errno;
     (void)!write(failure, &error, sizeof(error));
-    tool_error("cannot run \"%.256s\": %s", command[0], strerror(error));
+    say_error("cannot run \"%.256s\": %s", command[0], strerror(error));
     _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
 }
 
@@ -92,7 +92,7 @@ int child_run_watched(char **command, const struct child_watch *watch, struct ch
     struct sigaction child_action, ordinary = {.sa_handler = SIG_DFL};
     int failure[2], error;
     if (pipe2(failure, O_CLOEXEC | O_NONBLOCK) != 0) {
-        tool_error("cannot make a pipe: %s", strerror(errno));
+        say_error("cannot make a pipe: %s", strerror(errno));
         return TOOL_FAILED;
     }
     /* Where it is ignored the kernel takes ended children away without a word. */
@@ -107,7 +107,7 @@ int child_run_watched(char **command, const struct child_watch *watch, struct ch
         wait_for_end(child, &all, watch, ret_end);
         ret_end->started = read(failure[0], &error, sizeof(error)) <= 0;
     } else {
-        tool_error("cannot fork: %s", strerror(errno));
+        say_error("cannot fork: %s", strerror(errno));
         child_heed_signals(ret_end);
     }
     close(failure[0]);

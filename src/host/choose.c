@@ -20,7 +20,7 @@
 
 #define PID_MAX 4194304u /* the kernel's own largest */
 
-const char *region_explain(int error)
+const char *choose_explain(int error)
 {
     switch (error) {
     case -EPROTO:
@@ -36,7 +36,7 @@ const char *region_explain(int error)
     }
 }
 
-bool region_lacks_directory(const char *path, char *ret_directory, size_t size)
+bool choose_lacks_directory(const char *path, char *ret_directory, size_t size)
 {
     struct stat status;
     const char *slash = strrchr(path, '/');
@@ -49,8 +49,8 @@ bool region_lacks_directory(const char *path, char *ret_directory, size_t size)
 
 static int refuse(const struct chosen_region *chosen, int error)
 {
-    tool_error("cannot use the region %.256s (%s): %s", chosen->path, chosen->reason,
-        region_explain(error));
+    say_error("cannot use the region %.256s (%s): %s", chosen->path, chosen->reason,
+        choose_explain(error));
     return TOOL_FAILED;
 }
 
@@ -64,7 +64,7 @@ static int open_path(struct chosen_region *chosen)
 static int choose_file(const char *file, struct chosen_region *chosen)
 {
     if (!*file || strlen(file) >= sizeof(chosen->path)) {
-        tool_error("--region \"%.256s\" is not accepted; accepted: the path of a file", file);
+        say_error("--region \"%.256s\" is not accepted; accepted: the path of a file", file);
         return TOOL_USAGE;
     }
     snprintf(chosen->path, sizeof(chosen->path), "%s", file);
@@ -78,7 +78,7 @@ static char *find_region_variable(const char *name)
     return strcmp(name, "CUDA_DEVICE_MEMORY_SHARED_CACHE") ? NULL : config_process_lookup(name);
 }
 
-void region_config(struct config *ret_config)
+void choose_config(struct config *ret_config)
 {
     config_process_look();
     config_read(ret_config, find_region_variable);
@@ -87,7 +87,7 @@ void region_config(struct config *ret_config)
 static int choose_by_environment(struct chosen_region *chosen)
 {
     struct config config;
-    region_config(&config);
+    choose_config(&config);
     const char *reason = config.region_named ? "named by CUDA_DEVICE_MEMORY_SHARED_CACHE"
                                              : "the default; --region names another";
     if (override_find("CUDA_DEVICE_MEMORY_SHARED_CACHE"))
@@ -161,8 +161,8 @@ static int open_below(unsigned pid, struct chosen_region *chosen)
 
 static int refuse_several(unsigned pid)
 {
-    tool_error("the processes that process %u started are in several containers: name one of "
-               "them; 'vgpu ps --pid %u' lists them",
+    say_error("the processes that process %u started are in several containers: name one of "
+              "them; 'vgpu ps --pid %u' lists them",
         pid, pid);
     return TOOL_FAILED;
 }
@@ -171,7 +171,7 @@ static int choose_by_pid(const char *text, struct chosen_region *chosen)
 {
     uint64_t pid;
     if (parse_number(text, PID_MAX, &pid) != 0 || !pid) {
-        tool_error("--pid \"%.64s\" is not accepted; accepted: a process's number", text);
+        say_error("--pid \"%.64s\" is not accepted; accepted: a process's number", text);
         return TOOL_USAGE;
     }
     snprintf(chosen->reason, sizeof(chosen->reason), "of process %" PRIu64, pid);
@@ -183,21 +183,21 @@ static int choose_by_pid(const char *text, struct chosen_region *chosen)
     if (error && chosen->path[0])
         return refuse(chosen, error);
     if (error == -ENODATA)
-        tool_error("process %" PRIu64 " has no region, nor has any that it started: they run "
-                   "without vgpu, or have not used the GPU yet",
+        say_error("process %" PRIu64 " has no region, nor has any that it started: they run "
+                  "without vgpu, or have not used the GPU yet",
             pid);
     else if (error == -ENOENT || error == -ESRCH)
-        tool_error("there is no process %" PRIu64, pid);
+        say_error("there is no process %" PRIu64, pid);
     else if (error)
-        tool_error("process %" PRIu64 " cannot be looked at: %s", pid, strerror(-error));
+        say_error("process %" PRIu64 " cannot be looked at: %s", pid, strerror(-error));
     return error ? TOOL_FAILED : 0;
 }
 
-int region_choose(const struct region_choice *choice, struct chosen_region *ret_chosen)
+int choose_region(const struct region_choice *choice, struct chosen_region *ret_chosen)
 {
     *ret_chosen = (struct chosen_region){.region = {.fd = -1, .slot = -1}};
     if (choice->file && choice->pid) {
-        tool_error("--region and --pid exclude each other");
+        say_error("--region and --pid exclude each other");
         return TOOL_USAGE;
     }
     if (choice->file)

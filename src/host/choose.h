@@ -17,23 +17,23 @@ struct chosen_region {
     struct region region; /* opened by region_set_open; for region_detach */
     char path[PATH_MAX];  /* as the process that was named sees it, if one was */
     char reason[128];     /* why this one, for a line behind its path */
-    int error;            /* for region_choose alone */
+    int error;            /* for choose_region alone */
 };
 
 /* Opens it. Returns 0, or the exit status after one line on stderr. */
-int region_choose(const struct region_choice *choice, struct chosen_region *ret_chosen)
+int choose_region(const struct region_choice *choice, struct chosen_region *ret_chosen)
     __attribute__((warn_unused_result));
 
 /* Of the environment, only what says where the region of a program started here lies. */
-void region_config(struct config *ret_config);
+void choose_config(struct config *ret_config);
 
 /* Whether there is no directory for a file of that path; ret_directory: its name. The library makes
  * directories that are missing, for all users; a tool, which may be root's and whose argument may
  * be mistyped, is to refuse instead. */
-bool region_lacks_directory(const char *path, char *ret_directory, size_t size)
+bool choose_lacks_directory(const char *path, char *ret_directory, size_t size)
     __attribute__((warn_unused_result));
 
 /* Why a file cannot be used as a region (-errno), in words. */
-const char *region_explain(int error);
+const char *choose_explain(int error);
 
 #endif

@@ -330,7 +330,7 @@ static int look(struct work *work)
     }
     work->named = false;
     look_at_processes(work);
-    finds_free(&finds);
+    find_free(&finds);
     return work->error;
 }
 

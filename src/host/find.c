@@ -70,7 +70,7 @@ static int add_own(struct finds *finds)
 {
     struct config config;
     char path[PATH_MAX + 16];
-    region_config(&config);
+    choose_config(&config);
     return region_file_path(&config, path, sizeof(path)) == 0 ? add(finds, path) : 0;
 }
 
@@ -119,11 +119,11 @@ int find_regions(const char *search, struct finds *ret_finds)
         error = add_item(ret_finds, item);
     free(list);
     if (error)
-        finds_free(ret_finds);
+        find_free(ret_finds);
     return error;
 }
 
-void finds_free(struct finds *finds)
+void find_free(struct finds *finds)
 {
     for (size_t i = 0; i < finds->count; i++)
         free(finds->paths[i]);

@@ -23,6 +23,6 @@ struct finds {
  * -ENOMEM. */
 int find_regions(const char *search, struct finds *ret_finds) __attribute__((warn_unused_result));
 
-void finds_free(struct finds *finds);
+void find_free(struct finds *finds);
 
 #endif

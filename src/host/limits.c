@@ -13,7 +13,7 @@
 
 static int refuse_value(const char *option, const char *text, const char *accepted)
 {
-    tool_error("%s \"%.64s\" is not accepted; accepted: %s", option, text, accepted);
+    say_error("%s \"%.64s\" is not accepted; accepted: %s", option, text, accepted);
     return TOOL_USAGE;
 }
 
@@ -85,8 +85,8 @@ void limits_warn_of_little_memory(uint64_t limit_bytes)
     const char *hint = limit_bytes < 1u << 20 ? "; a number without a unit is bytes, write 2GiB or "
                                                 "1.5g"
                                               : "";
-    tool_error("a memory limit of %s is less than a CUDA context takes (about %llu MiB on an H100 "
-               "or H200): programs may fail to start%s",
+    say_error("a memory limit of %s is less than a CUDA context takes (about %llu MiB on an H100 "
+              "or H200): programs may fail to start%s",
         size, LIMITS_CONTEXT_BYTES >> 20, hint);
 }
 
@@ -133,8 +133,8 @@ static void warn_of_excess(int number, const struct region_look *look)
         snprintf(used, sizeof(used), "%" PRIu64 " bytes", look->used_bytes);
         snprintf(limit, sizeof(limit), "%" PRIu64, look->device.memory_limit);
     }
-    tool_error("device %d: %s in use, over the new limit of %s: further allocations will be "
-               "refused",
+    say_error("device %d: %s in use, over the new limit of %s: further allocations will be "
+              "refused",
         number, used, limit);
 }
 
@@ -146,16 +146,16 @@ void limits_warn_of_vain_soft_limit(int number, unsigned soft_percent, unsigned 
     if (number != REGION_ALL_DEVICES)
         snprintf(name, sizeof(name), "device %d", number);
     if (core_percent)
-        tool_error("%s: the soft limit of %u %% is not above the limit of %u %%: it has no effect",
+        say_error("%s: the soft limit of %u %% is not above the limit of %u %%: it has no effect",
             name, soft_percent, core_percent);
     else
-        tool_error("%s: there is no compute limit, so the soft limit of %u %% has no effect", name,
+        say_error("%s: there is no compute limit, so the soft limit of %u %% has no effect", name,
             soft_percent);
 }
 
 int limits_refuse(const struct chosen_region *chosen, int error)
 {
-    tool_error("cannot change the region %.256s: %s", chosen->path,
+    say_error("cannot change the region %.256s: %s", chosen->path,
         error == -EPERM       ? "only its file's owner and root may"
         : error == -EIO       ? "its file was shortened meanwhile"
         : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
@@ -167,7 +167,7 @@ int limits_refuse_device(const struct chosen_region *chosen, int device, int cou
 {
     if (error != -ENODEV)
         return limits_refuse(chosen, error);
-    tool_error("device %d: the programs of this container have met %d device%s so far", device,
+    say_error("device %d: the programs of this container have met %d device%s so far", device,
         count, count == 1 ? "" : "s");
     return TOOL_FAILED;
 }

@@ -64,8 +64,8 @@ int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome
 
 void living_refuse_nobody(const struct chosen_region *chosen, const struct pause_outcome *outcome)
 {
-    tool_error("no process that has used the GPU lives in the region %.256s (%s): there is nobody "
-               "to pause, and nothing is changed%s; 'vgpu ps' lists the containers",
+    say_error("no process that has used the GPU lives in the region %.256s (%s): there is nobody "
+              "to pause, and nothing is changed%s; 'vgpu ps' lists the containers",
         chosen->path, chosen->reason,
         outcome->state.paused ? ". It is paused since before, until 'vgpu resume'" : "");
 }

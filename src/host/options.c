@@ -16,7 +16,7 @@ int options_take(
             fputs(options->usage, stdout);
             return 0;
         }
-        int status = option < OPTION_FIRST ? tool_refuse_option(option, word)
+        int status = option < OPTION_FIRST ? say_refuse_option(option, word)
                                            : options->take(option, context);
         if (status)
             return status;

@@ -37,7 +37,7 @@ static int parse_options(const struct order *order, int argc, char **argv,
     const struct command_options options = {order->usage, known, take_option};
     int status = options_take(&options, argc, argv, ret_options, ret_done);
     if (!status && !*ret_done && optind < argc)
-        status = tool_refuse_word(argv[optind]);
+        status = say_refuse_word(argv[optind]);
     return status;
 }
 
@@ -61,7 +61,7 @@ static int pause_chosen(
 {
     static struct chosen_region chosen;
     static struct pause_outcome outcome;
-    int status = region_choose(choice, &chosen);
+    int status = choose_region(choice, &chosen);
     int error = status ? 0 : living_pause(&chosen, paused, &outcome);
     if (error) {
         status = limits_refuse(&chosen, error);

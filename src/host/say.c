@@ -28,18 +28,18 @@ __attribute__((constructor)) static void hold_standard_streams(void)
     }
 }
 
-void tool_speak_for(const char *command)
+void say_for_command(const char *command)
 {
     speaking_command = command;
 }
 
-void tool_take_errors(void (*take)(const char *line, void *context), void *context)
+void say_take_errors(void (*take)(const char *line, void *context), void *context)
 {
     taker = take;
     taker_context = context;
 }
 
-void tool_error(const char *format, ...)
+void say_error(const char *format, ...)
 {
     char text[1024], line[1024];
     va_list arguments;
@@ -57,26 +57,26 @@ void tool_error(const char *format, ...)
         fprintf(stderr, "%s: %s\n", tool_name, line);
 }
 
-int tool_refuse_option(int option, const char *word)
+int say_refuse_option(int option, const char *word)
 {
     static const char *const reasons[] = {"is not an option", "needs a value", "takes no value"};
     int reason = option == ':' ? 1 : optopt > UCHAR_MAX || optopt == 'h' ? 2 : 0;
-    tool_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason],
+    say_error("\"%.64s\" %s; 'vgpu %s --help' lists the options", word, reasons[reason],
         speaking_command);
     return TOOL_USAGE;
 }
 
-int tool_refuse_word(const char *word)
+int say_refuse_word(const char *word)
 {
-    tool_error("\"%.64s\" is not an option; 'vgpu %s --help' lists them", word, speaking_command);
+    say_error("\"%.64s\" is not an option; 'vgpu %s --help' lists them", word, speaking_command);
     return TOOL_USAGE;
 }
 
-int tool_end(int status)
+int say_end(int status)
 {
     bool failed = ferror(stdout) != 0;
     if (fflush(stdout) == 0 && !failed)
         return status;
-    tool_error("not all that was to be said could be written to standard output");
+    say_error("not all that was to be said could be written to standard output");
     return status ? status : TOOL_FAILED;
 }

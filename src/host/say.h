@@ -14,26 +14,26 @@
 extern const char tool_name[];
 
 /* What getopt_long stopped at with `option` on `word`, said in one line. Returns TOOL_USAGE. After
- * tool_speak_for, as the next. */
-int tool_refuse_option(int option, const char *word);
+ * say_for_command, as the next. */
+int say_refuse_option(int option, const char *word);
 
 /* The same for a word that no option takes. */
-int tool_refuse_word(const char *word);
+int say_refuse_word(const char *word);
 
 /* The command that the tool's lines name from now on, behind the tool; for the process's lifetime.
  * Before there are threads. */
-void tool_speak_for(const char *command);
+void say_for_command(const char *command);
 
 /* One line on stderr, with the tool's name and the command's before it, and what would end it or
  * steer the terminal written as an escape. */
-void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void say_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What is last done before the tool ends: `status`, or TOOL_FAILED after one line where stdout
  * could not be written, as on a full file system. */
-int tool_end(int status);
+int say_end(int status);
 
 /* From now on the calling thread's lines go to `take`, escaped and without what names the
  * tool and the command, instead of stderr; NULL: to stderr again. */
-void tool_take_errors(void (*take)(const char *line, void *context), void *context);
+void say_take_errors(void (*take)(const char *line, void *context), void *context);
 
 #endif

@@ -30,7 +30,7 @@ static bool read_environment(void)
 static int take_file(const char *file)
 {
     if (!*file || strlen(file) >= sizeof(config.region_path)) {
-        tool_error("--region \"%.256s\" is not accepted; accepted: the path of a file", file);
+        say_error("--region \"%.256s\" is not accepted; accepted: the path of a file", file);
         return TOOL_USAGE;
     }
     snprintf(config.region_path, sizeof(config.region_path), "%s", file);
@@ -74,15 +74,15 @@ int create_region(const char *file)
     if (status)
         return status;
     int error = region_file_path(&config, path, sizeof(path));
-    if (!error && region_lacks_directory(path, directory, sizeof(directory))) {
-        tool_error("cannot make the region %.256s: there is no directory %.256s; make it first",
+    if (!error && choose_lacks_directory(path, directory, sizeof(directory))) {
+        say_error("cannot make the region %.256s: there is no directory %.256s; make it first",
             path, directory);
         return TOOL_FAILED;
     }
     if (!error)
         error = region_anew(&config, &was);
     if (error) {
-        tool_error("cannot make the region %.256s anew: %s", config.region_path, explain(error));
+        say_error("cannot make the region %.256s anew: %s", config.region_path, explain(error));
         return TOOL_FAILED;
     }
     warn_of_limits();

@@ -45,10 +45,10 @@ static int run_command(int argc, char **argv)
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[0], commands[i].name) != 0)
             continue;
-        tool_speak_for(commands[i].name);
+        say_for_command(commands[i].name);
         return commands[i].run(argc, argv);
     }
-    tool_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[0]);
+    say_error("\"%.64s\" is not a command; 'vgpu --help' lists them", argv[0]);
     return TOOL_USAGE;
 }
 
@@ -64,7 +64,7 @@ static int help(int count, char **words)
     if (!count || is_help(words[0]))
         return usage(stdout, 0);
     if (count > 1) {
-        tool_error("help: \"%.64s\" is one command too many; accepted: one", words[1]);
+        say_error("help: \"%.64s\" is one command too many; accepted: one", words[1]);
         return TOOL_USAGE;
     }
     return run_command(2, (char *[]){words[0], option, NULL});
@@ -85,5 +85,5 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return tool_end(run(argc, argv));
+    return say_end(run(argc, argv));
 }

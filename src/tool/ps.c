@@ -50,7 +50,7 @@ static int take_pid(const char *text, unsigned *ret_pid)
 {
     uint64_t pid;
     if (parse_number(text, PID_MAX, &pid) != 0 || !pid) {
-        tool_error("--pid \"%.64s\" is not accepted; accepted: a process's number", text);
+        say_error("--pid \"%.64s\" is not accepted; accepted: a process's number", text);
         return TOOL_USAGE;
     }
     *ret_pid = (unsigned)pid;
@@ -83,9 +83,9 @@ static int check_options(int argc, char **argv, struct ps_options *options)
     struct collect_choice *choice = &options->choice;
     bool named = choice->file_count || choice->pid;
     if (optind < argc)
-        return tool_refuse_word(argv[optind]);
+        return say_refuse_word(argv[optind]);
     if ((choice->file_count && choice->pid) || (named && choice->search))
-        tool_error("--region, --pid and --search exclude each other");
+        say_error("--region, --pid and --search exclude each other");
     else
         return 0;
     return TOOL_USAGE;
@@ -111,16 +111,16 @@ static unsigned terminal_width(void)
 static void say_problem(const struct collect_problem *problem, unsigned pid)
 {
     if (problem->path)
-        tool_error("%.256s: %s", problem->path, region_explain(problem->error));
+        say_error("%.256s: %s", problem->path, choose_explain(problem->error));
     else if (problem->error == -ENODATA)
-        tool_error(
+        say_error(
             "process %u has no region, nor has any that it started: they run without vgpu, or "
             "have not used the GPU yet",
             pid);
     else if (problem->error == -ENOENT || problem->error == -ESRCH)
-        tool_error("there is no process %u", pid);
+        say_error("there is no process %u", pid);
     else
-        tool_error("process %u cannot be looked at: %s", pid, strerror(-problem->error));
+        say_error("process %u cannot be looked at: %s", pid, strerror(-problem->error));
 }
 
 /* What is not in the table, behind it. */
@@ -133,14 +133,14 @@ static void say_rest(const struct collection *collection, const struct ps_option
     if (options->json)
         return;
     if (hidden)
-        tool_error(
+        say_error(
             "%zu region%s of others: not readable, run as root", hidden, hidden == 1 ? "" : "s");
     if (collection->count || hidden || collection->problem_count)
         return;
     if (options->choice.file_count || options->choice.pid)
-        tool_error("no program lives in it; --all shows it");
+        say_error("no program lives in it; --all shows it");
     else
-        tool_error(
+        say_error(
             "no container with a program in it was found; --all shows those without, --search "
             "and VGPU_REGION_PATH look elsewhere");
 }
@@ -154,7 +154,7 @@ static int show(const struct ps_options *options)
     else if (!error && (collection.count || !collection.problem_count))
         error = ps_print(&collection, terminal_width());
     if (error) {
-        tool_error("%s", strerror(-error));
+        say_error("%s", strerror(-error));
         return TOOL_FAILED;
     }
     say_rest(&collection, options);
@@ -169,7 +169,7 @@ int tool_ps(int argc, char **argv)
     struct ps_options options = {.files = files, .choice.files = files};
     bool done;
     if (!files) {
-        tool_error("%s", strerror(ENOMEM));
+        say_error("%s", strerror(ENOMEM));
         return TOOL_FAILED;
     }
     int status = parse_options(argc, argv, &options, &done);

@@ -49,13 +49,13 @@ static int take_option(int option, void *context)
 static int check_options(int argc, char **argv, const struct region_options *options)
 {
     if (options->check && options->repair)
-        tool_error("--check and --repair exclude each other");
+        say_error("--check and --repair exclude each other");
     else if (!options->file)
-        tool_error("no file given; 'vgpu ps' shows which there are");
+        say_error("no file given; 'vgpu ps' shows which there are");
     else if (optind < argc)
-        tool_error("\"%.64s\" is one file too many; accepted: one", argv[optind]);
+        say_error("\"%.64s\" is one file too many; accepted: one", argv[optind]);
     else if (!*options->file)
-        tool_error("\"\" is not accepted; accepted: the path of a file");
+        say_error("\"\" is not accepted; accepted: the path of a file");
     else
         return 0;
     return TOOL_USAGE;
@@ -78,7 +78,7 @@ static int parse_options(int argc, char **argv, struct region_options *options, 
 
 static int refuse(const char *file, int error)
 {
-    tool_error("%.256s: %s", file, region_explain(error));
+    say_error("%.256s: %s", file, choose_explain(error));
     return TOOL_FAILED;
 }
 
@@ -104,10 +104,10 @@ static int repair(const char *file, struct findings *findings)
     region_detach(&region);
     if (!error)
         return 0;
-    tool_error("%.256s cannot be repaired: %s", file,
+    say_error("%.256s cannot be repaired: %s", file,
         error == -EPERM       ? "only its owner and root may"
         : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
-                              : region_explain(error));
+                              : choose_explain(error));
     return TOOL_FAILED;
 }
 
@@ -142,7 +142,7 @@ static int look(const struct region_options *options)
         status = examine(options, copy, &findings);
     } else if (!copy->is_ours) {
         region_check(copy, &findings);
-        tool_error("%.256s: %s: %s", options->file, findings.list[0].where, findings.list[0].text);
+        say_error("%.256s: %s: %s", options->file, findings.list[0].where, findings.list[0].text);
         status = TOOL_FAILED;
     } else if (options->json) {
         region_print_json(options->file, copy, NULL, false);

@@ -50,11 +50,11 @@ static const char usage_text[] =
 static int check_command(bool given, const struct run_options *options)
 {
     if (options->env && given)
-        tool_error("--env runs no command: leave \"%.64s\" out", options->command[0]);
+        say_error("--env runs no command: leave \"%.64s\" out", options->command[0]);
     else if (!options->env && options->json)
-        tool_error("--json goes with --env alone");
+        say_error("--json goes with --env alone");
     else if (!options->env && !given)
-        tool_error("no command given; 'vgpu run --help' tells how");
+        say_error("no command given; 'vgpu run --help' tells how");
     else
         return 0;
     return TOOL_USAGE;
@@ -147,13 +147,13 @@ static int set_list(const char *option, const char *list, const char *variable, 
     clear_family(variable, other);
     for (int i = 0; parse_list_next(&list, item, sizeof(item)); i++) {
         if (i == CONFIG_DEVICES) {
-            tool_error("%s names more devices than can be; accepted: one value for all, or "
-                       "one each for up to %d",
+            say_error("%s names more devices than can be; accepted: one value for all, or "
+                      "one each for up to %d",
                 option, CONFIG_DEVICES);
             return TOOL_USAGE;
         }
         if (check(item) != 0) {
-            tool_error("%s \"%s\" is not accepted; accepted: %s", option, item, accepted);
+            say_error("%s \"%s\" is not accepted; accepted: %s", option, item, accepted);
             return TOOL_USAGE;
         }
         snprintf(name, sizeof(name), several ? "%s_%d" : "%s", variable, i);
@@ -167,9 +167,9 @@ static int find_or_say(const char *name, char *path, size_t size)
     const char *obstacle = NULL;
     int error = path_find(name, path, size);
     if (error)
-        tool_error("%s is neither beside this program nor in its library directory", name);
+        say_error("%s is neither beside this program nor in its library directory", name);
     else if ((obstacle = preload_obstacle(path)) != NULL) {
-        tool_error("\"%s\": %s", path, obstacle);
+        say_error("\"%s\": %s", path, obstacle);
         error = -ENOEXEC;
     }
     return error;
@@ -206,7 +206,7 @@ static int set_priority(const char *text)
 {
     uint64_t priority;
     if (parse_number(text, UINT32_MAX, &priority) != 0) {
-        tool_error(
+        say_error(
             "--priority \"%.64s\" is not accepted; accepted: %s", text, PARSE_PRIORITY_ACCEPTED);
         return TOOL_USAGE;
     }

@@ -100,7 +100,7 @@ static void choose_beside(const char *sim)
         shared ? "" : ".");
     const char *reason = have(boards, false);
     if (reason)
-        tool_error("%s is not used: %s; containers on this simulated GPU do not know of each other",
+        say_error("%s is not used: %s; containers on this simulated GPU do not know of each other",
             boards, reason);
     setenv("VGPU_BOARD_DIR", reason ? NOWHERE : boards, 1);
 }
@@ -117,13 +117,13 @@ static void choose_real(void)
         if (have(own, true))
             continue;
         setenv("VGPU_BOARD_DIR", own, 1);
-        tool_error("%s is not used: %s; %s is used instead, so that only containers of this user "
-                   "know of each other",
+        say_error("%s is not used: %s; %s is used instead, so that only containers of this user "
+                  "know of each other",
             CONFIG_BOARD_DIRECTORY, reason, own);
         return;
     }
-    tool_error("%s is not used: %s; no other directory can be made either, so that busy containers "
-               "on this GPU may get less than their shares",
+    say_error("%s is not used: %s; no other directory can be made either, so that busy containers "
+              "on this GPU may get less than their shares",
         CONFIG_BOARD_DIRECTORY, reason);
 }
 

@@ -104,7 +104,7 @@ static void print_json(const struct run_environment *before)
 int run_env_print(struct run_environment *before, bool json)
 {
     if (!before->list) {
-        tool_error("%s", strerror(ENOMEM));
+        say_error("%s", strerror(ENOMEM));
         return TOOL_FAILED;
     }
     (json ? print_json : print_shell)(before);

@@ -137,15 +137,15 @@ void run_files_remove(const char *directory)
 
 static int refuse_region(const char *name, const char *reason)
 {
-    tool_error("--region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
-               "to be made",
+    say_error("--region \"%.256s\" is not accepted: %s; accepted: the path of a file, or of one "
+              "to be made",
         name, reason);
     return TOOL_USAGE;
 }
 
 static int refuse_missing(const char *name, const char *directory)
 {
-    tool_error("--region \"%.256s\" is not accepted: there is no directory %.256s; make it first",
+    say_error("--region \"%.256s\" is not accepted: there is no directory %.256s; make it first",
         name, directory);
     return TOOL_USAGE;
 }
@@ -162,7 +162,7 @@ static int name_region(const char *name)
     int length = snprintf(path, sizeof(path), "%s%s%s", directory, directory[0] ? "/" : "", name);
     if (length < 0 || (size_t)length >= sizeof(path))
         return refuse_region(name, strerror(ENAMETOOLONG));
-    if (region_lacks_directory(path, directory, sizeof(directory)))
+    if (choose_lacks_directory(path, directory, sizeof(directory)))
         return refuse_missing(name, directory);
     bool there = lstat(path, &status) == 0;
     if (!there && errno != ENOENT)
@@ -191,7 +191,7 @@ int run_files_make(const char *region, const char *sim, char *directory)
         return error;
     }
     if (!mkdtemp(directory)) {
-        tool_error("cannot make %s: %s", directory, strerror(errno));
+        say_error("cannot make %s: %s", directory, strerror(errno));
         return TOOL_FAILED;
     }
     if (!region) {
@@ -205,7 +205,7 @@ int run_files_make(const char *region, const char *sim, char *directory)
     write_where(directory);
     /* The command's processes may be other users'; what is not theirs they cannot replace. */
     if (chmod(directory, 01777) != 0) {
-        tool_error("cannot open %s to all users: %s", directory, strerror(errno));
+        say_error("cannot open %s to all users: %s", directory, strerror(errno));
         remove_directory(directory);
         return TOOL_FAILED;
     }

@@ -85,7 +85,7 @@ void run_machine_share(const char *description)
         fd = open_once();
     }
     if (fd < 0) {
-        tool_error("%s cannot be used: %s; this run has a simulated machine of its own", directory,
+        say_error("%s cannot be used: %s; this run has a simulated machine of its own", directory,
             strerror(-fd));
         return;
     }

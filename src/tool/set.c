@@ -64,9 +64,9 @@ static int check_change(const struct set_options *options)
 {
     const struct region_change *change = &options->change;
     if (!change->memory && !change->cores && !change->soft_cores && !change->priority)
-        tool_error("nothing to set; 'vgpu set --help' tells how");
+        say_error("nothing to set; 'vgpu set --help' tells how");
     else if (change->priority && options->device != REGION_ALL_DEVICES)
-        tool_error("--priority is of the whole container and excludes --device");
+        say_error("--priority is of the whole container and excludes --device");
     else
         return 0;
     return TOOL_USAGE;
@@ -85,7 +85,7 @@ static int parse_options(int argc, char **argv, struct set_options *options, boo
     int status = options_take(&taken, argc, argv, options, ret_done);
     if (status || *ret_done)
         return status;
-    return optind < argc ? tool_refuse_word(argv[optind]) : check_change(options);
+    return optind < argc ? say_refuse_word(argv[optind]) : check_change(options);
 }
 
 int tool_set(int argc, char **argv)
@@ -96,7 +96,7 @@ int tool_set(int argc, char **argv)
     int status = parse_options(argc, argv, &options, &done);
     if (done || status)
         return status;
-    status = region_choose(&options.region, &chosen);
+    status = choose_region(&options.region, &chosen);
     if (!status)
         status = (options.json ? limits_change_json : limits_change)(
             &chosen, options.device, &options.change);

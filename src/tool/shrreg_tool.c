@@ -77,7 +77,7 @@ static int set_sm_limit(const struct region_choice *choice, char **values)
     int device;
     int status = parse_sm_limit(values, &device, &change);
     if (!status)
-        status = region_choose(choice, &chosen);
+        status = choose_region(choice, &chosen);
     if (!status)
         status = limits_change(&chosen, device, &change);
     region_detach(&chosen.region);
@@ -88,7 +88,7 @@ static int print(const struct region_choice *choice, char **values)
 {
     static struct chosen_region chosen;
     (void)values;
-    int status = region_choose(choice, &chosen);
+    int status = choose_region(choice, &chosen);
     if (!status)
         status = limits_print(&chosen);
     if (!status)
@@ -129,13 +129,13 @@ static const struct option *find(int argc, char **argv)
             continue;
         if (argc > options[i].values)
             return &options[i];
-        tool_error("%s needs a device and a percentage", argv[0]);
+        say_error("%s needs a device and a percentage", argv[0]);
         return NULL;
     }
     if (!strncmp(argv[0], "--region", 8))
-        tool_error("\"%.64s\": --region FILE stands before all other options", argv[0]);
+        say_error("\"%.64s\": --region FILE stands before all other options", argv[0]);
     else
-        tool_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", argv[0]);
+        say_error("\"%.64s\" is not an option; 'shrreg-tool --help' lists them", argv[0]);
     return NULL;
 }
 
@@ -181,5 +181,5 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     int status = check(argc, argv);
-    return tool_end(status ? status : act(&choice, argc, argv));
+    return say_end(status ? status : act(&choice, argc, argv));
 }

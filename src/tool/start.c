@@ -14,12 +14,12 @@ static int start(const char *program, char **argv, const char *without)
 {
     char path[PATH_MAX];
     if (path_find(program, path, sizeof(path)) != 0) {
-        tool_error(
+        say_error(
             "%s is not installed beside this program; it is built where %s", program, without);
         return TOOL_FAILED;
     }
     execv(path, argv);
-    tool_error("cannot run \"%.256s\": %s", path, strerror(errno));
+    say_error("cannot run \"%.256s\": %s", path, strerror(errno));
     return TOOL_FAILED;
 }
 

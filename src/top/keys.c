@@ -177,10 +177,10 @@ static bool parse_value(struct top_input *input)
 {
     static int (*const parsers[])(const char *, const char *, struct region_change *) = {
         limits_parse_cores, limits_parse_soft_cores, limits_parse_memory, limits_parse_priority};
-    tool_take_errors(take_line, input);
+    say_take_errors(take_line, input);
     int status =
         parsers[input->limit](limit_names[input->limit], input->text, &input->order.change);
-    tool_take_errors(NULL, NULL);
+    say_take_errors(NULL, NULL);
     return status == 0;
 }
 
@@ -221,9 +221,9 @@ static void take_device(struct top_input *input)
 {
     int device = REGION_ALL_DEVICES;
     input->mode = TOP_LIST;
-    tool_take_errors(take_line, input);
+    say_take_errors(take_line, input);
     int status = input->text[0] ? limits_parse_device("device", input->text, &device) : 0;
-    tool_take_errors(NULL, NULL);
+    say_take_errors(NULL, NULL);
     if (status)
         return;
     input->order.device = device;

@@ -32,7 +32,7 @@ static void take_line(const char *line, void *context)
 static bool choose(
     const struct top_order *order, const struct region_choice *choice, struct chosen_region *chosen)
 {
-    if (region_choose(choice, chosen) == 0 && chosen->region.device == order->file_device &&
+    if (choose_region(choice, chosen) == 0 && chosen->region.device == order->file_device &&
         chosen->region.inode == order->file_inode)
         return true;
     region_detach(&chosen->region);
@@ -54,7 +54,7 @@ static bool find(struct top_order *order, struct chosen_region *chosen)
     }
     memcpy(order->message, why, sizeof(why));
     if (!why[0])
-        tool_error("another file by now: %.200s", order->path);
+        say_error("another file by now: %.200s", order->path);
     return false;
 }
 
@@ -93,14 +93,14 @@ void top_order_do(struct top_order *order)
     struct chosen_region *chosen = calloc(1, sizeof(*chosen));
     order->message[0] = '\0';
     order->failed = true;
-    tool_take_errors(take_line, order);
+    say_take_errors(take_line, order);
     if (!chosen)
-        tool_error("out of memory");
+        say_error("out of memory");
     else if (find(order, chosen)) {
         order->message[0] = '\0'; /* of a place where it was not */
         order->failed = (order->is_pause ? give : change)(order, chosen) != 0;
         region_detach(&chosen->region);
     }
-    tool_take_errors(NULL, NULL);
+    say_take_errors(NULL, NULL);
     free(chosen);
 }

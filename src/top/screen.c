@@ -183,7 +183,7 @@ static bool describe(const struct top_model *model, const struct top_input *inpu
         snprintf(text, size, "the change is on its way");
     else if (problem)
         snprintf(text, size, "%.200s: %s", problem->path ? problem->path : "",
-            region_explain(problem->error));
+            choose_explain(problem->error));
     else if (model->filter[0])
         snprintf(text, size, "only what contains \"%s\"; Esc shows all", model->filter);
     else if (model->looks && !model->now.count)

@@ -90,7 +90,7 @@ static void take_size(void)
 
 static bool refuse(const char *why)
 {
-    tool_error("%s; 'vgpu ps' lists the same once, --batch N several times", why);
+    say_error("%s; 'vgpu ps' lists the same once, --batch N several times", why);
     return false;
 }
 

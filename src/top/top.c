@@ -88,7 +88,7 @@ static const struct option known[] = {{"delay", required_argument, NULL, DELAY},
 
 static int refuse(const char *option, const char *value, const char *accepted)
 {
-    tool_error("%s \"%.64s\" is not accepted; accepted: %s", option, value, accepted);
+    say_error("%s \"%.64s\" is not accepted; accepted: %s", option, value, accepted);
     return TOOL_USAGE;
 }
 
@@ -137,9 +137,9 @@ static int parse_options(int argc, char **argv, struct top_options *options, boo
     if (status || *ret_done)
         return status;
     if (optind < argc)
-        return tool_refuse_word(argv[optind]);
+        return say_refuse_word(argv[optind]);
     if (options->choice.file_count && options->choice.search)
-        tool_error("--region and --search exclude each other");
+        say_error("--region and --search exclude each other");
     else
         return 0;
     return TOOL_USAGE;
@@ -156,8 +156,8 @@ static unsigned output_width(void)
 static bool say_problems(const struct collection *collection)
 {
     for (size_t i = 0; i < collection->problem_count; i++)
-        tool_error("%.256s: %s", collection->problems[i].path,
-            region_explain(collection->problems[i].error));
+        say_error("%.256s: %s", collection->problems[i].path,
+            choose_explain(collection->problems[i].error));
     return collection->problem_count != 0;
 }
 
@@ -184,7 +184,7 @@ static int print_looks(const struct top_options *options)
     }
     top_model_finish(&model);
     if (error)
-        tool_error("%s", strerror(-error));
+        say_error("%s", strerror(-error));
     return error ? TOOL_FAILED : status;
 }
 
@@ -293,19 +293,19 @@ static int await_change(struct top *top)
     if (!top_worker_busy_ns(&top->changer))
         return 0;
     if (top->dropped)
-        tool_error(STILL_BUSY);
+        say_error(STILL_BUSY);
     while (!top_worker_take(&top->changer)) {
         uint64_t now = clock_now_ns();
         if (now >= until) {
-            tool_error("the last change is not made after %u s: there is no answer yet, and it may "
-                       "not be made at all",
+            say_error("the last change is not made after %u s: there is no answer yet, and it may "
+                      "not be made at all",
                 LAST_CHANGE_S);
             return TOOL_FAILED;
         }
         (void)poll(&done, 1, (int)((until - now) / 1000000 + 1));
     }
     if (top->order.message[0])
-        tool_error("%s", top->order.message);
+        say_error("%s", top->order.message);
     return top->order.failed || top->dropped ? TOOL_FAILED : 0;
 }
 
@@ -323,7 +323,7 @@ static int show_screen(const struct top_options *options)
     if (!error)
         error = top_worker_start(&top.changer, make_change, &top.order);
     if (error) {
-        tool_error("%s", strerror(-error));
+        say_error("%s", strerror(-error));
         return TOOL_FAILED;
     }
     if (!top_terminal_begin(!options->no_colour && !(no_colour && no_colour[0])))
@@ -341,15 +341,15 @@ int main(int argc, char **argv)
     const char **files = calloc((size_t)argc + 1, sizeof(*files));
     struct top_options options = {.files = files, .choice.files = files, .delay_ns = SECOND_NS};
     bool done;
-    tool_speak_for("top");
+    say_for_command("top");
     if (!files)
         return TOOL_FAILED;
     int status = parse_options(argc, argv, &options, &done);
     if (done || status)
-        _exit(tool_end(status));
+        _exit(say_end(status));
     setlocale(LC_CTYPE, "");
     top_text_begin();
     status = options.batch ? print_looks(&options) : show_screen(&options);
-    _exit(tool_end(
+    _exit(say_end(
         status)); /* also where a thread waits for a file system; it has the options still */
 }

@@ -46,12 +46,12 @@ int bench_report_show(const struct bench_results *results, const char *directory
     bench_table_print(results, stdout, &look);
     int error = bench_report_write(results, path);
     if (error)
-        tool_error("%.480s: %.480s", path, strerror(-error));
+        say_error("%.480s: %.480s", path, strerror(-error));
     else
         printf("\nreport: %s\n", path);
     free(path);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        tool_error("standard output could not be written");
+        say_error("standard output could not be written");
         return 1;
     }
     return error ? 1 : 0;
@@ -65,7 +65,7 @@ int bench_report_again(const char *directory)
     int error = bench_results_read(&results, path, reason, sizeof(reason));
     int status = 2;
     if (error)
-        tool_error("%.480s: %.480s", path, *reason ? reason : strerror(-error));
+        say_error("%.480s: %.480s", path, *reason ? reason : strerror(-error));
     else
         status = bench_report_show(&results, directory);
     bench_results_finish(&results);
