@@ -34,17 +34,19 @@ static const char usage_text[] =
     "usage: vgpu doctor [--json] [--device N]\n"
     "       vgpu doctor [--json] [--output FILE] [--verdict-status] -- COMMAND [ARGUMENT...]\n"
     "\n"
-    "Runs a small CUDA program under libvgpu.so, where it is, and says line by line what works,\n"
-    "what does not, and what to do about it. With COMMAND: runs that, in the environment that\n"
-    "it has (vgpu run sets one up), watches its processes, and says on stderr at its end whether\n"
-    "the limits hold in them.\n"
-    "  --device N  only the N-th device, as CUDA counts here; without it all\n"
-    "  --json      the same for programs: docs/doctor.md\n"
-    "  --output FILE     what is said of COMMAND goes there, not to stderr\n"
-    "  --verdict-status  exit with 0 where the limits hold, else 1, in place of COMMAND's status\n"
+    "Runs a small CUDA program under libvgpu.so and prints a line for each check: what works, "
+    "what\n"
+    "does not, and how to correct it. With COMMAND: runs COMMAND in the present environment (vgpu\n"
+    "run sets one up), watches its processes, and prints to stderr at its end whether the limits\n"
+    "hold in them.\n"
+    "  --device N        only this device, as CUDA numbers them here; without it all\n"
+    "  --json            the same as JSON: docs/doctor.md\n"
+    "  --output FILE     writes the result for COMMAND there, not to stderr\n"
+    "  --verdict-status  exit with 0 if the limits hold, else 1, instead of COMMAND's status\n"
     "  -h, --help        this text\n"
-    "Exit status: 0 no problem (there may be notes), 1 some problem, 2 arguments not understood;\n"
-    "with COMMAND its own, 127 where it is not found, 126 where it cannot be run.\n";
+    "Exit status: 0 no problem (there may be notes), 1 a problem, 2 invalid arguments; with "
+    "COMMAND\n"
+    "that of COMMAND, 127 if it is not found, 126 if it cannot be run.\n";
 
 static int parse_device(const char *text, int *ret_device)
 {
@@ -261,7 +263,7 @@ static int remove_traces(void *context)
 #define REMOVAL_PATIENCE_S 10
 
 /* What would end us is kept until nothing is left behind; it ends the examination. Each step is a
- * child's, as its files may lie where nobody answers. */
+ * child's, as its files may lie on a file system that does not answer. */
 static int examine_and_clean(struct options *options)
 {
     struct doctor_traces *traces =

@@ -20,12 +20,12 @@ struct command {
 static const struct command commands[] = {
     {"run", tool_run, "run a command inside a slice of the GPU"},
     {"ps", tool_ps, "list containers and their processes: memory, GPU time, limits"},
-    {"top", tool_top, "watch them on the screen, change limits, pause and resume"},
+    {"top", tool_top, "show them on the screen, change limits, pause and resume"},
     {"set", tool_set, "change the limits of a container while it runs"},
     {"pause", tool_pause, "take a container's programs off the GPU until they are resumed"},
-    {"resume", tool_resume, "let a paused container go on"},
+    {"resume", tool_resume, "let a paused container continue"},
     {"bench", tool_bench, "measure what a library costs, and whether its limits hold"},
-    {"doctor", doctor_main, "say what works here, what does not, and what to do about it"},
+    {"doctor", doctor_main, "check what works here, and how to correct what does not"},
     {"region", tool_region, "decode, check and repair a container's shared region"},
 };
 
@@ -34,7 +34,7 @@ static int usage(FILE *stream, int status)
     fputs("usage: vgpu COMMAND [ARGUMENT...]\n\ncommands:\n", stream);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n'vgpu help COMMAND' and 'vgpu COMMAND --help' tell more; 'vgpu --version' the "
+    fputs("\n'vgpu help COMMAND' and 'vgpu COMMAND --help' print more; 'vgpu --version' the "
           "version.\n",
         stream);
     return status;

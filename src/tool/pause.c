@@ -6,14 +6,15 @@
 static const char usage_text[] =
     "usage: vgpu pause [--json] [--region FILE | --pid PID]\n"
     "\n"
-    "Takes the programs of a container off the GPU: what they launch waits, and what runs is\n"
-    "stopped where the driver allows it. They keep their memory. It lasts until 'vgpu resume',\n"
-    "also for programs that come later. Where no program lives there is nobody to pause.\n"
+    "Takes the programs of a container off the GPU: launches wait, and running kernels are "
+    "stopped\n"
+    "if the driver allows it. They keep their memory. This lasts until 'vgpu resume', also for\n"
+    "programs that start later. Without a live program there is nothing to pause.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
-    "  --json           what was done and holds now, for programs\n"
+    "  --json           what was done and the state now, as JSON\n"
     "  -h, --help       this text\n"
-    "Without --region and --pid it is the container that a program started here would be in.\n";
+    "Without --region and --pid: the container that a program started here would join.\n";
 
 int tool_pause(int argc, char **argv)
 {

@@ -25,19 +25,18 @@ struct ps_options {
 static const char usage_text[] =
     "usage: vgpu ps [--json] [--all] [--region FILE... | --pid PID | --search LIST]\n"
     "\n"
-    "Lists the containers that can be seen from here and their processes: device memory by kind\n"
-    "and GPU time against the limits, what holds them, and who waits.\n"
-    "  --all            also containers in which no process lives\n"
+    "Lists the containers that are visible from here, and their processes: device memory by kind\n"
+    "and GPU time against the limits, the gate that enforces them, and which containers wait.\n"
+    "  --all            also containers without a live process\n"
     "  --region FILE    only the container with this shared region; may be given several times\n"
     "  --pid PID        only the containers of this process, or of those that it started\n"
     "  --search LIST    where to look for regions: files, directories and patterns, separated by\n"
-    "                   colons; an empty one stands for where they usually are. Without it\n"
-    "                   VGPU_REGION_PATH says so\n"
-    "  --json           the same for programs\n"
+    "                   colons; an empty item stands for the usual places. Without it\n"
+    "                   VGPU_REGION_PATH is used\n"
+    "  --json           the same as JSON\n"
     "  -h, --help       this text\n"
-    "Columns, and how shares are measured: vgpu-ps(1). Exit status: 0; 1 something named cannot "
-    "be\n"
-    "looked at; 2 arguments not understood.\n";
+    "vgpu-ps(1) describes the columns and how shares are measured. Exit status: 0; 1 a region or\n"
+    "process that was named cannot be read; 2 invalid arguments.\n";
 
 enum { JSON = OPTION_FIRST, ALL, REGION, PID, SEARCH };
 

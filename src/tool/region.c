@@ -23,14 +23,15 @@ struct region_options {
 static const char usage_text[] =
     "usage: vgpu region [--json] [--check | --repair] FILE\n"
     "\n"
-    "Shows what the shared region FILE says: limits, devices, processes, GPU time, whose it is.\n"
-    "  --check     say instead what is wrong in it, a line for each value that cannot be\n"
-    "  --repair    and mend what can be mended while programs live in it: slots of dead processes\n"
-    "              are freed, and words that mean nothing set back. Its owner and root may\n"
-    "  --json      the same for programs\n"
+    "Shows the content of the shared region FILE: limits, devices, processes, GPU time, its "
+    "owner.\n"
+    "  --check     print the errors in it instead, a line for each impossible value\n"
+    "  --repair    also repair what can be repaired while programs use it: free the slots of dead\n"
+    "              processes and reset invalid words. Only for its owner and root\n"
+    "  --json      the same as JSON\n"
     "  -h, --help  this text\n"
-    "Exit status: 0; 1 it is unsound (after --repair: still), or cannot be looked at or changed;\n"
-    "2 arguments not understood.\n";
+    "Exit status: 0; 1 it has errors (with --repair: that remain), or cannot be read or changed;\n"
+    "2 invalid arguments.\n";
 
 enum { JSON = OPTION_FIRST, CHECK, REPAIR };
 
@@ -82,7 +83,8 @@ static int refuse(const char *file, int error)
     return TOOL_FAILED;
 }
 
-/* For reading alone, and only what is regular. A link may lead there: it was named by who reads. */
+/* For reading alone, and only what is regular. A link may lead there: it was named by the reader.
+ */
 static int open_to_read(const char *file)
 {
     struct stat status;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vgpu resume: a paused container goes on, whoever paused it. */
+/* vgpu resume: a paused container goes on, whichever program paused it. */
 #include "host/order.h"
 #include "tool/tool.h"
 
 static const char usage_text[] =
     "usage: vgpu resume [--json] [--region FILE | --pid PID]\n"
     "\n"
-    "Lets the programs of a container that was paused go on with their work on the GPU.\n"
+    "Lets the programs of a paused container continue their work on the GPU.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
-    "  --json           what was done and holds now, for programs\n"
+    "  --json           what was done and the state now, as JSON\n"
     "  -h, --help       this text\n"
-    "Without --region and --pid it is the container that a program started here would be in.\n";
+    "Without --region and --pid: the container that a program started here would join.\n";
 
 int tool_resume(int argc, char **argv)
 {

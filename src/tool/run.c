@@ -37,14 +37,14 @@ static const char usage_text[] =
     "                   0: no limit. A context alone takes about 520 MiB on an H100 or H200\n"
     "  --cores PERCENT  share of the GPU's time, for all devices or one each\n"
     "  --soft-cores PERCENT\n"
-    "                   share up to which it may rise while the GPU is otherwise idle, likewise\n"
+    "                   share that it may use while the GPU is otherwise idle, likewise\n"
     "  --priority N     0 is high, larger is lower; 1 without it\n"
     "  --region FILE    join (or create) the container with this shared region; its directory\n"
-    "                   must be there\n"
-    "  --sim[=DESC]     a simulated machine in the driver's place; DESC as in docs/simulator.md\n"
+    "                   must exist\n"
+    "  --sim[=DESC]     use a simulated machine, not the driver; docs/simulator.md describes DESC\n"
     "  --env            run nothing: print the variables that COMMAND would have, for a shell:\n"
     "                   eval \"$(vgpu run --env --memory 2GiB)\"\n"
-    "  --json           these variables for programs; goes with --env\n"
+    "  --json           these variables as JSON; only with --env\n"
     "  -h, --help       this text\n";
 
 static int check_command(bool given, const struct run_options *options)

@@ -17,20 +17,21 @@ static const char usage_text[] =
     "usage: vgpu set [--memory SIZE] [--cores PERCENT] [--soft-cores PERCENT]\n"
     "                [--priority N] [--device N] [--region FILE | --pid PID] [--json]\n"
     "\n"
-    "Changes the limits of a container while its programs run. They hold at once.\n"
-    "  --memory SIZE    device memory: 2GiB, 1.5g, 512m; 0: no limit. Below what is in use,\n"
+    "Changes the limits of a container while its programs run. They take effect at once.\n"
+    "  --memory SIZE    device memory: 2GiB, 1.5g, 512m; 0: no limit. If more is in use,\n"
     "                   further allocations are refused\n"
     "  --cores PERCENT  share of the GPU's time; 0: no limit\n"
     "  --soft-cores PERCENT\n"
-    "                   share up to which it may rise while the GPU is otherwise idle; 0: none\n"
+    "                   share that it may use while the GPU is otherwise idle; 0: none\n"
     "  --priority N     of the whole container: 0 is high, larger is lower\n"
-    "  --device N       of this device alone, counted as the container's programs met them;\n"
-    "                   else of all, those that they have not met yet included\n"
+    "  --device N       only of this device, numbered in the order in which the container's\n"
+    "                   programs first used them; without it of all devices, also of those\n"
+    "                   that they have not used yet\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
-    "  --json           what holds now, for programs\n"
+    "  --json           the limits that are in force now, as JSON\n"
     "  -h, --help       this text\n"
-    "Without --region and --pid it is the container that a program started here would be in.\n";
+    "Without --region and --pid: the container that a program started here would join.\n";
 
 enum { MEMORY = OPTION_FIRST, CORES, SOFT_CORES, PRIORITY, DEVICE, REGION, PID, JSON };
 

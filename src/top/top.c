@@ -64,18 +64,18 @@ static const char usage_text[] =
     "usage: vgpu top [--delay SECONDS] [--sort KEY] [--no-color] [--batch N]\n"
     "                [--region FILE... | --search LIST]\n"
     "\n"
-    "Shows the containers that can be seen from here and their processes on the whole screen, "
+    "Shows the containers that are visible from here and their processes on the whole screen, "
     "with\n"
     "graphs of GPU time and memory; sorts and filters them, changes limits, pauses and resumes.\n"
-    "  --delay SECONDS  time between two looks, 0.1 to 3600; without it 1\n"
+    "  --delay SECONDS  time between two updates, 0.1 to 3600; without it 1\n"
     "  --sort KEY       gpu, minute, memory, priority, processes or name; without it gpu\n"
-    "  --no-color       without colours, as where NO_COLOR is set\n"
-    "  --batch N        no screen: so many looks as plain text on stdout\n"
+    "  --no-color       without colours, as if NO_COLOR is set\n"
+    "  --batch N        no screen: N updates as plain text on stdout\n"
     "  --region FILE    only the container with this shared region; may be given several times\n"
-    "  --search LIST    where to look for regions, as vgpu ps has it\n"
+    "  --search LIST    where to look for regions, as in vgpu ps\n"
     "  -h, --help       this text\n"
-    "On the screen h lists the keys. Exit status: 0; 1 it could not be done; 2 arguments not\n"
-    "understood, or no terminal.\n";
+    "On the screen, h lists the keys. Exit status: 0; 1 it failed; 2 invalid arguments, or no\n"
+    "terminal.\n";
 
 enum { DELAY = OPTION_FIRST, SORT, NO_COLOR, BATCH, REGION, SEARCH };
 
