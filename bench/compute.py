@@ -19,7 +19,7 @@ import compute_watch
 OWN = {"vgpu": None, "vgpu-launch": "launch", "vgpu-channel": "channel"}  # the library, with the gate forced
 LOOK_S = 0.05
 REACTION_LOOK_S = 0.001
-GRACE_S = 60  # a load that takes so much longer than it should is ended
+GRACE_S = 60  # seconds beyond its time after which a load is ended
 FOREIGN = ("CUDA_DEVICE_", "CUDA_MEM_", "CUDA_CORE_", "CUDA_REDIRECT", "VGPU_", "LD_PRELOAD", "GPU_CORE_",
            "LIBCUDA_LOG")
 
@@ -61,7 +61,7 @@ def parse(arguments):
     parser.add_argument("--report", action="store_true", help="only make the table from DIR")
     parser.add_argument("--seconds", type=float, default=5, help="measured window (5)")
     parser.add_argument("--warmup", type=float, default=1, help="seconds of the same load before it (1)")
-    parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in so long")
+    parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in M minutes")
     parser.add_argument("--only", type=load_list, default=compute_loads.LOADS, metavar="LOADS",
                         help="comma-separated, * matches: " + ", ".join(compute_loads.BY_NAME))
     parser.add_argument("--earlier", action="append", default=[], metavar="FILE",
@@ -135,7 +135,7 @@ class Bench:
         return ["vgpu"] + ([] if load.kind == "reaction" else [library.label for library in self.options.library])
 
     def missing(self, load, limit):
-        """Who was not measured yet at that limit."""
+        """What was not measured yet at that limit."""
         there = {row["who"] for row in self.rows if not row.get("error") and row["sim"] == self.options.sim
                  and (row["load"], row["limit"]) == (load.name, limit)}
         if (load.name, limit) in self.kept_earlier:

@@ -7,7 +7,7 @@ from compute_loads import BY_NAME, LONGEST_COUNTED_US, ORDER
 THROUGHPUT_LEAST = 0.97  # of limit x native, where the load alone would use more than the limit
 SAME = 0.01              # of native, where it would not
 POINTS, POINTS_PACED = 1.0, 2.0
-KERNEL_PER_S = 5         # utilisation may be off by one kernel in so long, where that is more than a point
+KERNEL_PER_S = 5         # utilisation may be off by one kernel in this number of seconds, where that is more than a point
 SATURATED = 95.0         # percent of the device used natively: nothing waits for the host
 BORDER = 1.0             # a load that natively uses this near to the limit may go either way
 FAIR = 0.1               # each process's part, of an equal one
@@ -15,7 +15,7 @@ REACTION_S = 0.050
 LEAST_ENTITLED = 20      # of a limit below, kernels that a launch gate cannot hold may lose more
 OF_A_CORE = 0.005        # a process's governor
 OF_A_CORE_WINDOWS = 0.02 # the same where the channel gate holds the load
-WINDOWS_US = 10000       # kernels and graphs so long may be held by it
+WINDOWS_US = 10000       # microseconds; kernels and graphs from here on may be held by the channel gate
 CHARGED_S = 0.005        # for a host function, a wait or a copy, at most
 # The kernels of each.
 CHARGED_BESIDE = {"host-function": 2, "wait-value": 2, "copy-1gib": 3}

@@ -130,7 +130,7 @@ class Watch:
         self.samples.append((now, *words[1:], cpu))
 
     def rest(self, seconds):
-        """So long, and notes meanwhile when the container was closed."""
+        """Waits, and notes meanwhile when the container was closed."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, CLOSURE_LOOK_S))
@@ -140,7 +140,7 @@ class Watch:
             self.closed_ns = closed
 
     def over(self, after_s, seconds):
-        """Shares of time over the window that begins so long after the load did."""
+        """Shares of time over the window that begins at a time after the load did."""
         if self.began is None:
             return None
         begin = self.began + after_s

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What two events say of a kernel between them, beside what it takes in a row of its like and what
- * NVML counts for it. For docs/decisions/0013; natively, on a card that nobody else uses, in some
- * 20 s. Nanoseconds, medians of 300 (warm) or 60:
- *   K         the kernel in us; how: what the host did before, which decides on its caches: it
- *             turned (warm), read more than they hold (cold), or slept for 5 ms (quiet5ms)
- *   row       a launch of 400 in a row, by two events around them
- *   S1 S2 S3  the pair around a launch on an idle stream, less the time from the first event's
- *             record to the launch's return, less row; with 0, 1, 2 events recorded before the pair
- *   R Rcold   between two events right behind each other: once one was recorded before, and not
- *   wv        the pair behind a wait for a value that comes once all is queued, less row
- * Then launches in turn with host work that is longer than the kernel (spin: it turns; cold: it
- * reads 256 KiB first), and NVML's busy time for each of them. What a driver lacks is a `-`. */
+ * NVML counts for it. For docs/decisions/0013; natively, on a card that no other program uses, in
+ * some 20 s. Nanoseconds, medians of 300 (warm) or 60: K         the kernel in us; how: what the
+ * host did before, which decides on its caches: it turned (warm), read more than they hold (cold),
+ * or slept for 5 ms (quiet5ms) row       a launch of 400 in a row, by two events around them S1 S2
+ * S3  the pair around a launch on an idle stream, less the time from the first event's record to
+ * the launch's return, less row; with 0, 1, 2 events recorded before the pair R Rcold   between two
+ * events right behind each other: once one was recorded before, and not wv        the pair behind a
+ * wait for a value that comes once all is queued, less row Then launches in turn with host work
+ * that is longer than the kernel (spin: it turns; cold: it reads 256 KiB first), and NVML's busy
+ * time for each of them. What a driver lacks is a `-`. */
 #include "driver.h"
 #include "median.h"
 
@@ -40,7 +39,7 @@
 #define NVML_SAMPLE_US 200000
 #define NVML_SAMPLES_MAX 512
 
-/* A card works for so many steps, which are calibrated; the simulator for so many ns. */
+/* Steps on a card, which are calibrated; nanoseconds on the simulator. */
 static const char ptx[] =
     ".version 6.4\n.target sm_70\n.address_size 64\n"
     ".visible .entry work(\n"

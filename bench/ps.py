@@ -54,7 +54,7 @@ def write_slot(fd, index, pid, namespace):
 
 
 def hold(fd, processes):
-    """The locks of all slots. By one open file, where each process has one of its own: who asks for them
+    """The locks of all slots. By one open file, where each process has one of its own: a process that asks for them
     sees no difference."""
     for index in range(processes):
         lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOTS + index * SLOT_BYTES, 1, 0)

@@ -39,13 +39,13 @@ def parse(arguments):
                         help="of " + ",".join(tenants_loads.TABLES))
     parser.add_argument("--only", action="append", default=[], metavar="WORDS",
                         help="loads and scenarios whose name contains them; again for others")
-    parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in so long")
+    parser.add_argument("--minutes", type=float, metavar="M", help="measure what matters most in M minutes")
     parser.add_argument("--seconds", type=float, default=3, help="measured window (3)")
     parser.add_argument("--warmup", type=float, default=1, help="seconds of the same load before it (1)")
     parser.add_argument("--soak", type=float, nargs="?", const=480, metavar="S",
-                        help="instead: tenants under changing limits for so long (480)")
+                        help="instead: tenants under changing limits for that many seconds (480)")
     parser.add_argument("--gpus", type=float, nargs="?", const=60, metavar="S",
-                        help="instead: an all-reduce over two GPUs, native and at 50, the latter for so long (60)")
+                        help="instead: an all-reduce over two GPUs, native and at 50, the latter for that many seconds (60)")
     parser.add_argument("--seed", type=int, default=5, help="of the soak's changes")
     parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument("--sim", action="store_true", help="on the simulator, without PyTorch")

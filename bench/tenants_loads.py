@@ -6,7 +6,7 @@ from compute_loads import BY_NAME, LONGEST_COUNTED_US
 TABLES = ("windows", "shares", "events", "latency")
 SLACK_S = 1.2            # a measurement's time beside its loads': their ends, and their regions
 EVENT_S = 8.0            # of an event that comes back each second
-DEATH_S = 2.0            # a tenant dies so long after all began
+DEATH_S = 2.0            # seconds from the last begin to a tenant's death
 GATE_LIMIT = 50
 GATE_LOADS = ("full-1ms", "graph-20x100us", "hostbound", "torch-mlp")
 END_WINDOW_MS = 10       # where kernels are counted from end to end
@@ -55,7 +55,7 @@ def alone_of(load):
 
 
 def shares(mix, loads, limits, rank, **more):
-    """Tenants of these loads at these limits, each who at a rank beside the given one."""
+    """Tenants of these loads at these limits, each way of measuring at a rank beside the given one."""
     whos = {"board": rank, "native": rank, "no-board": rank + 2}
     whos.update(more)
     tenants = [Tenant(load, limit) for load, limit in zip(loads, limits)]
@@ -78,7 +78,7 @@ def share_scenarios():
         for place, limits in enumerate(((20, 20, 20, 20), (10, 20, 30, 30))):
             found.append(shares(mix, loads, limits, 1 + (loads[0] != "full-1ms" and place),
                                 native=1 if place == 0 and not rank else 9))
-    # Kernels that others' turns always cut: counted over so many windows.
+    # Kernels that others' turns always cut: counted over several windows.
     for load, limits, windows in (("full-5ms", (30, 60), 1), ("full-5ms", (5, 85), 1), ("full-20ms", (30, 60), 2),
                                   ("full-50ms", (30, 60), 3), ("full-150ms", (30, 60), 5)):
         found.append(shares(load, [load] * 2, limits, 2, native=9, **{"no-board": 9}))

@@ -7,7 +7,7 @@ import compute_watch
 from compute_loads import BY_NAME, LONGEST_COUNTED_US
 from compute_report import number
 
-POINT = 0.01             # each within so much of its own limit, where the limits add up to LIMITS_SUM or less
+POINT = 0.01             # of each from its own limit, where the limits add up to LIMITS_SUM or less
 LIMITS_SUM = 90
 EACH_OF_TWO, SUM_OF_TWO = 0.48, 0.96
 HALVES = [50, 50]
@@ -16,7 +16,7 @@ METER_SHARE_S = 0.050    # the same where the container's meter is asked, which 
 USED_S, GIVEN_BACK_S, ALONE_S = 0.050, 0.020, 0.020
 LAST_S = 0.2             # of the measurement: an event then is left out
 NEARLY_ALL = 0.9         # of what it may have, when a neighbour has gone
-NEARLY_NONE = 0.05       # while somebody of higher priority works
+NEARLY_NONE = 0.05       # while a tenant of higher priority works
 PERIOD_S = 1.0           # of the load half-busy
 ABOVE_LIMIT = 0.08       # for 20 ms, of the device: what 1 ms kernels that wait together make
 

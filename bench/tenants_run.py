@@ -13,7 +13,7 @@ import compute_watch
 import tenants_loads
 
 LOOK_S = 0.002
-WITH_TORCH_S = 25  # PyTorch needs so long to start at most; its neighbours run meanwhile
+WITH_TORCH_S = 25  # seconds that PyTorch takes at most to start; its neighbours run meanwhile
 
 
 class Running:
@@ -25,7 +25,7 @@ class Running:
         command, environment = bench.command(
             "native" if who == "native" else "vgpu", tenant.limit, self.region, program,
             *([] if who == "native" else tenant.settings()))
-        # Where there is no such directory there is no board.
+        # Without this directory there is no board.
         environment["VGPU_BOARD_DIR"] = os.path.join(place, "boards" if who == "board" else "none")
         environment["VGPU_SIM_MACHINE"] = os.path.join(place, "machine")
         self.out = open(os.path.join(place, f"out-{number}"), "w+", encoding="utf-8")
@@ -135,7 +135,7 @@ def run(bench, scenario, who):
     row["tenants"] = [dict(tenant.described(), result=report)
                       for tenant, (report, _) in zip(scenario.tenants, ended)]
     if scenario.event == "dies" and row["killed_s"] is None and not row["error"]:
-        row["error"] = "nobody was killed: the tenants did not work at once"
+        row["error"] = "no tenant was killed: they did not work at once"
     return row
 
 

@@ -133,7 +133,7 @@ class Soak:
         self.samples.append({"t": now, "shares": shares, "paused": [bool(each) for each in self.paused_until],
                              "limits": [(each.words.words() or (None,))[0] for each in self.running]})
         for number, when in enumerate(self.fed):
-            # Who has a lower priority may have to wait as long as the others work.
+            # A tenant of lower priority may have to wait as long as the others work.
             if now - when > STARVED_S and not self.may_wait():
                 self.wrong.append(f"{LOADS[number]} had nothing for {now - when:.0f} s")
                 self.fed[number] = now

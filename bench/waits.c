@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of the same name and shape of which some take much longer than the others, in rounds of
- * some launches and a wait: waits WAIT LAUNCHES SHORT_US LONG_US PERMILLE SECONDS. So many in 1,000
- * take LONG_US, by chance. WAIT: stream, context, event (the driver waits); ask-stream, ask-event
- * (asked again and again), ask-stream-rarely (each 100 us), none (by the clock). Prints how much of
- * the time after the first third its kernels took by what they were told, alone on the device, and
- * the rounds. For docs/decisions/0012. */
+ * some launches and a wait: waits WAIT LAUNCHES SHORT_US LONG_US PERMILLE SECONDS. PERMILLE of
+ * 1,000 take LONG_US, by chance. WAIT: stream, context, event (the driver waits); ask-stream,
+ * ask-event (asked again and again), ask-stream-rarely (each 100 us), none (by the clock). Prints
+ * how much of the time after the first third its kernels took by what they were told, alone on the
+ * device, and the rounds. For docs/decisions/0012. */
 #include "driver.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@ import torch
 SAMPLE_S = 0.1
 SAMPLES_MAX = 256
 GPU_UTILIZATION_SAMPLES = 1
-BATCH_S = 0.02  # so much work at most is queued twice
+BATCH_S = 0.02  # seconds of work; at most twice this is queued
 
 
 class Sample(ctypes.Structure):

@@ -28,7 +28,7 @@ struct bench_options {
     bool declare;  /* figures alone: nothing is run */
     bool measure;  /* an option says what to measure, or how */
     double scale;  /* of all durations: 1, less in tests */
-    uint32_t seed; /* of chance; 0: one that nobody can foresee */
+    uint32_t seed; /* of chance; 0: an unpredictable one */
 };
 
 /* What a definition's figure is measured under; the last one's condition is NULL. */
@@ -87,10 +87,10 @@ struct bench_limits {
 /* Names a fresh directory in the scratch one. */
 void bench_place(struct bench *bench, char *place, size_t size);
 void bench_remove_tree(const char *path);
-/* Removes those that were named after the first so many. */
+/* Removes those that were named after the `first` first ones. */
 void bench_remove_places(const struct bench *bench, unsigned first);
 
-/* Whether the subject can be given such a limit; if not, `missing` says why. */
+/* Whether the subject can be given these limits; if not, `missing` says why. */
 bool bench_can_limit(const struct bench *bench, size_t subject, const struct bench_limits *limits,
     char *missing, size_t size);
 
@@ -100,11 +100,11 @@ char **bench_environment(
     const struct bench *bench, size_t subject, const struct bench_limits *limits);
 void bench_environment_free(char **environment);
 
-/* Kills the process at the latest so many seconds from now, or when the group's time is cut off. */
+/* Kills the process at the latest `seconds` from now, or when the group's time is cut off. */
 void bench_allow(const struct bench *bench, struct bench_process *process, double seconds);
 
-/* Starts arguments under the subject's environment, for so many seconds (bench_allow). Returns 0 or
- * -errno. */
+/* Starts arguments under the subject's environment, for at most `seconds` (bench_allow). Returns 0
+ * or -errno. */
 int bench_start(struct bench *bench, struct bench_process *process, size_t subject,
     const struct bench_limits *limits, char *const *arguments, double seconds)
     __attribute__((warn_unused_result));
@@ -121,7 +121,7 @@ int bench_start_worker(struct bench *bench, struct bench_process *process, size_
 void bench_gather_worker(struct bench *bench, size_t subject, const char *condition,
     const char *also, struct bench_process *process);
 
-/* One such line, which ends in a newline or where the text does; others are passed over. */
+/* One of these lines, which ends in a newline or where the text does; others are passed over. */
 void bench_gather_line(
     struct bench *bench, size_t subject, const char *condition, const char *line);
 

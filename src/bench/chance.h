@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A seed that nobody can foresee: 1 or more. */
+/* An unpredictable seed: 1 or more. */
 uint32_t bench_chance_seed(void);
 
 /* Begins anew with that seed. */

@@ -47,7 +47,7 @@ static const struct bench_definition deviation_definitions[FACTORS - 1] = {
         "The standard deviation of the share in the windows of 1 s of a run.", "points",
         BENCH_LOWER, false, 0},
 };
-/* So many of the load's windows are one. */
+/* The number of the load's windows in one. */
 static const size_t factors[FACTORS] = {1, 10, 50};
 
 /* paced: natively it uses a part of the GPU, because it waits for the host. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define STEP_S 1.5  /* between changes of the limit */
-#define BEGUN_S 0.3 /* so long has what changes been at work before */
+#define BEGUN_S 0.3 /* seconds of work before a change */
 
 static const struct bench_definition change_definition = {"compute.change.limit",
     "change of the limit",

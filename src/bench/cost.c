@@ -154,8 +154,8 @@ static bool limits_of(struct bench *bench, const struct variant *variant, char *
 }
 
 /* Starts the workers of the variants from `first` on, `count` of them, beside each other, in an
- * order by chance: who is first gets the first of the GPU's memory. `id` is the figure that they
- * measure, NULL: many. */
+ * order by chance: the first process gets the first of the GPU's memory. `id` is the figure that
+ * they measure, NULL: many. */
 static size_t start_turns(struct bench *bench, struct bench_turn *turns, size_t first, size_t count,
     const char *id, char *const *arguments)
 {
@@ -221,7 +221,7 @@ static void run_init(struct bench *bench, const struct bench_item *item, size_t 
     }
 }
 
-/* So many allocations of 256 KiB live as its id says. */
+/* Its id says how many allocations of 256 KiB are live. */
 static double live_mib(const struct bench_definition *definition)
 {
     return atof(strrchr(definition->id, '.') + 1) / 4;
@@ -332,7 +332,7 @@ static void run_busy(struct bench *bench, const struct bench_item *item, size_t 
     bench_process_finish(&process);
 }
 
-/* So many samples that follow each other are of one process; of none where the processes do not all
+/* The number of consecutive samples of one process; 0 where the processes do not all
  * live beside each other, and their turns are not of the same time. */
 static unsigned turns_of(const struct bench *bench, double mib, unsigned rounds)
 {

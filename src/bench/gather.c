@@ -247,7 +247,8 @@ struct item_state {
     bool over;
 };
 
-/* All variants of an item: who is first has the better of some things, and the worse of others. */
+/* All variants of an item: the first one has an advantage in some figures, and the contrary in
+ * others. */
 static void run_round(struct bench *bench, const struct bench_item *item, struct item_state *state)
 {
     unsigned long before = bench->gathered;

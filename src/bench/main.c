@@ -214,7 +214,7 @@ static bool is_asked(const struct bench_options *options, size_t group)
     return !any || options->only[group];
 }
 
-/* Each group's time ends so long after the begin as it and those before it may take. */
+/* Each group's time ends at the begin plus the budgets of it and of those before it. */
 static int measure(struct bench *bench, const struct bench_results *earlier, const char *path,
     struct bench_results *ret_all)
 {

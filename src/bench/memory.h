@@ -16,7 +16,8 @@ bool bench_memory_begin(struct bench *bench, size_t subject, struct bench_limits
 /* Whole MiB in bytes, as an argument of a worker. */
 void bench_memory_bytes(char *text, size_t size, double mib);
 
-/* Declares what is measured under twice the limit, and adds the items that measure it: so many. */
+/* Declares what is measured under twice the limit, and adds the items that measure it; returns
+ * their number. */
 size_t bench_memory_times(struct bench *bench, double limit_mib, struct bench_item *items);
 
 #endif

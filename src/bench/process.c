@@ -305,7 +305,7 @@ void bench_process_end_input(struct bench_process *process)
         close_one(&process->in);
 }
 
-/* Children that nobody of ours is, and theirs once they are orphans. */
+/* Children that this program did not start, and theirs once they are orphans. */
 static void sweep(void)
 {
     for (int round = 0; round < SWEEPS; round++) {

@@ -107,7 +107,7 @@ static void add_setting(
     snprintf(fills[1].text, sizeof(fills[1].text), "%.0f", limits->memory_mib);
     snprintf(fills[2].text, sizeof(fills[2].text), "%u", limits->cores);
     snprintf(fills[3].text, sizeof(fills[3].text), "%s/region", limits->place);
-    /* Where there is no such directory there is no board. */
+    /* Without this directory there is no board. */
     snprintf(
         fills[4].text, sizeof(fills[4].text), "%s", limits->board ? limits->board : limits->place);
     FILE *out = bench_need(open_memstream(&value, &size));

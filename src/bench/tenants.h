@@ -5,10 +5,10 @@
 
 #include "bench/load_run.h"
 
-/* After a begin or a death, until who works is judged. */
+/* From a begin or a death until the tenants at work are judged. */
 #define BENCH_TENANTS_AFTER_NS 300000000u
 
-/* Kernels of 1 ms for so long, which is less in tests. */
+/* Duration of a load with kernels of 1 ms; less in tests. */
 struct bench_load bench_tenants_kernels(
     const struct bench *bench, double seconds, unsigned window_ms);
 

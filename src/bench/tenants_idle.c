@@ -12,7 +12,7 @@
 #define BURST_TARGET_MS 200
 #define BURST_TARGET_SHARE 20
 
-static const char *const conditions[] = {"who works all the time", "who comes back"};
+static const char *const conditions[] = {"the one always at work", "the one that returns"};
 static const double targets[] = {LIMIT, BURST_TARGET_SHARE};
 
 static const struct bench_definition share_definition = {"tenants.idle.share",
@@ -22,7 +22,7 @@ static const struct bench_definition share_definition = {"tenants.idle.share",
     "natively. Target: the limit, and what the other asks for, 20.",
     "%", BENCH_TARGET, false, 0};
 static const struct bench_definition burst_definition = {"tenants.idle.burst",
-    "work of who comes back",
+    "work of the one that returns",
     "Of two tenants of limit 50 one works all the time, the other 100 ms of each 500 ms: how long "
     "that takes, the median. Target: 200, by its limit; less is time that was saved up while it "
     "was idle, or the other's.",

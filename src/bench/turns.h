@@ -21,7 +21,7 @@ struct bench_turn {
     bool ready;    /* it waits for a turn */
 };
 
-/* How many of so many workers with so much memory each may live beside each other: all, or one at a
+/* How many of `count` workers with `mib` MiB each may live beside each other: all, or one at a
  * time. */
 size_t bench_turns_beside(const struct bench *bench, size_t count, double mib);
 

@@ -31,7 +31,7 @@ double bench_report_between(const struct bench_report *report, uint64_t from_ns,
 
 enum look { AWAY, THERE, ENDED };
 
-/* Whether what the loads do together in so long from then on is what is wanted, within that part.
+/* Whether what the loads do together in the time from then on is what is wanted, within that part.
  */
 static enum look look_at(const struct bench_report *reports, size_t count, uint64_t begin_ns,
     unsigned long_ms, double wanted, double within)

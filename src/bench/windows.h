@@ -37,20 +37,20 @@ double bench_windows_reached_ms(
     const struct bench_report *reports, size_t count, uint64_t from_ns, double wanted);
 
 /* The share that is due under a limit in percent, of 1, and the share that one second of work per
- * second is, of a load that does so much natively. `paced`: natively it uses a part of the GPU,
+ * second is, of a load whose native work is `native`. `paced`: natively it uses a part of the GPU,
  * because it waits for the host: as much as NVML says, where that is known, which is more than its
  * work, because a kernel that begins on an idle GPU keeps it busy for longer than in a row of them;
  * of the others native work is all. */
 void bench_windows_due(bool paced, unsigned limit, double native, double utilization,
     double *ret_due, double *ret_scale);
 
-/* Mean distance from `due` and standard deviation, in points, of windows of so many of the load's;
- * returns how many there are. */
+/* Mean distance from `due` and standard deviation, in points, of windows that are made of `factor`
+ * of the load's; returns how many there are. */
 size_t bench_windows_judge(const struct bench_report *report, size_t factor, double scale,
     double due, double *ret_error, double *ret_deviation);
 
-/* The work per second of each of the loads from so long after the last began until the first ended.
- * False where they did not work at the same time. */
+/* The work per second of each of the loads from `after_ns` after the last began until the first
+ * ended. False where they did not work at the same time. */
 bool bench_windows_together(
     const struct bench_report *reports, size_t count, uint64_t after_ns, double *ret_works);
 

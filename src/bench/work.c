@@ -81,7 +81,7 @@ static void turn_line(const struct bench *bench, const char *word, char *line, s
 }
 
 /* Workers of the variants from `first` on, `count` of them, beside each other, started in an order
- * by chance: who is first gets the first of the GPU's memory. */
+ * by chance: the first process gets the first of the GPU's memory. */
 static void start_gemms(struct bench *bench, struct bench_turn *turns, size_t first, size_t count)
 {
     char place[PATH_MAX];

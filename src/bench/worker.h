@@ -80,7 +80,8 @@ void worker_say(const char *word);
 cpu_set_t worker_pin(const char *line);
 void worker_unpin(const cpu_set_t *former);
 
-/* Keeps this thread busy for so long: caches and the core's clock are as in a program that works.
+/* Keeps this thread busy for the time given: caches and the core's clock are as in a program that
+ * works.
  */
 void worker_spin(uint64_t ns);
 

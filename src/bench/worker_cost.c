@@ -121,7 +121,7 @@ struct scene {
     CUstream stream;
 };
 
-/* So many calls of each kind; of those that take long, fewer. */
+/* The number of calls of each kind; of those that take long, fewer. */
 static void calls_of_each(struct scene *scene, unsigned calls)
 {
     unsigned batches = calls / 16 + 1, graphs = BATCH / LOAD_GRAPH_KERNELS;
@@ -159,7 +159,7 @@ static void turn(struct scene *scene, unsigned calls, const char *line)
     worker_unpin(&former);
 }
 
-/* CALLS: turns of so many calls of each kind ("turn cpu NUMBER"), and idle times. */
+/* CALLS: turns of CALLS calls of each kind ("turn cpu NUMBER"), and idle times. */
 int worker_cost(int argc, char **argv)
 {
     struct scene scene;
@@ -200,7 +200,7 @@ int worker_init(int argc, char **argv)
     return 0;
 }
 
-/* KEY LIVE CALLS: turns of so many pairs of 2 MiB ("turn cpu NUMBER") while so many allocations
+/* KEY LIVE CALLS: turns of CALLS pairs of 2 MiB ("turn cpu NUMBER") while LIVE allocations
  * live */
 int worker_crowd(int argc, char **argv)
 {

@@ -48,7 +48,7 @@ struct chain {
     CUstream stream;
 };
 
-/* Steps that end within so many seconds; what they took is put into ret_s. */
+/* Steps that end within `seconds`; what they took is put into ret_s. */
 static unsigned long steps_for(struct chain *chain, double seconds, double *ret_s)
 {
     const float one = 1.0f / SIDE, zero = 0;

@@ -267,7 +267,7 @@ static void need(enum kind kind)
         (void *)worker_cuda.cuArray3DCreate_v2, (void *)worker_cuda.cuMipmappedArrayCreate,
         (void *)worker_cuda.cuMemCreate, (void *)worker_cuda.cuGraphAddMemAllocNode, (void *)1};
     if (!needed[kind])
-        load_fail("this driver has no such allocation");
+        load_fail("this driver lacks this kind of allocation");
     if (kind == POOL)
         WORKER_CALL(cuMemPoolCreate, &pool, &props);
 }
@@ -295,7 +295,7 @@ int worker_refuse(int argc, char **argv)
     return 0;
 }
 
-/* KEY BYTES: what it takes to be refused so many bytes */
+/* KEY BYTES: the time of a refusal of BYTES */
 int worker_refusal_time(int argc, char **argv)
 {
     static uint64_t samples[REFUSALS];
@@ -316,7 +316,7 @@ int worker_refusal_time(int argc, char **argv)
     return 0;
 }
 
-/* BYTES: holds so many, writes "held" and waits for the end of stdin */
+/* BYTES: holds them, writes "held" and waits for the end of stdin */
 int worker_hold(int argc, char **argv)
 {
     CUdeviceptr pointer;

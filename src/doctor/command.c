@@ -50,7 +50,7 @@ static int lock_directory(const char *path)
     return -1;
 }
 
-/* What doctors left that were killed: nobody holds the lock. */
+/* What doctors left that were killed: the lock is free. */
 static void sweep_left_over(void)
 {
     glob_t found = {0};

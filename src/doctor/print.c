@@ -126,7 +126,7 @@ static void print_check(FILE *stream, const struct checks *checks, size_t index,
     }
 }
 
-/* What is printed of it: not what was said of another device, and only so many of a name. */
+/* What is printed of it: not what was said of another device, and a bounded number of each name. */
 static bool gets_line(
     const struct checks *checks, size_t index, const bool *printed, bool *ret_many)
 {

@@ -93,7 +93,8 @@ void checks_of_region(struct checks *checks, const struct facts *facts)
         return;
     if (!fact_is(facts, "yes", "region.attached")) {
         check_add(checks, "region", NONE, CHECK_PROBLEM,
-            "make it writable, delete it if it is no region of this version and nobody uses it, or "
+            "make it writable, delete it if it is no region of this version and no program uses "
+            "it, or "
             "name another by CUDA_DEVICE_MEMORY_SHARED_CACHE",
             "%s cannot be used: %s; with a memory limit each device looks full, a compute limit "
             "does not hold",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that were not there before. A program may come to use one of them at any moment: the
- * region is only removed under its lock, which a program that joins waits for, and who finds its
- * region or its board removed all the same makes it anew. */
+ * region is only removed under its lock, which a program that joins waits for, and a program that
+ * finds its region or its board removed all the same makes it anew. */
 #include "doctor/traces.h"
 
 #include "base/clock.h"

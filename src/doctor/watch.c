@@ -17,7 +17,7 @@
 #define MS 1000000ull
 #define SHORTEST_MS 10
 #define LONGEST_MS 500
-#define EAGER_MS 60 /* after somebody opened the driver: the loader maps it soon */
+#define EAGER_MS 60 /* after a process opened the driver: the loader maps it soon */
 #define EAGER_STEP_MS 3
 #define DEPTH 64
 
@@ -75,7 +75,7 @@ static struct watch_image *image_of(
 {
     for (size_t i = watch->count; i-- > 0;) {
         struct watch_image *image = &watch->images[i];
-        /* Who is about to end has no stack any more. */
+        /* A process that is about to end has no stack any more. */
         if (image->pid == pid && image->start_time == status->start_time &&
             (image->stack == status->stack_start || !status->stack_start))
             return image;
@@ -135,7 +135,7 @@ static void look_below(struct watch *watch, pid_t pid, bool all, unsigned depth)
         closedir(threads);
 }
 
-/* Whether somebody opened the driver since the last time. */
+/* Whether a process opened the driver since the last time. */
 static bool take_events(const struct watch *watch)
 {
     char events[4096];
@@ -145,7 +145,7 @@ static bool take_events(const struct watch *watch)
     return any;
 }
 
-/* Looking takes at most a twentieth of a core, a fifth while somebody starts to use the driver. */
+/* Looking takes at most a twentieth of a core, a fifth while a process starts to use the driver. */
 int watch_look(struct watch *watch, bool all)
 {
     uint64_t began = clock_now_ns();

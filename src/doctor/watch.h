@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processes below this one, looked at from outside while they run: which of them map the
- * driver's libraries, which map ours, and why one does not. Reads /proc alone and stops nobody. A
+ * driver's libraries, which map ours, and why one does not. Reads /proc alone and stops none. A
  * process that comes and goes between two looks is not seen; one that opens the driver's library or
  * a device of NVIDIA's has a look come at once. */
 #ifndef VGPU_DOCTOR_WATCH_H

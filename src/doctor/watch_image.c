@@ -134,7 +134,7 @@ static void read_own_pid(struct watch_image *image)
     }
 }
 
-/* Without an interpreter there is nobody to preload. */
+/* Without an interpreter nothing is preloaded. */
 static void read_program(struct watch_image *image)
 {
     char text[4096];

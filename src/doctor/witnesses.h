@@ -10,7 +10,7 @@ enum doctor_verdict {
     VERDICT_HOLD,      /* every process that used the GPU keeps to a limit */
     VERDICT_BROKEN,    /* some process does not, or may not */
     VERDICT_UNLIMITED, /* they would, but none is set */
-    VERDICT_UNUSED,    /* nobody used the GPU */
+    VERDICT_UNUSED,    /* no process used the GPU */
 };
 
 /* A process that used the GPU, or may have. */

@@ -13,10 +13,10 @@ struct child_end {
     sigset_t mask; /* of signals, before it ran */
 };
 
-/* Somebody who looks on meanwhile. */
+/* A caller that looks on meanwhile. */
 struct child_watch {
-    int fd;                     /* whose input he wants to know of; -1: none */
-    int (*look)(void *context); /* returns in how many milliseconds he wants to look again */
+    int fd;                     /* its input ends a wait; -1: none */
+    int (*look)(void *context); /* returns the milliseconds until the next look */
     void *context;
 };
 

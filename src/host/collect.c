@@ -30,7 +30,7 @@ struct work {
     struct seen {
         dev_t device;
         ino_t inode;
-    } * seen; /* files that somebody reads or has read */
+    } * seen; /* files that are or were read */
     size_t seen_count, seen_room;
     uint64_t own_namespace;
     char **paths;
@@ -77,7 +77,7 @@ static void add_problem(struct work *work, const char *path, int error)
     pthread_mutex_unlock(&work->lock);
 }
 
-/* True for the first who comes with the file. */
+/* True for the first thread that comes with the file. */
 static bool is_first(struct work *work, const struct stat *status)
 {
     bool first = true;
@@ -171,7 +171,8 @@ static void look_at_path(size_t index, void *context)
 
 /* ---- processes ---- */
 
-/* Who has the number in the namespace gets the pid that it has here, and its command line. */
+/* The process with this number in the namespace gets the pid that it has here, and its command
+ * line. */
 static void name_process(struct work *work, unsigned pid, uint64_t namespace, int inner)
 {
     pthread_mutex_lock(&work->lock);

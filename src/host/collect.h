@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the containers of this machine do, by their regions: filled into structs, for whoever shows
- * them. Prints nothing, writes nothing, waits for no program that it looks at. */
+/* What the containers of this machine do, by their regions: filled into structs, for the program
+ * that shows them. Prints nothing, writes nothing, waits for no program that it looks at. */
 #ifndef VGPU_HOST_COLLECT_H
 #define VGPU_HOST_COLLECT_H
 

@@ -128,7 +128,7 @@ static bool is_in_window(const struct region_reading *reading)
     return reading->head.window_until_ns && left && left <= WINDOW_CLOSED_MAX_NS;
 }
 
-/* Something was launched of late, and nobody was held to a limit: programs with the policy
+/* Something was launched of late, and no program was held to a limit: programs with the policy
  * `disable`. */
 static bool passes_limits(const struct region_reading *reading, const struct sums *sums)
 {

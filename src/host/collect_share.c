@@ -19,7 +19,8 @@ static double share(const struct vgpu_history *history, const struct region_read
     return 100.0 * (double)busy / (double)known;
 }
 
-/* Where nobody need measure, a share that does not grow may be one that nobody measures by now. */
+/* Where no measurement is required, a share that does not grow may be one that is no longer
+ * measured. */
 void collect_shares(const struct region_reading *reading, unsigned device, bool measured,
     struct collected_device *collected)
 {

@@ -25,7 +25,7 @@ struct collected_use {
     unsigned device; /* of the container's */
     struct collected_bytes memory;
     enum collected_gate gate;
-    uint64_t gpu_time_ns; /* used since the process came, as far as somebody measures */
+    uint64_t gpu_time_ns; /* used since the process came, as far as it is measured */
 };
 
 struct collected_process {
@@ -44,19 +44,19 @@ struct collected_device {
     unsigned core_limit, core_soft_limit; /* percent; 0 none */
     struct collected_bytes memory;  /* of all processes, and what was given up and is still held */
     double share_now, share_minute; /* percent of the GPU's time, over the last second and minute;
-                                       COLLECT_UNKNOWN where nobody measures */
+                                       COLLECT_UNKNOWN where it is not measured */
     uint64_t busy_ns;               /* GPU time used since the region was made */
     bool throttled; /* the limit keeps its programs waiting, or keeps them off the GPU, now */
 };
 
 struct collected_container {
-    char *path; /* of the region's file, as whoever named it sees it; from malloc */
+    char *path; /* of the region's file, as the process that named it sees it; from malloc */
     dev_t file_device;
     ino_t file_inode;
     uint64_t read_ns; /* when its words of GPU time were read; CLOCK_MONOTONIC */
     uid_t owner;
     bool deleted; /* the file is: its processes make it anew when they next use the GPU */
-    /* Whose it is, not made fit to be printed; empty where nobody says. */
+    /* Whose it is, not made fit to be printed; empty where it is not known. */
     char pod_name[256], pod_namespace[64], pod_uid[64], container_name[64];
     bool paused, held; /* by vgpu pause; by HAMi's monitor */
     bool lifted;       /* HAMi's monitor has taken the compute limits out of force */

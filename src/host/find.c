@@ -52,7 +52,7 @@ static int add(struct finds *finds, const char *path)
     return 0;
 }
 
-/* What cannot be read is passed over: it is nobody's whom we could show. */
+/* What cannot be read is passed over: no container of it could be shown. */
 static int add_pattern(struct finds *finds, const char *pattern)
 {
     glob_t found;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glob(3) as it was before glibc 2.27, which also finds links that lead nowhere; nobody here wants
- * those. So a tool that was built on an old system runs on one that is older yet. */
+/* glob(3) as it was before glibc 2.27, which also finds links that lead nowhere; no caller here
+ * wants those. So a tool that was built on an old system runs on one that is older yet. */
 #ifndef VGPU_HOST_GLOB_H
 #define VGPU_HOST_GLOB_H
 

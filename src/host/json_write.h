@@ -38,7 +38,7 @@ void json_write_string(struct json *json, const char *name, const char *text);
 void json_write_number(struct json *json, const char *name, unsigned long long number);
 void json_write_signed(struct json *json, const char *name, long long number);
 
-/* With so many digits behind the point. */
+/* With `digits` digits behind the point. */
 void json_write_fraction(struct json *json, const char *name, double number, int digits);
 
 void json_write_bool(struct json *json, const char *name, bool is);

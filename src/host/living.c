@@ -52,8 +52,8 @@ int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome
 {
     struct pause_outcome outcome = {0};
     int error = living_read(chosen, &outcome.living);
-    outcome.nobody = paused && !outcome.living.count;
-    if (!error && !outcome.nobody)
+    outcome.empty = paused && !outcome.living.count;
+    if (!error && !outcome.empty)
         error = region_set_paused(&chosen->region, paused, &outcome.was);
     if (!error)
         error = region_set_state(&chosen->region, &outcome.state);
@@ -62,9 +62,9 @@ int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome
     return error;
 }
 
-void living_refuse_nobody(const struct chosen_region *chosen, const struct pause_outcome *outcome)
+void living_refuse_empty(const struct chosen_region *chosen, const struct pause_outcome *outcome)
 {
-    say_error("no process that has used the GPU lives in the region %.256s (%s): there is nobody "
+    say_error("no process that has used the GPU lives in the region %.256s (%s): there is nothing "
               "to pause, and nothing is changed%s; 'vgpu ps' lists the containers",
         chosen->path, chosen->reason,
         outcome->state.paused ? ". It is paused since before, until 'vgpu resume'" : "");

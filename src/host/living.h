@@ -25,8 +25,8 @@ int living_read(const struct chosen_region *chosen, struct living *ret_living)
 void living_print(const struct living *living);
 
 struct pause_outcome {
-    bool was;    /* it was paused before */
-    bool nobody; /* there was nobody to pause: nothing was changed */
+    bool was;   /* it was paused before */
+    bool empty; /* there was no process to pause: nothing was changed */
     struct region_state state;
     struct living living;
 };
@@ -35,7 +35,7 @@ struct pause_outcome {
 int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 
-/* Where there was nobody to pause: one line on stderr. */
-void living_refuse_nobody(const struct chosen_region *chosen, const struct pause_outcome *outcome);
+/* Where there was no process to pause: one line on stderr. */
+void living_refuse_empty(const struct chosen_region *chosen, const struct pause_outcome *outcome);
 
 #endif

@@ -22,8 +22,8 @@ typedef bool mapped_visit(
 int mapped_each(unsigned pid, mapped_visit *visit, void *context)
     __attribute__((warn_unused_result));
 
-/* The same for the processes below it, its children and theirs, the nearest first. Who cannot be
- * looked at is passed over. Returns 0, or -errno where processes cannot be listed. */
+/* The same for the processes below it, its children and theirs, the nearest first. A process that
+ * cannot be looked at is passed over. Returns 0, or -errno where processes cannot be listed. */
 int mapped_each_below(unsigned pid, mapped_visit *visit, void *context)
     __attribute__((warn_unused_result));
 

@@ -57,7 +57,7 @@ static void say(
 
 /* json: the command that is said in JSON to have done it; NULL: in words. */
 static int pause_chosen(
-    const struct region_choice *choice, bool paused, const char *json, int nobody_status)
+    const struct region_choice *choice, bool paused, const char *json, int empty_status)
 {
     static struct chosen_region chosen;
     static struct pause_outcome outcome;
@@ -65,9 +65,9 @@ static int pause_chosen(
     int error = status ? 0 : living_pause(&chosen, paused, &outcome);
     if (error) {
         status = limits_refuse(&chosen, error);
-    } else if (!status && outcome.nobody) {
-        living_refuse_nobody(&chosen, &outcome);
-        status = nobody_status;
+    } else if (!status && outcome.empty) {
+        living_refuse_empty(&chosen, &outcome);
+        status = empty_status;
     } else if (!status && json) {
         limits_pause_json(json, &chosen, outcome.was, &outcome.state, &outcome.living);
     } else if (!status) {
@@ -77,9 +77,9 @@ static int pause_chosen(
     return status;
 }
 
-int order_pause(const struct region_choice *choice, bool paused, int nobody_status)
+int order_pause(const struct region_choice *choice, bool paused, int empty_status)
 {
-    return pause_chosen(choice, paused, NULL, nobody_status);
+    return pause_chosen(choice, paused, NULL, empty_status);
 }
 
 int order_give(const struct order *order, int argc, char **argv)

@@ -18,8 +18,8 @@ struct order {
 int order_give(const struct order *order, int argc, char **argv);
 
 /* Gives a pause or its end to the region that is chosen, and likewise. Waits for no program: what
- * runs on the GPU is off it some 10 ms later. Where no process lives in the region there is nobody
- * to pause: nothing is changed, and `nobody_status` is returned after one line. */
-int order_pause(const struct region_choice *choice, bool paused, int nobody_status);
+ * runs on the GPU is off it some 10 ms later. Where no process lives in the region there is none
+ * to pause: nothing is changed, and `empty_status` is returned after one line. */
+int order_pause(const struct region_choice *choice, bool paused, int empty_status);
 
 #endif

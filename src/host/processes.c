@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds what of which device. */
+/* What each process holds of each device. */
 #include "host/processes.h"
 
 #include "base/text.h"

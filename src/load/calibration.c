@@ -16,7 +16,7 @@
 /* A limit or a neighbour makes a measurement longer, nothing makes it shorter: where they differ
  * more than clocks do, the smallest is taken instead of the median. */
 #define SPREAD_QUIET 0.02
-/* Only work of others, or a limit, makes so much. */
+/* A larger spread comes only from work of others, or from a limit. */
 #define SPREAD_DISTURBED 0.1
 #define FILE_BYTES_MAX (1 << 22)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a kernel of so many steps takes when kernels follow each other without a gap. */
+/* How long a kernel of a number of steps takes when kernels follow each other without a gap. */
 #ifndef VGPU_LOAD_CALIBRATION_H
 #define VGPU_LOAD_CALIBRATION_H
 
@@ -32,7 +32,7 @@ void load_calibration_save(const struct load_calibration *calibration, const cha
 /* As a JSON object, without a newline at the end. */
 void load_calibration_write(const struct load_calibration *calibration, FILE *file);
 
-/* The steps of a kernel that is to take so long, and how long it takes then. */
+/* The steps of a kernel of a duration, and the duration of that number of steps. */
 uint32_t load_calibration_steps(const struct load_rate *rate, double kernel_us);
 double load_calibration_us(const struct load_rate *rate, uint32_t steps);
 

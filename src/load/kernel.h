@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device, and the kernels: a fixed number of dependent steps of arithmetic, so that who is
- * interrupted takes longer. A step takes 1 ns on the simulator, which skips instructions. */
+/* The device, and the kernels: a fixed number of dependent steps of arithmetic, so that a kernel
+ * that is interrupted takes longer. A step takes 1 ns on the simulator, which skips instructions.
+ */
 #ifndef VGPU_LOAD_KERNEL_H
 #define VGPU_LOAD_KERNEL_H
 

@@ -94,7 +94,7 @@ static void *sample(void *argument)
         if (!atomic_load(&meter->measuring))
             continue;
         measured = true;
-        /* Who gave some once fails for a moment. */
+        /* A device that gave samples once fails for a moment. */
         given = (given && take_samples(meter, device, UINT64_MAX)) || meter->sampled_us;
         if (!given)
             take_rate(meter, device, &seen);

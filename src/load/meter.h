@@ -53,7 +53,7 @@ void load_meter_start_sampler(struct load_meter *meter, CUdevice device);
  * latency of what had begun. */
 bool load_meter_goes_on(struct load_meter *meter);
 
-/* So many kernels ended now; were launched, by so many calls. */
+/* Kernels that ended now; kernels that were launched, and the calls that did it. */
 void load_meter_count(struct load_meter *meter, unsigned kernels);
 void load_meter_launch(struct load_meter *meter, unsigned calls);
 void load_meter_copy(struct load_meter *meter);

@@ -37,7 +37,7 @@ struct load_options {
     uint64_t pause_ms;        /* host-function, wait */
     uint64_t copy_bytes;      /* copies, copy */
     double seconds, warmup_s; /* 0 seconds: until stopped */
-    uint64_t report_ms;       /* a line of text each so long */
+    uint64_t report_ms;       /* between two lines of text */
     uint64_t window_ms;       /* the report's windows */
     bool json;
     const char *calibration, *save_calibration;

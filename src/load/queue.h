@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work outstanding on a stream: batches of launches, each with an event after it, so many at most
+/* Work outstanding on a stream: batches of launches, each with an event after it, a bounded number
  * that all ends promptly. */
 #ifndef VGPU_LOAD_QUEUE_H
 #define VGPU_LOAD_QUEUE_H
@@ -25,7 +25,7 @@ bool load_queue_full(const struct load_queue *queue);
 void load_queue_put(struct load_queue *queue, const struct load_device *device,
     const struct load_kernel *kernel, struct load_meter *meter);
 
-/* An event after what the caller launched himself. The queue is not full. */
+/* An event after what the caller launched itself. The queue is not full. */
 void load_queue_mark(struct load_queue *queue);
 
 /* Takes out what has ended; returns how many batches. Never waits. */

@@ -10,7 +10,8 @@
 
 #define REST_US 1000
 #define LONG_REST_US 10000
-/* A copy of 1 GiB takes 20 ms (H200): it is looked at so often, and is under way after so long. */
+/* A copy of 1 GiB takes 20 ms (H200). The time between two looks at it, and until it is under way.
+ */
 #define COPY_REST_US 100
 #define COPYING_NS 5000000
 #define BURST_LAUNCHES_MAX 1024

@@ -11,7 +11,7 @@
 extern atomic_int load_stop;
 void load_catch_signals(void);
 
-/* From now on, where no driver call returns for 5 s after such a signal, the process says so and
+/* From now on, where no driver call returns for 5 s after the signal, the process says so and
  * ends by it. For a process that works: one that waits for others is not to call this. */
 void load_watch_stop(void);
 

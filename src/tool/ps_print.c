@@ -32,7 +32,7 @@ enum column {
 
 #define CELL_BYTES 20
 #define NAME_LEAST 20 /* columns of a terminal */
-#define NAME_FAIR 40  /* the kinds of memory leave so much to it */
+#define NAME_FAIR 40  /* columns that the kinds of memory leave to it */
 #define KINDS_LEAVE 6 /* columns[].leaves, from here up */
 
 static const struct {

@@ -91,7 +91,7 @@ const char *region_life_word(enum slot_life life)
 static struct finding *add(struct findings *findings, const char *where, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The one that has no room is counted, and written into one that nobody sees. */
+/* The one that has no room is counted, and written into one that no reader sees. */
 static struct finding *add(struct findings *findings, const char *where, const char *format, ...)
 {
     static struct finding lost;
@@ -228,7 +228,7 @@ static void check_devices(struct findings *findings, const struct region_copy *c
             check_uuid(findings, copy, d, where);
         if (d >= count && device->uuid[0])
             add(findings, where, "it has an entry, but device_count is %u", count)->advice =
-                "none is needed: nobody reads it";
+                "none is needed: no program reads it";
         if (d >= count)
             continue;
         check_word(findings, copy, where, "core_limit",
@@ -262,7 +262,7 @@ static void check_usage(struct findings *findings, const struct region_copy *cop
                 advice;
     }
     if (device >= copy->map.region.device_count && usage->bytes)
-        add(findings, where, "%" PRIu64 " bytes of a device that nobody has met", usage->bytes)
+        add(findings, where, "%" PRIu64 " bytes of a device that no process has met", usage->bytes)
             ->advice = advice;
     if (usage->gate > VGPU_GATE_CHANNEL)
         add(findings, where, "gate is %" PRIu64, usage->gate)->advice = advice;

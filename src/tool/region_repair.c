@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mending a region in which programs may live: each word by compare-and-swap from what was found,
- * so that what somebody has set meanwhile stays. */
+ * so that a value that was set meanwhile stays. */
 #include "tool/region.h"
 
 #include "base/atomic.h"
@@ -40,7 +40,7 @@ static const char *mend_device_count(struct vgpu_region *shared)
     return swap_seq_cst(&shared->device_count, was, count) ? NULL : changed;
 }
 
-/* Under the initialiser's lock nobody else writes it. */
+/* Under the initialiser's lock no other process writes it. */
 static const char *mend_uuid(struct vgpu_region_map *map, unsigned index)
 {
     const struct vgpu_device *device = &map->region.devices[index];

@@ -21,7 +21,7 @@
 #define SHARED_MODE 01777
 #define OWN_MODE 0700
 #define NOWHERE "/nonexistent"
-#define TRIES 3 /* somebody may make or remove it between two steps */
+#define TRIES 3 /* another process may make or remove it between two steps */
 
 static const char absent[] = "it does not exist";
 
@@ -58,7 +58,7 @@ static const char *look(const char *directory, bool own)
     return has_use(directory) ? NULL : "it may not be written";
 }
 
-/* The mode is there from the first moment on: who comes meanwhile finds no other. */
+/* The mode is there from the first moment on: a process that comes meanwhile finds no other. */
 static const char *make(const char *directory, mode_t mode)
 {
     mode_t former = umask(0);

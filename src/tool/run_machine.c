@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TRIES 200 /* who removes the machines holds the lock for less than a millisecond */
+#define TRIES 200 /* a process that removes machines holds the lock for less than 1 ms */
 #define TRY_NS 10000000
 
 static char directory[64];
@@ -46,7 +46,7 @@ static bool is_ours(int fd)
     return fstat(fd, &status) == 0 && status.st_uid == geteuid() && fchmod(fd, 0711) == 0;
 }
 
-/* Its descriptor with the lock; -EAGAIN where somebody is just removing it, or another -errno. */
+/* Its descriptor with the lock; -EAGAIN where a process is just removing it, or another -errno. */
 static int open_once(void)
 {
     if (mkdir(directory, 0711) != 0 && errno != EEXIST)

@@ -99,7 +99,7 @@ static void press_in_filter(struct top_input *input, struct top_model *model, ui
 
 /* ---- limits and pauses ---- */
 
-/* What they are for is who is selected now, wherever that goes later. */
+/* They are for the row that is selected now, wherever it moves later. */
 static const struct top_row *begin_order(struct top_input *input, const struct top_model *model)
 {
     const struct top_row *row = top_model_selected(model);

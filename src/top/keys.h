@@ -43,10 +43,10 @@ struct top_input {
     char name[112];               /* of that container, escaped */
     char done[TOP_MESSAGE_BYTES]; /* what is said when it is done */
     unsigned device_count;        /* of it */
-    unsigned page;                /* rows on the screen; set by who draws */
+    unsigned page;                /* rows on the screen; set by the caller that draws */
     uint64_t delay_ns;            /* between looks */
     bool hide_graphs;
-    bool wants_end, wants_look, wants_order; /* for the caller, who takes them back */
+    bool wants_end, wants_look, wants_order; /* for the caller, which takes them back */
 };
 
 #define TOP_DELAY_LEAST_NS 100000000ull

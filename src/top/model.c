@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From one look to the next: who was there before, and what it was then. */
+/* From one look to the next: which rows were there before, and their values then. */
 #include "top/model.h"
 
 #include "base/saturate.h"
@@ -111,8 +111,8 @@ static int add_track(struct top_model *model, const struct collected_container *
     return 0;
 }
 
-/* Whoever is new, or has been gone for long. The new ones are entered behind the others, which stay
- * in order, and then all are sorted. */
+/* Rows that are new, or have been gone for long. The new ones are entered behind the others, which
+ * stay in order, and then all are sorted. */
 static int enter_tracks(struct top_model *model, const struct collection *look)
 {
     size_t kept = 0, wanted = 0;
@@ -269,7 +269,7 @@ static size_t list_works(const struct top_model *model, const struct collected_c
             work->key.pid = process->pid;
             work->key.namespace = container->namespaces[p];
             work->share = COLLECT_UNKNOWN;
-            /* Without a limit nobody measures. */
+            /* Without a limit nothing is measured. */
             if (container->devices[d].share_now >= 0)
                 work->share = share_since(
                     find(&work->key, model->works, model->work_count, sizeof(*work)), work);

@@ -46,7 +46,7 @@ struct top_gpu {
     char uuid[48];
     struct top_history *history;
     uint64_t seen;         /* number of the look */
-    double share;          /* COLLECT_UNKNOWN where nobody measures */
+    double share;          /* COLLECT_UNKNOWN where it is not measured */
     uint64_t memory_bytes; /* held */
     uint64_t physical_bytes;
     unsigned containers;
@@ -72,7 +72,7 @@ struct top_row {
 
 struct top_model {
     struct collection now; /* owned */
-    uint64_t looks;        /* so many were taken */
+    uint64_t looks;        /* taken so far */
     uint64_t span_ns;      /* between the newest two; 0 before */
     uint64_t taken_ns;     /* CLOCK_MONOTONIC */
     struct top_track *tracks;
@@ -124,7 +124,7 @@ int top_model_arrange(struct top_model *model) __attribute__((warn_unused_result
 /* NULL where there is no row. */
 const struct top_row *top_model_selected(const struct top_model *model);
 
-/* Selects the row that is so many below, or the last or first one, and follows it. */
+/* Selects the row that is `rows` below, or the last or first one, and follows it. */
 void top_model_move(struct top_model *model, long rows);
 
 struct top_key top_row_key(const struct top_row *row);

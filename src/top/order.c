@@ -64,9 +64,9 @@ static int give(const struct top_order *order, struct chosen_region *chosen)
     int error = living_pause(chosen, order->paused, &outcome);
     if (error)
         return limits_refuse(chosen, error);
-    if (outcome.nobody)
-        living_refuse_nobody(chosen, &outcome);
-    return outcome.nobody ? TOOL_FAILED : 0;
+    if (outcome.empty)
+        living_refuse_empty(chosen, &outcome);
+    return outcome.empty ? TOOL_FAILED : 0;
 }
 
 static int change(const struct top_order *order, struct chosen_region *chosen)

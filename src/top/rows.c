@@ -188,7 +188,7 @@ static void add_container(
         add_processes(model, container, all, order);
 }
 
-/* At most so many of each. */
+/* The most of each. */
 static void count_most(const struct collection *now, size_t *ret_rows, size_t *ret_processes)
 {
     size_t rows = 1, processes = 1;

@@ -251,7 +251,7 @@ static void draw_help(const struct parts *parts)
         "m P      its memory, its priority", "g        graphs: show or hide",
         "+ -      look half or twice as often; space: look now", "q        quit", "",
         "GPU% 1MIN: share of the GPU's time over a second, a minute; of a",
-        "process since the last look. A dash: nobody measures (no limit).", "",
+        "process since the last look. A dash: not measured (no limit).", "",
         "Any key goes back. More: man vgpu-top"};
     for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]) && i < parts->height; i++)
         put_line(i, parts->width, lines[i], i ? A_NORMAL : A_BOLD);

@@ -156,7 +156,7 @@ void top_table_name(const struct top_row *row, char *text, size_t size)
     text_escape(text + length, size - (size_t)length, name, strlen(name));
 }
 
-/* The last so many looks of GPU time as one line. */
+/* The last looks of GPU time as one line. */
 static void write_graph(const struct top_model *model, const struct top_history *history,
     unsigned graph_columns, char *text, size_t size)
 {

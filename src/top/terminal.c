@@ -23,7 +23,7 @@
 
 static bool taken;
 static struct termios before;
-static char give_back[256]; /* what ends the screen, for who may not call ncurses */
+static char give_back[256]; /* what ends the screen, where ncurses may not be called */
 static size_t give_back_length;
 
 static const int endings[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};

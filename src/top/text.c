@@ -61,7 +61,7 @@ static void put(struct writer *to, const char *text, size_t bytes)
     to->at += bytes;
 }
 
-/* What takes at most so many columns. Returns the columns. */
+/* The beginning of the text that fits into `columns` columns. Returns the columns used. */
 static unsigned put_columns(struct writer *to, const char *text, unsigned columns)
 {
     unsigned used = 0, bytes;

@@ -10,18 +10,18 @@
 /* By the locale that is set (LC_CTYPE); before the functions below. */
 void top_text_begin(void);
 
-/* Room for so many columns of any text that is written here. */
+/* Bytes of a text of `columns` columns, terminated. */
 #define TOP_TEXT_BYTES(columns) (4u * (columns) + 1u)
 
 /* How many columns the text takes. Well-formed UTF-8. */
 unsigned top_text_columns(const char *text);
 
-/* Writes the text in exactly so many columns: cut, with "+" in the last one, or filled with blanks,
- * before it (`right`) or behind it. Without UTF-8 what is not ASCII is "?". Terminates. Returns the
- * bytes that it wrote. `size`: TOP_TEXT_BYTES(columns), or less is written. */
+/* Writes the text in exactly `columns` columns: cut, with "+" in the last one, or filled with
+ * blanks, before it (`right`) or behind it. Without UTF-8 what is not ASCII is "?". Terminates.
+ * Returns the bytes that it wrote. `size`: TOP_TEXT_BYTES(columns), or less is written. */
 size_t top_text_fit(char *target, size_t size, const char *text, unsigned columns, bool right);
 
-/* One cell of a graph's column: `value` of `scale` in the `row`th of so many rows, from below.
+/* One cell of a graph's column: `value` of `scale` in the `row`th of `rows` rows, from below.
  * Where the value is below 0 it is not known, a blank. */
 const char *top_text_bar(float value, double scale, unsigned row, unsigned rows);
 

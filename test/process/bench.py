@@ -456,9 +456,9 @@ def test_idle_tenant():
     results = bench(os.path.join(DIRECTORY, "idle tenant"), "--full", "--only", "tenants", "--seconds-scale", "0.1")
     figures = {(figure["id"], figure["case"]): figure for figure in results["figures"]}
     equal({case: figure["target"] for (name, case), figure in figures.items() if name == "tenants.idle.share"},
-          {"who works all the time": 50, "who comes back": 20}, "what is due")
+          {"the one always at work": 50, "the one that returns": 20}, "what is due")
     share, burst = [{result["subject"]: result.get("value", 0) for result in figures[key]["results"]}
-                    for key in (("tenants.idle.share", "who works all the time"), ("tenants.idle.burst", ""))]
+                    for key in (("tenants.idle.share", "the one always at work"), ("tenants.idle.burst", ""))]
     true(share["native"] > share["vgpu"] > 20 and min(burst.values()) > 90, f"share {share}, burst {burst}")
 
 

@@ -142,7 +142,7 @@ def nobody():
         named = {VARIABLE: place.region}
         for answer in (vgpu("pause", "--region", place.region), vgpu("pause", environment=named),
                        vgpu("pause", "--json", environment=named)):
-            refused_line(answer, 1, place.region, "there is nobody to pause", "nothing is changed")
+            refused_line(answer, 1, place.region, "there is nothing to pause", "nothing is changed")
             true("since before" not in answer.stderr, answer.stderr)
         equal(paused(place), 0, "the word")
         with place.program("--memory", "2g") as program:

@@ -197,7 +197,7 @@ def nobody_to_suspend():
     with Place() as place:
         create(place)
         done = tool(SHRREG, "--region", place.region, "--suspend")
-        refused_line(done, 0, place.region, "there is nobody to pause")
+        refused_line(done, 0, place.region, "there is nothing to pause")
         equal(paused(place), 0, "the word")
 
 

@@ -82,7 +82,7 @@ static double farthest(const struct panel *panel, size_t subject)
     return most;
 }
 
-/* Who is far from the target would press those who keep it onto the line: what is more than ten
+/* Values far from the target would press those near it onto the line: what is more than ten
  * times as far off as the best subject lies beyond this axis. */
 static struct axis make_off_axis(const struct panel *panel)
 {

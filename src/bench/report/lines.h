@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text on a terminal: how many columns it takes, and lines that end in time. Characters are UTF-8's
- * whatever the locale; where the C library has no such locale each counts as one column. */
+ * whatever the locale; where the C library has no UTF-8 locale each counts as one column. */
 #ifndef VGPU_BENCH_REPORT_LINES_H
 #define VGPU_BENCH_REPORT_LINES_H
 

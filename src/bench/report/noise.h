@@ -20,7 +20,7 @@ struct noise_ratios {
 
 /* Where the median lies with a confidence of 95 %, by the binomial distribution, as a normal one,
  * of how many samples lie below it; of fewer than NOISE_LEAST from the least to the most. Some
- * processes are slow for all of their lives: where so many rounds that follow each other are of
+ * processes are slow for all of their lives: where this number of consecutive rounds is of
  * one process (`turns` above 1), the interval is wide enough for that of the processes' medians,
  * too. `rounds`: of the samples, in their order; NULL: the n-th is of the n-th. `count` is 1 or
  * more. */

@@ -16,7 +16,7 @@
 #define ROW_GAP 9
 #define AXIS_HEIGHT 38
 #define LABEL_MOST 54      /* columns of a row's name that fit the narrowest page */
-#define STROKE_PLACES 1000 /* samples that fall on one of so many are one stroke */
+#define STROKE_PLACES 1000 /* places along the axis; samples on the same one are one stroke */
 
 struct rows {
     struct page *page;
@@ -47,7 +47,7 @@ static struct mark mark_of(
     return (struct mark){stand.has_ratio, stand.ratio, stand.ratio_low, stand.ratio_high, result};
 }
 
-/* A lane says so where there is no result. Who has none in the whole chart has no lane in it. */
+/* A lane says so where there is no result. A subject without one in the whole chart has no lane. */
 static bool has_lane(const struct rows *rows, const struct bench_figure *figure, size_t subject)
 {
     return rows->ratios ? mark_of(rows, figure, subject).shown : rows->shown[subject];

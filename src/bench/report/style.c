@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's style sheet. The colours of the series are told apart also by who sees no red or no
- * green, and have three times the background's contrast in both schemes; s0 is native. */
+/* The report's style sheet. The colours of the series are also told apart by people who see no red
+ * or no green, and have three times the background's contrast in both schemes; s0 is native. */
 #include "bench/report/page.h"
 
 /* Where the two schemes differ. */

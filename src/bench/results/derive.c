@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUM_MOST 90 /* percent: so much can be promised to tenants together */
+#define SUM_MOST 90 /* percent: the sum of limits up to which each tenant's share is promised */
 
 struct rule {
     const char *from;

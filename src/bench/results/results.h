@@ -70,8 +70,8 @@ struct bench_figure {
     bool has_target;
     double target;   /* in the unit */
     char *condition; /* "case" in the file: "64 MiB", "limit 20"; "" where there is only one */
-    /* Above 0: measured in turn, samples of the same round belong together, and so many rounds that
-     * follow each other are of one process. 0: not in turn. */
+    /* Above 0: measured in turn, samples of the same round belong together, and this number of
+     * rounds that follow each other are of one process. 0: not in turn. */
     unsigned turns;
     struct bench_result *results; /* one for each subject, in their order */
     size_t result_count;

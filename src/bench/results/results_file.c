@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The results as results.json: what is read is somebody's file, and each word of it may be off. */
+/* The results as results.json: the file may come from anywhere, and each word of it may be wrong.
+ */
 #include "base/text.h"
 #include "bench/results/derive.h"
 #include "bench/results/need.h"

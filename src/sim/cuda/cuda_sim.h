@@ -167,7 +167,7 @@ struct context {
 /* The calling thread's current context, NULL if none; where that is a green one, the primary
  * context. */
 struct context *context_current(void);
-/* The calling thread's current green context, NULL if it has no such. */
+/* The calling thread's current green context, NULL if it has none. */
 struct context *context_current_green(void);
 /* A live context of that handle; NULL handle means the current one. May be a green one. */
 struct context *context_of(CUcontext handle);

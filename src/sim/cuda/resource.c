@@ -72,7 +72,7 @@ CUresult sim_cuDeviceGetDevResource(CUdevice ordinal, CUdevResource *ret, CUdevR
     return CUDA_SUCCESS;
 }
 
-/* What a group of at least so many has. */
+/* A group with at least the given number of multiprocessors. */
 static unsigned group_size(const CUdevResource *input, unsigned flags, unsigned at_least)
 {
     bool fine = flags & SPLIT_IGNORE_COSCHEDULING;

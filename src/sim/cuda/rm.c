@@ -158,7 +158,7 @@ void rm_close(void)
     client = 0;
 }
 
-/* What a driver to come has that nobody knows: an object, and a call. */
+/* An object and a call of a future driver, unknown to the library. */
 static void rm_new_objects(struct device *device)
 {
     uint64_t params[4] = {0};
@@ -394,7 +394,7 @@ CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes)
     return r;
 }
 
-/* An MPS client has none: handle 0, which nobody frees. */
+/* An MPS client has none: handle 0, which is not freed. */
 CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group)
 {
     struct rm_channel_group_params params = {.engine_type = engine};

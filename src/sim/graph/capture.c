@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream capture: beginning, joining, ending, and what a capture forbids to whom. */
+/* Stream capture: beginning, joining, ending, and which calls a capture forbids. */
 #include <stdlib.h>
 #include <string.h>
 

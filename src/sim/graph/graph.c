@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs as such: nodes and edges, copies, and running one. */
+/* Graphs: nodes and edges, copies, and running one. */
 #include <stdlib.h>
 #include <string.h>
 

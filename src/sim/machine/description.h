@@ -83,7 +83,7 @@ struct sim_description {
     bool xfer;         /* … wraps its RM calls */
     bool long_params;  /* … gives parameters of RM_ALLOC that are longer than known */
     bool long_calls;   /* … gives RM_ALLOC itself so */
-    bool new_objects;  /* … makes objects and calls of numbers that nobody knows yet */
+    bool new_objects;  /* … makes objects and calls of numbers that no header has yet */
     bool mps;          /* … has no channels of its own: they are the MPS server's */
     bool no_gsp;       /* the RM cannot disable channels */
     bool vgpu_guest;   /* neither RM nor NVML tell what a process holds */

@@ -162,7 +162,7 @@ struct sim_work {
     /* A kernel with parties goes on only while that many of the meeting run, each on a device of
      * its own; it keeps its device busy meanwhile. */
     uint64_t meeting;
-    uint32_t parties; /* 0: meets nobody */
+    uint32_t parties; /* 0: meets none */
 };
 
 /* A stream's work, one after another. The caller's storage and the caller's lock; begin with the
@@ -193,7 +193,7 @@ bool sim_queue_hold(struct sim_queue *queue, struct sim_mark *mark) SIM_WARN_UNU
 unsigned sim_queue_length(struct sim_queue *queue, unsigned enough);
 
 /* Is it done? If not, *ret_look_ns (if given) is when to ask again: never later than it is done
- * while nobody ends others' work, and some milliseconds ahead at most. */
+ * while no process ends another's work, and some milliseconds ahead at most. */
 bool sim_ticket_done(const struct sim_ticket *ticket, uint64_t *ret_look_ns);
 
 /* True with the time once what it marks is done. */
@@ -215,8 +215,8 @@ int sim_event_create(
 void sim_event_destroy(const struct sim_event *event);
 bool sim_event_lives(const struct sim_event *event);
 void sim_event_record(const struct sim_event *event, const struct sim_ticket *ticket);
-/* What is waited for by who waits for the event now. Finds processes that died before they got
- * there. */
+/* What a stream that begins to wait for the event now waits for. Finds processes that died before
+ * they got there. */
 struct sim_ticket sim_event_ticket(const struct sim_event *event);
 
 /* NVML's view, one sample each 200 ms (seen on H200, driver 580.159.04). Share of the last whole
@@ -250,7 +250,7 @@ uint64_t sim_calls(const char *function);
 #define SIM_FAILED "failed"
 void sim_count_failed(const char *function);
 
-/* The calls of all functions whose names begin so: "cu", "nvml", "RM_". */
+/* The calls of all functions whose names begin with the prefix: "cu", "nvml", "RM_". */
 uint64_t sim_calls_all(const char *prefix);
 /* One of them, as it is counted; NULL where there is none. */
 const char *sim_called(const char *prefix);

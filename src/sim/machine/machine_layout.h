@@ -271,9 +271,9 @@ void sim_timeline_init(struct sim_machine *machine);
  * or one waits for another, it looks now and then whether they live. Then every index must be
  * looked up again. */
 uint64_t sim_timeline_look_locked(void);
-/* The same without looking who lives. */
+/* The same without looking for dead processes. */
 uint64_t sim_timeline_advance_locked(void);
-/* Looks now whether processes died, unless somebody did a moment ago. */
+/* Looks now whether processes died, unless a process did a moment ago. */
 void sim_timeline_look_for_dead_locked(void);
 /* What has become of a lane's first work is looked at, now. */
 void sim_timeline_begin_locked(uint32_t lane);

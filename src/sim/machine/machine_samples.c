@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVML's windows of 200 ms: how long a device's compute engine was busy, and for whom last. */
+/* NVML's windows of 200 ms: how long a device's compute engine was busy, and the last process on
+ * it. */
 #include "sim/machine/machine.h"
 
 #include "sim/machine/machine_layout.h"

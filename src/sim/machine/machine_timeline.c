@@ -10,7 +10,7 @@
  * (0.24 ms of each period of the channel gate were lost). */
 #define SWITCH_NS 185000ull
 #define REAP_NS 5000000ull
-/* Nobody's state, and yet it costs a switch to go on. */
+/* No group's state; to go on costs a switch all the same. */
 #define TAKEN_OFF (SIM_NONE - 1)
 
 uint64_t sim_clock_ns(void)
@@ -263,7 +263,7 @@ static bool contended(void)
     return false;
 }
 
-/* Somebody waits for what another process has on its way, and which may have died. */
+/* A lane waits for work of another process, which may have died. */
 static bool waits_for_others(void)
 {
     for (uint32_t i = timeline()->waiting; i != SIM_NONE; i = lane_at(i)->next) {

@@ -11,7 +11,7 @@
 
 /* A kernel that never ends counts as much in what a lane has to do. */
 #define LOAD_MAX_NS (1ull << 40)
-/* When to ask again for what is not running, for what somebody else must let go on, and at the
+/* When to ask again for what is not running, for what another process must let go on, and at the
  * latest. */
 #define LOOK_SOON_NS 100000ull
 #define LOOK_STOPPED_NS 1000000ull

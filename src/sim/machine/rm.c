@@ -274,7 +274,7 @@ static uint32_t execute_dup(uint32_t slot, struct rm_dup *form)
     return RM_OK;
 }
 
-/* The policy is not read: whoever shares, shares with all (assumed). */
+/* The policy is not read: a process that shares, shares with all (assumed). */
 static uint32_t execute_share(uint32_t slot, const struct rm_share *form)
 {
     uint32_t client, object;

@@ -45,7 +45,7 @@ int sim_rm_call_alloc(uint32_t slot, void *arg, size_t size);
 int sim_rm_call_alloc_memory(uint32_t slot, void *arg, size_t size);
 int sim_rm_call_vid_heap(uint32_t slot, void *arg, size_t size);
 
-/* RM_ALLOC of a driver to come, and a number that nobody knows (new-objects, long-calls). */
+/* RM_ALLOC of a driver to come, and a number that no header has (new-objects, long-calls). */
 struct sim_rm_alloc_long {
     struct rm_alloc64 call;
     uint64_t more;

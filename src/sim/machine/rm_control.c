@@ -33,7 +33,7 @@ static uint32_t get_gid_info(const struct sim_rm_control *control)
     return RM_OK;
 }
 
-/* The pid in a client's books that somebody who asks for pid means, or -1. */
+/* The pid of a client that a caller means by this pid, or -1. */
 static int32_t pid_meant(uint32_t pid)
 {
     switch (sim_description()->nvml_pid) {
@@ -82,7 +82,7 @@ static uint32_t pid_shown(int32_t pid)
            (sim_description()->nvml_pid == SIM_NVML_PID_HOST ? SIM_NVML_PID_HOST_SHIFT : 0);
 }
 
-/* From a sibling PID namespace nobody is to be seen. */
+/* From a sibling PID namespace no process is to be seen. */
 static uint32_t get_pids(const struct sim_rm_control *control)
 {
     struct rm_pids *params = control->params;

@@ -133,7 +133,7 @@ static void object_unlink(uint32_t index)
 
 /*
  * As the open kernel module tells them apart for GET_PID_INFO, nvidia-uvm's handles included: what
- * CUDA maps is owned or duped, an import that nobody mapped becomes private when it is the last
+ * CUDA maps is owned or duped, an import that is not mapped becomes private when it is the last
  * (seen on H200, driver 580.159.04).
  */
 static enum sim_share share_of(const struct sim_memory *memory, uint32_t object)

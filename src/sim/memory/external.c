@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* External memory by descriptor: another handle on memory that somebody exported, no new memory. */
+/* External memory by descriptor: another handle on memory that was exported, no new memory. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -2,7 +2,8 @@
 /* The calls that copy and fill: each says what it means as work for a stream. */
 #include "sim/work/stream.h"
 
-/* Nobody waits for a copy on the card ("API synchronization behavior" of the driver's manual). */
+/* The host does not wait for a copy on the card ("API synchronization behavior" of the driver's
+ * manual). */
 static CUresult copy_enqueue(const CUDA_MEMCPY3D *copy, CUstream handle, bool wait)
 {
     struct work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};

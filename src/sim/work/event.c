@@ -173,7 +173,7 @@ CUresult sim_cuEventQuery(CUevent handle)
     return event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-/* Of a shared event: each look finds out who died. */
+/* Of a shared event: each look finds processes that died. */
 static void event_wait(struct sim_event shared, const struct sim_ticket *ticket)
 {
     uint64_t look;

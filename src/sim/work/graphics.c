@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Resources of a graphics API, of which there is none here: a handle is the number of milliseconds
- * for which graphics are at work with the resource when it is mapped. The stream waits so long.
+ * for which graphics are at work with the resource when it is mapped. The stream waits until then.
  */
 #include <time.h>
 

@@ -88,7 +88,7 @@ static bool stream_done(const struct stream *stream)
     return sim_ticket_done(&stream->queue.last, NULL) && stream->host_done == stream->host_issued;
 }
 
-/* Its work goes on: who waits for the context, or is the legacy stream, waits for that too. The
+/* Its work goes on: a wait for the context, or the legacy stream, waits for that too. The
  * others that are gone are looked at when twice as many are as the last look left. */
 void stream_destroy(struct stream *stream)
 {

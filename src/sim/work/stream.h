@@ -21,7 +21,7 @@ struct work {
             CUDA_KERNEL_NODE_PARAMS params;
             uint64_t duration_ns;
             uint64_t meeting;
-            uint32_t parties; /* 0: it meets nobody */
+            uint32_t parties; /* 0: it meets none */
             uint64_t local_bytes;
         } kernel;
         CUDA_MEMCPY3D copy;
@@ -89,10 +89,10 @@ struct stream *stream_default(const struct stream *stream);
 /* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
  */
 CUresult stream_get(CUstream handle, struct stream **ret_stream);
-/* As stream_get for who only asks: the capture that the legacy stream conflicts with goes on. */
+/* As stream_get for a query: the capture that the legacy stream conflicts with goes on. */
 CUresult stream_look(CUstream handle, struct stream **ret_stream);
-/* Blocks, without the lock, while the stream has so much to do that a driver blocks a launch.
- * Before anything else that a call with such a handle does. */
+/* Blocks, without the lock, while the stream has more to do than a driver's queue holds.
+ * Before anything else in a call with a stream's handle. */
 void stream_admit(CUstream handle);
 /* What the next work on the stream comes after; the stream waits for other streams as it must. */
 struct sim_ticket stream_here(struct stream *stream);
@@ -125,9 +125,9 @@ struct value_op {
 bool value_queue_is_done(const struct value_op *op);
 /* Puts it onto the stream, which is joined already, to be done by a thread of the simulator. */
 CUresult value_queue_add(struct stream *stream, const struct value_op *op);
-/* Something was written into memory: who waits for a value looks now. */
+/* Something was written into memory: waits for values look now. */
 void value_queue_memory_changed(void);
-/* The memory is going: nobody waits for it or writes to it any more. */
+/* The memory is going: no wait for it and no write to it is left. */
 void value_queue_forget(uint64_t address, uint64_t bytes);
 
 /* ---- captures ---- */
