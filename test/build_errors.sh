@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 number=0
 failed=0
 header=hook/hook.h
-flags="-std=gnu11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -Werror=missing-prototypes -I$src/src -I$src/include"
+flags="-std=gnu11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -Werror=missing-prototypes -I$src/src -I$src/include -I$work"
 
 report() { # report GOOD SENTENCE
     number=$((number + 1))
@@ -39,6 +39,21 @@ refused "a body with a wrong signature does not" \
     'conflicting types'
 refused "a body without a row does not" \
     'CUresult hook_cuMemHostAlloc(void **pp, size_t n, unsigned f) { (void)pp; (void)n; (void)f; return 0; }' \
+    'no previous prototype'
+
+list() { # list CODE: what a list of CODE for hook/twins.h is included by
+    printf '%s\n' "$1" >"$work/list.def"
+    echo '#define TWINS "list.def"
+#include "hook/twins.h"'
+}
+compiles "$(list 'CUresult PTSZ(hook_cuMemFreeAsync)(CUdeviceptr dptr, CUstream stream)
+    { (void)STREAM_ZERO; return cuda.PTSZ(cuMemFreeAsync)(dptr, stream); }')"
+report $? "a body in a list stands for a function and its twin"
+refused "a body in a list with a wrong signature does not compile" \
+    "$(list 'CUresult PTSZ(hook_cuMemFreeAsync)(CUdeviceptr dptr) { (void)dptr; return 0; }')" \
+    'conflicting types'
+refused "a body in a list without a row for the twin does not" \
+    "$(list 'CUresult PTSZ(hook_cuMemFree_v2)(CUdeviceptr dptr) { (void)dptr; return 0; }')" \
     'no previous prototype'
 refused "a call to the exported name instead of the driver's function does not" \
     'CUresult hook_cuMemFree_v2(CUdeviceptr dptr) { return cuMemFree_v2(dptr); }' 'our own hook'

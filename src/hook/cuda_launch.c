@@ -109,72 +109,6 @@ __attribute__((noinline)) static CUresult looked_cooperative(
                              sharedMemBytes, hStream, kernelParams));
 }
 
-CUresult hook_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
-{
-    if (!is_plain())
-        return looked_kernel(cuda.cuLaunchKernel, STREAM_ZERO_LEGACY, f, gridDimX, gridDimY,
-            gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams,
-            extra);
-    return cuda.cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-        sharedMemBytes, hStream, kernelParams, extra);
-}
-
-CUresult hook_cuLaunchKernelEx(
-    const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
-{
-    if (!is_plain())
-        return looked_kernel_ex(
-            cuda.cuLaunchKernelEx, STREAM_ZERO_LEGACY, config, f, kernelParams, extra);
-    return cuda.cuLaunchKernelEx(config, f, kernelParams, extra);
-}
-
-CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
-{
-    if (!is_plain())
-        return looked_cooperative(cuda.cuLaunchCooperativeKernel, STREAM_ZERO_LEGACY, f, gridDimX,
-            gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-            kernelParams);
-    return cuda.cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-        blockDimZ, sharedMemBytes, hStream, kernelParams);
-}
-
-CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
-{
-    if (!is_plain())
-        return looked_kernel(cuda.cuLaunchKernel_ptsz, STREAM_ZERO_PER_THREAD, f, gridDimX,
-            gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-            kernelParams, extra);
-    return cuda.cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-        blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
-}
-
-CUresult hook_cuLaunchKernelEx_ptsz(
-    const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
-{
-    if (!is_plain())
-        return looked_kernel_ex(
-            cuda.cuLaunchKernelEx_ptsz, STREAM_ZERO_PER_THREAD, config, f, kernelParams, extra);
-    return cuda.cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
-}
-
-CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
-    unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
-{
-    if (!is_plain())
-        return looked_cooperative(cuda.cuLaunchCooperativeKernel_ptsz, STREAM_ZERO_PER_THREAD, f,
-            gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-            kernelParams);
-    return cuda.cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX,
-        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
-}
-
 /* The launches of CUDA before 4.0. */
 CUresult hook_cuLaunch(CUfunction f)
 {
@@ -256,3 +190,6 @@ CUresult hook_cuLaunchCooperativeKernelMultiDevice(
         return looked_multi_device(launchParamsList, numDevices, flags, 0);
     return cuda.cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
 }
+
+#define TWINS "hook/cuda_launch.def"
+#include "hook/twins.h"

@@ -139,80 +139,6 @@ static void end(
         rm_memory_set_kind(pooled->former_kind);
 }
 
-CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    hook_enter();
-    struct pooled pooled = {.bytes = bytesize, .stream = hStream, .zero = STREAM_ZERO_LEGACY};
-    while (begin(&pooled)) {
-        pooled.result = cuda.cuMemAllocAsync(dptr, bytesize, hStream);
-        end(&pooled, dptr, cuda.cuMemFreeAsync);
-    }
-    return pooled.result;
-}
-
-CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    hook_enter();
-    struct pooled pooled = {.bytes = bytesize, .stream = hStream, .zero = STREAM_ZERO_PER_THREAD};
-    while (begin(&pooled)) {
-        pooled.result = cuda.cuMemAllocAsync_ptsz(dptr, bytesize, hStream);
-        end(&pooled, dptr, cuda.cuMemFreeAsync_ptsz);
-    }
-    return pooled.result;
-}
-
-CUresult hook_cuMemAllocFromPoolAsync(
-    CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
-{
-    hook_enter();
-    struct pooled pooled = {
-        .bytes = bytesize, .named = pool, .stream = hStream, .zero = STREAM_ZERO_LEGACY};
-    while (begin(&pooled)) {
-        pooled.result = cuda.cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-        end(&pooled, dptr, cuda.cuMemFreeAsync);
-    }
-    return pooled.result;
-}
-
-CUresult hook_cuMemAllocFromPoolAsync_ptsz(
-    CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
-{
-    hook_enter();
-    struct pooled pooled = {
-        .bytes = bytesize, .named = pool, .stream = hStream, .zero = STREAM_ZERO_PER_THREAD};
-    while (begin(&pooled)) {
-        pooled.result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream);
-        end(&pooled, dptr, cuda.cuMemFreeAsync_ptsz);
-    }
-    return pooled.result;
-}
-
-/* In a capture nothing is freed: a node is made, of a graph that may never be launched. */
-static CUresult free_in_order(
-    CUdeviceptr dptr, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuMemFreeAsync) real)
-{
-    hook_enter();
-    bool may_be_known = load_relaxed(&memory_record_count) || pools_count();
-    if (may_be_known && capture_records(stream, zero))
-        return real(dptr, stream);
-    struct memory_record record = memory_take(MEMORY_POINTER, dptr);
-    CUresult result = real(dptr, stream);
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_POINTER, dptr);
-    if (result == CUDA_SUCCESS)
-        pools_note_freed(dptr);
-    return result;
-}
-
-CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
-{
-    return free_in_order(dptr, hStream, STREAM_ZERO_LEGACY, cuda.cuMemFreeAsync);
-}
-
-CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
-{
-    return free_in_order(dptr, hStream, STREAM_ZERO_PER_THREAD, cuda.cuMemFreeAsync_ptsz);
-}
-
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     hook_enter();
@@ -277,3 +203,6 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
     pools_refresh(device);
     return result;
 }
+
+#define TWINS "hook/cuda_pool.def"
+#include "hook/twins.h"
