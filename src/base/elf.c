@@ -36,7 +36,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *argument)
     (void)size;
     struct search *search = argument;
     if (search->inside && !search->passed) {
-        search->passed = elf_object_holds(info, search->inside);
+        search->passed = elf_symbols_hold(info, search->inside);
         return 0;
     }
     struct elf_symbols symbols;
@@ -107,7 +107,7 @@ static int visit_name(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;
     struct naming *naming = argument;
-    if (!elf_object_holds(info, naming->inside))
+    if (!elf_symbols_hold(info, naming->inside))
         return 0;
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *base = slash ? slash + 1 : info->dlpi_name;

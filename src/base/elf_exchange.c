@@ -95,7 +95,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *argument)
     (void)size;
     struct work *work = argument;
     struct elf_symbols symbols;
-    if (!elf_object_holds(info, work->inside))
+    if (!elf_symbols_hold(info, work->inside))
         return 0;
     if (!elf_symbols_read(info, &symbols))
         return 1;

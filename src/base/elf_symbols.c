@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-bool elf_object_holds(const struct dl_phdr_info *info, const void *address)
+bool elf_symbols_hold(const struct dl_phdr_info *info, const void *address)
 {
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];

@@ -17,7 +17,7 @@ struct elf_symbols {
 };
 
 /* Whether the address lies in one of the object's segments. */
-bool elf_object_holds(const struct dl_phdr_info *info, const void *address);
+bool elf_symbols_hold(const struct dl_phdr_info *info, const void *address);
 
 /* False where the object has no dynamic symbol table. */
 bool elf_symbols_read(const struct dl_phdr_info *info, struct elf_symbols *ret_symbols);

@@ -3,7 +3,7 @@
 #include "base/fork.h"
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { OUTSIDE = 0, ENTERING = 1, ENTERED = 2 };
 
-unsigned *process_entered_word;
+unsigned *fork_entered_word;
 
 /* In its place where the kernel wipes no page. Then process ids decide: who is entering, and who
  * has entered. */
@@ -40,15 +40,15 @@ static unsigned *word_create(void)
 /* Which of both ways it is is decided once: a change would be taken for a fork. */
 static unsigned *word_get(void)
 {
-    unsigned *word = load_acquire(&process_entered_word);
+    unsigned *word = load_acquire(&fork_entered_word);
     if (word)
         return word;
     unsigned *fresh = word_create();
-    if (swap_seq_cst(&process_entered_word, (unsigned *)NULL, fresh))
+    if (swap_seq_cst(&fork_entered_word, (unsigned *)NULL, fresh))
         return fresh;
     if (fresh != &no_word)
         munmap(fresh, 4096);
-    return load_acquire(&process_entered_word);
+    return load_acquire(&fork_entered_word);
 }
 
 /* A child that was forked while a thread of its parent entered finds the parent's pid there. */
@@ -66,15 +66,15 @@ static void enter_by_pid(void (*reset)(void))
     }
 }
 
-bool process_is_unentered_child(void)
+bool fork_is_unentered_child(void)
 {
-    unsigned *word = load_acquire(&process_entered_word);
+    unsigned *word = load_acquire(&fork_entered_word);
     if (word == &no_word)
         return load_acquire(&entered_pid) != (int)getpid();
     return word && load_acquire(word) == OUTSIDE;
 }
 
-void process_enter_slow(void (*reset)(void))
+void fork_enter_slow(void (*reset)(void))
 {
     int errno_kept = errno;
     unsigned *word = word_get();

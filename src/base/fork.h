@@ -8,23 +8,23 @@
 
 #include <stdbool.h>
 
-/* Runs `reset` exactly once in each process, before any other caller's process_enter returns:
+/* Runs `reset` exactly once in each process, before any other caller's fork_enter returns:
  * at the process's first entry, and at a forked child's first entry. `reset` must put every lock
  * and state that was inherited back to its start. Costs one load on the usual path, a getpid where
  * process ids decide. */
-void process_enter_slow(void (*reset)(void));
+void fork_enter_slow(void (*reset)(void));
 
-extern unsigned *process_entered_word; /* nonzero once entered in this process; wiped by fork */
+extern unsigned *fork_entered_word; /* nonzero once entered in this process; wiped by fork */
 
 /* True in a forked child that has not entered, whose parent had: what it inherited is not its own.
  * For handlers at exit, which it inherits, too. */
-bool process_is_unentered_child(void);
+bool fork_is_unentered_child(void);
 
-static inline void process_enter(void (*reset)(void))
+static inline void fork_enter(void (*reset)(void))
 {
-    unsigned *word = __atomic_load_n(&process_entered_word, __ATOMIC_ACQUIRE);
+    unsigned *word = __atomic_load_n(&fork_entered_word, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!word || __atomic_load_n(word, __ATOMIC_ACQUIRE) != 2, 0))
-        process_enter_slow(reset);
+        fork_enter_slow(reset);
 }
 
 #endif

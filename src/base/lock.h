@@ -103,34 +103,4 @@ void lock_release_all(void);
 /* Only for a forked child, in which no other thread exists. */
 void lock_reset(struct lock *lock);
 
-/* Sleeps while *word is `value`, until another thread changes it and calls word_wake; may return
- * sooner. errno is kept. */
-void word_wait(uint32_t *word, uint32_t value);
-void word_wake(uint32_t *word);
-
-/* The same for at most `ns`. */
-void word_wait_for(uint32_t *word, uint32_t value, uint64_t ns);
-
-/* The same on a word of a file that processes share, until one of them changes it and wakes its
- * sleepers. False at once where the kernel does not let one wait there: the file was shortened, an
- * emulator knows no futex of a file, a system-call filter refuses it. */
-bool word_wait_shared(uint32_t *word, uint32_t value, uint64_t ns);
-
-/* A word that one sleeps on beside others. */
-struct word_awaited {
-    uint32_t *word;
-    uint32_t value;
-    bool shared; /* with other processes */
-};
-
-#define WORDS_AWAITED_MAX 16u
-
-/* Sleeps while each word is its value, at most `ns`; may return sooner. False at once where the
- * kernel has no such call (before Linux 5.16) or a sandbox refuses it, where a word lies in a file
- * that was shortened, and for no word or more than WORDS_AWAITED_MAX. errno is kept. */
-bool words_wait(const struct word_awaited *words, unsigned count, uint64_t ns);
-
-/* Sleeps about `ns` nanoseconds; errno is kept. */
-void sleep_ns(uint64_t ns);
-
 #endif

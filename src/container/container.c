@@ -4,10 +4,10 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/config_process.h"
 #include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "config/config_process.h"
 #include "driver/device_list.h"
 #include "driver/instance.h"
 #include "region/account.h"

@@ -4,8 +4,8 @@
 #ifndef VGPU_CONTAINER_CONTAINER_H
 #define VGPU_CONTAINER_CONTAINER_H
 
-#include "base/config.h"
 #include "base/fork.h"
+#include "config/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ void container_on_reset(void (*reset)(void));
  * wants more than passing the call on begins here. One load when done. */
 static inline void container_enter(void)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
 }
 
 /* Learns the order of the container's devices where a limit is counted in it. May load NVML: call

@@ -3,7 +3,7 @@
  * value of a variable is said but of those that are ours. */
 #include "doctor/checks.h"
 
-#include "base/override.h"
+#include "config/override.h"
 #include "doctor/deadline.h"
 #include "host/glob.h"
 

@@ -5,16 +5,16 @@
 #include "doctor/traces.h"
 
 #include "base/clock.h"
-#include "base/config.h"
-#include "base/config_process.h"
 #include "base/guard.h"
+#include "config/config.h"
+#include "config/config_process.h"
+#include "host/choose.h"
+#include "host/glob.h"
 #include "region/board.h"
 #include "region/file_lock.h"
 #include "region/region.h"
 #include "region/region_file.h"
 #include "region/slot.h"
-#include "host/choose.h"
-#include "host/glob.h"
 
 #include <stdbool.h>
 #include <stdio.h>

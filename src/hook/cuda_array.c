@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays and mipmapped arrays. */
-#include "base/saturate.h"
+#include "base/saturating.h"
 #include "hook/hook.h"
 #include "memory/allocation.h"
 

@@ -2,7 +2,7 @@
 /* Contexts: made, destroyed, and the limits that size their heaps. With the API ledger a context
  * counts as CONTEXT_BYTES, and what its limits take (memory/context_memory.h). */
 #include "base/lock.h"
-#include "base/slab.h"
+#include "base/map.h"
 #include "memory/context_make.h"
 #include "memory/context_memory.h"
 #include "hook/hook.h"

@@ -11,6 +11,7 @@
 #include "rm/rm_memory.h"
 
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 
 #include <stddef.h>

@@ -5,7 +5,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
-#include "base/slab.h"
+#include "base/map.h"
 #include "memory/context_make.h"
 #include "hook/hook.h"
 #include "pace/pace.h"

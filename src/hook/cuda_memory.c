@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its kin: linear memory, pitched and managed. */
-#include "base/saturate.h"
+#include "base/saturating.h"
 #include "hook/hook.h"
 #include "memory/allocation.h"
 #include "memory/pools.h"

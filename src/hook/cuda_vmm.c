@@ -3,6 +3,7 @@
  */
 #include "hook/hook.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 #include "memory/allocation.h"
 #include "memory/pools.h"

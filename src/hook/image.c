@@ -3,7 +3,7 @@
 #include "hook/image.h"
 
 #include "base/own_memory.h"
-#include "base/saturate.h"
+#include "base/saturating.h"
 
 #include <elf.h>
 #include <stdbool.h>

@@ -2,13 +2,13 @@
 /* A region by its file's name, by a process that maps it, or by the environment. */
 #include "host/choose.h"
 
-#include "base/config_process.h"
-#include "base/override.h"
 #include "base/parse.h"
-#include "region/region_file.h"
-#include "region/region_set.h"
+#include "config/config_process.h"
+#include "config/override.h"
 #include "host/mapped.h"
 #include "host/say.h"
+#include "region/region_file.h"
+#include "region/region_set.h"
 
 #include <errno.h>
 #include <fcntl.h>

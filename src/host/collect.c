@@ -4,7 +4,6 @@
  * namespace of their own. */
 #include "host/collect.h"
 
-#include "base/lock.h"
 #include "base/process.h"
 #include "region/region_read.h"
 #include "host/collect_parts.h"

@@ -2,7 +2,7 @@
 /* One region, as a container with its devices and processes. */
 #include "host/collect_parts.h"
 
-#include "base/saturate.h"
+#include "base/saturating.h"
 #include "compute/budget.h"
 #include "compute/window.h"
 #include "region/region_read.h"

@@ -5,10 +5,10 @@
  * <HOOK_PATH>/containers; HAMi-core without either uses /tmp/cudevshr.cache. */
 #include "host/find.h"
 
-#include "base/config.h"
-#include "region/region_file.h"
+#include "config/config.h"
 #include "host/choose.h"
 #include "host/glob.h"
+#include "region/region_file.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
  * they are charged when they are sized, because that use is not seen here. */
 #include "memory/context_memory.h"
 
-#include "base/saturate.h"
+#include "base/saturating.h"
 #include "container/container.h"
 #include "container/device.h"
 #include "driver/cuda.h"

@@ -5,7 +5,7 @@
 #include "driver/cuda.h"
 #include "memory/pools.h"
 
-#include "base/slab.h"
+#include "base/map.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/slab.h"
 #include "container/container.h"
 #include "rm/rm_export.h"

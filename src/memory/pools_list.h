@@ -7,6 +7,7 @@
 #include "memory/pools.h"
 
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 
 struct pool {

@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
-#include "base/slab.h"
+#include "base/map.h"
 
 #include <stddef.h>
 

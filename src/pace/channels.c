@@ -214,7 +214,7 @@ void channels_open_overdue(void)
 {
     uint64_t due = load_relaxed(&channels_due_ns), now = clock_now_ns();
     /* What a forked child has of its parent is not its own to open, nor is it there to look at. */
-    if (!due || now <= due + OVERDUE_NS || process_is_unentered_child())
+    if (!due || now <= due + OVERDUE_NS || fork_is_unentered_child())
         return;
     policy_refresh(now);
     if (policy_pause())

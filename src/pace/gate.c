@@ -2,6 +2,7 @@
 /* The gate where launches wait until their container is admitted. */
 #include "pace/gate.h"
 
+#include "base/sleep.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/lock.h"

@@ -2,6 +2,7 @@
 /* The governor's looks. */
 #include "pace/govern.h"
 
+#include "base/word.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/guard.h"
@@ -555,7 +556,7 @@ static uint64_t govern(void)
  * for several, in a rest for the word alone, which ends soon, and the neighbours are looked at. */
 static void rest(uint64_t ns, uint32_t *word, uint32_t value)
 {
-    struct word_awaited words[WORDS_AWAITED_MAX];
+    struct word_awaited words[WORD_AWAITED_MAX];
     uint32_t *orders = account_orders_word();
     unsigned count = 0;
     if (orders)
@@ -565,7 +566,7 @@ static void rest(uint64_t ns, uint32_t *word, uint32_t value)
     unsigned own = count;
     if (!word)
         ns = tenants_await(ns, words, &count);
-    if (orders && words_wait(words, count, at_most(ns, STAND_BY_NS)))
+    if (orders && word_wait_any(words, count, at_most(ns, STAND_BY_NS)))
         return;
     if (word)
         word_wait_for(word, value, ns);

@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "driver/library.h"
 
 #include <pthread.h>

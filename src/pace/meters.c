@@ -2,6 +2,7 @@
 /* Contexts and their streams' meters. */
 #include "pace/meters.h"
 
+#include "base/map.h"
 #include "base/atomic.h"
 #include "base/slab.h"
 #include "container/device.h"

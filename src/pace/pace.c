@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/config_process.h"
+#include "config/config_process.h"
 #include "base/lock.h"
 #include "container/container.h"
 #include "driver/cuda.h"
@@ -435,7 +435,7 @@ void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero ze
 {
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
-    process_enter(container_reset);
+    fork_enter(container_reset);
     if (load_relaxed(&policy_limited) &&
         passes_by_estimate(launch, stream, zero, duration_settled(key)))
         return;
@@ -548,7 +548,7 @@ void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
 
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     struct pace_thread *own = thread_own();
     if (!own || !load_relaxed(&policy_limited) || capture_records(stream, zero))
         return;
@@ -572,7 +572,7 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
 {
     if (!load_relaxed(&policy_limited))
         return;
-    process_enter(container_reset);
+    fork_enter(container_reset);
     events_context_waits(context);
     if (home != context)
         events_context_waits(home);
@@ -591,7 +591,7 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
 {
     if (!meters_are_used())
         return;
-    process_enter(container_reset);
+    fork_enter(container_reset);
     CUstream named = thread_named(stream, zero);
     record_own(named);
     record_own(CU_STREAM_LEGACY);
@@ -617,7 +617,7 @@ CUresult pace_context_changed(CUresult result)
     thread.noted_ns = 0;
     if (!load_relaxed(&policy_limited) && !thread_mine)
         return result;
-    process_enter(container_reset);
+    fork_enter(container_reset);
     if (note_current()) {
         pace_free_launches = 0;
         if (thread_mine)
@@ -630,7 +630,7 @@ void pace_stream_leaves(CUstream stream)
 {
     if (!meters_are_used())
         return;
-    process_enter(container_reset);
+    fork_enter(container_reset);
     gather_on(stream);
     if (load_relaxed(&policy_limited))
         leave_close(stream);
@@ -639,13 +639,13 @@ void pace_stream_leaves(CUstream stream)
 
 void pace_wait_while_held(void)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     gate_wait_while_held();
 }
 
 void pace_context_ends(void)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     channels_hold_open();
 }
 
@@ -657,7 +657,7 @@ void pace_context_ended(void)
 void pace_context_leaves(CUcontext context)
 {
     pace_free_launches = 0;
-    process_enter(container_reset);
+    fork_enter(container_reset);
     if (meters_are_used())
         leave_context(context);
 }

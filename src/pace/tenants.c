@@ -2,6 +2,7 @@
 /* A board for each device, said and heard at each of the governor's looks. */
 #include "pace/tenants.h"
 
+#include "base/word.h"
 #include "abi/rm.h"
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -268,7 +269,7 @@ static uint64_t until_alone(unsigned device, uint64_t now_ns, uint64_t ns)
     return waits && at_ns - now_ns < ns ? at_ns - now_ns : ns;
 }
 
-uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count)
+uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORD_AWAITED_MAX], unsigned *count)
 {
     uint64_t now = clock_now_ns(), since = now - board_changed_ns;
     unsigned before = *count, bound = looked_bound;
@@ -282,7 +283,7 @@ uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX]
         bool awaited = here->looked && (here->awaited || ns > OFTEN_NS);
         uint32_t *word = awaited ? board_wait_word(&here->board) : NULL;
         here->looked = false;
-        if (word && *count < WORDS_AWAITED_MAX)
+        if (word && *count < WORD_AWAITED_MAX)
             words[(*count)++] = (struct word_awaited){word, here->epoch, .shared = true};
     }
     if (*count == before || since >= BOARDS_GAP_NS)

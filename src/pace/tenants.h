@@ -5,7 +5,7 @@
 #ifndef VGPU_PACE_TENANTS_H
 #define VGPU_PACE_TENANTS_H
 
-#include "base/lock.h"
+#include "base/word.h"
 #include "compute/window.h"
 
 #include <stdbool.h>
@@ -32,7 +32,7 @@ bool tenants_limited_work(unsigned device, uint64_t now_ns);
 
 /* Adds the boards' words to those that the governor sleeps on before its next look in `ns`, where
  * it matters to us who comes and goes; returns how long it may sleep. */
-uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORDS_AWAITED_MAX], unsigned *count);
+uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORD_AWAITED_MAX], unsigned *count);
 
 /* A kernel was cut in time slices, and whether it is known what it takes alone. One thread at a
  * time. */

@@ -242,7 +242,7 @@ static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
 
 static void thread_ends(void *argument)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     if (!argument || argument != thread_mine || !meters_are_used())
         return;
     thread_mine = NULL;

@@ -286,7 +286,7 @@ static bool needs_no_event(const struct thread_stream *here)
 
 bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     struct thread_stream *here = round_of(thread_named(stream, zero));
     if (!here)
         return false;
@@ -309,7 +309,7 @@ void pace_stream_awaited(CUstream stream, enum stream_zero zero)
 /* Of a stream that is idle the program is to be told so: a timing event comes after the answer. */
 bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     struct thread_stream *here = round_of(thread_named(stream, zero));
     if (here)
         note_waiting(here);
@@ -327,7 +327,7 @@ void pace_stream_works(CUstream stream, enum stream_zero zero)
 
 bool pace_wait_begins_slow(bool asks)
 {
-    process_enter(container_reset);
+    fork_enter(container_reset);
     struct thread_stream *here = next_round(0);
     if (!here)
         return false;

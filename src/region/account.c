@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sleep.h"
 #include "region/account_self.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the container is told: limits of compute, pauses, priority, and its window. */
+#include "base/sleep.h"
 #include "region/account_self.h"
 
 #include "base/clock.h"

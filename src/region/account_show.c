@@ -4,6 +4,8 @@
 
 #include "base/fork.h"
 #include "base/guard.h"
+#include "base/lock.h"
+#include "base/sleep.h"
 #include "region/projection.h"
 
 #include <errno.h>
@@ -144,7 +146,7 @@ static bool done_at_end(bool (*act_locked)(void))
 /* A forked child that used nothing of this does not even have the mapping. */
 static void process_ends(void)
 {
-    if (load_relaxed(&account.pid) != (int32_t)getpid() || process_is_unentered_child())
+    if (load_relaxed(&account.pid) != (int32_t)getpid() || fork_is_unentered_child())
         return;
     lock_release_all();
     (void)done_at_end(vanish_locked);

@@ -6,6 +6,8 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/sleep.h"
+#include "base/word.h"
 #include "region/file_lock.h"
 
 #include <errno.h>

@@ -4,11 +4,11 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/file.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "config/config.h"
 #include "region/board_file.h"
 #include "region/file_lock.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 
 #include "vgpu/region.h"
 
-#include "base/config.h"
+#include "config/config.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

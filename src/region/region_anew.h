@@ -3,7 +3,7 @@
 #ifndef VGPU_REGION_REGION_ANEW_H
 #define VGPU_REGION_REGION_ANEW_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 #include <stdbool.h>
 

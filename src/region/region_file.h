@@ -4,7 +4,7 @@
 #ifndef VGPU_REGION_REGION_FILE_H
 #define VGPU_REGION_REGION_FILE_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>

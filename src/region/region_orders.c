@@ -4,7 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
+#include "base/word.h"
 #include "region/slot.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/atomic.h"
 #include "base/file.h"
 #include "base/guard.h"
-#include "base/saturate.h"
+#include "base/saturating.h"
 #include "region/file_lock.h"
 #include "region/projection.h"
 #include "region/region_file.h"

@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/own_memory.h"
 #include "base/slab.h"
 #include "rm/rm_audit.h"

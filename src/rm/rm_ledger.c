@@ -5,6 +5,7 @@
 #include "abi/rm.h"
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 
 #include <errno.h>

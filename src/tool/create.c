@@ -2,12 +2,12 @@
 /* The region of the environment, made anew. */
 #include "tool/create.h"
 
-#include "base/config_process.h"
 #include "base/text.h"
-#include "region/region_anew.h"
-#include "region/region_file.h"
+#include "config/config_process.h"
 #include "host/choose.h"
 #include "host/limits.h"
+#include "region/region_anew.h"
+#include "region/region_file.h"
 #include "tool/tool.h"
 
 #include <errno.h>

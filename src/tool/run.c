@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu run: a command inside a container of its own, or inside one that --region names. */
-#include "base/config.h"
 #include "base/parse.h"
+#include "config/config.h"
 #include "host/child.h"
 #include "host/options.h"
 #include "host/paths.h"

@@ -3,7 +3,7 @@
  * them can put another in its place. */
 #include "tool/run_boards.h"
 
-#include "base/config.h"
+#include "config/config.h"
 #include "host/glob.h"
 #include "tool/tool.h"
 #include "vgpu/board.h"

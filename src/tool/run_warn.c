@@ -2,8 +2,8 @@
 /* The library warns of the same in each process of the command, if at all: too late, and often. */
 #include "tool/run_warn.h"
 
-#include "base/config.h"
 #include "base/parse.h"
+#include "config/config.h"
 #include "host/limits.h"
 
 #include <stdbool.h>
@@ -35,7 +35,7 @@ static bool find_percent(const char *family, int device, unsigned *ret_percent)
     return true;
 }
 
-/* As the library takes it (base/config.c); 0: no limit. */
+/* As the library takes it (config/config.c); 0: no limit. */
 static unsigned core_percent(int device, bool *ret_own)
 {
     static const char *const families[] = {"CUDA_DEVICE_SM_LIMIT", "CUDA_CORE_LIMIT"};

@@ -2,7 +2,7 @@
 /* From one look to the next: which rows were there before, and their values then. */
 #include "top/model.h"
 
-#include "base/saturate.h"
+#include "base/saturating.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A made-up environment, one NAME=VALUE a line: whatever stands in it, a memory limit that is not
  * understood is not lost. */
-#include "base/config.h"
+#include "config/config.h"
 
-#include "base/config_names.h"
 #include "base/parse.h"
+#include "config/config_names.h"
 #include "fuzz.h"
 
 #define VARIABLES_MAX 200
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size);
     split(text);
     config_read(&config, lookup);
-    config_check_names(&config, environment);
+    config_names_check(&config, environment);
     for (int i = 0; i < CONFIG_DEVICES; i++)
         check_memory(&config, i);
     check_misnamed(&config);

@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/guard.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/guard.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "boards.h"
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "region/file_lock.h"
 
 #include <fcntl.h>

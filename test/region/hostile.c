@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "region/slot.h"
 

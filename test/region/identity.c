@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "region/region_file.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "region/slot.h"
 #include "scratch.h"

@@ -2,7 +2,7 @@
 /* Many processes and threads against one limit, and processes killed at random instants. */
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "peers.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "peers.h"
 #include "region/slot.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment of HAMi-core and vgpu-controller, read from a made-up one. */
-#include "base/config.h"
+#include "config/config.h"
 
-#include "base/config_names.h"
 #include "base/log.h"
 #include "check.h"
+#include "config/config_names.h"
 
 #define GIB (1ull << 30)
 
@@ -304,7 +304,7 @@ TEST("device lists are taken in their order, without those that are one word for
 static enum value_state common_by_names(const char *variable)
 {
     struct config *config = READ("CUDA_DEVICE_MEMORY_LIMIT", "8g", "CUDA_MEM_LIMIT_5", "2g");
-    config_check_names(config, (char *const[]){(char *)variable, NULL});
+    config_names_check(config, (char *const[]){(char *)variable, NULL});
     check_value(config_memory_limit(config, 5), VALUE_SET, 2 * GIB);
     return config_memory_limit(config, 3).state;
 }

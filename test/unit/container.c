@@ -3,7 +3,7 @@
 #include "container/container.h"
 
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "scratch.h"
 #include "region/account.h"

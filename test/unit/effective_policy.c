@@ -4,7 +4,7 @@
 #include "pace/policy.h"
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 #include "pace/pace.h"
 #include "container/container.h"

@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/sleep.h"
 #include "check.h"
 
 #include <pthread.h>
@@ -49,7 +50,7 @@ static void *enter_and_look(void *barrier)
 {
     pthread_barrier_wait(barrier);
     for (int i = 0; i < 1000; i++) {
-        process_enter(reset_slowly);
+        fork_enter(reset_slowly);
         if (!load_acquire(&reset_done))
             __atomic_fetch_add(&entered_early, 1, __ATOMIC_SEQ_CST);
     }
@@ -86,7 +87,7 @@ TEST("sixteen threads that enter at once see one reset, and it is done")
 
 TEST("a forked child resets once more, its own forked child again")
 {
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     CHECK_EQ(resets, 1);
     pid_t pid = fork();
     if (pid == 0) {
@@ -103,14 +104,14 @@ TEST("a forked child resets once more, its own forked child again")
         _exit(0);
     }
     wait_for(pid);
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     CHECK_EQ(resets, 1);
 }
 
 static void *enter_alone(void *unused)
 {
     (void)unused;
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     return NULL;
 }
 
@@ -122,7 +123,7 @@ TEST("a child that was forked while a thread was entering is not stuck")
         sched_yield();
     pid_t pid = fork();
     if (pid == 0) {
-        process_enter(reset_slowly);
+        fork_enter(reset_slowly);
         CHECK_EQ(resets, 2);
         _exit(0);
     }
@@ -135,10 +136,10 @@ TEST("a vforked child counts as its parent")
 {
     if (BY_PID)
         SKIP("process ids tell it from its parent");
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     pid_t pid = vfork();
     if (pid == 0) {
-        process_enter(reset_slowly);
+        fork_enter(reset_slowly);
         _exit(0);
     }
     wait_for(pid);
@@ -147,14 +148,14 @@ TEST("a vforked child counts as its parent")
 
 TEST("a parent is not reset again after a vforked child, nor after a forked one that entered")
 {
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     pid_t pid = vfork();
     if (pid == 0)
         _exit(0);
     wait_for(pid);
     pid = fork();
     if (pid == 0) {
-        process_enter(reset_slowly);
+        fork_enter(reset_slowly);
         _exit(resets != 2);
     }
     wait_for(pid);
@@ -166,7 +167,7 @@ TEST("a parent is not reset again after a vforked child, nor after a forked one 
 TEST("an old kernel is asked once, not at each entry")
 {
     for (int i = 0; i < 100; i++)
-        process_enter(reset_slowly);
+        fork_enter(reset_slowly);
     CHECK_EQ(resets, 1);
     CHECK(advised >= 1);
     CHECK(advised <= 2);
@@ -176,7 +177,7 @@ TEST("an old kernel is asked once, not at each entry")
 TEST("entering keeps errno")
 {
     errno = 4242;
-    process_enter(reset_slowly);
+    fork_enter(reset_slowly);
     CHECK_EQ(errno, 4242);
 }
 

@@ -4,7 +4,8 @@
 #include "pace/governor.h"
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/sleep.h"
+#include "base/word.h"
 #include "check.h"
 
 #include <dirent.h>

@@ -3,6 +3,7 @@
 #include "base/lock.h"
 
 #include "base/atomic.h"
+#include "base/sleep.h"
 #include "check.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of variables that go before the environment's. */
-#include "base/override.h"
+#include "config/override.h"
 
 #include "check.h"
 #include "scratch.h"

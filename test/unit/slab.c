@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slabs, and the index against a plain reference. */
+#include "base/map.h"
 #include "base/slab.h"
 
 #include "check.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeps on several words at once: which of them ends the sleep, and where there is none. */
-#include "base/lock.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/word.h"
 #include "check.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void begin(void)
     REQUIRE(shared != MAP_FAILED);
     both[0] = (struct word_awaited){shared, 0, .shared = true};
     both[1] = (struct word_awaited){&own, 0, .shared = false};
-    if (!words_wait(both, 2, 1))
+    if (!word_wait_any(both, 2, 1))
         SKIP("the kernel waits for one word at a time");
 }
 
@@ -39,7 +39,7 @@ TEST("a word that is another already ends the sleep at once, whichever it is")
     uint64_t start = clock_now_ns();
     for (int i = 0; i < 2; i++) {
         both[i].value = 1;
-        CHECK(words_wait(both, 2, LONG_NS));
+        CHECK(word_wait_any(both, 2, LONG_NS));
         both[i].value = 0;
     }
     CHECK(clock_now_ns() - start < LONG_NS);
@@ -51,7 +51,7 @@ TEST("a sleep lasts as long as it was told to, and errno stays")
     uint64_t start = clock_now_ns();
     errno = ENOTTY;
     while (clock_now_ns() - start < 50 * MS)
-        CHECK(words_wait(both, 2, 50 * MS));
+        CHECK(word_wait_any(both, 2, 50 * MS));
     CHECK_EQ(errno, ENOTTY);
     CHECK(clock_now_ns() - start < 50 * MS + LONG_NS);
 }
@@ -71,7 +71,7 @@ TEST("a thread of the process ends it by the private word")
     uint64_t start = clock_now_ns();
     REQUIRE(pthread_create(&thread, NULL, wake_own, NULL) == 0);
     while (!load_acquire(&own))
-        CHECK(words_wait(both, 2, LONG_NS));
+        CHECK(word_wait_any(both, 2, LONG_NS));
     CHECK(clock_now_ns() - start < LONG_NS);
     pthread_join(thread, NULL);
 }
@@ -89,7 +89,7 @@ TEST("another process ends it by the shared word")
         _exit(0);
     }
     while (!load_acquire(shared))
-        CHECK(words_wait(both, 2, LONG_NS));
+        CHECK(word_wait_any(both, 2, LONG_NS));
     CHECK(clock_now_ns() - start < LONG_NS);
     waitpid(child, NULL, 0);
 }
@@ -97,19 +97,19 @@ TEST("another process ends it by the shared word")
 TEST("for no word, too many, and one in a file that was shortened there is no sleep")
 {
     char path[] = "/tmp/vgpu-words-XXXXXX";
-    struct word_awaited many[WORDS_AWAITED_MAX + 1];
+    struct word_awaited many[WORD_AWAITED_MAX + 1];
     begin();
-    for (unsigned i = 0; i <= WORDS_AWAITED_MAX; i++)
+    for (unsigned i = 0; i <= WORD_AWAITED_MAX; i++)
         many[i] = both[1];
-    CHECK(!words_wait(many, 0, LONG_NS));
-    CHECK(!words_wait(many, WORDS_AWAITED_MAX + 1, LONG_NS));
-    CHECK(words_wait(many, WORDS_AWAITED_MAX, MS));
+    CHECK(!word_wait_any(many, 0, LONG_NS));
+    CHECK(!word_wait_any(many, WORD_AWAITED_MAX + 1, LONG_NS));
+    CHECK(word_wait_any(many, WORD_AWAITED_MAX, MS));
     int fd = mkstemp(path);
     REQUIRE(fd >= 0 && unlink(path) == 0 && ftruncate(fd, 4096) == 0);
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     REQUIRE(map != MAP_FAILED && ftruncate(fd, 0) == 0);
     both[0].word = map;
-    CHECK(!words_wait(both, 2, LONG_NS));
+    CHECK(!word_wait_any(both, 2, LONG_NS));
 }
 
 int main(int argc, char **argv)

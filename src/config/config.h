@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the environment asks for: HAMi-core's and vgpu-controller's variables as one structure.
  * docs/environment.md lists every variable. */
-#ifndef VGPU_BASE_CONFIG_H
-#define VGPU_BASE_CONFIG_H
+#ifndef VGPU_CONFIG_CONFIG_H
+#define VGPU_CONFIG_CONFIG_H
 
 #include "base/report_place.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* More memory than the card has, asked for by a word or by a ratio. */
-#include "base/config_accepted.h"
+#include "config/config_accepted.h"
 
-#include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -82,7 +82,7 @@ static void check_oversubscription(char *(*lookup)(const char *name))
             first.name, first.value);
 }
 
-void config_check_accepted(char *(*lookup)(const char *name), const char *file)
+void config_accepted_check(char *(*lookup)(const char *name), const char *file)
 {
     struct stat status;
     check_oversubscription(lookup);

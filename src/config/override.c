@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variables from a file. */
-#include "base/override.h"
+#include "config/override.h"
 
 #include "base/file.h"
 #include "base/log.h"

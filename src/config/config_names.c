@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk over the environment's names. */
-#include "base/config_names.h"
+#include "config/config_names.h"
 
 #include "base/log.h"
 #include "base/parse.h"
@@ -62,7 +62,7 @@ static void check_log_level(const char *variable)
         log_error("LOGGER_LEVEL=\"%.64s\" is not known; accepted: 0 to 5. 3 is used.", value);
 }
 
-void config_check_names(struct config *config, char *const *environment)
+void config_names_check(struct config *config, char *const *environment)
 {
     for (; environment && *environment; environment++) {
         check_limits(config, *environment);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process 1's environment, of which only the variables that we may want are kept. */
-#include "base/config_process.h"
+#include "config/config_process.h"
 
-#include "base/config_accepted.h"
-#include "base/config_names.h"
 #include "base/log.h"
-#include "base/override.h"
 #include "base/process.h"
+#include "config/config_accepted.h"
+#include "config/config_names.h"
+#include "config/override.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -207,10 +207,10 @@ void config_process_read(struct config *config, bool secure)
     }
     config_process_look();
     config_read(config, config_process_lookup);
-    config_check_names(config, override_lines());
-    config_check_names(config, environ);
-    config_check_names(config, kept.list);
-    config_check_accepted(config_process_lookup, CONFIG_CONTROLLER_FILE);
+    config_names_check(config, override_lines());
+    config_names_check(config, environ);
+    config_names_check(config, kept.list);
+    config_accepted_check(config_process_lookup, CONFIG_CONTROLLER_FILE);
     if (!override_understood) /* it may have set a limit, which is not to be lost */
         config->memory_default = (struct config_value){VALUE_INVALID, 0};
     if (kept.too_much) {

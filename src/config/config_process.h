@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables that hold for this process: those of OVERRIDE_PATH (base/override.h), then its own,
- * or, where it has lost the container's (a shell that was opened later, by ssh or exec), beside
- * them those of the container's process 1. */
-#ifndef VGPU_BASE_CONFIG_PROCESS_H
-#define VGPU_BASE_CONFIG_PROCESS_H
+/* The variables that hold for this process: those of OVERRIDE_PATH (config/override.h), then its
+ * own, or, where it has lost the container's (a shell that was opened later, by ssh or exec),
+ * beside them those of the container's process 1. */
+#ifndef VGPU_CONFIG_CONFIG_PROCESS_H
+#define VGPU_CONFIG_CONFIG_PROCESS_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 /* Reads OVERRIDE_PATH, and finds out whose variables hold else; before config_process_lookup.
  * Process 1's do where
@@ -19,7 +19,7 @@ void config_process_look(void);
  * none of the name. */
 char *config_process_lookup(const char *name);
 
-/* config_read for this process, with config_check_names and config_check_accepted. `secure`: the
+/* config_read for this process, with config_names_check and config_accepted_check. `secure`: the
  * process has more rights than its caller (set-user-ID), and takes no environment's word. */
 void config_process_read(struct config *config, bool secure);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment's variables, read once. */
-#include "base/config.h"
+#include "config/config.h"
 
 #include "base/log.h"
 #include "base/parse.h"

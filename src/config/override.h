@@ -7,8 +7,8 @@
  * The file is the container's administrator's: one that is not a regular file of root's (or of the
  * process's own user), or that others may write, is not read, with a warning. One that is, and
  * cannot be understood, may have set a limit: who reads it then lets memory fail closed. */
-#ifndef VGPU_BASE_OVERRIDE_H
-#define VGPU_BASE_OVERRIDE_H
+#ifndef VGPU_CONFIG_OVERRIDE_H
+#define VGPU_CONFIG_OVERRIDE_H
 
 #include <stdbool.h>
 

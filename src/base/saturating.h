@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that a program asks for may overflow when they are multiplied or added: these stop at the
  * largest value, which no limit lets pass. */
-#ifndef VGPU_BASE_SATURATE_H
-#define VGPU_BASE_SATURATE_H
+#ifndef VGPU_BASE_SATURATING_H
+#define VGPU_BASE_SATURATING_H
 
 #include <stdint.h>
 
