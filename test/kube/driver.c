@@ -3,13 +3,13 @@
  * of stdout. The end of stdin ends it.
  *
  * kube-driver [attempt_ms=N] [first_ms=N] [max_ms=N] [connections=N] [calls=N] [reply=BYTES]
- *     with KUBECONFIG, or SERVICE_ACCOUNT as the service account's directory
- * request ID DEADLINE_MS METHOD PATH [CONTENT_TYPE BODY]
- * cancel ID
- * watch PATH PAGE IDLE_MS FIELD_SELECTOR|- LABEL_SELECTOR|-
- * unwatch */
+ * [repeat_ms=N] with KUBECONFIG, or SERVICE_ACCOUNT as the service account's directory request ID
+ * DEADLINE_MS METHOD PATH [CONTENT_TYPE BODY] cancel ID watch PATH PAGE IDLE_MS FIELD_SELECTOR|-
+ * LABEL_SELECTOR|- unwatch event REASON NAME MESSAGE      of a Pod in "default", UID "uid-NAME"; a
+ * REASON with ! is a warning dropped                        says how many events were dropped */
 #include "kube/auth.h"
 #include "kube/client.h"
+#include "kube/event.h"
 #include "kube/object.h"
 #include "kube/watch.h"
 
@@ -37,6 +37,7 @@ struct driver {
     struct event_base *base;
     struct kube_client *client;
     struct kube_watch *watch;
+    struct kube_events *events;
     struct slot slots[CALLS_MAX];
     char input[LINE_BYTES_MAX];
     size_t bytes;
@@ -139,6 +140,25 @@ static void do_watch(struct driver *driver, const char *line)
         printf("ERROR %s\n", error.text);
 }
 
+static void do_event(struct driver *driver, const char *line)
+{
+    char reason[64], name[128], uid[160];
+    int message = 0;
+    if (sscanf(line, "%63s %127s %n", reason, name, &message) != 2 || !message)
+        return;
+    snprintf(uid, sizeof(uid), "uid-%s", name);
+    bool is_warning = strchr(reason, '!');
+    reason[strcspn(reason, "!")] = 0;
+    struct kube_event event = {.kind = "Pod",
+        .namespace_name = "default",
+        .name = name,
+        .uid = uid,
+        .reason = reason,
+        .message = line + message,
+        .is_warning = is_warning};
+    kube_event_post(driver->events, &event);
+}
+
 static void do_line(struct driver *driver, char *line)
 {
     if (!strncmp(line, "request ", 8)) {
@@ -147,6 +167,10 @@ static void do_line(struct driver *driver, char *line)
         do_cancel(driver, atoi(line + 7));
     } else if (!strncmp(line, "watch ", 6)) {
         do_watch(driver, line + 6);
+    } else if (!strncmp(line, "event ", 6)) {
+        do_event(driver, line + 6);
+    } else if (!strcmp(line, "dropped")) {
+        printf("DROPPED %lu\n", kube_events_dropped(driver->events));
     } else if (!strcmp(line, "unwatch")) {
         kube_watch_destroy(driver->watch);
         driver->watch = NULL;
@@ -201,7 +225,10 @@ int main(int argc, char **argv)
     struct kube_auth *auth = kube_auth_create(NULL, getenv("SERVICE_ACCOUNT"), &error);
     if (auth)
         driver.client = kube_client_create(driver.base, auth, &options, &error);
-    if (!driver.client) {
+    if (driver.client)
+        driver.events = kube_events_create(
+            driver.client, "test", "n1", number_of(argc, argv, "repeat_ms="), &error);
+    if (!driver.events) {
         printf("ERROR %s\n", error.text);
         return 1;
     }
@@ -211,6 +238,7 @@ int main(int argc, char **argv)
     printf("READY\n");
     event_base_dispatch(driver.base);
     kube_watch_destroy(driver.watch);
+    kube_events_destroy(driver.events);
     kube_client_destroy(driver.client);
     kube_auth_destroy(auth);
     event_free(input);
