@@ -179,8 +179,6 @@ static void begin(struct kube_call *call)
         .reply_bytes_max = client->options.reply_bytes_max,
         .on_done = on_reply,
         .context = call};
-    TAILQ_REMOVE(&client->ready, call, ready);
-    call->is_ready = false;
     event_del(call->timer);
     call->attempts++;
     call->http = client_send(client->http, client->auth, client->user_agent, &call->line, &request);
@@ -199,8 +197,12 @@ static void give_turns(evutil_socket_t socket, short what, void *context)
 {
     struct kube_client *client = context;
     (void)socket, (void)what;
-    while (client->active < client->options.connections_max && !TAILQ_EMPTY(&client->ready))
-        begin(TAILQ_FIRST(&client->ready));
+    for (struct kube_call *call; client->active < client->options.connections_max &&
+                                 (call = TAILQ_FIRST(&client->ready));) {
+        TAILQ_REMOVE(&client->ready, call, ready);
+        call->is_ready = false;
+        begin(call);
+    }
 }
 
 static void on_timer(evutil_socket_t socket, short what, void *context)
@@ -259,8 +261,10 @@ void kube_client_destroy(struct kube_client *client)
 {
     if (!client)
         return;
-    while (!TAILQ_EMPTY(&client->calls))
-        call_free(TAILQ_FIRST(&client->calls));
+    for (struct kube_call *call = TAILQ_FIRST(&client->calls), *next; call; call = next) {
+        next = TAILQ_NEXT(call, entry);
+        call_free(call);
+    }
     http_client_destroy(client->http);
     if (client->turn)
         event_free(client->turn);

@@ -26,7 +26,8 @@ struct known_object *known_find(
 {
     struct known_object *object =
         known->bucket_count ? known->buckets[bucket_of(known, namespace_name, name)] : NULL;
-    while (object && (strcmp(object->name, name) || strcmp(object->namespace_name, namespace_name)))
+    while (object &&
+           (strcmp(object->name, name) != 0 || strcmp(object->namespace_name, namespace_name) != 0))
         object = object->next;
     return object;
 }

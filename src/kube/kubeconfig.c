@@ -119,7 +119,8 @@ static int take_cluster(struct reader *reader, const char *name, struct kubeconf
         failure = copy(reader, cluster, "server", &config->server);
     if (!failure && !config->server)
         return error_set(reader->error, EINVAL, "kubeconfig: cluster \"%s\" has no server", name);
-    if (!failure && strncmp(config->server, "https://", 8) && strncmp(config->server, "http://", 7))
+    if (!failure && strncmp(config->server, "https://", 8) != 0 &&
+        strncmp(config->server, "http://", 7) != 0)
         return error_set(reader->error, EINVAL,
             "kubeconfig: server \"%.100s\" is not understood; accepted: https://HOST:PORT",
             config->server);

@@ -99,7 +99,7 @@ static int take_present(struct kube_watch *watch, const json_t *object, bool lis
     const char *name = object_name(object), *namespace_name = object_namespace(object);
     const char *uid = object_uid(object), *version = object_resource_version(object);
     struct known_object *known = known_find(&watch->known, namespace_name, name);
-    if (known && strcmp(known->uid, uid)) {
+    if (known && strcmp(known->uid, uid) != 0) {
         report_gone(watch, known);
         known_remove(&watch->known, known);
         known = NULL;
@@ -121,7 +121,7 @@ static void take_deleted(struct kube_watch *watch, const json_t *object)
 {
     struct known_object *known =
         known_find(&watch->known, object_namespace(object), object_name(object));
-    if (!known || strcmp(known->uid, object_uid(object)))
+    if (!known || strcmp(known->uid, object_uid(object)) != 0)
         return;
     known_remove(&watch->known, known);
     report(watch, KUBE_WATCH_DELETED, object);

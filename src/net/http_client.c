@@ -245,7 +245,7 @@ static size_t take_header(char *line, size_t one, size_t bytes, void *context)
     rearm_idle(call);
     if (bytes >= 5 && !memcmp(line, "HTTP/", 5))
         call->retry_after[0] = 0;
-    if (bytes <= strlen(name) || strncasecmp(line, name, strlen(name)))
+    if (bytes <= strlen(name) || strncasecmp(line, name, strlen(name)) != 0)
         return bytes;
     size_t from = strlen(name), to = bytes;
     while (from < to && strchr(" \t", line[from]))

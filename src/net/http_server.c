@@ -222,7 +222,7 @@ static const struct route *find_route(
         method = "GET";
     SLIST_FOREACH(route, &server->routes, entry)
     {
-        if (strcmp(route->path, path))
+        if (strcmp(route->path, path) != 0)
             continue;
         if (!strcmp(route->method, method))
             return route;
@@ -363,13 +363,16 @@ void http_exchange_answer_taking(struct http_exchange *exchange, unsigned status
 static int listen_at(struct sockaddr_storage *address, socklen_t bytes)
 {
     const int yes = 1, no = 0;
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
     bool every = address->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+    int fd = socket(address->ss_family, type, 0);
     if (fd < 0 && errno == EAFNOSUPPORT && every) {
         struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6->sin6_port};
         memcpy(address, &v4, sizeof(v4));
-        return listen_at(address, sizeof(v4));
+        bytes = sizeof(v4);
+        every = false;
+        fd = socket(AF_INET, type, 0);
     }
     if (fd < 0)
         return -errno;
@@ -395,8 +398,8 @@ static unsigned port_of(int fd)
 
 static int open_socket(const char *text, struct error *error)
 {
-    struct sockaddr_storage address;
-    socklen_t bytes;
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = 0;
     if (http_address_parse(text, &address, &bytes))
         return error_set(error, EINVAL,
             "the address \"%.100s\" is not understood; accepted: " HTTP_ADDRESS_ACCEPTED, text);

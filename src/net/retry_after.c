@@ -16,7 +16,7 @@ static int parse_date(const char *text, int64_t *ret_time)
         return -EINVAL;
     if (sscanf(text + 4, " %2d %3s %4d %2d:%2d:%2d %3s%n", &day, month, &year, &hour, &minute,
             &second, zone, &length) != 7 ||
-        length != 25 || strcmp(zone, "GMT"))
+        length != 25 || strcmp(zone, "GMT") != 0)
         return -EINVAL;
     const char *found = strlen(month) == 3 ? strstr(months, month) : NULL;
     if (!found || (found - months) % 3 || day < 1 || day > 31 || year < 1970 || hour < 0 ||

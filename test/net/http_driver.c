@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http-driver ADDRESS [receive_ms=N] [idle_ms=N] [connections=N] [bytes=N] [CERTIFICATE KEY]: a
  * server for tests. It says its port, and ends at the end of stdin. GET /hello, POST /echo, GET
- * /big (8 MiB), GET /later (after 300 ms), GET /never. */
+ * /big (32 MiB), GET /later (after 300 ms), GET /never. */
 #include "net/http_server.h"
 
 #include <event2/event.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BIG_BYTES (8u << 20)
+#define BIG_BYTES (32u << 20)
 
 static struct event_base *base;
 
