@@ -388,12 +388,15 @@ static int listen_at(struct sockaddr_storage *address, socklen_t bytes)
 
 static unsigned port_of(int fd)
 {
-    struct sockaddr_storage address = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address = {.v6 = {0}};
     socklen_t bytes = sizeof(address);
-    if (getsockname(fd, (struct sockaddr *)&address, &bytes))
+    if (getsockname(fd, &address.any, &bytes))
         return 0;
-    return ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
-                                              : ((struct sockaddr_in6 *)&address)->sin6_port);
+    return ntohs(address.any.sa_family == AF_INET ? address.v4.sin_port : address.v6.sin6_port);
 }
 
 static int open_socket(const char *text, struct error *error)
