@@ -69,7 +69,7 @@ void bed_start_fake(void)
     to_fake = in[1];
     from_fake = event_new(bed_base, out[0], EV_READ | EV_PERSIST, on_output, NULL);
     event_add(from_fake, NULL);
-    json_t *event = bed_event("serving", 5000);
+    json_t *event = bed_event("serving", BED_WAIT_MS);
     REQUIRE(event);
     json_decref(event);
 }

@@ -3,6 +3,8 @@
 #ifndef VGPU_TEST_NODE_KUBELET_BED_H
 #define VGPU_TEST_NODE_KUBELET_BED_H
 
+#define BED_WAIT_MS 60000 /* for an event that comes; a loaded machine is slow */
+
 #include <event2/event.h>
 #include <jansson.h>
 #include <stdbool.h>
