@@ -4,19 +4,25 @@
 
 #include "base/atomic.h"
 
-/* Sooner than this after the last grant nothing is granted: most looks write nothing. */
+/* Nanoseconds. Within this time of the last grant nothing is granted: most calls write nothing, and
+ * at any limit 0.05 ms is less than any other time here. */
 #define GRANT_STEP_NS 50000ull
-/* More pays back any debt, and fills any burst. */
+/* Nanoseconds. The longest time that is granted for: 1,000 s pay back any overdraft and fill any
+ * burst at 1 %, and keep the product within 64 bits. */
 #define GRANT_MOST_NS 1000000000000ull
-/* A thread that was kept from running may be so late with its time. */
+/* Nanoseconds. A thread that did not run for this long after it read the clock is late; a clock
+ * that is further back began anew. */
 #define LATE_MOST_NS 1000000000ull
 
-/* Estimates are judged by so much of the container's time. */
-#define JUDGE_NS 20000000ull
+/* Nanoseconds of the container's GPU time by which estimates are judged: ten times what opens the
+ * gate. */
+#define JUDGE_NS (10ull * BUDGET_OPEN_NS)
 
-/* A word that serves a span so far ahead of ours is of the same clock: 4 s. */
+/* Rounds of the ring of buckets. A word up to this far ahead of ours is of the same clock: 64
+ * rounds are 4.3 s. */
 #define SPAN_AHEAD_MOST 64
 
+/* Of a word: the busy nanoseconds of its bucket; the rest is its round. */
 #define SPAN_FILL_MASK 0xffffu
 
 int64_t budget_balance(const struct vgpu_compute *words)
@@ -29,7 +35,7 @@ static int64_t bounded(int64_t value, int64_t least, int64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* Some thread or process was faster since the time was read: what passed was granted already. A
+/* Another thread or process granted since the time was read: what passed is granted already. A
  * clock that went back further began anew. */
 static bool is_late(uint64_t then_ns, uint64_t now_ns)
 {
@@ -48,10 +54,11 @@ int64_t budget_refill(struct vgpu_compute *words, unsigned percent, uint64_t now
     int64_t balance = budget_balance(words);
     if (now_ns >= then ? now_ns - then < GRANT_STEP_NS : is_late(then, now_ns))
         return balance;
-    /* Who exchanges the time is the one who grants. */
+    /* The thread that exchanges the time is the one that grants. */
     if (!swap_seq_cst(&words->refilled_ns, then, now_ns))
         return balance;
-    /* Who never ran has its burst saved; of a high limit's, what is used up within 0.1 s. */
+    /* A container that never ran has its burst saved; with a high limit, what is used up within 0.1
+     * s. */
     int64_t grant = then ? (int64_t)(passed_ns(then, now_ns) * percent / 100)
                          : budget_burst_ns(percent < 50 ? percent : 100 - percent);
     int64_t target = bounded(balance, -(int64_t)BUDGET_DEBT_NS, budget_burst_ns(percent)) + grant;
@@ -73,8 +80,8 @@ void budget_charge(struct vgpu_compute *words, int64_t gpu_ns)
         (void)add_seq_cst(&words->charged_ns, (uint64_t)gpu_ns);
 }
 
-/* Who is ahead goes on until it is well so, and then waits until it is behind: phases of several
- * launches, where each change between two processes costs the device 0.2 ms. */
+/* A process that is ahead goes on until it is well so, and then waits until it is behind: phases of
+ * several launches, because each change between two processes costs the device 0.2 ms. */
 static void alternate(struct budget_share *share)
 {
     if (share->balance_ns > 0)
@@ -114,7 +121,7 @@ void budget_share_settle(struct budget_share *share, struct vgpu_compute *words,
     add_part(words, more);
 }
 
-/* Whether what the processes say they took makes up for what the container took, of late. */
+/* Whether what the processes say that they took adds up to what the container took, recently. */
 static void judge(struct budget_share *share, const struct vgpu_compute *words, uint64_t parts_ns)
 {
     uint64_t busy = load_relaxed(&words->busy_ns), passed = busy - share->judged_busy_ns;
@@ -131,7 +138,7 @@ void budget_share_refill(
 {
     const int64_t most = budget_burst_ns(percent) / 2;
     uint64_t parts = load_relaxed(&words->parts_ns);
-    /* Words that were made anew take no more than can be earned at once. */
+    /* Words that were made anew count no more than can be earned at once. */
     int64_t taken = bounded(
         (int64_t)(parts - share->parts_ns), -budget_burst_ns(percent), (int64_t)GRANT_MOST_NS);
     judge(share, words, parts);
@@ -139,7 +146,7 @@ void budget_share_refill(
         share->balance_ns += taken / (int64_t)(active ? active : 1);
     share->begun = true;
     share->parts_ns = parts;
-    /* It could have had more and did not take it: the others have it. */
+    /* The process could have had more and did not take it: the others get it. */
     if (share->balance_ns > most && budget_balance(words) > 0)
         add_part(words, share->balance_ns - most);
     share->balance_ns = bounded(share->balance_ns, -(int64_t)BUDGET_DEBT_NS, most);
@@ -151,7 +158,8 @@ bool budget_admits(int64_t balance_ns, unsigned percent, const struct budget_sha
 {
     if (active < 2 || !share->waits)
         return balance_ns > 0;
-    /* Who has time of its own left and asks, takes it before so much is saved. */
+    /* A process that asks, and has time of its own left, takes it before more than this is
+     * saved. */
     const int64_t idle = budget_burst_ns(percent) / 4 * 3;
     if (coming_ns > (uint64_t)idle)
         return balance_ns > idle;
@@ -187,7 +195,7 @@ uint64_t budget_fill_ns(int64_t balance_ns, int64_t wanted_ns, unsigned percent)
     return missing > UINT64_MAX / 100 ? UINT64_MAX : missing * 100 / percent;
 }
 
-/* Fills the span up to its length; returns what went in. */
+/* Fills the bucket up to its length; returns what went in. */
 static uint64_t fill_span(struct vgpu_compute *words, uint64_t span, uint64_t busy_ns)
 {
     uint32_t *word = &words->spans[span % VGPU_COMPUTE_SPANS];
@@ -195,7 +203,7 @@ static uint64_t fill_span(struct vgpu_compute *words, uint64_t span, uint64_t bu
     for (;;) {
         uint32_t held = load_relaxed(word);
         int16_t ahead = (int16_t)((uint16_t)(held >> 16) - number);
-        /* The word serves a later span by now; a number far ahead is one of long ago. */
+        /* The word serves a later bucket by now; a number far ahead is one of long ago. */
         if (ahead > 0 && ahead <= SPAN_AHEAD_MOST)
             return busy_ns;
         uint64_t fill = ahead == 0 ? held & SPAN_FILL_MASK : 0;

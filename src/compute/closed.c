@@ -13,7 +13,7 @@ void closed_reset(struct closed_times *times)
     memset(times, 0, sizeof(*times));
 }
 
-/* The last closure, where it goes on still. */
+/* The end of the last closure, if it is not over. */
 static uint64_t *running_end(struct closed_times *times) REQUIRES(times->lock)
 {
     uint64_t *end = &times->to_ns[(times->count - 1) % CLOSED_KEPT];
@@ -66,13 +66,13 @@ struct span {
     uint64_t from_ns, to_ns;
 };
 
-/* The first time within `within` in which the gate was open. */
+/* The first interval inside `within` in which the gate was open. */
 static struct span first_open(struct closed_times *times, struct span within)
 {
     lock_take(&times->lock);
     unsigned kept = times->count < CLOSED_KEPT ? times->count : CLOSED_KEPT;
     unsigned i = 0;
-    /* Back to the first closure that is not over before. */
+    /* Back to the first closure that was over before. */
     for (; i < kept; i++) {
         uint64_t end = times->to_ns[(times->count - i - 1) % CLOSED_KEPT];
         if (end && end <= within.from_ns)

@@ -5,36 +5,40 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The weight of a new measurement is one by the number of all of them, and no less than by this. */
+/* A new measurement weighs one by the number of all, and one by this at least: a mean follows a
+ * kernel that changes within some tens of launches. */
 #define LEARNING_SHARE 8
 
-/* What took so many times as long as is known is another kind of work under the same key: each
- * launch is measured again until an estimate is made of it. */
+/* A kernel that takes this many times its mean does other work under the same key: each launch is
+ * measured again until there is an estimate. */
 #define FAR_OFF 4
 
-/* What is off by more than one such part of the mean is counted as the first of so many that are to
- * agree with it again (duration_is_steady). */
+/* A measurement that is off by more than this part of the mean leaves the count at UNSTEADY: two
+ * more must agree before duration_is_steady says so. */
 #define STEADY_PART 16
 #define UNSTEADY (DURATION_SETTLED + 1)
 
-/* So many times in a row a kernel takes longer than is known before that is believed. */
+/* Times in a row that a kernel must exceed its mean before that is
+ * believed: others' time slices would have to be met by chance in each of 8 launches. */
 #define EXCEEDED_TIMES 8
 
-/* What was not cut in time slices began in one of the others' at most so many times in a row. */
-#define WHOLE_TIMES 4
+/* Measurements in an extended time slice, of which the least counts: one of four in a
+ * row began in a time slice of its own container. */
+#define EXTENDED_TIMES 4
 
 uint64_t durations_table[DURATIONS_ENTRIES];
 
-/* The least of what was measured of a kernel some times in a row; another takes its place. */
+/* The least of a kernel's last measurements of one kind. Another kernel may take the row. */
 struct row {
     uint64_t key, least_ns;
     unsigned times;
 };
+/* Kernels followed at once, by their keys. */
 #define ROWS 64
 
-static struct row exceeded[ROWS];   /* which took longer than is known */
-static struct row extended[ROWS];   /* which were not cut in time slices */
-static struct row distrusted[ROWS]; /* which were measured alone, and took longer beside others */
+static struct row exceeded[ROWS];   /* that exceeded the mean */
+static struct row extended[ROWS];   /* in an extended time slice */
+static struct row distrusted[ROWS]; /* longer beside others than alone */
 
 static uint64_t *entry_for(uint64_t key)
 {
@@ -74,7 +78,7 @@ static void forget(struct row *rows, uint64_t key)
         rows[key % ROWS].times = 0;
 }
 
-/* The kernel's row, with one more in it. */
+/* The kernel's row, with one more measurement in it. */
 static struct row *note(struct row *rows, uint64_t key, uint64_t took_ns)
 {
     struct row *here = &rows[key % ROWS];
@@ -86,7 +90,7 @@ static struct row *note(struct row *rows, uint64_t key, uint64_t took_ns)
     return here;
 }
 
-/* How many measurements count once one more is there. */
+/* How many measurements count with one more. */
 static unsigned counted(unsigned seen, uint64_t mean_ns, uint64_t measured_ns)
 {
     uint64_t off = measured_ns > mean_ns ? measured_ns - mean_ns : mean_ns - measured_ns;
@@ -119,7 +123,7 @@ void duration_learn_alone(uint64_t key, uint64_t measured_ns)
     learn(key, measured_ns, DURATION_ALONE);
 }
 
-/* One more of those that say nothing of whether it is steady. */
+/* The same for a measurement that does not show whether the duration is steady. */
 static unsigned counted_unsteady(uint64_t entry)
 {
     unsigned seen = seen_of(entry);
@@ -168,7 +172,7 @@ void duration_learn_extended(uint64_t key, uint64_t took_ns)
 {
     struct row *here = note(extended, key, took_ns);
     duration_shorten(key, took_ns);
-    if (here->times < WHOLE_TIMES)
+    if (here->times < EXTENDED_TIMES)
         return;
     here->times = 0;
     enter(key, DURATION_SETTLED, here->least_ns, DURATION_ALONE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long each of the program's kernels takes, learnt from those that were measured: the estimate
- * by which launches are admitted. A table of the process, read by each launch under a limit in a
- * few nanoseconds; writers and readers need no lock. A kernel's key is made of its handle and the
- * shape of its launch. */
+/* How long each of the program's kernels takes, learnt from the launches that were measured: the
+ * estimate by which launches are admitted. One table per process, read by each launch under a limit
+ * in a few nanoseconds, without locks. A kernel's key is made of its handle and the shape of its
+ * launch. */
 #ifndef VGPU_COMPUTE_DURATIONS_H
 #define VGPU_COMPUTE_DURATIONS_H
 
@@ -11,18 +11,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Kernels with an estimate, at most: more than a large model launches; 32 KiB. */
 #define DURATIONS_ENTRIES 4096u
+/* Bits of an entry below the key: the flag, the count and the mean. */
 #define DURATION_BITS 41
-#define DURATION_MEAN_BITS 37 /* up to two minutes */
+#define DURATION_MEAN_BITS                                                                         \
+    37 /* of nanoseconds: up to 137 s, more than any kernel that is worth an estimate */
 #define DURATION_MAX_NS ((1ull << DURATION_MEAN_BITS) - 1)
-/* A first measurement may be far off: of a kernel that is loaded then, or with the thread kept from
- * running. So many make an estimate. */
+/* Measurements that make an estimate: a first one may be far off, if the kernel is loaded meanwhile
+ * or the thread does not run. */
 #define DURATION_SETTLED 4u
 
-/* Measured while nobody else was at work on the device. */
+/* Flag: measured while no other container worked on the device. */
 #define DURATION_ALONE (1ull << 40)
 
-/* Key's upper bits << DURATION_BITS | DURATION_ALONE | how often measured, up to 7 <<
+/* Key's upper bits << DURATION_BITS | DURATION_ALONE | number of measurements, at most 7, <<
  * DURATION_MEAN_BITS | mean in nanoseconds; 0: unknown. */
 extern uint64_t durations_table[DURATIONS_ENTRIES];
 
@@ -43,13 +46,13 @@ static inline uint64_t duration_entry(uint64_t key)
     return 0;
 }
 
-/* The mean, or 0 where the kernel was never measured, or another took its place. */
+/* The mean, or 0 if the kernel was never measured, or another one took its place. */
 static inline uint64_t duration_of(uint64_t key)
 {
     return duration_entry(key) & DURATION_MAX_NS;
 }
 
-/* The mean where it is one of several measurements, else 0. */
+/* The mean if it is an estimate (DURATION_SETTLED measurements), else 0. */
 static inline uint64_t duration_settled(uint64_t key)
 {
     uint64_t entry = duration_entry(key);
@@ -62,33 +65,34 @@ static inline bool duration_is_steady(uint64_t key)
     return (duration_entry(key) >> DURATION_MEAN_BITS & 7) == 7;
 }
 
-/* Whether it was measured alone, and no time slice of another container's is in it. */
+/* Whether it was measured alone: no time slice of another container is in it. */
 static inline bool duration_is_alone(uint64_t key)
 {
     return duration_entry(key) & DURATION_ALONE;
 }
 
-/* Takes a measured duration into the kernel's mean; the other one while nobody else was at work. */
+/* Takes a measured duration into the kernel's mean; the second one: while no other container
+ * worked. */
 void duration_learn(uint64_t key, uint64_t measured_ns);
 void duration_learn_alone(uint64_t key, uint64_t measured_ns);
 
 /* The kernel was measured, and nothing better is known of it than before. */
 void duration_confirm(uint64_t key);
 
-/* The kernel is known to take no longer than that. */
+/* The kernel takes no longer than that. */
 void duration_shorten(uint64_t key, uint64_t most_ns);
 
-/* The kernel took longer than is known, which may be others' doing. Where it does so several times
- * in a row, and nothing else is measured of it, it takes what it took at least. One thread at a
+/* The kernel took longer than its mean, perhaps because of others. If it does so several times in a
+ * row, and nothing else is measured of it, the least of these becomes its mean. One thread at a
  * time. */
 void duration_exceeded(uint64_t key, uint64_t took_ns);
 
-/* The kernel was measured beside others, in one time slice of ours unless it had to wait for that:
- * what is least of a few such is taken as if it had been alone. One thread at a time. */
+/* The kernel was measured beside others in one time slice of this container, perhaps after a wait
+ * for it: the least of a few such measurements counts as measured alone. One thread at a time. */
 void duration_learn_extended(uint64_t key, uint64_t took_ns);
 
-/* Whether a kernel that was measured alone takes longer beside others than it could. Where that is
- * so several times in a row, it counts as one that was not. One thread at a time. */
+/* `longer`: a kernel that was measured alone took longer beside others than it can. If it does so
+ * several times in a row, it no longer counts as measured alone. One thread at a time. */
 void duration_distrust(uint64_t key, bool longer);
 
 /* Forgets all: for a forked child. */

@@ -2,19 +2,21 @@
 /* Which kernels wait for other devices'. */
 #include "compute/gang.h"
 
-/* An end at its time counts for it, one at another time twice against it: what is independent meets
- * the time by chance in less than two of three cases, and with eight devices in one of four. */
+/* Score of a gang for certain, and what an end at another time takes from it; one at the expected
+ * time adds 1. An independent kernel meets that time by chance in fewer than two of three cases
+ * (with eight devices in one of four), so that its score does not grow. */
 #define SCORE_CERTAIN 12
 #define SCORE_OFF 2
-/* What was certain once is so again after a few more. */
+/* Score from which a gang that was certain once begins again: four ends are enough then. */
 #define SCORE_AGAIN (SCORE_CERTAIN - 4)
 
-/* How far from its time an end may be: for the launch to begin, and a part of what it takes. */
+/* Nanoseconds by which an end may differ from its time: 80 us for the launch to begin, and a
+ * sixteenth of the time itself, 0.5 ms at most. */
 #define TOLERANCE_NS 80000u
 #define TOLERANCE_SHARE 16
 #define TOLERANCE_MAX_NS 500000u
 
-/* Another kernel is looked at where the one that was did not run for so long. */
+/* Nanoseconds. Another kernel is followed if the one that was did not end for 10 s. */
 #define FORGET_NS 10000000000ull
 
 static uint64_t tolerance_ns(uint64_t after_ns)

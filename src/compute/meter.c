@@ -6,32 +6,35 @@
 
 #include <stddef.h>
 
-/* What runs this much longer than was thought is charged as it goes. */
+/* Nanoseconds by which work must exceed its estimate before it is charged as it runs: what opens
+ * the gate (BUDGET_OPEN_NS). */
 #define RUN_ON_NS 2000000ull
-/* Of what was stopped in between, no less teaches anything. */
+/* Nanoseconds. An interval with a closure in it must be open for this long to teach a duration:
+ * begin and end of a closure are known to 0.1 ms, 1 % of this. */
 #define CLOSURE_LEARN_NS 10000000ull
-/* Containers take time slices of up to 16 ms. */
+/* Nanoseconds. An interval longer than this had several time slices, which last up to 16 ms. */
 #define MANY_SLICES_NS 40000000ull
 
-/* Sums of learnt durations are set right by what was seen of late: so much work is kept in mind,
- * half of it forgotten at a time, and this much stands for "they are right" where nothing was seen.
- */
+/* Nanoseconds of estimated work by which sums of estimates are corrected; beyond this, half is
+ * forgotten. SURE_PRIOR_NS counts as correct from the beginning. */
 #define SURE_WORK_NS 64000000ull
 #define SURE_PRIOR_NS 2000000ull
-/* Two changes of group take longer: who met others' time slices took more than so much beyond his
- * own time (185 us each; H200, driver 580.159.04). */
+/* Nanoseconds. An interval that met a time slice of others took at least this much beyond its own
+ * time: two changes of group take 185 us each (H200, driver 580.159.04). */
 #define CLEAN_NS 100000ull
 
-/* What takes longer meets others' time slices each time it runs. */
+/* Nanoseconds. A longer kernel meets others' time slices each time it runs. */
 #define EXCEEDED_MOST_NS 5000000ull
-/* What takes less is found between two changes often enough. */
+/* Nanoseconds. A shorter kernel often enough runs between two changes. */
 #define BLURRED_NS 1000000ull
-/* And those of the container's other processes, which the driver gives 2 ms. */
+/* The same for other processes of the container, whose time slices last 2 ms. */
 #define EXCEEDED_SIBLINGS_NS 1500000ull
 
-/* Of one launch, or two, chance and the timing events' own time say too much. */
+/* Launches in an interval that corrects sums: with one or two, chance and the events' own time
+ * weigh too much. */
 #define SURE_LAUNCHES 4
-/* An interval that took longer than this share of its sum met something else. */
+/* Percent of its estimates between which an interval corrects sums: outside, it met something
+ * else. */
 #define SURE_PERCENT_MAX 130
 #define SURE_PERCENT_MIN 80
 
@@ -93,14 +96,14 @@ void meter_sooner(struct stream_meter *meter, uint64_t ns)
     meter->reached_ns = above(meter->reached_ns, ns);
 }
 
-/* What an event takes, which is what a pair of them adds to a launch between them. */
+/* Device time of an event, which is also what a pair of them adds to a launch between them. */
 static uint64_t event_ns(const struct stream_meter *meter)
 {
     return meter->event_ns ? meter->event_ns : METER_EVENT_NS;
 }
 
-/* When the device is done with the timing event, had it nothing to do but such: by the processor's
- * clock, and so much sooner than it really is as it takes to tell the device of anything. */
+/* When the device has finished with the event, if it had only events to do: by the processor's
+ * clock, and earlier than in truth by the time in which the device is told of anything. */
 static uint64_t done_with_ns(const struct stream_meter *meter, const struct timing_event *event)
 {
     uint64_t call = above(event->recorded_ns, event->asked_ns);
@@ -108,23 +111,23 @@ static uint64_t done_with_ns(const struct stream_meter *meter, const struct timi
     return (meter->done_ns > told ? meter->done_ns : told) + event_ns(meter);
 }
 
-/* For how long the device waited for the launch of the interval, with an idle stream: it was busy
- * with the timing events before it while the processor came to the launch. */
+/* How long the device waited for the launch of the interval on an idle stream: it was busy with the
+ * events before it while the processor came to the launch. */
 static uint64_t idle_ns(const struct stream_meter *meter, const struct meter_interval *interval)
 {
     uint64_t behind = above(meter->done_ns, meter->former_ns);
     return interval->continuous ? 0 : above(interval->gap_ns, behind);
 }
 
-/* How long a launch took that was put onto an idle stream, and that the device waited for so long,
- * from the end of the timing event before it. */
+/* How long a launch took that was put onto an idle stream and for which the device waited for
+ * `waited_ns` after the event before it. */
 static uint64_t alone_ns(const struct stream_meter *meter, uint64_t wall_ns, uint64_t waited_ns)
 {
     return above(wall_ns + METER_BEGIN_NS, waited_ns + event_ns(meter));
 }
 
-/* Two events right behind each other. Where the processor took about as long to record the second,
- * the device may have waited for that: an event takes no longer. */
+/* Two events right behind each other. If the processor took about as long to record the second, the
+ * device may have waited for that: an event takes no longer. */
 static void learn_event(struct stream_meter *meter, uint64_t wall_ns, uint64_t gap_ns)
 {
     bool sure = wall_ns > 2 * gap_ns;
@@ -192,7 +195,7 @@ static uint64_t part_of(uint64_t wall_ns, unsigned part)
     return wall_ns / 1000 * part;
 }
 
-/* The interval never ran dry, and nothing but its launches was on the device. */
+/* Corrects sums of estimates by an interval that never ran dry and held nothing but launches. */
 static void compare(
     struct stream_meter *meter, const struct meter_interval *interval, uint64_t wall_ns)
 {
@@ -211,14 +214,14 @@ static void compare(
     meter->sure_wall_ns += wall_ns;
 }
 
-/* What launches really take that are thought to take `work_ns`. */
+/* What launches with estimates of `work_ns` in all really take. */
 static uint64_t set_right(const struct stream_meter *meter, uint64_t work_ns)
 {
     double wall = (double)(meter->sure_wall_ns + SURE_PRIOR_NS);
     return (uint64_t)((double)work_ns * wall / (double)(meter->sure_work_ns + SURE_PRIOR_NS));
 }
 
-/* What was surely ours of a time in which other containers were at work, too: it may have begun
+/* What of a time in which other containers worked was surely this container's: it may have begun
  * with their time slices. */
 static uint64_t least_of(const struct meter_interval *interval, uint64_t wall_ns)
 {
@@ -226,8 +229,8 @@ static uint64_t least_of(const struct meter_interval *interval, uint64_t wall_ns
                                 : wall_ns;
 }
 
-/* What took many time slices may have been learnt in time slices as well: it is no more than what
- * the others left. */
+/* A kernel of many time slices may have been learnt in time slices as well: it takes no more than
+ * what the others left. */
 static uint64_t own_part(const struct meter_interval *interval, uint64_t wall_ns, uint64_t work_ns)
 {
     uint64_t least = least_of(interval, wall_ns) / 2, most = part_of(wall_ns, interval->likely);
@@ -239,16 +242,15 @@ static uint64_t own_part(const struct meter_interval *interval, uint64_t wall_ns
     return work_ns < least ? least : at_most(work_ns, wall_ns);
 }
 
-/* What a launch was thought to take when it was admitted may be known better by now: a queue of
- * them can be long. By its own measurement, the first, nothing is. */
+/* The estimate of a launch may be better by now than when it was admitted: a queue can be long. A
+ * launch's own first measurement does not count for it. */
 static uint64_t known_work(const struct meter_interval *interval, uint64_t work_ns, bool first)
 {
     uint64_t known = interval->measured && !first ? duration_of(interval->key) : 0;
     return known ? known : work_ns;
 }
 
-/* The interval of `event` began at `from_ns` and was over at `to_ns`; `first`: before it nothing
- * was known of its launch. */
+/* The interval of `event` was from `from_ns` to `to_ns`; `first`: its launch was unknown before. */
 static uint64_t busy_of(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, bool first)
 {
@@ -260,23 +262,23 @@ static uint64_t busy_of(const struct stream_meter *meter, const struct timing_ev
     if (interval->other)
         return at_most(work, wall);
     bool measured = interval->measured && !interval->late;
-    /* Beside others the timing event before it may have waited for our time slice: no gap passed
-     * then. */
+    /* Beside others the event before it may have waited for this container's time slice: then no
+     * gap passed. */
     if (measured && !interval->continuous)
         wall = alone_ns(meter, wall, is_in_part(interval) ? 0 : idle_ns(meter, interval));
     if (interval->continuous || measured)
         return is_in_part(interval) ? own_part(interval, wall, known_work(interval, work, first))
                                     : wall;
-    /* After the last launch it ran through. */
+    /* After the last launch it ran without a pause. */
     uint64_t sure = meter_open_between(meter, event->recorded_ns, to_ns);
     if (is_in_part(interval))
         sure = own_part(interval, sure, at_most(work, sure));
     return at_most(work > sure ? work : sure, wall);
 }
 
-/* While others are at work, containers or processes: no time slice of theirs came between what took
- * hardly longer than is known. On an idle stream the timing event before the launch may have waited
- * for our time slice, and the launch come up with it: how much of the gap passed before it ran is
+/* While other containers or processes work: if an interval hardly exceeds its estimate, no time
+ * slice of theirs was in it. On an idle stream the event before the launch may have waited for this
+ * container's time slice until the launch was there: how much of the gap passed before it ran is
  * not known, so that it took from `least_ns` to `most_ns`. */
 static void learn_in_part(
     const struct meter_interval *interval, uint64_t known, uint64_t least_ns, uint64_t most_ns)
@@ -299,7 +301,7 @@ static void learn_in_part(
         duration_exceeded(interval->key, least_ns);
 }
 
-/* One launch that others' time slices cut whenever they are at work. */
+/* One launch that others' time slices cut whenever they work. */
 static bool is_cut(const struct meter_interval *interval)
 {
     return interval->measured && !interval->other && interval->launches == 1 &&
@@ -307,9 +309,8 @@ static bool is_cut(const struct meter_interval *interval)
            duration_of(interval->key) >= BLURRED_NS;
 }
 
-/* From one launch alone, which took `wall_ns` from timing event to timing event. Where it may have
- * waited for other streams' work, or its timing event came late, that says only that it takes no
- * longer. */
+/* Learns from one launch, `wall_ns` from event to event. If it may have waited for other streams'
+ * work, or its event came late, that shows only that it takes no longer. */
 static void learn(
     const struct stream_meter *meter, const struct meter_interval *interval, uint64_t wall_ns)
 {
@@ -321,7 +322,7 @@ static void learn(
         interval->continuous ? above(wall_ns, event_ns(meter)) : alone_ns(meter, wall_ns, 0);
     uint64_t took = above(most, idle_ns(meter, interval));
     if (beside && (interval->moved || meter->moved))
-        /* What is too short would be kept for as long as others are at work. */
+        /* A duration that is too short would be kept for as long as others work. */
         duration_confirm(interval->key);
     else if (!known && beside)
         duration_learn(
@@ -338,9 +339,9 @@ static void learn(
         duration_confirm(interval->key);
 }
 
-/* From one launch that went by its estimate onto a stream where nothing was, alone: it took no
- * longer than from the launch to its timing event, and ran at least since that was recorded, if
- * that was while it was thought to run. */
+/* Learns from one launch that was admitted by estimate onto an empty stream: it took no longer than
+ * from the launch to its event, and ran at least since the event was recorded, if that was within
+ * its estimate. */
 static void learn_dry(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns)
 {
@@ -371,8 +372,8 @@ void *meter_forget(struct stream_meter *meter)
     return handle;
 }
 
-/* Where the stream may have run dry, nothing ran before the first launch. A timing event on an idle
- * stream is reached late where the device has to turn to this process first: that time is ours. */
+/* If the stream may have run dry, nothing ran before the first launch. An event on an idle stream
+ * is reached late if the device has to change to this process first: that time is charged. */
 static uint64_t begin_of(const struct stream_meter *meter, const struct meter_interval *interval,
     uint64_t from_ns, uint64_t to_ns)
 {
@@ -383,8 +384,8 @@ static uint64_t begin_of(const struct stream_meter *meter, const struct meter_in
     return at_most(interval->first_ns, to_ns);
 }
 
-/* What was charged as it went, beside others, ran on from there to its timing event. Of a stream
- * that may have run dry since, only what came behind the recording of the timing event is sure. */
+/* What was charged as it ran, beside others, ran on from there to its event. If the stream may have
+ * run dry since, only the time after the event was recorded is sure. */
 static uint64_t rest_in_part(const struct stream_meter *meter, const struct timing_event *event,
     uint64_t from_ns, uint64_t to_ns, uint64_t thought_ns)
 {
@@ -397,16 +398,16 @@ static uint64_t rest_in_part(const struct stream_meter *meter, const struct timi
     return dry && rest < thought_ns ? thought_ns : rest;
 }
 
-/* What an interval took beyond what was thought; between two that never ran dry lie timing events
- * and pauses. */
+/* By how much an interval exceeded its estimates; between two that never ran dry lie events and
+ * pauses. */
 static uint64_t longer_by(const struct meter_interval *interval, uint64_t busy_ns)
 {
     uint64_t longer = above(busy_ns, interval->work_ns);
     return interval->continuous && longer < interval->work_ns / 2 ? 0 : longer;
 }
 
-/* Of the interval, `rest_ns` is to be charged still, which does not fit behind what was charged as
- * it went: another thread let it by on the same stream, beside that. */
+/* `rest_ns` of the interval is not charged yet, and does not fit behind what was charged as it ran:
+ * another thread launched it by estimate on the same stream, beside that. */
 static bool was_admitted_beside(
     const struct stream_meter *meter, uint64_t rest_ns, uint64_t from_ns, uint64_t at_ns)
 {
@@ -424,9 +425,9 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
         at_ns = from;
     if (meter->started) {
         uint64_t open = meter_open_between(meter, from, at_ns);
-        /* Where a closure begins and ends is known to some 0.1 ms, and later than that where the
-         * governor was kept from running: beside others, what is too short would stay,
-         * but anything is better than nothing. */
+        /* Begin and end of a closure are known to 0.1 ms, and less well if the governor did not
+         * run: beside others a duration that is too short would stay, but an unknown one is
+         * worse. */
         if (open == at_ns - from || (open >= CLOSURE_LEARN_NS && (first || !is_in_part(interval))))
             learn(meter, interval, open);
         if (open == at_ns - from) {
@@ -463,15 +464,14 @@ void *meter_pass(struct stream_meter *meter, uint64_t at_ns, struct meter_charge
     return meter_forget(meter);
 }
 
-/* From when on the front interval is known to run without a pause. */
+/* From when on the front interval runs without a pause, as far as is known. */
 static uint64_t began_ns(const struct stream_meter *meter, const struct timing_event *event)
 {
     bool dry = !event->before.continuous && (!event->before.measured || event->before.late);
     return dry && event->recorded_ns > meter->reached_ns ? event->recorded_ns : meter->reached_ns;
 }
 
-/* How long the front interval has run so far, at least; 0 where that is not known, or nothing
- * runs. */
+/* How long the front interval has run, at least; 0 if that is not known, or nothing runs. */
 static uint64_t run_ns(const struct stream_meter *meter, uint64_t now_ns)
 {
     const struct timing_event *event = meter->count ? &meter->events[meter->first] : NULL;
@@ -514,7 +514,7 @@ uint64_t meter_left_ns(const struct stream_meter *meter, uint64_t now_ns)
     return left;
 }
 
-/* Of the running interval, what was not charged for already. */
+/* The begin of what is not charged of the running interval. */
 static uint64_t unoccupied_from(const struct stream_meter *meter, uint64_t from_ns)
 {
     return meter->occupied_to_ns > from_ns ? meter->occupied_to_ns : from_ns;
@@ -528,7 +528,7 @@ static void occupy_for(struct stream_meter *meter, uint64_t from_ns, uint64_t to
     meter->occupied_ns += busy_ns;
 }
 
-/* It is charged as it goes. */
+/* Charges it as it runs. */
 static void occupy(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, unsigned part,
     struct meter_charge *ret_charge)
 {
@@ -555,7 +555,7 @@ bool meter_done(struct stream_meter *meter, uint64_t from_ns, uint64_t to_ns, ui
 {
     uint64_t most = at_most(work_ns, meter_open_between(meter, from_ns, to_ns));
     uint64_t from = unoccupied_from(meter, from_ns);
-    /* Where another thread's was charged up to now already, this one's has no room here. */
+    /* If another thread's work is charged up to now, there is no room for this thread's. */
     uint64_t busy =
         at_most(above(most, meter->occupied_ns), meter_open_between(meter, from, to_ns));
     if (meter->count || !busy)
@@ -584,7 +584,7 @@ bool meter_run_on(
     if (meter_open_between(meter, from, now_ns) < RUN_ON_NS)
         return false;
     occupy(meter, from, now_ns, part, ret_charge);
-    /* What waits for other streams' work has its own still before it. */
+    /* If it waits for other streams' work, its own is still to come. */
     ret_charge->work_ns = interval->replaced || may_have_waited(interval) ? 0 : interval->work_ns;
     interval->replaced = !may_have_waited(interval);
     return true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time slices, parts, and who gives way. */
+/* Time slices, parts, and which tenant gives way. */
 #include "compute/slices.h"
 
-/* The driver's own time slice and a change of group (H200, driver 580.159.04). */
+/* Microseconds: the driver's own time slice and a change of group (H200, driver 580.159.04). */
 #define PLAIN_SLICE_US 2300u
-/* A change alone, in which nobody's kernels run. */
+/* Microseconds of a change alone, in which no kernel runs (the same machine). */
 #define CHANGE_US 185u
 
 static unsigned weight_of(unsigned percent)
@@ -18,7 +18,7 @@ static unsigned rate_of(uint64_t busy_ns, uint64_t former_ns, uint64_t passed_ns
     return busy < 2 * passed_ns ? (unsigned)(busy * 1000 / passed_ns) : 0;
 }
 
-/* The others that work while we do: not those whose windows are in other slots. */
+/* The others that work while this container does: not those whose windows are in other slots. */
 static struct board_view beside_us(const struct slices *slices, const struct board_view *view)
 {
     struct board_view beside = *view;
@@ -32,7 +32,8 @@ static struct board_view beside_us(const struct slices *slices, const struct boa
     return beside;
 }
 
-/* A time slice of each of the others. Among themselves they take long ones without us, too. */
+/* A time slice of each of the others. They take long ones among themselves without this container,
+ * too. */
 static uint64_t others_us(const struct slices *slices, const struct board_view *view, unsigned own)
 {
     uint64_t plain = (uint64_t)(view->active - view->saturating) * PLAIN_SLICE_US;
@@ -45,7 +46,7 @@ static uint64_t others_us(const struct slices *slices, const struct board_view *
     return plain + (rest > least ? rest : least);
 }
 
-/* What one has who keeps to the driver's time slices, if he uses them up. */
+/* The part of a tenant that uses up the driver's own time slices. */
 static unsigned plain_permille(const struct slices *slices, const struct board_view *view)
 {
     uint64_t others = others_us(slices, view, 100);
@@ -59,7 +60,7 @@ static bool is_saturating(
     return permille > (most < SLICES_SATURATING_PERMILLE ? most : SLICES_SATURATING_PERMILLE);
 }
 
-/* Where somebody came or went, or told of a long time at once, it is as it was. */
+/* If a tenant came or went, or reported a long time at once, the rate stays. */
 static void rate_others(struct slices *slices, uint64_t others_ns, uint64_t passed_ns)
 {
     uint64_t busy = others_ns - slices->rated_others_ns;
@@ -99,7 +100,7 @@ uint64_t slices_length_us(
     return slice < SLICES_MIN_US ? SLICES_MIN_US : slice > SLICES_MAX_US ? SLICES_MAX_US : slice;
 }
 
-/* Where many do so at once, each waits for all of them. */
+/* If many extend their slices at once, each waits for all of them. */
 static uint64_t extended_pause_ns(const struct board_view *view)
 {
     return SLICES_EXTENDED_PAUSE_NS * (1 + view->active / SLICES_EXTENDED_OTHERS);
@@ -117,15 +118,15 @@ bool slices_are_extended(struct slices *slices, const struct board_view *view,
         slices->extended_next_ns = now_ns + extended_pause_ns(view);
         slices->extended_blurred = cut->blurred;
     } else if (now_ns >= slices->extended_next_ns) {
-        /* What was cut before everybody left is not cut now. */
+        /* A kernel that was cut before all others left is not cut now. */
         slices->extended_to_ns = view->active && blurred ? now_ns + SLICES_EXTENDED_NS : 0;
         slices->extended_blurred = cut->blurred;
     }
     return slices->extended_to_ns != 0;
 }
 
-/* Of each round of time slices so much goes to the changes. Nobody's time slice is shorter than the
- * least that one is given. */
+/* What a round of time slices loses to the changes. No slice is shorter than the least that is
+ * given. */
 static unsigned lost_permille(const struct board_view *view)
 {
     const unsigned most = 1000 * CHANGE_US / (SLICES_MIN_US + CHANGE_US);
@@ -133,7 +134,7 @@ static unsigned lost_permille(const struct board_view *view)
     return lost < most ? lost : most;
 }
 
-/* What others likely took, and the changes to and from their time slices: none where they took
+/* What the others likely took, and the changes to and from their time slices: none if they took
  * none. */
 static unsigned taken_permille(const struct slices *slices, unsigned lost)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What spot checks find, beside what was charged. */
+/* What spot checks find, against what was charged. */
 #include "compute/spot_check.h"
 
-/* What was admitted by estimate may not be charged yet. */
+/* Nanoseconds of estimated work that may not be charged yet: the longest look of the governor (50
+ * ms) and 10 ms. */
 #define LATE_NS 60e6
-/* A launch is on its way to the device, and its end on the way back, for so long at most. */
+/* Nanoseconds in which a launch is on its way to the device, and its end on the way back, at
+ * most. */
 #define LAUNCH_NS 10e3
-/* Less is not distrusted: one such part of the time, and so many standard deviations. */
+/* Tolerance of the charge: a fiftieth of the time, and three standard deviations (by chance once in
+ * 740). */
 #define TOLERANCE_PART 50
 #define DEVIATIONS 3
-/* Half of what was longer ago than this is forgotten. */
+/* Nanoseconds. Half of what is kept is forgotten when more time than this was checked. */
 #define KEPT_NS 60000000000ull
-/* What was told and not seen makes up for no more than this of what comes. */
+/* Nanoseconds charged and not found, which make up for work that is found later, at most. */
 #define CREDIT_NS 1e9
 
 static void forget(struct spot_checks *checks)
@@ -50,8 +53,8 @@ static uint64_t twice(uint64_t ns, uint64_t least_ns, uint64_t most_ns)
     return next < least_ns ? least_ns : next > most_ns ? most_ns : next;
 }
 
-/* Answers are yes or no: a part p of yes has a variance of p (1 - p), of which p is not taken to be
- * all or nothing. */
+/* Answers are yes or no: a share p of yes has a variance of p (1 - p). p is kept within 0.1 and
+ * 0.9, because few answers may be all the same. */
 static double variance(const struct spot_checks *checks)
 {
     double part = checks->asked_ns > 0 ? checks->seen_ns / checks->asked_ns : 0;
@@ -82,7 +85,8 @@ static void end(struct spot_checks *checks)
     forget(checks);
 }
 
-/* They say the same of launches that are measured: they see what is no kernel of the program's. */
+/* The checks say the same of launches that are measured: they find something else than the
+ * program's kernels. */
 static void fall_silent(struct spot_checks *checks, uint64_t now_ns)
 {
     end(checks);

@@ -4,13 +4,15 @@
 
 #include "compute/budget.h"
 
-/* A look costs some 20 us of a core. */
+/* Nanoseconds between two looks in a window, at least: a look costs 20 us of a core, 4 % of
+ * this. */
 #define LOOK_MIN_NS 500000
 
-/* What is to be there when a slot begins in which one opens. */
+/* Nanoseconds that must be available when a slot begins: less would be lost to the switches (0.93
+ * ms). */
 #define SLOT_OPEN_NS 1000000
 
-/* What a window uses up, beside what comes meanwhile: enough for its length. */
+/* What a window uses up, beyond what is refilled meanwhile: enough for its length. */
 static int64_t window_balance(unsigned percent)
 {
     int64_t open = WINDOW_PERIOD_MIN_NS / 100 * (int64_t)percent;
@@ -19,7 +21,7 @@ static int64_t window_balance(unsigned percent)
     return open * (100 - (int64_t)percent) / 100;
 }
 
-/* What is to be there when it opens: not more than can be saved. */
+/* What must be available when a window opens: not more than can be saved. */
 static int64_t opening_balance(unsigned percent)
 {
     const int64_t saved = budget_burst_ns(percent), used = window_balance(percent);
@@ -63,7 +65,7 @@ static bool is_within(const struct window_view *view)
     return at >= view->slot.from_ns && at < view->slot.to_ns;
 }
 
-/* Until a slot of ours begins, and there is something of the budget to work with. */
+/* Until the container's next slot begins for which there is enough budget. */
 static uint64_t slot_close_ns(const struct window_view *view)
 {
     const struct window_slot *slot = &view->slot;
