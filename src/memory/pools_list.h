@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of pools, for the files that keep it: pools.c, what they hold (pools_charge.c), and
- * making room (pools_room.c). */
+/* The list of pools, for the files that keep memory/pools.h: of the list (pools_list.c), of what
+ * they hold (pools_charge.c), of making room (pools_room.c). */
 #ifndef VGPU_MEMORY_POOLS_LIST_H
 #define VGPU_MEMORY_POOLS_LIST_H
 

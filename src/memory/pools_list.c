@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pools that the process uses, and their allocations. */
-#include "memory/pools.h"
+#include "memory/pools_list.h"
 
 #include "base/clock.h"
 #include "driver/cuda.h"
 #include "memory/memory.h"
-#include "memory/pools_list.h"
 
 #include <stddef.h>
 
