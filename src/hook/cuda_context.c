@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: made, destroyed, and the limits that size their heaps. With the API ledger a context
  * counts as CONTEXT_BYTES, and what its limits take (memory/context_memory.h). */
-#include "base/lock.h"
-#include "base/map.h"
+#include "memory/context_attach.h"
 #include "memory/context_make.h"
 #include "memory/context_memory.h"
 #include "hook/hook.h"
@@ -108,57 +107,6 @@ CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice 
     return pace_context_changed(context.result);
 }
 
-/* How often each context was attached to and not detached from: it goes with the detach that finds
- * none left. */
-static struct {
-    struct lock lock;
-    struct map counts; /* by handle */
-} attached;
-
-void contexts_reset(void)
-{
-    lock_reset(&attached.lock);
-    map_finish(&attached.counts);
-}
-
-static uintptr_t attached_count(CUcontext ctx) REQUIRES(attached.lock)
-{
-    return (uintptr_t)map_get(&attached.counts, (uintptr_t)ctx);
-}
-
-static void attached_set(CUcontext ctx, uintptr_t count) REQUIRES(attached.lock)
-{
-    if (!count)
-        (void)map_remove(&attached.counts, (uintptr_t)ctx);
-    else
-        (void)!map_put(&attached.counts, (uintptr_t)ctx, (void *)count);
-}
-
-static void attach(CUcontext ctx)
-{
-    lock_take(&attached.lock);
-    attached_set(ctx, attached_count(ctx) + 1);
-    lock_release(&attached.lock);
-}
-
-/* False where none was left. */
-static bool detach(CUcontext ctx)
-{
-    lock_take(&attached.lock);
-    uintptr_t count = attached_count(ctx);
-    if (count)
-        attached_set(ctx, count - 1);
-    lock_release(&attached.lock);
-    return count > 0;
-}
-
-static void forget_attached(CUcontext ctx)
-{
-    lock_take(&attached.lock);
-    attached_set(ctx, 0);
-    lock_release(&attached.lock);
-}
-
 static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
 {
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
@@ -168,7 +116,7 @@ static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS) {
         memory_context_gone((uintptr_t)ctx);
-        forget_attached(ctx);
+        context_attach_forget(ctx);
     }
     return result;
 }
@@ -196,7 +144,7 @@ CUresult hook_cuCtxAttach(CUcontext *pctx, unsigned int flags)
     CUresult result = cuda.cuCtxAttach(pctx, flags);
     if (result != CUDA_SUCCESS)
         return result;
-    attach(*pctx);
+    context_attach_add(*pctx);
     primary_held(primary_device(*pctx));
     return result;
 }
@@ -213,7 +161,7 @@ static CUresult detach_held(CUcontext ctx, bool was_attached)
     if (dev != PRIMARY_NONE)
         pace_context_ended();
     if (was_attached && result != CUDA_SUCCESS) {
-        attach(ctx);
+        context_attach_add(ctx);
         primary_held(dev);
     }
     primary_settle(dev);
@@ -231,7 +179,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 {
     hook_enter();
     pace_wait_while_held();
-    bool was_attached = detach(ctx);
+    bool was_attached = context_attach_take(ctx);
     if (was_attached || primary_device(ctx) != PRIMARY_NONE)
         return detach_held(ctx, was_attached);
     if (may_be_current(ctx))

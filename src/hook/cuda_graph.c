@@ -5,236 +5,34 @@
 #include "pace/capture.h"
 #include "memory/context_memory.h"
 #include "memory/graph.h"
+#include "memory/graph_execs.h"
+#include "memory/graph_taking.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
 #include "memory/pools.h"
 #include "rm/rm_memory.h"
 
-#include "base/lock.h"
-#include "base/map.h"
-#include "base/slab.h"
-
 #include <stddef.h>
 #include <string.h>
-
-#define DEFAULT_LOCAL_BYTES 1024u /* a thread: part of the context */
-
-/* An executable graph that takes memory. */
-struct exec {
-    struct graph_needs needs;
-    bool frees_itself; /* what the launch before left goes first */
-    bool launched;
-    uint64_t context; /* that it goes with; 0: not asked, it takes no managed memory */
-};
-
-static struct {
-    struct lock lock;
-    struct slab slab;
-    struct map index; /* by handle */
-} graphs = {.slab = {.object_bytes = sizeof(struct exec)}};
-
-void graph_reset(void)
-{
-    lock_reset(&graphs.lock);
-    slab_finish(&graphs.slab);
-    map_finish(&graphs.index);
-}
 
 static bool counts_by_api(void)
 {
     return __builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0);
 }
 
-static bool takes_memory(const struct graph_needs *needs)
-{
-    bool takes = needs->local_bytes > DEFAULT_LOCAL_BYTES;
-    for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        takes = takes || needs->bytes[i] || needs->managed_bytes[i];
-    return takes;
-}
-
-/* A handle that comes again, as after its context was destroyed, means the new graph. */
-static void put_exec(CUgraphExec handle, const struct exec *exec)
-{
-    bool takes = takes_memory(&exec->needs);
-    lock_take(&graphs.lock);
-    struct exec *kept = map_get(&graphs.index, (uintptr_t)handle);
-    if (!kept && takes) {
-        kept = slab_take(&graphs.slab);
-        if (kept && map_put(&graphs.index, (uintptr_t)handle, kept) != 0) {
-            slab_give(&graphs.slab, kept);
-            kept = NULL;
-        }
-    }
-    if (kept)
-        *kept = *exec;
-    lock_release(&graphs.lock);
-}
-
-static bool get_exec(CUgraphExec handle, struct exec *ret_exec)
-{
-    lock_take(&graphs.lock);
-    const struct exec *kept = handle ? map_get(&graphs.index, (uintptr_t)handle) : NULL;
-    if (kept)
-        *ret_exec = *kept;
-    lock_release(&graphs.lock);
-    return kept != NULL;
-}
-
-static void note_launched(CUgraphExec handle)
-{
-    lock_take(&graphs.lock);
-    struct exec *kept = map_get(&graphs.index, (uintptr_t)handle);
-    if (kept)
-        kept->launched = true;
-    lock_release(&graphs.lock);
-}
-
-static void forget_exec(CUgraphExec handle)
-{
-    lock_take(&graphs.lock);
-    struct exec *kept = handle ? map_remove(&graphs.index, (uintptr_t)handle) : NULL;
-    if (kept)
-        slab_give(&graphs.slab, kept);
-    lock_release(&graphs.lock);
-}
-
-/* ---- managed memory: charged from the first launch until the graph is destroyed; what the graph
- * does not free itself, until the program does ---- */
-
-static uint64_t managed_key(CUgraphExec handle, CUdevice ordinal)
-{
-    return (uintptr_t)handle ^ (uint64_t)ordinal << 48;
-}
-
-static uint64_t managed_charged(CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
-{
-    uint64_t bytes = memory_recorded_bytes(MEMORY_GRAPH_MANAGED, managed_key(handle, ordinal));
-    for (unsigned i = 0; i < exec->needs.left_count; i++) {
-        if (exec->needs.left[i].ordinal == ordinal)
-            bytes += memory_recorded_bytes(MEMORY_POINTER, exec->needs.left[i].pointer);
-    }
-    return bytes;
-}
-
-static void charge_managed(CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
-{
-    int device = device_index(ordinal);
-    uint64_t own = exec->needs.managed_bytes[ordinal];
-    for (unsigned i = 0; i < exec->needs.left_count; i++) {
-        const struct graph_left *left = &exec->needs.left[i];
-        if (left->ordinal != ordinal)
-            continue;
-        memory_set_owned(
-            MEMORY_POINTER, left->pointer, device, left->bytes, ACCOUNT_MANAGED, exec->context);
-        own -= left->bytes;
-    }
-    memory_set_owned(MEMORY_GRAPH_MANAGED, managed_key(handle, ordinal), device, own,
-        ACCOUNT_MANAGED, exec->context);
-}
-
-/* The graph is gone. Where it leaves more than is noted by pointer, that stays charged for good. */
-static void release_managed(CUgraphExec handle, const struct exec *exec)
-{
-    for (CUdevice ordinal = 0; ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
-        uint64_t key = managed_key(handle, ordinal), more = exec->needs.left_more_bytes[ordinal];
-        if (!exec->needs.managed_bytes[ordinal])
-            continue;
-        struct memory_record record = memory_take(MEMORY_GRAPH_MANAGED, key);
-        if (record.device >= 0 && more)
-            account_add((unsigned)record.device, more, ACCOUNT_MANAGED);
-        memory_taken(&record, true, MEMORY_GRAPH_MANAGED, key);
-    }
-}
-
-/* ---- what a launch may take, reserved until the pools tell their size ---- */
-struct taking {
-    struct memory_request managed[VGPU_REGION_DEVICES];
-    CUdevice managed_ordinals[VGPU_REGION_DEVICES];
-    unsigned managed_count;
-    struct memory_request requests[VGPU_REGION_DEVICES];
-    struct pool_growth foreseen[VGPU_REGION_DEVICES];
-    CUdevice ordinals[VGPU_REGION_DEVICES];
-    unsigned count;
-    struct context_growth growth;
-};
-
-static void end_taking(
-    struct taking *taking, CUgraphExec handle, const struct exec *exec, bool taken)
-{
-    for (unsigned i = taking->count; i-- > 0;) {
-        pools_charge_graphs(taking->ordinals[i], taking->requests[i].device, &taking->foreseen[i]);
-        memory_end(&taking->requests[i], false, MEMORY_GRAPH_POOL, 0);
-    }
-    for (unsigned i = taking->managed_count; i-- > 0;) {
-        if (taken)
-            charge_managed(handle, exec, taking->managed_ordinals[i]);
-        memory_end(&taking->managed[i], false, MEMORY_GRAPH_MANAGED, 0);
-    }
-    context_memory_settle(&taking->growth, taken);
-}
-
-static bool begin_managed(
-    struct taking *taking, CUgraphExec handle, const struct exec *exec, CUdevice ordinal)
-{
-    uint64_t bytes = exec->needs.managed_bytes[ordinal];
-    uint64_t charged = bytes && handle ? managed_charged(handle, exec, ordinal) : 0;
-    unsigned i = taking->managed_count;
-    if (bytes <= charged)
-        return true;
-    if (memory_begin(
-            &taking->managed[i], device_index(ordinal), bytes - charged, ACCOUNT_MANAGED) != 0)
-        return false;
-    /* The graph's other memory is not managed. */
-    rm_memory_set_kind(taking->managed[i].former_kind);
-    taking->managed_ordinals[i] = ordinal;
-    taking->managed_count++;
-    return true;
-}
-
-/* handle NULL: a graph that is being instantiated. */
-static bool begin_taking(struct taking *taking, CUgraphExec handle, const struct exec *exec)
-{
-    bool fits = true;
-    taking->count = taking->managed_count = 0;
-    taking->growth = (struct context_growth){.charged = false};
-    if (exec->needs.local_bytes > DEFAULT_LOCAL_BYTES)
-        fits = context_memory_fits_limit(
-            CU_LIMIT_STACK_SIZE, (size_t)exec->needs.local_bytes, &taking->growth);
-    struct capture_relaxed former = capture_relax();
-    for (CUdevice ordinal = 0; fits && ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++)
-        fits = begin_managed(taking, handle, exec, ordinal);
-    for (CUdevice ordinal = 0; fits && ordinal < (CUdevice)VGPU_REGION_DEVICES; ordinal++) {
-        uint64_t bytes = exec->needs.bytes[ordinal];
-        if (!bytes)
-            continue;
-        uint64_t freed_first = exec->frees_itself && exec->launched ? bytes : 0;
-        unsigned i = taking->count;
-        taking->ordinals[i] = ordinal;
-        taking->foreseen[i] = pools_graph_growth(ordinal, bytes, freed_first);
-        fits = memory_begin(&taking->requests[i], device_index(ordinal), taking->foreseen[i].bytes,
-                   ACCOUNT_BUFFER) == 0;
-        taking->count += fits;
-    }
-    capture_restore(&former);
-    if (!fits)
-        end_taking(taking, handle, exec, false);
-    return fits;
-}
-
 static CUresult run_counted(
     CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
 {
-    struct exec exec;
-    struct taking taking;
-    if (!get_exec(handle, &exec) || capture_records(stream, zero))
+    struct graph_exec exec;
+    struct graph_taking taking;
+    if (!graph_execs_get(handle, &exec) || capture_records(stream, zero))
         return run(handle, stream);
-    if (!begin_taking(&taking, handle, &exec))
+    if (!graph_taking_begin(&taking, handle, &exec))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = run(handle, stream);
-    end_taking(&taking, handle, &exec, result == CUDA_SUCCESS);
+    graph_taking_end(&taking, handle, &exec, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
-        note_launched(handle);
+        graph_execs_note_launched(handle);
     return result;
 }
 
@@ -285,11 +83,11 @@ CUresult hook_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 /* ---- instantiation ---- */
 
 /* Asked before the driver instantiates: a graph that cannot be read must not be launched. */
-static CUresult read_graph(CUgraph graph, unsigned long long flags, struct exec *ret_exec)
+static CUresult read_graph(CUgraph graph, unsigned long long flags, struct graph_exec *ret_exec)
 {
     pools_note_use();
-    *ret_exec =
-        (struct exec){.frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    *ret_exec = (struct graph_exec){
+        .frees_itself = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
     if (!pools_count())
         return CUDA_SUCCESS;
     struct capture_relaxed former = capture_relax();
@@ -306,10 +104,11 @@ static CUresult read_graph(CUgraph graph, unsigned long long flags, struct exec 
     return result;
 }
 
-static CUresult instantiated(CUresult result, const CUgraphExec *handle, const struct exec *exec)
+static CUresult instantiated(
+    CUresult result, const CUgraphExec *handle, const struct graph_exec *exec)
 {
     if (result == CUDA_SUCCESS && pools_count())
-        put_exec(*handle, exec);
+        graph_execs_put(*handle, exec);
     return result;
 }
 
@@ -317,7 +116,7 @@ CUresult hook_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgra
     char *logBuffer, size_t bufferSize)
 {
     hook_enter();
-    struct exec exec;
+    struct graph_exec exec;
     CUresult result = read_graph(hGraph, 0, &exec);
     if (result != CUDA_SUCCESS)
         return result;
@@ -329,7 +128,7 @@ CUresult hook_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
     hook_enter();
-    struct exec exec;
+    struct graph_exec exec;
     CUresult result = read_graph(hGraph, 0, &exec);
     if (result != CUDA_SUCCESS)
         return result;
@@ -341,7 +140,7 @@ CUresult hook_cuGraphInstantiateWithFlags(
     CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
     hook_enter();
-    struct exec exec;
+    struct graph_exec exec;
     CUresult result = read_graph(hGraph, flags, &exec);
     if (result != CUDA_SUCCESS)
         return result;
@@ -354,17 +153,18 @@ static CUresult instantiate_with(CUgraphExec *handle, CUgraph graph,
     CUDA_GRAPH_INSTANTIATE_PARAMS *params, __typeof__(cuda.cuGraphInstantiateWithParams) real)
 {
     unsigned long long flags = params ? params->flags : 0;
-    struct exec exec;
-    struct taking taking;
+    struct graph_exec exec;
+    struct graph_taking taking;
     CUresult result = read_graph(graph, flags, &exec);
     if (result != CUDA_SUCCESS)
         return result;
     if (!pools_count() || !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
         return instantiated(real(handle, graph, params), handle, &exec);
-    if (!begin_taking(&taking, NULL, &exec))
+    if (!graph_taking_begin(&taking, NULL, &exec))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = real(handle, graph, params);
-    end_taking(&taking, result == CUDA_SUCCESS ? *handle : NULL, &exec, result == CUDA_SUCCESS);
+    graph_taking_end(
+        &taking, result == CUDA_SUCCESS ? *handle : NULL, &exec, result == CUDA_SUCCESS);
     return instantiated(result, handle, &exec);
 }
 
@@ -398,15 +198,15 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     hook_enter();
     /* Before the driver's call: the handle may be given out again at once. */
-    struct exec exec;
-    bool known = pools_count() && get_exec(hGraphExec, &exec);
+    struct graph_exec exec;
+    bool known = pools_count() && graph_execs_get(hGraphExec, &exec);
     if (known)
-        forget_exec(hGraphExec);
+        graph_execs_forget(hGraphExec);
     CUresult result = cuda.cuGraphExecDestroy(hGraphExec);
     if (known && result != CUDA_SUCCESS)
-        put_exec(hGraphExec, &exec);
+        graph_execs_put(hGraphExec, &exec);
     else if (known)
-        release_managed(hGraphExec, &exec);
+        graph_taking_release(hGraphExec, &exec);
     pools_refresh_current();
     return result;
 }
@@ -475,14 +275,14 @@ static CUresult read_kernel(const CUDA_KERNEL_NODE_PARAMS *params, uint64_t *ret
 
 static CUresult updated(CUresult result, CUgraphExec handle, uint64_t local_bytes)
 {
-    struct exec exec;
-    if (result != CUDA_SUCCESS || local_bytes <= DEFAULT_LOCAL_BYTES)
+    struct graph_exec exec;
+    if (result != CUDA_SUCCESS || local_bytes <= GRAPH_DEFAULT_LOCAL_BYTES)
         return result;
-    if (!get_exec(handle, &exec))
+    if (!graph_execs_get(handle, &exec))
         memset(&exec, 0, sizeof(exec));
     if (local_bytes > exec.needs.local_bytes) {
         exec.needs.local_bytes = local_bytes;
-        put_exec(handle, &exec);
+        graph_execs_put(handle, &exec);
     }
     return result;
 }

@@ -2,34 +2,12 @@
 /* Virtual memory management: a handle's memory lives until its last reference and mapping are gone.
  */
 #include "hook/hook.h"
-#include "base/lock.h"
-#include "base/map.h"
-#include "base/slab.h"
 #include "memory/allocation.h"
+#include "memory/mappings.h"
 #include "memory/pools.h"
-#include "hook/vmm.h"
 #include "rm/rm_export.h"
 
 #include <stddef.h>
-
-/* Which handle is mapped where; only the API ledger needs it. */
-struct mapping {
-    uint64_t bytes;
-    CUmemGenericAllocationHandle handle;
-};
-
-static struct {
-    struct lock lock;
-    struct slab slab;
-    struct map index; /* by address */
-} mappings = {.slab = {.object_bytes = sizeof(struct mapping)}};
-
-void vmm_reset(void)
-{
-    lock_reset(&mappings.lock);
-    slab_finish(&mappings.slab);
-    map_finish(&mappings.index);
-}
 
 /* Memory of the host, and of other devices than the current one, goes by its property. A kind of
  * location that we do not know is taken for the current device. */
@@ -103,31 +81,6 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, 
     return result;
 }
 
-static void mapping_add(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle)
-{
-    lock_take(&mappings.lock);
-    struct mapping *mapping = slab_take(&mappings.slab);
-    if (mapping) {
-        *mapping = (struct mapping){bytes, handle};
-        if (map_put(&mappings.index, address, mapping) != 0)
-            slab_give(&mappings.slab, mapping);
-    }
-    lock_release(&mappings.lock);
-}
-
-/* The mapping that begins at the address, taken out; false where none does. */
-static bool mapping_take(CUdeviceptr address, struct mapping *ret_mapping)
-{
-    lock_take(&mappings.lock);
-    struct mapping *mapping = map_remove(&mappings.index, address);
-    if (mapping) {
-        *ret_mapping = *mapping;
-        slab_give(&mappings.slab, mapping);
-    }
-    lock_release(&mappings.lock);
-    return mapping != NULL;
-}
-
 CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -135,7 +88,7 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     CUresult result = cuda.cuMemMap(ptr, size, offset, handle, flags);
     if (result == CUDA_SUCCESS && memory_ledger() == MEMORY_LEDGER_API) {
         memory_retain(MEMORY_VMM, handle);
-        mapping_add(ptr, size, handle);
+        mappings_add(&(struct mapping){ptr, size, handle});
     }
     return result;
 }
@@ -146,31 +99,12 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult result = cuda.cuMemUnmap(ptr, size);
     struct mapping mapping;
     for (CUdeviceptr at = ptr;
-         result == CUDA_SUCCESS && at - ptr < size && mapping_take(at, &mapping);
+         result == CUDA_SUCCESS && at - ptr < size && mappings_take(at, &mapping);
          at += mapping.bytes) {
         struct memory_record record = memory_take(MEMORY_VMM, mapping.handle);
         memory_taken(&record, true, MEMORY_VMM, mapping.handle);
     }
     return result;
-}
-
-/* The mapping that the address lies in. */
-static bool mapping_find(CUdeviceptr address, CUdeviceptr *ret_end, struct mapping *ret_mapping)
-{
-    bool found = false;
-    size_t cursor = 0;
-    uint64_t begin;
-    lock_take(&mappings.lock);
-    for (const struct mapping *mapping;
-         !found && (mapping = map_next(&mappings.index, &cursor, &begin));) {
-        found = address >= begin && address - begin < mapping->bytes;
-        if (found) {
-            *ret_mapping = *mapping;
-            *ret_end = begin + mapping->bytes;
-        }
-    }
-    lock_release(&mappings.lock);
-    return found;
 }
 
 /* base: of the allocation that the range lies in, where it is not one of mappings. */
@@ -180,8 +114,8 @@ static void mark_range(CUdeviceptr address, size_t bytes, CUdeviceptr base, int 
     to.is_dmabuf = true;
     CUdeviceptr end = address;
     struct mapping mapping;
-    for (CUdeviceptr at = address; at - address < bytes && mapping_find(at, &end, &mapping);
-         at = end)
+    for (; end - address < bytes && mappings_find(end, &mapping);
+         end = mapping.address + mapping.bytes)
         memory_mark_exported(MEMORY_VMM, mapping.handle, to);
     if (end == address)
         memory_mark_exported(MEMORY_POINTER, base, to);

@@ -6,13 +6,13 @@
 #include "base/elf_exchange.h"
 #include "base/log.h"
 #include "pace/capture.h"
-#include "memory/context_make.h"
-#include "memory/graph.h"
+#include "memory/context_attach.h"
+#include "memory/graph_execs.h"
 #include "hook/green.h"
 #include "pace/pace.h"
+#include "memory/mappings.h"
 #include "memory/pools.h"
 #include "hook/report_file.h"
-#include "hook/vmm.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -108,12 +108,12 @@ void hook_exchange_exports(enum hook_library library, bool open)
 static void reset(void)
 {
     capture_reset();
-    contexts_reset();
-    graph_reset();
+    context_attach_reset();
+    graph_execs_reset();
     green_reset();
     pace_reset();
     pools_reset();
-    vmm_reset();
+    mappings_reset();
     report_reset();
 }
 

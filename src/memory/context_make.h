@@ -31,7 +31,4 @@ bool context_make_begin(struct context_make *make) __attribute__((warn_unused_re
  * context shows which ledger counts: one that turns out not to fit is gone again. */
 void context_make_end(struct context_make *make, enum memory_handle type, uint64_t handle);
 
-/* In a forked child: how often contexts were attached to. */
-void contexts_reset(void);
-
 #endif

@@ -10,7 +10,8 @@
 
 #include <stdint.h>
 
-void graph_reset(void);
+/* Local memory of a kernel, in bytes a thread, that the context holds from its beginning. */
+#define GRAPH_DEFAULT_LOCAL_BYTES 1024u
 
 /* Managed memory that the graph does not free itself. */
 struct graph_left {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pools and graphs hold, and may come to hold, as the account has it. */
+#include "base/map.h"
+#include "base/lock.h"
 #include "memory/pools_list.h"
 
 #include "pace/capture.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk through the pools of a device: to give back what lies unused, and to look what they hold.
  */
+#include "base/map.h"
+#include "base/lock.h"
 #include "memory/pools_list.h"
 
 #include "pace/capture.h"

@@ -380,6 +380,7 @@ TEST("a plugin that was killed is followed by the next one")
     pid_t first = fork();
     if (first == 0) {
         event_reinit(bed_base);
+        bed_stop_reading(); /* the fake kubelet's events are the parent's */
         plugin = make_plugin("nvidia-gpu.sock");
         publish_two(plugin);
         bed_run(60000);

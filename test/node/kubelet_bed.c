@@ -121,6 +121,11 @@ const char *bed_text(const json_t *event, const char *key)
     return text ? text : "";
 }
 
+void bed_stop_reading(void)
+{
+    event_del(from_fake);
+}
+
 json_t *bed_event(const char *name, unsigned ms)
 {
     uint64_t end = bed_now_ms() + ms;

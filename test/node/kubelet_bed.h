@@ -26,6 +26,8 @@ uint64_t bed_now_ms(void);
 /* Runs the loop until `*word` is `wanted`, or for so long; whether it is. */
 bool bed_until(const volatile unsigned *word, unsigned wanted, unsigned ms);
 void bed_run(unsigned ms);
+/* In a forked child: the events stay for the parent. */
+void bed_stop_reading(void);
 /* Runs the loop until the fake kubelet has told such an event, and takes all up to it; NULL when it
  * does not within `ms`. To be json_decref'd. */
 json_t *bed_event(const char *name, unsigned ms);
