@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Green contexts. With the API ledger each counts as GREEN_BYTES. What is launched on the streams
  * of one is measured as its primary context's, also after it is gone: the driver lets it run on. */
-#include "hook/green.h"
-
-#include "base/atomic.h"
-#include "base/lock.h"
-#include "base/map.h"
 #include "memory/context_make.h"
+#include "hook/green.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
 #include "hook/primary.h"
@@ -15,64 +11,6 @@
 
 /* 4 and 6 MiB in turns were seen on an H200 (driver 580.159.04). */
 #define GREEN_BYTES (6ull << 20)
-
-static struct {
-    struct lock lock;
-    struct map devices; /* by the green context's CUcontext: the ordinal and 1 */
-    size_t count;       /* of them, also read without the lock */
-} greens;
-
-void green_reset(void)
-{
-    lock_reset(&greens.lock);
-    map_finish(&greens.devices);
-    greens.count = 0;
-}
-
-static CUdevice device_of(const void *entry)
-{
-    return (CUdevice)((intptr_t)entry - 1);
-}
-
-static void note(CUcontext context, CUdevice dev)
-{
-    lock_take(&greens.lock);
-    (void)!map_put(&greens.devices, (uintptr_t)context, (void *)((intptr_t)dev + 1));
-    store_relaxed(&greens.count, greens.devices.count);
-    lock_release(&greens.lock);
-}
-
-/* Its device; PRIMARY_NONE where it is not known. */
-static CUdevice forget(CUcontext context)
-{
-    lock_take(&greens.lock);
-    CUdevice dev = device_of(map_remove(&greens.devices, (uintptr_t)context));
-    store_relaxed(&greens.count, greens.devices.count);
-    lock_release(&greens.lock);
-    return dev;
-}
-
-CUcontext green_home(CUcontext context)
-{
-    if (__builtin_expect(!load_relaxed(&greens.count), true))
-        return context;
-    lock_take(&greens.lock);
-    CUcontext home = primary_handle(device_of(map_get(&greens.devices, (uintptr_t)context)));
-    lock_release(&greens.lock);
-    return home ? home : context;
-}
-
-bool green_is_on(CUdevice dev)
-{
-    size_t cursor = 0;
-    const void *entry;
-    lock_take(&greens.lock);
-    do {
-        entry = map_next(&greens.devices, &cursor, &(uint64_t){0});
-    } while (entry && device_of(entry) != dev);
-    lock_release(&greens.lock);
-    return entry != NULL;
-}
 
 /* The CUcontext that stands for it. */
 static CUcontext context_of(CUgreenCtx green)
@@ -102,7 +40,7 @@ CUresult hook_cuGreenCtxCreate(
         context_make_end(&green, MEMORY_CONTEXT, handle_of(phCtx));
     }
     if (green.result == CUDA_SUCCESS) {
-        note(context_of(*phCtx), dev);
+        green_note(context_of(*phCtx), dev);
         primary_held(dev);
     } else {
         pace_wait_while_held(); /* what fails can be tried for ever */
@@ -123,7 +61,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
     hook_enter();
     pace_wait_while_held();
     CUcontext context = context_of(hCtx);
-    CUdevice dev = forget(context);
+    CUdevice dev = green_forget(context);
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)hCtx);
     pace_context_leaves(context); /* its default stream, which was measured in its name */
     primary_let_go(dev);
@@ -132,7 +70,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
     pace_context_ended();
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)hCtx);
     if (result != CUDA_SUCCESS && dev != PRIMARY_NONE) {
-        note(context, dev);
+        green_note(context, dev);
         primary_held(dev);
     }
     primary_settle(dev);

@@ -10,6 +10,11 @@
 
 #include <stdbool.h>
 
+/* A green context, by the CUcontext that stands for it, is made on the device; or it is about to
+ * go. _forget returns its device, PRIMARY_NONE (hook/primary.h) where it is not known. */
+void green_note(CUcontext context, CUdevice dev);
+CUdevice green_forget(CUcontext context);
+
 /* The context that what is made in this one belongs to: of a green context the primary one, of any
  * other the same. One load while there are no green contexts. */
 CUcontext green_home(CUcontext context);

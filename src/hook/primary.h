@@ -6,11 +6,18 @@
 
 #include "abi/cuda.h"
 
+#include <stdbool.h>
+
 #define PRIMARY_NONE ((CUdevice)-1)
 
 /* As cuDevicePrimaryCtxRetain, for us; to be given back by primary_drop. */
 CUresult primary_retain(CUcontext *ret_context, CUdevice dev) __attribute__((warn_unused_result));
 void primary_drop(CUdevice dev);
+
+/* What cuDevicePrimaryCtxRelease and cuDevicePrimaryCtxReset do, and their second versions.
+ * `has_green`: the device has a green context. */
+CUresult primary_release(CUdevice dev, CUresult (*driver)(CUdevice dev));
+CUresult primary_reset(CUdevice dev, bool has_green, CUresult (*driver)(CUdevice dev));
 
 /* Somebody holds the primary context, by a call of the driver's that answered. */
 void primary_held(CUdevice dev);
