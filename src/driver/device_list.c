@@ -16,7 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define DEVICES_MAX 64
+#define DEVICES_MAX 64 /* cards and instances; the region has room for 64 */
 #ifndef DEVICE_ROOT
 #define DEVICE_ROOT "" /* a test has one of its own */
 #endif
@@ -35,8 +35,8 @@ struct list {
     struct known_device devices[DEVICES_MAX];
 };
 
-/* One learns, and the others wait for it. Held over calls of NVML, so nobody takes it from within
- * the driver; what it learns is looked up under the other lock alone. */
+/* learn_lock: one thread learns, and the others wait for it. Held over calls of NVML, so it is not
+ * taken from within the driver; what was learnt is looked up under list_lock alone. */
 static struct lock learn_lock;
 static struct lock list_lock;
 static bool prepared, asked_nvml;
@@ -92,7 +92,7 @@ static bool read_information(const char *pci, struct list *list)
     text[got > 0 ? got : 0] = '\0';
     copy_field(device.uuid, sizeof(device.uuid), text, "GPU UUID:");
     copy_field(minor, sizeof(minor), text, "Device Minor:");
-    /* A card that nobody has opened yet shows question marks. */
+    /* A card that no process has opened yet shows question marks. */
     if (!device.uuid[0] || strchr(device.uuid, '?') || !minor[0] || list->count >= DEVICES_MAX)
         return false;
     device.minor = (int)parse_digits(minor);

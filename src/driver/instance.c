@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TIES_MAX 64
+#define TIES_MAX 64 /* the region has room for 64 devices */
 
 /* Entries are written once, then counted. */
 static struct {

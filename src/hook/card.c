@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Below this it is the start that takes the time. */
+/* Bytes below which a fill or copy takes as long as an empty one: the time that its start takes. */
 #define SMALL_BYTES (64u << 10)
 
 /* A number for all values of one power of two and the same next two bits. */

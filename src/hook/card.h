@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fills, and copies on one card: they keep the GPU busy as kernels do, NVML counts them, and they
  * pass the launch gate (pace/pace.h). A copy that leaves the card does not keep it busy: the meter
- * is told of the large ones. Without a limit a call costs pace_passes; nobody asks then where
- * memory lies. Any thread. */
+ * is told of the large ones. Without a limit a call costs pace_passes, and where memory lies is
+ * not asked. Any thread. */
 #ifndef VGPU_HOOK_CARD_H
 #define VGPU_HOOK_CARD_H
 
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A copy from or to the host below this takes some 20 us at most: many small ones between kernels
- * do not make the interval uncertain. */
+/* Bytes. A smaller copy from or to the host takes 20 us at most: many of them between kernels do
+ * not make the interval uncertain. */
 #define CARD_LARGE_BYTES (1u << 20)
 
 /* Work of one kind and about one size takes about the same time. */

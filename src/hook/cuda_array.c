@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#define CHANNELS_MAX 4
+#define CHANNELS_MAX 4 /* CUDA's own bound (cuArrayCreate) */
 
 static uint64_t format_bytes(CUarray_format format)
 {

@@ -7,7 +7,7 @@
 #include "hook/hook.h"
 #include "pace/pace.h"
 
-/* The table is filled by then: whoever has a function to launch has entered before. */
+/* The table `cuda` is filled by then: a module was loaded, by a hook that calls hook_enter. */
 static inline bool counts_by_api(void)
 {
     return __builtin_expect(memory_ledger() == MEMORY_LEDGER_API, 0);

@@ -121,7 +121,7 @@ static void mark_range(CUdeviceptr address, size_t bytes, CUdeviceptr base, int 
         memory_mark_exported(MEMORY_POINTER, base, to);
 }
 
-/* Memory of the host has no such range, and is not counted. */
+/* The driver finds no range of an address in memory of the host, which is not counted. */
 static CUresult find_base(CUdeviceptr address, CUdeviceptr *ret_base)
 {
     *ret_base = address;

@@ -27,8 +27,8 @@ static bool is_first(void)
     return elf_next_function("ioctl", NULL) == (void *)door_ioctl;
 }
 
-/* At load, while the process has one thread: later the loader's lock might be held by whoever
- * calls. Other libraries' constructors may come first; they get the system call. */
+/* At load, while the process has one thread: later the calling thread might hold the loader's
+ * lock. Other libraries' constructors may come first; they get the system call. */
 __attribute__((constructor)) static void find_next_ioctl(void)
 {
     rm_ioctl_function *found =

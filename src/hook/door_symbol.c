@@ -44,7 +44,7 @@ static bool is_behind_another(void)
     return first && first != (void *)vgpu_report;
 }
 
-/* At load, and by whoever calls dlsym before that. */
+/* At load, or at the first dlsym, if that comes before. */
 __attribute__((constructor)) static void find_next(void)
 {
     hook_is_spare = is_behind_another();
@@ -87,7 +87,7 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
         return next;
     void *found = ask_next(handle, name, version);
     /* Without a handle the first in the global scope may be our own export. Where the driver lacks
-     * the function, asking for a version that nobody has sets what dlerror tells. */
+     * the function, asking for a version that no library has sets what dlerror tells. */
     bool ours = real && (found == hook || found == real);
     if (ours)
         report_door_used(version ? REPORT_DOOR_DLVSYM : REPORT_DOOR_DLSYM);

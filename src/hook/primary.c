@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#define ORDINALS_MAX 64
+#define ORDINALS_MAX 64 /* devices; the region has room for 64 */
 
 static struct {
     uint64_t handle; /* the last one, which its memory goes with */
@@ -125,7 +125,7 @@ CUresult primary_release(CUdevice dev, CUresult (*driver)(CUdevice dev))
     return result;
 }
 
-/* Asked twice: nobody else would release what the program does not know of. */
+/* Asked twice: the program does not know of this hold, and would not release it. */
 void primary_drop(CUdevice dev)
 {
     if (primary_release(dev, cuda.cuDevicePrimaryCtxRelease_v2) != CUDA_SUCCESS)

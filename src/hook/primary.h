@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Primary contexts, and who holds them: the program, and its green contexts. Any thread. What is
- * said of a device that is none, PRIMARY_NONE among them, does nothing. */
+/* Primary contexts and their holders: the program, and its green contexts. Any thread. With a
+ * device that is none, PRIMARY_NONE among them, a call does nothing. */
 #ifndef VGPU_HOOK_PRIMARY_H
 #define VGPU_HOOK_PRIMARY_H
 
@@ -19,7 +19,7 @@ void primary_drop(CUdevice dev);
 CUresult primary_release(CUdevice dev, CUresult (*driver)(CUdevice dev));
 CUresult primary_reset(CUdevice dev, bool has_green, CUresult (*driver)(CUdevice dev));
 
-/* Somebody holds the primary context, by a call of the driver's that answered. */
+/* A call of the driver's has succeeded that adds a holder. */
 void primary_held(CUdevice dev);
 
 /* Before a call by which a holder goes: with the last one our events on its streams die. */

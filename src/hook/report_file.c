@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Between two writes of the file: 0.1 s, so that calls that come often do not wait for it. */
 #define INTERVAL_NS 100000000ull
 
 unsigned report_doors_used, report_calls_made;
@@ -28,7 +29,7 @@ bool report_is_wanted;
 static struct {
     struct lock lock; /* of all below; held over no driver call */
     bool at_exit;     /* it is written when the process ends; a forked child ends so, too */
-    int pid;          /* whose report it is; 0: nobody's yet */
+    int pid;          /* of the process that writes it; 0: none yet */
     uint64_t start_time;
     uint64_t written_ns;
     unsigned written, state; /* how often; and of what */

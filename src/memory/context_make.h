@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making a context, by a loop as in memory/allocation.h. With the API ledger it is counted for what
- * it takes by itself. With any ledger a failure for want of memory is told as such, and pools of
+ * it takes by itself. With any ledger a failure for want of memory is reported as one, and pools of
  * the device release what they hold unused for it. */
 #ifndef VGPU_MEMORY_CONTEXT_MAKE_H
 #define VGPU_MEMORY_CONTEXT_MAKE_H

@@ -34,7 +34,7 @@ struct graph_needs {
 /* Of the graph and its children. The allocations are added and freed in the order in which the
  * driver tells the nodes: branches that run beside each other may take more, which counts when the
  * driver has taken it. Where the driver does not tell and a limit is set, its code; without a limit
- * such a graph needs nothing. */
+ * it needs nothing then. */
 CUresult graph_needs_of(CUgraph graph, struct graph_needs *ret_needs)
     __attribute__((warn_unused_result));
 

@@ -33,7 +33,7 @@ static CUresult identify_pool(struct pooled *pooled, int *ret_device)
     return device_identify(pooled->place.ordinal, ret_device);
 }
 
-/* Whether such a pool is counted here. */
+/* Whether pools of the kind are counted here. */
 static bool counts(enum pool_kind kind)
 {
     return kind == POOL_MANAGED || (kind == POOL_DEVICE && memory_ledger() == MEMORY_LEDGER_API);

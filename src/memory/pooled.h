@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An allocation from a pool, by a loop as in memory/allocation.h. The pool's growth is charged
  * below the API; under the API ledger a reservation stands for it until the pool tells its size. A
- * request that is served costs no further driver call. Any
- * thread. */
+ * request that is served costs no further driver call. Any thread. */
 #ifndef VGPU_MEMORY_POOLED_H
 #define VGPU_MEMORY_POOLED_H
 

@@ -25,7 +25,7 @@ enum pool_kind pools_kind(CUmemAllocationType type, const CUmemLocation *locatio
 void pools_note(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location);
 void pools_note_met(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location);
 
-/* The process makes a graph's allocation node with such properties. */
+/* The process makes a graph's allocation node with these pool properties. */
 void pools_note_node(const CUmemPoolProps *props);
 
 /* A pool of managed memory was met; written by this module alone. */

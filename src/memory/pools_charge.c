@@ -48,7 +48,7 @@ struct pool_growth pools_growth(CUmemoryPool pool, enum pool_kind kind, uint64_t
         .bytes = bytes > unused ? bytes - unused : 0};
 }
 
-/* What a managed pool holds. Nothing says that a driver counts as reserved what nobody has touched
+/* What a managed pool holds. Nothing says that a driver counts as reserved what was not touched
  * yet: no less than what is in use, by its figure or, where that is not to be had, by ours. */
 static uint64_t managed_bytes(CUmemoryPool pool)
 {

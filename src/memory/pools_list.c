@@ -8,8 +8,8 @@
 
 #include <stddef.h>
 
-#define USED_NS 20000
-#define USED_MOST_NS 10000000000ull
+#define USED_NS 20000               /* a look at whether another thread still asks about a pool */
+#define USED_MOST_NS 10000000000ull /* it is waited for 10 s at most */
 
 struct pool_allocation {
     struct pool *pool;
