@@ -13,6 +13,7 @@
 #include "region/account.h"
 #include "region/grant.h"
 #include "region/region.h"
+#include "region/region_device.h"
 #include "region/region_file.h"
 
 #include <errno.h>

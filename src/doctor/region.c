@@ -4,9 +4,10 @@
 
 #include "base/atomic.h"
 #include "base/guard.h"
-#include "region/file_lock.h"
-#include "region/slot.h"
 #include "doctor/deadline.h"
+#include "region/file_lock.h"
+#include "region/region.h"
+#include "region/slot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ static int count_slots(const char *path, struct slots *ret_slots)
         return error;
     *ret_slots = (struct slots){0};
     guard_enter();
-    unsigned bound = region_slot_bound(&region);
+    unsigned bound = mapping_slot_bound(&region);
     for (unsigned i = 0; i < bound && !region.lost; i++) {
         if (slot_word_state(load_acquire(&region.shared->slots[i].state)) != VGPU_SLOT_LIVE)
             continue;

@@ -103,7 +103,7 @@ static void say_ledger(struct report *report)
     const char *blindness = rm_memory_blindness();
     say(report, "ledger.blindness", "%s", blindness ? blindness : "none");
     struct rm_audit audit;
-    rm_memory_last_audit(&audit);
+    rm_audit_last(&audit);
     say(report, "ledger.audits", "%llu", (unsigned long long)audit.count);
     say(report, "ledger.differences", "%llu", (unsigned long long)audit.differences);
     say(report, "ledger.bytes", "%llu", (unsigned long long)audit.ledger_bytes);
@@ -132,7 +132,7 @@ static void say_settings(struct report *report)
     say(report, "board.directory", "%s", config->board_directory);
 }
 
-static void say_orders(struct report *report, const struct account_orders *orders)
+static void say_orders(struct report *report, const struct account_control *orders)
 {
     say(report, "paused", "%s", yes(orders->paused));
     say(report, "held", "%s", yes(orders->held));
@@ -176,7 +176,7 @@ static void say_gate(struct report *report, unsigned device, unsigned flags)
 }
 
 static void say_device(
-    struct report *report, unsigned device, const struct account_orders *orders, unsigned flags)
+    struct report *report, unsigned device, const struct account_control *orders, unsigned flags)
 {
     char uuid[ACCOUNT_UUID_BYTES];
     struct account_view view;
@@ -198,11 +198,11 @@ static void say_device(
 int vgpu_report(char *text, size_t bytes, unsigned flags)
 {
     struct report report = {.text = text, .bytes = bytes};
-    struct account_orders orders;
+    struct account_control orders;
     if (bytes)
         *text = '\0';
     container_enter();
-    (void)account_orders(&orders);
+    (void)account_control(&orders);
     say(&report, "report", "%u", VGPU_REPORT_VERSION);
     say(&report, "version", "%s", VGPU_VERSION);
     say_doors(&report);

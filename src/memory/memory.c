@@ -44,7 +44,7 @@ static void reset(void)
     memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
                            : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
                                                                      : MEMORY_LEDGER_UNDECIDED;
-    rm_memory_set_charging(memory_ledger_in_use != MEMORY_LEDGER_API);
+    rm_charging_set(memory_ledger_in_use != MEMORY_LEDGER_API);
 }
 
 __attribute__((constructor)) static void register_reset(void)
@@ -78,7 +78,7 @@ void memory_choose_ledger(bool made)
         chosen = sees ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
         store_relaxed(&memory_ledger_in_use, chosen);
         if (chosen == MEMORY_LEDGER_API)
-            rm_memory_set_charging(false);
+            rm_charging_set(false);
     }
     tell_ledger(chosen, asked_for);
     account_set_ledger(chosen == MEMORY_LEDGER_RM ? 1 : 2);

@@ -202,7 +202,7 @@ void channels_let_close(void)
 {
     rm_channels_release();
     if (load_relaxed(&channels_due_ns) || policy_hold())
-        account_wake_orders(); /* what closed them may hold still */
+        account_control_wake(); /* what closed them may hold still */
 }
 
 void channels_note_held(void)

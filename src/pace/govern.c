@@ -557,7 +557,7 @@ static uint64_t govern(void)
 static void rest(uint64_t ns, uint32_t *word, uint32_t value)
 {
     struct word_awaited words[WORD_AWAITED_MAX];
-    uint32_t *orders = account_orders_word();
+    uint32_t *orders = account_control_word();
     unsigned count = 0;
     if (orders)
         words[count++] = (struct word_awaited){orders, governor.epoch, .shared = true};
@@ -571,7 +571,7 @@ static void rest(uint64_t ns, uint32_t *word, uint32_t value)
     if (word)
         word_wait_for(word, value, ns);
     else
-        account_wait_orders(governor.epoch, count > own ? at_most(ns, LOOK_NS) : ns);
+        account_control_wait(governor.epoch, count > own ? at_most(ns, LOOK_NS) : ns);
 }
 
 void govern_watch(void)

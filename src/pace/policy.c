@@ -78,13 +78,13 @@ static bool is_beside_limited(uint64_t now_ns)
 }
 
 /* A region's word may be anything. */
-static bool is_gang(const struct account_orders *orders, uint64_t now_ns)
+static bool is_gang(const struct account_control *orders, uint64_t now_ns)
 {
     uint64_t passed = now_ns - orders->coupled_ns;
     return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < GANG_HOLDS_NS;
 }
 
-static bool differs(const struct account_orders *orders) REQUIRES(policy.lock)
+static bool differs(const struct account_control *orders) REQUIRES(policy.lock)
 {
     bool differs = policy.paused != (orders->paused || orders->held);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
@@ -92,7 +92,7 @@ static bool differs(const struct account_orders *orders) REQUIRES(policy.lock)
     return differs;
 }
 
-static void take_in(const struct account_orders *orders, bool watched, bool limited, bool gang)
+static void take_in(const struct account_control *orders, bool watched, bool limited, bool gang)
     REQUIRES(policy.lock)
 {
     bool news = differs(orders);
@@ -117,10 +117,10 @@ static void take_in(const struct account_orders *orders, bool watched, bool limi
 /* A thread that was kept from running since it read leaves what was read later as it is. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
 {
-    struct account_orders orders;
+    struct account_control orders;
     store_relaxed(&policy.looked_ns, now_ns);
     store_relaxed(&policy.read_ns, now_ns);
-    bool any = account_orders(&orders);
+    bool any = account_control(&orders);
     bool watched =
         (orders.has_priority || is_beside_limited(now_ns)) && policy_may_have_neighbours(now_ns);
     lock_take(&policy.lock);
@@ -149,7 +149,7 @@ static bool stands(uint64_t now_ns)
     if (load_relaxed(&policy_limited) || now_ns - load_relaxed(&policy.read_ns) >= READ_NS ||
         note_is_due(now_ns))
         return false;
-    return governor_is_awake() || account_orders_stand(load_relaxed(&policy.epoch));
+    return governor_is_awake() || account_control_stands(load_relaxed(&policy.epoch));
 }
 
 bool policy_look(uint64_t now_ns)
@@ -263,7 +263,7 @@ struct slices_part policy_part_since(unsigned device, uint64_t since_ns)
 
 void policy_wait(uint64_t timeout_ns)
 {
-    account_wait_orders(load_relaxed(&policy.epoch), timeout_ns);
+    account_control_wait(load_relaxed(&policy.epoch), timeout_ns);
 }
 
 /* ---- the governor's and the process's part ---- */

@@ -21,7 +21,7 @@
 /* Some device of the container has a compute limit. */
 extern bool policy_limited;
 
-/* Reads what is in force; returns policy_limited. *ret_epoch: what account_wait_orders
+/* Reads what is in force; returns policy_limited. *ret_epoch: what account_control_wait
  * takes, to sleep until it changes. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch);
 

@@ -99,7 +99,7 @@ unsigned account_processes(
     unsigned device, struct account_process ret_processes[ACCOUNT_PROCESSES_MAX]);
 
 /* What is in force for the container now. */
-struct account_orders {
+struct account_control {
     unsigned char percent[VGPU_REGION_DEVICES]; /* compute limits by device number; 0: none */
     unsigned char soft[VGPU_REGION_DEVICES];    /* soft limits above them, up to 100; 0: none */
     unsigned char set[VGPU_REGION_DEVICES];     /* compute limits, in force or not */
@@ -110,31 +110,32 @@ struct account_orders {
     bool has_priority;                          /* somebody gave it one */
     uint64_t coupled_ns; /* when account_note_gang was last called; 0 never */
     bool has_limits;     /* some limit was set, of memory or compute, in force or not */
-    uint32_t epoch;      /* of what was read: for account_wait_orders */
+    uint32_t epoch;      /* of what was read: for account_control_wait */
     uint64_t number;     /* of this reading: a later one of the process has a higher one */
 };
 
 /* Reads it; true where there is a compute limit, a pause or a hold. GPU_CORE_UTILIZATION_POLICY and
  * the monitor's utilization_switch are heeded. Looks after the file as a charge does; where there
  * is none, what it last said holds. */
-bool account_orders(struct account_orders *ret_orders);
+bool account_control(struct account_control *ret_control);
 
-/* Sleeps until the orders' epoch is no longer `seen`, or the process has attached to another file,
- * or the time is over (UINT64_MAX: none). May return early for no reason, and does after 1 s, so
- * that a file that others replaced is noticed by account_orders. Holds no lock meanwhile; keeps
- * errno. */
-void account_wait_orders(uint32_t seen, uint64_t timeout_ns);
+/* Sleeps until the epoch of the control words is no longer `seen`, or the process has attached to
+ * another file, or the time is over (UINT64_MAX: none). May return early for no reason, and does
+ * after 1 s, so that a file that others replaced is noticed by account_control. Holds no lock
+ * meanwhile; keeps errno. */
+void account_control_wait(uint32_t seen, uint64_t timeout_ns);
 
 /* The epoch itself, to sleep on (shared, not private) beside other words; NULL where there is no
  * file, or it was shortened. Not to be read. */
-uint32_t *account_orders_word(void);
+uint32_t *account_control_word(void);
 
-/* Whether the epoch is still the one that account_orders told: a system call, and no lock. False
+/* Whether the epoch is still the one that account_control told: a system call, and no lock. False
  * where that is not known. */
-bool account_orders_stand(uint32_t seen);
+bool account_control_stands(uint32_t seen);
 
-/* Raises the orders' epoch and wakes all who sleep on it, in all processes of the container. */
-void account_wake_orders(void);
+/* Raises the epoch of the control words and wakes all who sleep on it, in all processes of the
+ * container. */
+void account_control_wake(void);
 
 /* HAMi's monitor is to see that the container's programs work: recent_kernel turns positive, but
  * never from below 0, and last_kernel_time is now, where it is RECORD_KERNEL_INTERVAL old. What
@@ -186,7 +187,7 @@ void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns);
  * last one was admitted that was admitted before `until_ns`; 0: none was. */
 uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_ns);
 
-/* Kernels of the container's devices wait for each other (account_orders); all its processes are
+/* Kernels of the container's devices wait for each other (account_control); all its processes are
  * woken to hear it. */
 void account_note_gang(uint64_t now_ns);
 

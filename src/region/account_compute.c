@@ -4,8 +4,9 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "region/epoch.h"
+#include "region/region_device.h"
 #include "region/region_history.h"
-#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <string.h>
@@ -89,7 +90,7 @@ void account_note_gang(uint64_t now_ns)
     LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         store_relaxed(&account.region->shared->coupled_ns, now_ns);
-        orders_raise(account.region->shared);
+        epoch_raise(account.region->shared);
         (void)account_look_end();
     }
 }
@@ -100,7 +101,7 @@ unsigned account_asking(unsigned device, uint64_t since_ns)
     LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
         int entry = account.region->devices[device].entry;
-        unsigned bound = entry >= 0 ? region_slot_bound(account.region) : 0;
+        unsigned bound = entry >= 0 ? mapping_slot_bound(account.region) : 0;
         for (unsigned i = 0; i < bound; i++) {
             const struct vgpu_slot *slot = &account.region->shared->slots[i];
             if (slot_word_state(load_relaxed(&slot->state)) == VGPU_SLOT_LIVE)
@@ -118,7 +119,7 @@ bool account_may_have_process(int pid)
     LOCKED_TO_END(account.lock);
     if (account.region && account.region->slot >= 0 && account_look_begin()) {
         may = !namespace;
-        unsigned bound = region_slot_bound(account.region);
+        unsigned bound = mapping_slot_bound(account.region);
         for (unsigned i = 0; i < bound && !may; i++) {
             const struct vgpu_slot *slot = &account.region->shared->slots[i];
             uint64_t word = load_acquire(&slot->state);

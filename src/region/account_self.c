@@ -4,6 +4,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "region/region_device.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -145,7 +146,7 @@ struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock)
     uint64_t lingering = 0, imported = 0;
     uint64_t *orphaned = &region->shared->devices[entry].orphaned;
     uint64_t left = load_seq_cst(orphaned);
-    unsigned bound = region_slot_bound(region);
+    unsigned bound = mapping_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &region->shared->slots[i];
         if (slot_word_state(load_seq_cst(&slot->state)) != VGPU_SLOT_LIVE)

@@ -2,6 +2,7 @@
 /* What the container holds, as its programs and tools are told. */
 #include "region/account_self.h"
 
+#include "region/region_device.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -60,7 +61,7 @@ static unsigned processes_locked(unsigned entry, struct account_process *ret_pro
     REQUIRES(account.lock)
 {
     unsigned count = 0;
-    unsigned bound = region_slot_bound(account.region);
+    unsigned bound = mapping_slot_bound(account.region);
     uint64_t ours = slot_namespace(account.region, (unsigned)account.region->slot);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &account.region->shared->slots[i];

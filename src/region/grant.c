@@ -168,21 +168,21 @@ static bool has_limit(const struct vgpu_grant *file)
     return any;
 }
 
-struct grant_orders grant_orders(const struct grant *grant)
+struct grant_control grant_control(const struct grant *grant)
 {
     uint32_t sequence;
     for (unsigned i = 0; i < READ_TRIES && begin(grant, &sequence); i++) {
         const struct vgpu_grant *file = grant->file;
         uint32_t policy = load_relaxed(&file->policy);
-        struct grant_orders orders = {.priority = load_relaxed(&file->priority),
+        struct grant_control control = {.priority = load_relaxed(&file->priority),
             .priority_set = load_relaxed(&file->priority_set) != 0,
             .in_force = policy == VGPU_GRANT_POLICY_FORCE ||
                         (policy != VGPU_GRANT_POLICY_DISABLE && !load_relaxed(&file->lifted)),
             .limited = has_limit(file)};
         if (is_whole(grant, sequence) && !load_acquire(&grant->lost))
-            return orders;
+            return control;
     }
-    return (struct grant_orders){.in_force = true, .limited = true};
+    return (struct grant_control){.in_force = true, .limited = true};
 }
 
 static void copy_text(char *to, const char *from, size_t bytes)

@@ -36,7 +36,7 @@ static inline bool grant_is_given(const struct grant *grant)
 /* Changes with each change of the grant; 0 without one. Within a guard window. */
 uint32_t grant_sequence(const struct grant *grant);
 
-/* The word itself, for a system call that compares it outside of a window (region_orders.h); NULL
+/* The word itself, for a system call that compares it outside of a window (region_control.h); NULL
  * without a file. */
 uint32_t *grant_word(const struct grant *grant);
 
@@ -51,13 +51,13 @@ struct grant_limits {
 struct grant_limits grant_limits(const struct grant *grant, const char *uuid);
 
 /* What else a grant says. Only with a grant. Within a guard window. */
-struct grant_orders {
+struct grant_control {
     uint32_t priority;
     bool priority_set;
     bool in_force; /* compute limits hold */
     bool limited;  /* some device has a limit */
 };
-struct grant_orders grant_orders(const struct grant *grant);
+struct grant_control grant_control(const struct grant *grant);
 
 /* The texts, terminated whatever the file says; at the start, outside of a window. */
 struct grant_texts {

@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/process.h"
-#include "region/region_orders.h"
-#include "region/slot.h"
+#include "region/epoch.h"
+#include "region/slot_word.h"
 
 #include <string.h>
 
@@ -143,7 +143,7 @@ void projection_settle(struct vgpu_region_map *map, unsigned entry)
         load_relaxed(&device->memory_limit));
     settle_word(&map->hami.sm_limit[entry], &device->hami_core_limit, cores, shown_cores(device));
     if (ordered)
-        orders_raise(&map->region);
+        epoch_raise(&map->region);
 }
 
 /* ---- slots ---- */

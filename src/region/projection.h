@@ -7,7 +7,7 @@
 #ifndef VGPU_REGION_PROJECTION_H
 #define VGPU_REGION_PROJECTION_H
 
-#include "region/region.h"
+#include "region/mapping.h"
 
 /* Under the initialiser's lock, all down to projection_settle. */
 

@@ -7,11 +7,13 @@
 #include "base/file.h"
 #include "base/guard.h"
 #include "base/log.h"
+#include "region/epoch.h"
 #include "region/file_lock.h"
 #include "region/projection.h"
+#include "region/region_control.h"
+#include "region/region_device.h"
 #include "region/region_file.h"
 #include "region/region_identity.h"
-#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -25,11 +27,6 @@
 #define SEEN_WHOLE_NS 250000ull
 #define ATTACH_AGAIN_WAIT_NS 100000000ull
 
-static bool is_mapped(const struct region *region, const struct stat *status)
-{
-    return status->st_dev == region->device && status->st_ino == region->inode;
-}
-
 /* The file that takes this one's place has what this one says last, unless it is this one itself,
  * made whole again; who sleeps on this one would never hear of it. */
 static void leave_file(struct region *region, const struct stat *next)
@@ -37,13 +34,13 @@ static void leave_file(struct region *region, const struct stat *next)
     if (!region->shared)
         return;
     guard_enter();
-    struct region_orders last = orders_read(region);
+    struct region_control last = control_read(region);
     bool whole = load_relaxed(&region->shared->magic) == VGPU_REGION_MAGIC;
-    if (whole && !is_mapped(region, next) && !load_acquire(&region->lost)) {
-        region->known_orders = last;
+    if (whole && !mapping_is_of(region, next) && !load_acquire(&region->lost)) {
+        region->known_control = last;
         identity_remember(region);
     }
-    orders_raise(region->shared);
+    epoch_raise(region->shared);
     guard_leave();
 }
 
@@ -100,10 +97,10 @@ static void join(struct region *region, bool fresh, bool same_file)
     if (same_file && region->slot >= 0) /* a file that was shortened may still have it */
         slot_leave(region, (unsigned)region->slot, region->word);
     region_settings_take(region, fresh);
-    orders_take(region, fresh);
+    control_take(region, fresh);
     identity_take(region);
     region_devices_again(region);
-    orders_arrive(region->shared, fresh);
+    epoch_arrive(region->shared, fresh);
     projection_begin(region->map);
     slot_reap_all(region, -1); /* monitors sum what the dead left */
     region->slot = slot_claim(region, &region->word);
@@ -117,8 +114,8 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     struct stat status;
     int made = region_file_prepare(fd, make);
     int error = made < 0 ? made : file_status(fd, &status);
-    int former = region_fd_is_ours(region) ? region->fd : -1;
-    bool same_file = !error && region->shared && is_mapped(region, &status);
+    int former = mapping_fd_is_ours(region) ? region->fd : -1;
+    bool same_file = !error && region->shared && mapping_is_of(region, &status);
     if (!error) {
         leave_file(region, &status);
         error = map_file(region, fd, &status);
@@ -229,7 +226,7 @@ void region_detach(struct region *region)
         slot_leave(region, (unsigned)region->slot, region->word);
         guard_leave();
     }
-    if (region->fd >= 0 && region_fd_is_ours(region))
+    if (region->fd >= 0 && mapping_fd_is_ours(region))
         close(region->fd);
     forget(region, true);
 }
@@ -244,7 +241,7 @@ enum file_state {
 static enum file_state file_state(const struct region *region)
 {
     struct stat status;
-    if (region->fd < 0 || file_status(region->fd, &status) != 0 || !is_mapped(region, &status))
+    if (region->fd < 0 || file_status(region->fd, &status) != 0 || !mapping_is_of(region, &status))
         return FILE_CLOSED;
     if (status.st_nlink == 0)
         return FILE_DELETED;
@@ -256,7 +253,7 @@ static enum file_state state_by_path(const struct region *region)
     struct stat status;
     if (file_status_at(region->path, &status) != 0)
         return FILE_CLOSED;
-    if (!is_mapped(region, &status))
+    if (!mapping_is_of(region, &status))
         return FILE_DELETED;
     return status.st_size < (off_t)VGPU_REGION_FILE_BYTES ? FILE_SHORT : FILE_WHOLE;
 }
@@ -268,7 +265,7 @@ static int open_again(struct region *region)
     int fd = region_file_open(region->path, false);
     if (fd < 0)
         return fd;
-    if (file_status(fd, &status) != 0 || !is_mapped(region, &status)) {
+    if (file_status(fd, &status) != 0 || !mapping_is_of(region, &status)) {
         close(fd);
         return -ENOENT;
     }
@@ -324,7 +321,7 @@ static bool is_displaced(struct region *region, uint64_t now)
         return false;
     region->path_seen_ns = now;
     return file_status_at(region->path, &status) == 0 && S_ISREG(status.st_mode) &&
-           !is_mapped(region, &status);
+           !mapping_is_of(region, &status);
 }
 
 bool region_was_kept(const struct region *region)
@@ -347,16 +344,4 @@ int region_keep(struct region *region)
     int error = come_back(region, state);
     errno = errno_kept;
     return error;
-}
-
-bool region_fd_is_ours(const struct region *region)
-{
-    struct stat status;
-    return region->fd >= 0 && file_status(region->fd, &status) == 0 && is_mapped(region, &status);
-}
-
-unsigned region_slot_bound(const struct region *region)
-{
-    unsigned high = load_seq_cst(&region->shared->slot_high);
-    return high < VGPU_REGION_SLOTS ? high : VGPU_REGION_SLOTS;
 }

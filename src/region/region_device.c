@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The container's devices in the region, and where their limits come from. */
-#include "region/region.h"
+#include "region/region_device.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -323,7 +323,7 @@ static int entry_make(struct region *region, const char *uuid, int index)
     int entry = entry_find(region, uuid);
     if (entry >= 0)
         return entry;
-    if (!region_fd_is_ours(region))
+    if (!mapping_fd_is_ours(region))
         return -EBADF;
     int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
     if (error)
@@ -387,7 +387,7 @@ static void mend_entry(struct region *region, struct region_device *device)
     if (region->mend_failed_ns && now - region->mend_failed_ns < MEND_RETRY_NS)
         return;
     region->mend_failed_ns = now;
-    if (!region_fd_is_ours(region) ||
+    if (!mapping_fd_is_ours(region) ||
         file_lock_wait(region->fd, VGPU_REGION_OFFSET, MEND_WAIT_NS) != 0)
         return;
     region->mend_failed_ns = 0;

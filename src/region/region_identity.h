@@ -4,7 +4,7 @@
 #ifndef VGPU_REGION_REGION_IDENTITY_H
 #define VGPU_REGION_REGION_IDENTITY_H
 
-#include "region/region.h"
+#include "region/mapping.h"
 
 /* Each terminated, and fit to be printed: a control character, and what is no UTF-8, as an escape
  * (base/text.h). Empty where it was not said. */

@@ -6,10 +6,11 @@
 #include "base/file.h"
 #include "base/guard.h"
 #include "base/saturating.h"
+#include "region/epoch.h"
 #include "region/file_lock.h"
 #include "region/projection.h"
+#include "region/region_control.h"
 #include "region/region_file.h"
-#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static uint64_t used_bytes(struct region *region, unsigned device)
 {
     uint64_t bytes = 0, imported = 0;
     uint64_t lingering = load_relaxed(&region->shared->devices[device].orphaned);
-    unsigned bound = region_slot_bound(region);
+    unsigned bound = mapping_slot_bound(region);
     slot_reap_dead(region, -1, device);
     for (unsigned i = 0; i < bound; i++) {
         const struct vgpu_slot *slot = &region->shared->slots[i];
@@ -174,15 +175,15 @@ static int set_locked(struct region *region, int device, const struct region_cha
     if (change->memory || change->cores || change->soft_cores)
         set_devices(region->map, device, count, change);
     if (change->priority)
-        orders_set_priority(region, change->priority_level, VGPU_PRIORITY_LIVE);
-    orders_raise(region->shared);
+        control_set_priority(region, change->priority_level, VGPU_PRIORITY_LIVE);
+    epoch_raise(region->shared);
     return 0;
 }
 
 int region_set_state(struct region *region, struct region_state *ret_state)
 {
     guard_enter();
-    struct region_orders words = orders_read(region);
+    struct region_control words = control_read(region);
     guard_leave();
     if (load_acquire(&region->lost))
         return -EIO;
@@ -200,7 +201,7 @@ int region_set_paused(struct region *region, bool paused, bool *ret_was)
         return -EPERM;
     guard_enter();
     uint32_t was = exchange_acq_rel(&region->shared->paused, paused ? 1u : 0u);
-    orders_raise(region->shared);
+    epoch_raise(region->shared);
     guard_leave();
     if (load_acquire(&region->lost))
         return -EIO;

@@ -101,7 +101,7 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
 {
     bool asked = false, lockable = false; /* the question costs a system call */
     unsigned reaped = 0;
-    unsigned bound = region_slot_bound(region);
+    unsigned bound = mapping_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
         struct vgpu_slot *slot = &region->shared->slots[i];
         uint64_t word = load_acquire(&slot->state);
@@ -110,7 +110,7 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
         const struct vgpu_usage *usage = &slot->usage[device];
         if (!load_relaxed(&usage->bytes) && !load_relaxed(&usage->lingering))
             continue;
-        lockable = asked ? lockable : region_fd_is_ours(region);
+        lockable = asked ? lockable : mapping_fd_is_ours(region);
         asked = true;
         reaped += reap_if_dead(region, lockable, i, word);
     }
@@ -119,8 +119,8 @@ unsigned slot_reap_dead(struct region *region, int own, unsigned device)
 
 void slot_reap_all(struct region *region, int own)
 {
-    bool lockable = region_fd_is_ours(region);
-    unsigned bound = region_slot_bound(region);
+    bool lockable = mapping_fd_is_ours(region);
+    unsigned bound = mapping_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
         uint64_t word = load_acquire(&region->shared->slots[i].state);
         if ((int)i != own)
@@ -130,8 +130,8 @@ void slot_reap_all(struct region *region, int own)
 
 bool slot_any_live(struct region *region)
 {
-    bool lockable = region_fd_is_ours(region);
-    unsigned bound = region_slot_bound(region);
+    bool lockable = mapping_fd_is_ours(region);
+    unsigned bound = mapping_slot_bound(region);
     for (unsigned i = 0; i < bound; i++) {
         uint64_t word = load_acquire(&region->shared->slots[i].state);
         if (slot_word_state(word) == VGPU_SLOT_LIVE && !reap_if_dead(region, lockable, i, word))
@@ -143,7 +143,7 @@ bool slot_any_live(struct region *region)
 /* The storage must exist before it is written through the mapping. */
 static int reserve_storage(struct region *region, unsigned slot)
 {
-    if (!region_fd_is_ours(region))
+    if (!mapping_fd_is_ours(region))
         return 0;
     int error = file_reserve(region->fd, slot_offset(slot), sizeof(struct vgpu_slot));
     if (!error)
@@ -232,7 +232,7 @@ static int claim_one(
  */
 static int claim_any(struct region *region, uint64_t *ret_word)
 {
-    bool lockable = region_fd_is_ours(region);
+    bool lockable = mapping_fd_is_ours(region);
     for (int abandoned = 0; abandoned < 2; abandoned++) {
         for (unsigned i = 0; i < VGPU_REGION_SLOTS; i++) {
             int claimed = claim_one(region, i, lockable, abandoned, ret_word);
@@ -253,13 +253,13 @@ int slot_claim(struct region *region, uint64_t *ret_word)
 
 void slot_unlock(struct region *region, unsigned slot)
 {
-    if (region_fd_is_ours(region))
+    if (mapping_fd_is_ours(region))
         file_lock_drop(region->fd, slot_offset(slot));
 }
 
 void slot_lock_again(struct region *region, unsigned slot)
 {
-    if (region_fd_is_ours(region))
+    if (mapping_fd_is_ours(region))
         (void)!file_lock_take(region->fd, slot_offset(slot));
 }
 
@@ -276,7 +276,7 @@ void slot_leave(struct region *region, unsigned slot, uint64_t word)
 int slot_free_dead(struct region *region, unsigned index, uint64_t word)
 {
     struct vgpu_slot *slot = &region->shared->slots[index];
-    bool lockable = region_fd_is_ours(region);
+    bool lockable = mapping_fd_is_ours(region);
     if (load_acquire(&slot->state) != word)
         return -ESTALE;
     if (slot_word_state(word) == VGPU_SLOT_LIVE)

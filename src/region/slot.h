@@ -6,21 +6,12 @@
 #ifndef VGPU_REGION_SLOT_H
 #define VGPU_REGION_SLOT_H
 
-#include "region/region.h"
+#include "region/mapping.h"
+#include "region/slot_word.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-static inline unsigned slot_word_state(uint64_t word)
-{
-    return (unsigned)(word & 3);
-}
-
-static inline int slot_word_pid(uint64_t word)
-{
-    return (int)((uint32_t)word >> 2);
-}
 
 /* Where a slot's state lies in the file: the byte that its owner's lock is on. */
 off_t slot_offset(unsigned slot);

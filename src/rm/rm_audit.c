@@ -27,7 +27,7 @@ void rm_audit_reset(void)
     memset(&audit, 0, sizeof(audit));
 }
 
-void rm_memory_last_audit(struct rm_audit *ret_audit)
+void rm_audit_last(struct rm_audit *ret_audit)
 {
     *ret_audit = audit.result;
 }

@@ -92,7 +92,7 @@ bool rm_memory_is_charging(void)
     return load_acquire(&charging);
 }
 
-void rm_memory_set_charging(bool on)
+void rm_charging_set(bool on)
 {
     store_release(&charging, on);
 }

@@ -45,7 +45,7 @@ extern bool (*rm_memory_door_is_first)(void);
 
 /* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
  * is the one that counts). */
-void rm_memory_set_charging(bool charging);
+void rm_charging_set(bool charging);
 bool rm_memory_is_charging(void);
 
 extern _Thread_local enum account_kind rm_memory_thread_kind
@@ -70,6 +70,6 @@ struct rm_audit {
     uint64_t manager_bytes; /* the resource manager's */
     uint64_t differences;   /* audits in which they were not equal */
 };
-void rm_memory_last_audit(struct rm_audit *ret_audit);
+void rm_audit_last(struct rm_audit *ret_audit);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "base/atomic.h"
 #include "base/guard.h"
+#include "region/epoch.h"
 #include "region/file_lock.h"
 #include "region/region_file.h"
-#include "region/region_orders.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -102,7 +102,7 @@ int region_repair(struct region *region, struct findings *findings)
     guard_enter();
     for (size_t i = 0; i < findings->count; i++)
         findings->list[i].outcome = mend(region, &findings->list[i]);
-    orders_raise(region->shared);
+    epoch_raise(region->shared);
     guard_leave();
     file_lock_drop(region->fd, VGPU_REGION_OFFSET);
     return load_acquire(&region->lost) ? -EIO : 0;

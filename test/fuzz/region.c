@@ -110,7 +110,7 @@ static bool any_live(struct region *region)
 {
     guard_enter();
     bool live = slot_any_live(region);
-    FUZZ_CHECK(region_slot_bound(region) <= VGPU_REGION_SLOTS);
+    FUZZ_CHECK(mapping_slot_bound(region) <= VGPU_REGION_SLOTS);
     guard_leave();
     return live;
 }

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/sleep.h"
 #include "region/file_lock.h"
+#include "region/region.h"
 
 #include <fcntl.h>
 #include <stdarg.h>

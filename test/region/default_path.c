@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "check.h"
 #include "region/file_lock.h"
+#include "region/region.h"
 #include "region/region_file.h"
 
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "region/file_lock.h"
+#include "region/region.h"
 #include "users.h"
 
 #include <fcntl.h>

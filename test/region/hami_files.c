@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "region/region.h"
 #include "region/region_file.h"
 #include "users.h"
 #include "vgpu/hami.h"

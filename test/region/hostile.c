@@ -7,6 +7,8 @@
 #include "base/guard.h"
 #include "base/sleep.h"
 #include "check.h"
+#include "region/region.h"
+#include "region/region_device.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -58,7 +60,7 @@ static uint64_t look(struct region *region)
 {
     uint64_t sum = 0;
     guard_enter();
-    unsigned bound = region_slot_bound(region);
+    unsigned bound = mapping_slot_bound(region);
     CHECK(bound <= VGPU_REGION_SLOTS);
     for (unsigned i = 0; i < bound; i++) {
         const struct vgpu_slot *slot = &region->shared->slots[i];

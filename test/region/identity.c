@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/sleep.h"
 #include "check.h"
+#include "region/region.h"
 #include "region/region_file.h"
 
 #include <fcntl.h>

@@ -6,8 +6,8 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "check.h"
+#include "region/epoch.h"
 #include "region/region_file.h"
-#include "region/region_orders.h"
 #include "region/region_set.h"
 
 #include <errno.h>
@@ -76,17 +76,17 @@ static struct vgpu_device *device_words(unsigned device)
     return &peers_region.shared->devices[peers_region.devices[device].entry];
 }
 
-static struct account_orders orders(void)
+static struct account_control orders(void)
 {
-    struct account_orders orders;
-    (void)account_orders(&orders);
+    struct account_control orders;
+    (void)account_control(&orders);
     return orders;
 }
 
 static bool any(void)
 {
-    struct account_orders orders;
-    return account_orders(&orders);
+    struct account_control orders;
+    return account_control(&orders);
 }
 
 /* ---- what is in force ---- */
@@ -100,8 +100,8 @@ TEST("the environment's compute limit, soft limit and priority are in force")
     config->priority = 0;
     config->has_priority = true;
     unsigned device = join(config);
-    struct account_orders now;
-    CHECK(account_orders(&now));
+    struct account_control now;
+    CHECK(account_control(&now));
     CHECK_EQ(now.percent[device], 30);
     CHECK_EQ(now.soft[device], 60);
     CHECK_EQ(now.priority, 0);
@@ -114,8 +114,8 @@ TEST("without any limit nothing is in force, and the priority is the usual one")
 {
     peers_begin();
     join(peers_config("1g"));
-    struct account_orders now;
-    CHECK(!account_orders(&now));
+    struct account_control now;
+    CHECK(!account_control(&now));
     CHECK_EQ(now.priority, VGPU_PRIORITY_DEFAULT);
     CHECK(!now.has_priority);
 }
@@ -163,7 +163,7 @@ TEST("limits, soft limits and a priority that are set while programs run are in 
         .soft_cores = true, .soft_percent = 80, .priority = true, .priority_level = 3000000000u};
     CHECK_EQ(region_set_limits(&tool, REGION_ALL_DEVICES, &change), 0);
     region_detach(&tool);
-    struct account_orders now = orders();
+    struct account_control now = orders();
     CHECK_EQ(now.percent[device], 30);
     CHECK_EQ(now.soft[device], 80);
     CHECK_EQ(now.priority, 3000000000u);
@@ -309,8 +309,8 @@ TEST("pauses, holds, soft limits and priorities outlive their file")
     CHECK(any());
     for (int i = 0; i < 2; i++) {
         REQUIRE(i ? truncate(peers_path, 0) == 0 : unlink(peers_path) == 0);
-        struct account_orders now;
-        CHECK(account_orders(&now));
+        struct account_control now;
+        CHECK(account_control(&now));
         CHECK(now.paused && now.held);
         CHECK_EQ(now.priority, 7);
         CHECK_EQ(now.percent[device], 0);
@@ -346,7 +346,7 @@ static void sleep_on_epoch(void)
     uint32_t seen = orders().epoch;
     uint64_t start = clock_now_ns();
     peers_step(1);
-    orders_wait(&peers_region.shared->orders_epoch, seen, LONG_NS);
+    epoch_wait(&peers_region.shared->orders_epoch, seen, LONG_NS);
     CHECK(clock_now_ns() - start < LONG_NS);
     CHECK(orders().epoch != seen);
 }
@@ -362,7 +362,7 @@ TEST("all who sleep on the epoch wake, in all processes")
     peers_sleep_ms(100);
     /* One that came to it late sleeps on what it read after. */
     for (int i = 0; i < 50; i++) {
-        account_wake_orders();
+        account_control_wake();
         peers_sleep_ms(10);
     }
     for (int i = 0; i < 3; i++)
@@ -378,7 +378,7 @@ struct sleeper {
 static void *sleep_long(void *argument)
 {
     struct sleeper *sleeper = argument;
-    orders_wait(&peers_region.shared->orders_epoch, sleeper->seen, LONG_NS);
+    epoch_wait(&peers_region.shared->orders_epoch, sleeper->seen, LONG_NS);
     store_release(&sleeper->awake, true);
     return NULL;
 }
@@ -421,7 +421,7 @@ TEST("who would sleep where the file was cut off does so for a moment only, and 
     uint64_t start = clock_now_ns();
     REQUIRE(truncate(peers_path, 0) == 0);
     errno = ENOTTY;
-    orders_wait(&peers_region.shared->orders_epoch, seen, LONG_NS);
+    epoch_wait(&peers_region.shared->orders_epoch, seen, LONG_NS);
     CHECK_EQ(errno, ENOTTY);
     CHECK(clock_now_ns() - start < LONG_NS);
     CHECK(!peers_region.lost);
@@ -431,21 +431,21 @@ TEST("orders stand until the epoch is raised, and nobody who sleeps on it is wok
 {
     peers_begin();
     account_start(NULL, 0);
-    CHECK(!account_orders_stand(0));
+    CHECK(!account_control_stands(0));
     join(peers_config(NULL));
     struct sleeper sleeper = {.seen = orders().epoch};
     REQUIRE(pthread_create(&sleeper.thread, NULL, sleep_long, &sleeper) == 0);
     peers_sleep_ms(50);
     errno = ENOTTY;
     for (int i = 0; i < 100; i++)
-        CHECK(account_orders_stand(sleeper.seen));
+        CHECK(account_control_stands(sleeper.seen));
     CHECK(!load_acquire(&sleeper.awake));
-    CHECK(!account_orders_stand(sleeper.seen + 1));
+    CHECK(!account_control_stands(sleeper.seen + 1));
     CHECK_EQ(errno, ENOTTY);
-    account_wake_orders();
+    account_control_wake();
     CHECK_EQ(pthread_join(sleeper.thread, NULL), 0);
-    CHECK(!account_orders_stand(sleeper.seen));
-    CHECK(account_orders_stand(orders().epoch));
+    CHECK(!account_control_stands(sleeper.seen));
+    CHECK(account_control_stands(orders().epoch));
 }
 
 TEST("where the file was cut off no orders stand, and the region is not touched to see that")
@@ -454,7 +454,7 @@ TEST("where the file was cut off no orders stand, and the region is not touched 
     join(peers_config(NULL));
     uint32_t seen = orders().epoch;
     REQUIRE(truncate(peers_path, 0) == 0);
-    CHECK(!account_orders_stand(seen));
+    CHECK(!account_control_stands(seen));
     CHECK(!peers_region.lost);
 }
 
@@ -462,14 +462,14 @@ TEST("a sleep is over in time, also where there is no region")
 {
     peers_begin();
     account_start(NULL, 0);
-    account_wait_orders(0, 2 * MS);
-    account_wait_orders(0, UINT64_MAX);
+    account_control_wait(0, 2 * MS);
+    account_control_wait(0, UINT64_MAX);
     join(peers_config(NULL));
     uint64_t start = clock_now_ns();
-    account_wait_orders(orders().epoch, 20 * MS);
+    account_control_wait(orders().epoch, 20 * MS);
     CHECK(clock_now_ns() - start >= 20 * MS);
-    account_wait_orders(orders().epoch + 1, UINT64_MAX);
-    account_wait_orders(orders().epoch, UINT64_MAX);
+    account_control_wait(orders().epoch + 1, UINT64_MAX);
+    account_control_wait(orders().epoch, UINT64_MAX);
 }
 
 /* ---- the window ---- */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/sleep.h"
 #include "check.h"
+#include "region/region.h"
 #include "region/slot.h"
 #include "scratch.h"
 
@@ -116,7 +117,7 @@ uint64_t peers_used(unsigned device)
 
 int peers_slot_of(const struct region *region, pid_t pid)
 {
-    for (unsigned i = 0; i < region_slot_bound(region); i++) {
+    for (unsigned i = 0; i < mapping_slot_bound(region); i++) {
         uint64_t word = load_acquire(&region->shared->slots[i].state);
         if (slot_word_state(word) == VGPU_SLOT_LIVE && slot_word_pid(word) == (int)pid)
             return (int)i;

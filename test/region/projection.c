@@ -81,8 +81,8 @@ TEST("what the monitor sets is in force at the next look, for all processes, and
     store_relaxed(&hami()->limit[0], 512 * PEERS_MIB);
     store_relaxed(&hami()->sm_limit[0], (uint64_t)25);
     CHECK_EQ(account_reserve(device, 513 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
-    struct account_orders orders;
-    CHECK(account_orders(&orders));
+    struct account_control orders;
+    CHECK(account_control(&orders));
     CHECK_EQ(orders.percent[device], 25);
     CHECK_EQ(entry(device)->memory_limit, 512 * PEERS_MIB);
     CHECK(load_relaxed(&peers_region.shared->orders_epoch) != epoch);

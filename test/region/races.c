@@ -5,6 +5,7 @@
 #include "base/sleep.h"
 #include "check.h"
 #include "peers.h"
+#include "region/mapping.h"
 
 #include <pthread.h>
 
@@ -175,7 +176,7 @@ TEST("after 400 kills at random instants the account equals what the living hold
     CHECK_EQ(account_reserve(device, 951 * PEERS_MIB, ACCOUNT_BUFFER), -ENOMEM);
     CHECK_EQ(account_reserve(device, 950 * PEERS_MIB, ACCOUNT_BUFFER), 0);
     /* Dead processes' slots are used again, so that hundreds of them do not pile up. */
-    CHECK(region_slot_bound(&peers_region) < 50);
+    CHECK(mapping_slot_bound(&peers_region) < 50);
     peers_step(2);
     CHECK_EQ(peers_reap(holder), 0);
 }

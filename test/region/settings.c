@@ -4,6 +4,8 @@
 
 #include "base/atomic.h"
 #include "check.h"
+#include "region/region.h"
+#include "region/region_device.h"
 #include "region/region_file.h"
 #include "users.h"
 

@@ -6,6 +6,8 @@
 #include "base/process.h"
 #include "check.h"
 #include "peers.h"
+#include "region/region.h"
+#include "region/region_device.h"
 
 #include <fcntl.h>
 
@@ -38,9 +40,9 @@ TEST("a process has the first free slot from joining on")
 {
     peers_begin();
     device = peers_join("1g");
-    CHECK_EQ(region_slot_bound(&peers_region), 1);
+    CHECK_EQ(mapping_slot_bound(&peers_region), 1);
     charge(HELD);
-    CHECK_EQ(region_slot_bound(&peers_region), 1);
+    CHECK_EQ(mapping_slot_bound(&peers_region), 1);
     const struct vgpu_slot *slot = &peers_region.shared->slots[0];
     struct process_status status;
     CHECK_EQ(process_status(0, &status), 0);
@@ -184,7 +186,7 @@ TEST("a descriptor number that is another file by now is left alone")
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     REQUIRE(dup2(ends[0], fd) == fd);
-    CHECK(!region_fd_is_ours(&peers_region));
+    CHECK(!mapping_fd_is_ours(&peers_region));
     charge(HELD);
     CHECK_EQ(peers_used(device), HELD);
     region_detach(&peers_region);

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-static struct account_orders words;
+static struct account_control words;
 static uint64_t readings;
 static bool delayed, other_is_through;
 
@@ -23,13 +23,13 @@ const struct config *container_config(void)
     return &none;
 }
 
-void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
+void account_control_wait(uint32_t seen, uint64_t timeout_ns)
 {
     (void)seen;
     sleep_ns(timeout_ns);
 }
 
-bool account_orders_stand(uint32_t seen)
+bool account_control_stands(uint32_t seen)
 {
     return seen == words.epoch;
 }
@@ -56,17 +56,17 @@ static void *read_later(void *unused)
 }
 
 /* The first reader is kept from running until another thread has read something else. */
-bool account_orders(struct account_orders *ret_orders)
+bool account_control(struct account_control *ret_control)
 {
     pthread_t other;
-    *ret_orders = words;
-    ret_orders->number = ++readings;
+    *ret_control = words;
+    ret_control->number = ++readings;
     if (!delayed)
         return words.paused;
     delayed = false;
     REQUIRE(pthread_create(&other, NULL, read_later, NULL) == 0);
     pthread_join(other, NULL);
-    return ret_orders->paused;
+    return ret_control->paused;
 }
 
 TEST("what a delayed thread has read does not take the place of what was read later")
@@ -98,7 +98,7 @@ TEST("where nothing is in force it is read anew after 25 ms, or when the epoch w
 {
     uint32_t epoch;
     uint64_t now = 1000 * MS;
-    words = (struct account_orders){.epoch = 7};
+    words = (struct account_control){.epoch = 7};
     CHECK(!policy_read(now, &epoch));
     CHECK(!policy_look(now += 5 * MS)); /* says that the program works, and reads for that */
     uint64_t before = readings;
@@ -107,7 +107,7 @@ TEST("where nothing is in force it is read anew after 25 ms, or when the epoch w
     CHECK_EQ(readings, before);
     CHECK(!policy_look(now += 6 * MS));
     CHECK_EQ(readings, before + 1);
-    words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
+    words = (struct account_control){.epoch = 8, .percent[3] = 20, .paused = true};
     CHECK(!policy_look(now += 4 * MS));
     CHECK(policy_look(now += MS));
     CHECK_EQ(policy_percent(3), 20);
@@ -117,11 +117,11 @@ TEST("a governor who sleeps on the epoch is believed to read what comes, for so 
 {
     uint32_t epoch;
     uint64_t now = 1500 * MS;
-    words = (struct account_orders){.epoch = 7};
+    words = (struct account_control){.epoch = 7};
     CHECK(!policy_read(now, &epoch));
     CHECK(!policy_look(now += 500 * MS));
     uint64_t before = readings;
-    words = (struct account_orders){.epoch = 8, .percent[3] = 20, .paused = true};
+    words = (struct account_control){.epoch = 8, .percent[3] = 20, .paused = true};
     governed = true;
     CHECK(!policy_look(now += 24 * MS));
     CHECK_EQ(readings, before);
@@ -134,7 +134,7 @@ TEST("and where something is, each 5 ms")
 {
     uint32_t epoch;
     uint64_t now = 2000 * MS;
-    words = (struct account_orders){.epoch = 8, .paused = true};
+    words = (struct account_control){.epoch = 8, .paused = true};
     CHECK(policy_read(now, &epoch));
     uint64_t before = readings;
     for (unsigned i = 0; i < 25; i++)

@@ -216,7 +216,7 @@ TEST("the larger of the ledger's and the driver's figure counts")
     CHECK_EQ(allocate(CLIENT, 0x100, 8 * MIB), RM_OK);
     CHECK_EQ(own(), 11 * MIB);
     CHECK_EQ(account_own_bytes(0, ACCOUNT_UNEXPLAINED), 3 * MIB);
-    rm_memory_last_audit(&audit);
+    rm_audit_last(&audit);
     CHECK_EQ(audit.count, 1);
     CHECK_EQ(audit.ledger_bytes, 8 * MIB);
     CHECK_EQ(audit.manager_bytes, 11 * MIB);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slabs, and the index against a plain reference. */
-#include "base/map.h"
 #include "base/slab.h"
 
+#include "base/map.h"
 #include "check.h"
 
 #define KEYS 20000

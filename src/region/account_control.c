@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the container is told: limits of compute, pauses, priority, and its window. */
-#include "base/sleep.h"
 #include "region/account_self.h"
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/sleep.h"
+#include "region/epoch.h"
 #include "region/grant.h"
 #include "region/projection.h"
-#include "region/region_orders.h"
+#include "region/region_control.h"
+#include "region/region_device.h"
 #include "region/slot.h"
 
 #include <string.h>
@@ -16,9 +18,9 @@
 #define WAIT_MAX_NS 1000000000ull /* a file that others replaced is noticed only by looking */
 #define ACTIVE_KERNEL 2 /* what HAMi's library writes for its monitor to count down from */
 
-/* ---- orders ---- */
+/* ---- control words ---- */
 
-static void take_limits_locked(unsigned device, bool in_force, struct account_orders *orders)
+static void take_limits_locked(unsigned device, bool in_force, struct account_control *control)
     REQUIRES(account.lock)
 {
     (void)region_device_entry(account.region, device);
@@ -27,12 +29,12 @@ static void take_limits_locked(unsigned device, bool in_force, struct account_or
     uint32_t soft = load_relaxed(&entry->core_soft_limit);
     if (!percent || percent >= 100)
         return;
-    orders->set[device] = (unsigned char)percent;
+    control->set[device] = (unsigned char)percent;
     if (!in_force)
         return;
-    orders->percent[device] = (unsigned char)percent;
+    control->percent[device] = (unsigned char)percent;
     if (soft > percent)
-        orders->soft[device] = (unsigned char)(soft < 100 ? soft : 100);
+        control->soft[device] = (unsigned char)(soft < 100 ? soft : 100);
 }
 
 static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
@@ -44,20 +46,20 @@ static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
 }
 
 /* Of a grant nothing is taken from the region, which the container can write. */
-static void take_grant_locked(struct region *region, struct region_orders *words)
+static void take_grant_locked(struct region *region, struct region_control *words)
     REQUIRES(account.lock)
 {
     const struct grant *grant = region->config ? region->config->grant : NULL;
     if (!grant)
         return;
     store_relaxed(&region->granted, grant_sequence(grant));
-    struct grant_orders orders = grant_orders(grant);
-    words->switched_off = !orders.in_force;
-    words->priority = orders.priority_set ? orders.priority : VGPU_PRIORITY_DEFAULT;
-    words->priority_set = orders.priority_set ? VGPU_PRIORITY_LIVE : VGPU_PRIORITY_UNSET;
+    struct grant_control control = grant_control(grant);
+    words->switched_off = !control.in_force;
+    words->priority = control.priority_set ? control.priority : VGPU_PRIORITY_DEFAULT;
+    words->priority_set = control.priority_set ? VGPU_PRIORITY_LIVE : VGPU_PRIORITY_UNSET;
 }
 
-static bool limits_are_in_force(const struct region *region, const struct region_orders *words)
+static bool limits_are_in_force(const struct region *region, const struct region_control *words)
 {
     switch (region->config ? region->config->core_policy : CORE_POLICY_DEFAULT) {
     case CORE_POLICY_FORCE:
@@ -70,49 +72,49 @@ static bool limits_are_in_force(const struct region *region, const struct region
 }
 
 /* The epoch is read before all else: who sleeps on it has seen no less than it says. */
-static bool take_orders_locked(struct account_orders *orders) REQUIRES(account.lock)
+static bool take_control_locked(struct account_control *control) REQUIRES(account.lock)
 {
     struct region *region = account.region;
     bool any = false;
-    struct region_orders words = orders_read(region);
-    orders->epoch = words.epoch; /* also of memory in the file's place: it is slept on */
+    struct region_control words = control_read(region);
+    control->epoch = words.epoch; /* also of memory in the file's place: it is slept on */
     if (!load_acquire(&region->lost))
-        region->known_orders = words;
-    words = region->known_orders;
+        region->known_control = words;
+    words = region->known_control;
     take_grant_locked(region, &words);
-    orders->coupled_ns = load_relaxed(&region->shared->coupled_ns);
+    control->coupled_ns = load_relaxed(&region->shared->coupled_ns);
     bool in_force = limits_are_in_force(region, &words);
     for (unsigned d = 0; d < region->device_count; d++) {
-        take_limits_locked(d, in_force, orders);
-        any |= orders->percent[d] != 0;
+        take_limits_locked(d, in_force, control);
+        any |= control->percent[d] != 0;
     }
     /* Also of devices that this process has not met. */
-    orders->has_limits = load_relaxed(&region->shared->settings_hash) != 0 ||
-                         (region->config && region->config->grant);
+    control->has_limits = load_relaxed(&region->shared->settings_hash) != 0 ||
+                          (region->config && region->config->grant);
     for (unsigned d = 0; d < region->device_count; d++)
-        orders->has_limits |= is_limited_locked(d);
+        control->has_limits |= is_limited_locked(d);
     if (!account.ended && account_slot_is_ours())
         projection_status(region, words.paused);
-    orders->paused = words.paused;
-    orders->held = words.held;
-    orders->lifted = words.switched_off;
-    orders->priority = words.priority;
-    orders->has_priority = words.priority_set != VGPU_PRIORITY_UNSET;
+    control->paused = words.paused;
+    control->held = words.held;
+    control->lifted = words.switched_off;
+    control->priority = words.priority;
+    control->has_priority = words.priority_set != VGPU_PRIORITY_UNSET;
     return any || words.paused || words.held;
 }
 
 static uint64_t readings GUARDED_BY(account.lock);
 
-bool account_orders(struct account_orders *ret_orders)
+bool account_control(struct account_control *ret_control)
 {
     bool any = false;
-    *ret_orders = (struct account_orders){.priority = VGPU_PRIORITY_DEFAULT};
+    *ret_control = (struct account_control){.priority = VGPU_PRIORITY_DEFAULT};
     LOCKED_TO_END(account.lock);
-    ret_orders->number = ++readings;
+    ret_control->number = ++readings;
     if (account.region) {
         (void)!region_keep(account.region);
         guard_enter();
-        any = take_orders_locked(ret_orders);
+        any = take_control_locked(ret_control);
         guard_leave();
     }
     return any;
@@ -126,37 +128,37 @@ static uint64_t at_most(uint64_t value, uint64_t bound)
 }
 
 /* Without the lock: the mapping's address stays, whatever lies there. */
-void account_wait_orders(uint32_t seen, uint64_t timeout_ns)
+void account_control_wait(uint32_t seen, uint64_t timeout_ns)
 {
     struct region *region = load_acquire(&account.region);
     timeout_ns = at_most(timeout_ns, WAIT_MAX_NS);
     if (region && !load_acquire(&region->lost))
-        orders_wait(&region->shared->orders_epoch, seen, timeout_ns);
+        epoch_wait(&region->shared->orders_epoch, seen, timeout_ns);
     else
-        sleep_ns(at_most(timeout_ns, region ? ORDERS_SLEEP_NS : timeout_ns));
+        sleep_ns(at_most(timeout_ns, region ? EPOCH_SLEEP_NS : timeout_ns));
 }
 
-uint32_t *account_orders_word(void)
+uint32_t *account_control_word(void)
 {
     struct region *region = load_acquire(&account.region);
     return region && !load_acquire(&region->lost) ? &region->shared->orders_epoch : NULL;
 }
 
-bool account_orders_stand(uint32_t seen)
+bool account_control_stands(uint32_t seen)
 {
-    uint32_t *word = account_orders_word();
+    uint32_t *word = account_control_word();
     const struct region *region = load_acquire(&account.region);
     const struct grant *grant = word && region->config ? region->config->grant : NULL;
     uint32_t *sequence = grant ? grant_word(grant) : NULL;
-    return word && orders_epoch_is(word, seen) &&
-           (!sequence || orders_epoch_is(sequence, load_relaxed(&region->granted)));
+    return word && epoch_is(word, seen) &&
+           (!sequence || epoch_is(sequence, load_relaxed(&region->granted)));
 }
 
-void account_wake_orders(void)
+void account_control_wake(void)
 {
     LOCKED_TO_END(account.lock);
     if (account.region && account_look_begin()) {
-        orders_raise(account.region->shared);
+        epoch_raise(account.region->shared);
         (void)account_look_end();
     }
 }
@@ -215,7 +217,7 @@ static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t u
     store_relaxed(&shared->window_closed_ns, now_ns);
     if (!swap_seq_cst(&shared->window_until_ns, until, until_ns))
         return false;
-    orders_raise(shared);
+    epoch_raise(shared);
     return true;
 }
 
@@ -237,7 +239,7 @@ void account_window_open(void)
     if (account.region && account_look_begin()) {
         struct vgpu_region *shared = account.region->shared;
         if (exchange_acq_rel(&shared->window_until_ns, (uint64_t)0))
-            orders_raise(shared);
+            epoch_raise(shared);
         (void)account_look_end();
     }
 }
