@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "hook/hook.h"
 #include "hook/report_file.h"
+#include "rm/rm_audit.h"
 #include "rm/rm_channels.h"
 #include "rm/rm_memory.h"
 #include "region/account.h"

@@ -8,6 +8,8 @@
 #include "base/map.h"
 #include "base/slab.h"
 #include "container/container.h"
+#include "rm/rm_audit.h"
+#include "rm/rm_charging.h"
 #include "rm/rm_export.h"
 #include "rm/rm_memory.h"
 
@@ -59,8 +61,8 @@ static void tell_ledger(enum memory_ledger chosen, bool asked_for)
         return;
     if (chosen == MEMORY_LEDGER_RM)
         log_info("memory is counted by the RM ledger: the driver's allocations pass ioctl; %s",
-            rm_memory_has_figure() ? "they are compared with the driver's own figure"
-                                   : "the driver has no figure of this process to compare with");
+            rm_audit_has_figure() ? "they are compared with the driver's own figure"
+                                  : "the driver has no figure of this process to compare with");
     else if (asked_for)
         log_info("memory is counted by the API ledger: VGPU_LEDGER asks for it");
     else

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "container/container.h"
+#include "rm/rm_charging.h"
 #include "rm/rm_ledger.h"
 
 #include <errno.h>
@@ -159,7 +160,7 @@ enum rm_audited rm_audit(
 {
     int index = rm_ledger_device_index(client, device_handle);
     uint32_t subdevice = rm_ledger_subdevice_handle(client, device_handle);
-    if (index < 0 || !subdevice || !rm_memory_is_charging())
+    if (index < 0 || !subdevice || !rm_charging_is_on())
         return RM_AUDIT_NOT_DONE;
     unsigned device = (unsigned)index;
     uint64_t time = clock_now_ns();
@@ -167,7 +168,7 @@ enum rm_audited rm_audit(
     if ((!now && !is_due(last, time)) || !swap_seq_cst(&audit.last_ns[device], last, time))
         return RM_AUDIT_NOT_DONE;
     uint64_t version, version_after;
-    bool quiet = !rm_memory_in_flight();
+    bool quiet = !rm_charging_has_call();
     uint64_t ledger_bytes = rm_ledger_bytes(device, &version);
     struct rm_pid_info info;
     if (!read_figure(fd, client, subdevice, &info, next)) {
@@ -177,7 +178,7 @@ enum rm_audited rm_audit(
     /* Another thread's allocation in between would look like a difference. What was to be known at
      * once is seen when that is settled. */
     (void)rm_ledger_bytes(device, &version_after);
-    if (!quiet || rm_memory_in_flight() || version != version_after) {
+    if (!quiet || rm_charging_has_call() || version != version_after) {
         if (now)
             store_relaxed(&audit.last_ns[device], (uint64_t)0);
         return RM_AUDIT_NOT_DONE;

@@ -4,7 +4,10 @@
 #ifndef VGPU_RM_RM_AUDIT_H
 #define VGPU_RM_RM_AUDIT_H
 
-#include "rm/rm_memory.h"
+#include "rm/rm_ioctl.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* The region's index of the device object's GPU, asked of the driver once; RM_DEVICE_UNKNOWN where
  * it cannot be told. */
@@ -27,8 +30,17 @@ enum rm_audited rm_audit(
 /* Whether the device's last audit is a second old: the cheap first question. */
 bool rm_audit_is_due(unsigned device);
 
-/* Whether an audit of this process was done yet. */
+/* Whether an audit of this process was done yet: the driver gives a figure to compare with. */
 bool rm_audit_has_figure(void);
+
+/* What the audit last found, for tools and tests. */
+struct rm_audit {
+    uint64_t count;         /* audits done */
+    uint64_t ledger_bytes;  /* ours, of the last audit */
+    uint64_t manager_bytes; /* the resource manager's */
+    uint64_t differences;   /* audits in which they were not equal */
+};
+void rm_audit_last(struct rm_audit *ret_audit);
 
 void rm_audit_reset(void);
 

@@ -5,7 +5,7 @@
 #ifndef VGPU_RM_RM_CALL_H
 #define VGPU_RM_RM_CALL_H
 
-#include "rm/rm_memory.h"
+#include "rm/rm_ioctl.h"
 
 #include <stdbool.h>
 #include <stddef.h>

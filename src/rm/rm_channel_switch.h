@@ -5,7 +5,7 @@
 #define VGPU_RM_RM_CHANNEL_SWITCH_H
 
 #include "rm/rm_channel_list.h"
-#include "rm/rm_channels.h"
+#include "rm/rm_channels_state.h"
 
 struct rm_switch {
     unsigned device;

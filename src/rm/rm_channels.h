@@ -20,6 +20,7 @@
 #define VGPU_RM_RM_CHANNELS_H
 
 #include "rm/rm_call.h"
+#include "rm/rm_channels_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,12 +56,6 @@ void rm_channels_drop(struct rm_channels_detached *detached);
 void rm_channels_reset(void);
 
 /* ---- the gate ---- */
-
-/* When the controls of a switch were made, by base/clock.h: the GPU changed between the two. Both 0
- * where none was. */
-struct rm_channels_times {
-    uint64_t before_ns, after_ns;
-};
 
 /* Takes the device's compute channels off the GPU, and those that will be born until it is opened.
  * Returns how many channels were switched: 0 where the device is closed already or has none.
@@ -99,20 +94,6 @@ bool rm_channels_any_closed(void);
 unsigned rm_channels_count(unsigned device);
 
 /* ---- whether it works ---- */
-
-enum rm_channels_state {
-    RM_CHANNELS_UNTESTED, /* no test was made yet */
-    RM_CHANNELS_WORKS,
-    /* At the last test this process had no compute channels here (an MPS client never has), or some
-     * whose GPU could not be told; a later test may find others. */
-    RM_CHANNELS_NO_GROUP,
-    RM_CHANNELS_NO_GPU,
-    RM_CHANNELS_REFUSED,  /* in the test a control was refused */
-    RM_CHANNELS_TOO_SLOW, /* a control took longer than RM_CHANNELS_SLOW_NS in all tries */
-    RM_CHANNELS_FAILED,   /* a control was refused later */
-};
-
-#define RM_CHANNELS_SLOW_NS 20000000ull
 
 /* The self-test, once for a process and device, when its first context was made: the group answers
  * GET_TIMESLICE, its channels can be enabled, disabled and enabled. Returns the state: UNTESTED

@@ -10,7 +10,7 @@
 #include "base/own_memory.h"
 #include "base/slab.h"
 #include "rm/rm_audit.h"
-#include "rm/rm_memory.h"
+#include "rm/rm_charging.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -104,7 +104,7 @@ static struct rm_export_fd export_to_same(int fd)
 static void mark_exported(uint32_t client, uint32_t object, struct rm_export_fd to)
 {
     unsigned device;
-    if (!rm_memory_is_charging()) /* the API's hooks count it */
+    if (!rm_charging_is_on()) /* the API's hooks count it */
         return;
     uint64_t bytes = rm_ledger_mark_exported(client, object, to, &device);
     if (bytes)

@@ -9,6 +9,7 @@
 #include "rm/rm_audit.h"
 #include "rm/rm_call.h"
 #include "rm/rm_channels.h"
+#include "rm/rm_charging.h"
 #include "rm/rm_export.h"
 #include "rm/rm_ledger.h"
 #include "rm/rm_unknown.h"
@@ -17,9 +18,6 @@
 
 static bool active;                      /* device memory passed the door */
 static bool asked_gpu, any_unidentified; /* whether GPUs can be told was tried; and they cannot */
-static bool charging = true;
-static unsigned
-    in_flight; /* calls whose change the kernel and the ledger may see at different times */
 static bool any_client; /* this process has a client of its own: the cheap first question */
 
 /* At first what the driver takes of itself: contexts, local memory, heaps. */
@@ -37,9 +35,8 @@ void rm_memory_reset(void)
 {
     active = false;
     asked_gpu = any_unidentified = false;
-    charging = true;
     any_client = false;
-    in_flight = 0;
+    rm_charging_reset();
     rm_ledger_reset();
     rm_export_reset();
     rm_audit_reset();
@@ -50,11 +47,6 @@ void rm_memory_reset(void)
 __attribute__((constructor)) static void register_reset(void)
 {
     container_on_reset(rm_memory_reset);
-}
-
-bool rm_memory_in_flight(void)
-{
-    return load_seq_cst(&in_flight) != 0;
 }
 
 bool rm_memory_may_see(void)
@@ -82,25 +74,10 @@ const char *rm_memory_blindness(void)
                : "the driver asks its kernel module for memory in no way that is known";
 }
 
-bool rm_memory_has_figure(void)
-{
-    return rm_audit_has_figure();
-}
-
-bool rm_memory_is_charging(void)
-{
-    return load_acquire(&charging);
-}
-
-void rm_charging_set(bool on)
-{
-    store_release(&charging, on);
-}
-
 static void freed_visit(const struct rm_freed *memory, void *context)
 {
     (void)context;
-    if (!load_relaxed(&charging))
+    if (!rm_charging_is_on())
         return;
     if (memory->exported)
         rm_export_freed(memory);
@@ -200,7 +177,7 @@ static int settle(const struct rm_call *call, struct rm_allocation *allocation,
         (void)!rm_ledger_add(allocation->client, allocation->parent, allocation->object,
             allocation->class_id, got, place->device, kind);
     }
-    sub_seq_cst(&in_flight, 1u);
+    rm_charging_end_call();
     thread_refusals += status == RM_ERR_NO_MEMORY;
     if (charged) {
         account_commit(place->device, reserved);
@@ -221,7 +198,7 @@ static int alloc_charged(
     if (reserved && reserve(place->device, reserved, rm_memory_thread_kind) != 0) {
         result = refuse(allocation);
     } else {
-        add_seq_cst(&in_flight, 1u);
+        rm_charging_begin_call();
         result = settle(call, allocation, place, true, reserved, rm_call_pass(call));
     }
     guard_leave();
@@ -245,9 +222,9 @@ static int alloc_memory(const struct rm_call *call, struct rm_allocation *alloca
     store_release(&active, true);
     struct place place = {.device = (unsigned)device, .device_handle = device_handle};
     rm_unknown_note_device(place.device, call->fd, allocation->client, device_handle);
-    if (load_acquire(&charging))
+    if (rm_charging_is_on())
         return alloc_charged(call, allocation, &place);
-    add_seq_cst(&in_flight, 1u);
+    rm_charging_begin_call();
     return settle(call, allocation, &place, false, 0, rm_call_pass(call));
 }
 
@@ -267,7 +244,7 @@ static int do_free(const struct rm_call *call, const struct rm_release *release)
     uint32_t client = release->client, object = release->object;
     uint32_t device_handle = rm_ledger_device_handle(client, object);
     bool hidden = rm_ledger_imports() || rm_unknown_has_memory();
-    add_seq_cst(&in_flight, 1u);
+    rm_charging_begin_call();
     uint32_t class_id = rm_ledger_class(client, object);
     struct rm_subtree *subtree = rm_ledger_detach(client, object);
     struct rm_channels_detached *channels = rm_channels_detach(client, object, class_id);
@@ -280,7 +257,7 @@ static int do_free(const struct rm_call *call, const struct rm_release *release)
         rm_ledger_attach(subtree);
         rm_channels_attach(channels);
     }
-    sub_seq_cst(&in_flight, 1u); /* not before the ledger has it, too */
+    rm_charging_end_call(); /* not before the ledger has it, too */
     if (freed && hidden && device_handle && device_handle != object)
         rm_audit(call->fd, client, device_handle, true, call->next);
     return result;

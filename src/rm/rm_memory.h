@@ -8,11 +8,10 @@
 #define VGPU_RM_RM_MEMORY_H
 
 #include "region/account.h"
+#include "rm/rm_ioctl.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef int rm_ioctl_function(int fd, unsigned long request, void *argument);
 
 /* Carries out an ioctl of type RM_IOCTL_TYPE through `next`, the real ioctl, and accounts for it.
  * Same result and errno as ioctl(2). Only objects of clients that this process allocated are
@@ -21,10 +20,6 @@ int rm_memory_ioctl(int fd, unsigned long request, void *argument, rm_ioctl_func
 
 /* Forgets everything: the start of a process or of a forked child. */
 void rm_memory_reset(void);
-
-/* Whether a call is on its way whose effect the kernel and the ledger may see at different times.
- */
-bool rm_memory_in_flight(void);
 
 /* Whether a client of this process was seen to be allocated through the door, on GPUs that can be
  * told: its memory may be seen, too. */
@@ -37,16 +32,8 @@ bool rm_memory_is_active(void);
  * a context was made. */
 const char *rm_memory_blindness(void);
 
-/* Whether the driver gives a figure for this process to compare with. */
-bool rm_memory_has_figure(void);
-
 /* Whether ioctl is ours for those that look it up by its name; set by the door. */
 extern bool (*rm_memory_door_is_first)(void);
-
-/* Whether allocations on this process's clients are charged here (false: seen, but the API ledger
- * is the one that counts). */
-void rm_charging_set(bool charging);
-bool rm_memory_is_charging(void);
 
 extern _Thread_local enum account_kind rm_memory_thread_kind
     __attribute__((tls_model("initial-exec")));
@@ -62,14 +49,5 @@ static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
 /* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
  * failed for want of memory whatever the driver makes of it. */
 unsigned rm_memory_thread_refusals(void);
-
-/* What the audit last found, for tools and tests. */
-struct rm_audit {
-    uint64_t count;         /* audits done */
-    uint64_t ledger_bytes;  /* ours, of the last audit */
-    uint64_t manager_bytes; /* the resource manager's */
-    uint64_t differences;   /* audits in which they were not equal */
-};
-void rm_audit_last(struct rm_audit *ret_audit);
 
 #endif

@@ -5,7 +5,7 @@
 #define VGPU_RM_RM_ROUTE_H
 
 #include "abi/rm.h"
-#include "rm/rm_memory.h"
+#include "rm/rm_ioctl.h"
 
 #include <stdbool.h>
 #include <stdint.h>

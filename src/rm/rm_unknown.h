@@ -6,7 +6,7 @@
 #ifndef VGPU_RM_RM_UNKNOWN_H
 #define VGPU_RM_RM_UNKNOWN_H
 
-#include "rm/rm_memory.h"
+#include "rm/rm_ioctl.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,6 +7,7 @@
 #include "scratch.h"
 #include "container/container.h"
 #include "memory/memory.h"
+#include "rm/rm_audit.h"
 
 #define MIB (1ull << 20)
 #define UUID "GPU-00000000-0000-0000-0000-000000000001"
