@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel gate by itself, to be preloaded: the door below the API with all that lies under it,
- * and limit/rm_channels.h for the test to call. */
+ * and rm/rm_channels.h for the test to call. */
 #include "rm/rm_channels.h"
+#include "rm/rm_memory.h"
 
 #include "abi/rm.h"
 #include "base/elf.h"
