@@ -40,7 +40,7 @@ struct list {
 static struct lock learn_lock;
 static struct lock list_lock;
 static bool prepared, asked_nvml;
-static struct list known;
+static struct list known GUARDED_BY(list_lock);
 static _Thread_local bool learning __attribute__((tls_model("initial-exec")));
 
 bool device_list_is_learning(void)
@@ -166,9 +166,8 @@ static void learn_from_nvml(struct list *list)
 
 static void publish(const struct list *list)
 {
-    lock_take(&list_lock);
-    known = *list;
-    lock_release(&list_lock);
+    LOCKED(list_lock)
+        known = *list;
     store_release(&prepared, true);
 }
 
@@ -191,10 +190,9 @@ void device_list_prepare(void)
 {
     if (load_acquire(&prepared) || learning)
         return;
-    lock_take(&learn_lock);
+    LOCKED_TO_END(learn_lock);
     if (!load_relaxed(&prepared))
         learn_locked(true);
-    lock_release(&learn_lock);
 }
 
 /* A card whose instances CUDA does not tell apart is where the first of them is. */
@@ -209,25 +207,22 @@ static int find_known(const char *uuid) REQUIRES(list_lock)
 
 static bool is_known(const char *uuid)
 {
-    lock_take(&list_lock);
-    bool found = find_known(uuid) >= 0;
-    lock_release(&list_lock);
-    return found;
+    LOCKED_TO_END(list_lock);
+    return find_known(uuid) >= 0;
 }
 
 void device_list_confirm(const char *uuid)
 {
     if (!load_acquire(&prepared) || load_acquire(&asked_nvml) || learning)
         return;
-    lock_take(&learn_lock);
+    LOCKED_TO_END(learn_lock);
     if (!load_relaxed(&asked_nvml) && !is_known(uuid)) {
         learn_locked(false);
         store_release(&asked_nvml, true);
     }
-    lock_release(&learn_lock);
 }
 
-void device_list_reset(void)
+void device_list_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
     lock_reset(&learn_lock);
     lock_reset(&list_lock);
@@ -332,8 +327,6 @@ static int position_locked(const char *const *lists, const char *uuid) REQUIRES(
 
 int device_list_position(const char *const *lists, const char *uuid)
 {
-    lock_take(&list_lock);
-    int position = position_locked(lists, uuid);
-    lock_release(&list_lock);
-    return position;
+    LOCKED_TO_END(list_lock);
+    return position_locked(lists, uuid);
 }

@@ -29,13 +29,12 @@ const char *instance_of(const char *uuid)
 
 void instance_tie(const char *card, const char *instance)
 {
-    lock_take(&tie_lock);
+    LOCKED_TO_END(tie_lock);
     if (instance_of(card) == card && count < TIES_MAX) {
         snprintf(ties[count].card, sizeof(ties[count].card), "%s", card);
         snprintf(ties[count].instance, sizeof(ties[count].instance), "%s", instance);
         store_release(&count, count + 1);
     }
-    lock_release(&tie_lock);
 }
 
 void instance_reset(void)

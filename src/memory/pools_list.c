@@ -61,7 +61,7 @@ static void note(
         .has_device = has_device};
     if (start.kind == POOL_DEVICE && !(has_device && made))
         return;
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     struct pool *own =
         made || !map_get(&pools.list, (uintptr_t)pool) ? slab_take(&pools.slab) : NULL;
     if (own) {
@@ -71,7 +71,6 @@ static void note(
     }
     if (start.kind == POOL_MANAGED)
         store_relaxed(&pools_managed_met, true);
-    lock_release(&pools.lock);
 }
 
 void pools_note(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation *location)
@@ -108,11 +107,10 @@ void pools_note_node(const CUmemPoolProps *props)
 struct pool pools_known(CUmemoryPool pool)
 {
     struct pool copy = {.ordinal = -1};
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
     if (own)
         copy = *own;
-    lock_release(&pools.lock);
     return copy;
 }
 
@@ -124,11 +122,10 @@ static CUresult choose_ordinal(CUmemoryPool pool, CUdevice *ordinal)
     CUresult result = cuda.cuCtxGetDevice(ordinal);
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     struct pool *own = map_get(&pools.list, (uintptr_t)pool);
     if (own)
         own->ordinal = *ordinal;
-    lock_release(&pools.lock);
     return CUDA_SUCCESS;
 }
 
@@ -179,7 +176,7 @@ bool pools_goes_by_stream(CUmemoryPool pool)
 }
 
 /* Where one of a destroyed pool's allocations was its last, its key in the account; else 0. */
-static uint64_t forget_allocation(CUdeviceptr pointer)
+static uint64_t forget_allocation(CUdeviceptr pointer) REQUIRES(pools.lock)
 {
     struct pool_allocation *allocation = map_remove(&pools.allocations, pointer);
     if (!allocation)
@@ -218,13 +215,14 @@ static void put_allocation(struct pool *own, CUdeviceptr pointer, uint64_t bytes
 
 void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer, uint64_t bytes)
 {
-    lock_take(&pools.lock);
-    /* An address that comes again was freed meanwhile, in a way that is not seen. */
-    uint64_t gone = forget_allocation(pointer);
-    struct pool *own = map_get(&pools.list, (uintptr_t)pool);
-    if (own)
-        put_allocation(own, pointer, bytes);
-    lock_release(&pools.lock);
+    uint64_t gone = 0;
+    LOCKED(pools.lock) {
+        /* An address that comes again was freed meanwhile, in a way that is not seen. */
+        gone = forget_allocation(pointer);
+        struct pool *own = map_get(&pools.list, (uintptr_t)pool);
+        if (own)
+            put_allocation(own, pointer, bytes);
+    }
     give_back(gone);
 }
 
@@ -232,9 +230,9 @@ void pools_note_freed(CUdeviceptr pointer)
 {
     if (!pools_count() || !load_relaxed(&pools.used) || !pointer)
         return;
-    lock_take(&pools.lock);
-    uint64_t gone = forget_allocation(pointer);
-    lock_release(&pools.lock);
+    uint64_t gone = 0;
+    LOCKED(pools.lock)
+        gone = forget_allocation(pointer);
     give_back(gone);
 }
 
@@ -243,12 +241,11 @@ void pools_note_freed(CUdeviceptr pointer)
  */
 static struct pool *take_out(CUmemoryPool pool)
 {
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     struct pool *own = pool ? map_remove(&pools.list, (uintptr_t)pool) : NULL;
     uint64_t until = own && own->users ? clock_now_ns() + USED_MOST_NS : 0;
     while (own && own->users && lock_rest(&pools.lock, USED_NS, until))
         continue;
-    lock_release(&pools.lock);
     return own;
 }
 
@@ -256,7 +253,7 @@ static struct pool *take_out(CUmemoryPool pool)
 static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
 {
     bool in_use = false;
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     if (!destroyed) {
         (void)!map_put(&pools.list, (uintptr_t)own->pool, own);
     } else if (own->live) {
@@ -266,7 +263,6 @@ static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
     } else {
         slab_give(&pools.slab, own);
     }
-    lock_release(&pools.lock);
     return in_use;
 }
 

@@ -37,24 +37,21 @@ static CUmemoryPool next_own(struct pool_walk *walk)
 {
     struct pool *own;
     uint64_t key;
-    lock_take(&pools.lock);
+    LOCKED_TO_END(pools.lock);
     do
         own = map_next(&pools.list, &walk->cursor, &key);
     while (own && (own->ordinal != walk->ordinal || own->pool == walk->current ||
                       (walk->managed_only && own->kind != POOL_MANAGED)));
     use(walk, own);
-    CUmemoryPool pool = own ? own->pool : NULL;
-    lock_release(&pools.lock);
-    return pool;
+    return own ? own->pool : NULL;
 }
 
 /* False where the program's own was destroyed meanwhile. */
 static bool use_current(struct pool_walk *walk)
 {
     CUmemoryPool now = NULL;
-    lock_take(&pools.lock);
-    use(walk, map_get(&pools.list, (uintptr_t)walk->current));
-    lock_release(&pools.lock);
+    LOCKED(pools.lock)
+        use(walk, map_get(&pools.list, (uintptr_t)walk->current));
     return cuda.cuDeviceGetMemPool(&now, walk->ordinal) == CUDA_SUCCESS && now == walk->current;
 }
 
