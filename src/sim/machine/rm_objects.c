@@ -3,7 +3,7 @@
  * client and sharing. */
 #include "sim/machine/rm_objects.h"
 
-#include "abi/rm.h"
+#include "sim/machine/rm_objects_parts.h"
 
 #include <string.h>
 
@@ -11,21 +11,6 @@
     0xC1D00000u /* as the driver picks them (seen on H200, driver 580.159.04) */
 #define CLIENT_HANDLE_COUNT 0x000FFFFFu
 #define OBJECT_HANDLE_FIRST 0x5C000001u
-
-static struct sim_client *client_at(uint32_t index)
-{
-    return &sim_machine->clients[index];
-}
-
-static struct sim_object *object_at(uint32_t index)
-{
-    return &sim_machine->objects[index];
-}
-
-static struct sim_memory *memory_at(uint32_t index)
-{
-    return &sim_machine->memories[index];
-}
 
 /* A kill falls between two instructions: what is written before stays before, as far as the
  * compiler goes. */
@@ -45,11 +30,6 @@ static uint32_t *object_bucket(uint32_t client, uint32_t handle)
 {
     uint64_t hash = (((uint64_t)client << 32) | handle) * 0x9e3779b97f4a7c15ull;
     return &sim_machine->object_buckets[hash >> 32 & (SIM_OBJECT_BUCKETS - 1)];
-}
-
-static void fill_none(uint32_t *words, uint32_t count)
-{
-    memset(words, 0xff, count * sizeof *words);
 }
 
 void sim_objects_init(struct sim_machine *machine)
@@ -78,7 +58,7 @@ uint32_t sim_object_find_locked(uint32_t client, uint32_t handle)
     return index;
 }
 
-static void client_link(uint32_t index)
+void sim_client_link_locked(uint32_t index)
 {
     struct sim_client *client = client_at(index);
     uint32_t *bucket = client_bucket(client->handle);
@@ -100,7 +80,7 @@ static uint32_t *first_child_of(const struct sim_object *object)
                                       : &object_at(object->parent)->first_child;
 }
 
-static void object_link(uint32_t index)
+void sim_object_link_locked(uint32_t index)
 {
     struct sim_object *object = object_at(index);
     uint32_t *bucket = object_bucket(object->client, object->handle);
@@ -143,8 +123,7 @@ static enum sim_share share_of(const struct sim_memory *memory, uint32_t object)
     return memory->owner == object ? SIM_SHARED_OWNED : SIM_SHARED_DUPED;
 }
 
-/* Adds (or takes, with ~bytes + 1) the memory's bytes to what its handles' clients hold. */
-static void account(const struct sim_memory *memory, uint64_t bytes)
+void sim_memory_account_locked(const struct sim_memory *memory, uint64_t bytes)
 {
     for (uint32_t index = memory->first_handle; index != SIM_NONE;
          index = object_at(index)->memory_next)
@@ -152,7 +131,7 @@ static void account(const struct sim_memory *memory, uint64_t bytes)
             bytes;
 }
 
-static void memory_link_handle(struct sim_memory *memory, uint32_t index)
+void sim_memory_link_handle_locked(struct sim_memory *memory, uint32_t index)
 {
     struct sim_object *object = object_at(index);
     object->memory_previous = SIM_NONE;
@@ -176,7 +155,7 @@ static void memory_unlink_handle(struct sim_memory *memory, uint32_t index)
         memory->owner = memory->first_handle;
 }
 
-static void memory_free_if_unused(uint32_t index)
+void sim_memory_free_if_unused_locked(uint32_t index)
 {
     struct sim_memory *memory = memory_at(index);
     if (memory->references > 0)
@@ -189,50 +168,50 @@ static void memory_free_if_unused(uint32_t index)
 static void memory_add_handle(uint32_t index, uint32_t object)
 {
     struct sim_memory *memory = memory_at(index);
-    account(memory, ~memory->bytes + 1);
-    memory_link_handle(memory, object);
+    sim_memory_account_locked(memory, ~memory->bytes + 1);
+    sim_memory_link_handle_locked(memory, object);
     memory->references++;
     if (memory->owner == SIM_NONE)
         memory->owner = object;
-    account(memory, memory->bytes);
+    sim_memory_account_locked(memory, memory->bytes);
 }
 
 static void memory_remove_handle(uint32_t index, uint32_t object)
 {
     struct sim_memory *memory = memory_at(index);
-    account(memory, ~memory->bytes + 1);
+    sim_memory_account_locked(memory, ~memory->bytes + 1);
     memory_unlink_handle(memory, object);
     memory->references--;
     memory->mappings -= object_at(object)->mapped;
-    account(memory, memory->bytes);
-    memory_free_if_unused(index);
+    sim_memory_account_locked(memory, memory->bytes);
+    sim_memory_free_if_unused_locked(index);
 }
 
 void sim_object_map_locked(uint32_t index, bool mapped)
 {
     struct sim_object *object = object_at(index);
     struct sim_memory *memory = memory_at(object->memory);
-    account(memory, ~memory->bytes + 1);
+    sim_memory_account_locked(memory, ~memory->bytes + 1);
     memory->mappings += (uint32_t)mapped - object->mapped;
     object->mapped = mapped;
-    account(memory, memory->bytes);
+    sim_memory_account_locked(memory, memory->bytes);
 }
 
 void sim_memory_hold_locked(uint32_t index)
 {
     struct sim_memory *memory = memory_at(index);
-    account(memory, ~memory->bytes + 1);
+    sim_memory_account_locked(memory, ~memory->bytes + 1);
     memory->references++;
-    account(memory, memory->bytes);
+    sim_memory_account_locked(memory, memory->bytes);
 }
 
 void sim_memory_release_locked(uint32_t index)
 {
     struct sim_memory *memory = memory_at(index);
-    account(memory, ~memory->bytes + 1);
+    sim_memory_account_locked(memory, ~memory->bytes + 1);
     memory->references--;
-    account(memory, memory->bytes);
-    memory_free_if_unused(index);
+    sim_memory_account_locked(memory, memory->bytes);
+    sim_memory_free_if_unused_locked(index);
 }
 
 bool sim_memory_fits_locked(uint32_t device, uint64_t bytes)
@@ -266,7 +245,7 @@ static uint32_t take_memory(void)
         head == SIM_NONE ? SIM_NONE : memory_at(head)->first_handle);
 }
 
-static void give_object(uint32_t index)
+void sim_object_give_locked(uint32_t index)
 {
     object_at(index)->bucket_next = sim_machine->free_object;
     sim_machine->free_object = index;
@@ -281,12 +260,6 @@ static uint32_t memory_create(uint32_t device, uint64_t bytes, uint32_t owner)
         .device = device, .owner = owner, .first_handle = SIM_NONE, .bytes = bytes};
     sim_machine->used_bytes[device] += bytes;
     return index;
-}
-
-/* The device on which the object is a channel group, or SIM_NONE. */
-static uint32_t group_device(const struct sim_object *object)
-{
-    return object->class_id == RM_CLASS_CHANNEL_GROUP ? object->device : SIM_NONE;
 }
 
 /* The group of a channel that came or went may run now, or no longer. */
@@ -328,12 +301,12 @@ uint32_t sim_object_create_locked(const struct sim_object_request *request)
     if (request->memory == SIM_NONE && request->bytes > 0) {
         object->memory = memory_create(request->device, request->bytes, index);
         if (object->memory == SIM_NONE) {
-            give_object(index);
+            sim_object_give_locked(index);
             return SIM_NONE;
         }
     }
     set_live(&object->live, 1);
-    object_link(index);
+    sim_object_link_locked(index);
     if (object->memory != SIM_NONE)
         memory_add_handle(object->memory, index);
     uint32_t device = group_device(object);
@@ -356,7 +329,7 @@ static void object_destroy_leaf(uint32_t index)
     channel_changed(object);
     if (device != SIM_NONE)
         sim_timeline_object_gone_locked(index);
-    give_object(index);
+    sim_object_give_locked(index);
 }
 
 void sim_object_destroy_locked(uint32_t index)
@@ -393,7 +366,7 @@ uint32_t sim_client_create_locked(uint32_t slot, uint32_t handle, int32_t pid)
         .next_handle = OBJECT_HANDLE_FIRST,
         .first_child = SIM_NONE};
     set_live(&client_at(index)->live, 1);
-    client_link(index);
+    sim_client_link_locked(index);
     return index;
 }
 
@@ -404,106 +377,4 @@ void sim_client_destroy_locked(uint32_t index)
         sim_object_destroy_locked(client->first_child);
     set_live(&client->live, 0);
     client_unlink(index);
-}
-
-static void recover_clients(void)
-{
-    fill_none(sim_machine->client_buckets, SIM_CLIENTS_MAX);
-    sim_machine->clients_end = SIM_CLIENTS_MAX;
-    for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        struct sim_client *client = client_at(i);
-        if (client->live && !sim_machine->slots[client->slot].live)
-            client->live = 0;
-        client->first_child = SIM_NONE;
-        memset(client->channel_groups, 0, sizeof client->channel_groups);
-        memset(client->bytes, 0, sizeof client->bytes);
-        if (client->live)
-            client_link(i);
-    }
-}
-
-/* A parent's entry is given to another only after its children are gone, so a live parent is the
- * right one. */
-static void recover_drop_orphans(void)
-{
-    bool changed = true;
-    while (changed) {
-        changed = false;
-        for (uint32_t i = 0; i < sim_machine->objects_end; i++) {
-            struct sim_object *object = object_at(i);
-            if (!object->live)
-                continue;
-            if (client_at(object->client)->live &&
-                (object->parent == SIM_NONE || object_at(object->parent)->live))
-                continue;
-            object->live = 0;
-            changed = true;
-        }
-    }
-}
-
-static void recover_objects(void)
-{
-    fill_none(sim_machine->object_buckets, SIM_OBJECT_BUCKETS);
-    sim_machine->free_object = SIM_NONE;
-    for (uint32_t i = 0; i < sim_machine->objects_end; i++)
-        object_at(i)->first_child = SIM_NONE;
-    for (uint32_t i = 0; i < sim_machine->objects_end; i++) {
-        struct sim_object *object = object_at(i);
-        if (!object->live) {
-            give_object(i);
-            continue;
-        }
-        object_link(i);
-        uint32_t device = group_device(object);
-        if (device != SIM_NONE)
-            client_at(object->client)->channel_groups[device]++;
-    }
-}
-
-static void recover_memories(void)
-{
-    memset(sim_machine->used_bytes, 0, sizeof sim_machine->used_bytes);
-    sim_machine->free_memory = SIM_NONE;
-    for (uint32_t i = 0; i < sim_machine->memories_end; i++) {
-        struct sim_memory *memory = memory_at(i);
-        memory->references = 0;
-        memory->mappings = 0;
-        memory->first_handle = SIM_NONE;
-        if (memory->owner != SIM_NONE &&
-            (!object_at(memory->owner)->live || object_at(memory->owner)->memory != i))
-            memory->owner = SIM_NONE;
-    }
-    for (uint32_t i = 0; i < sim_machine->objects_end; i++) {
-        if (!object_at(i)->live || object_at(i)->memory == SIM_NONE)
-            continue;
-        struct sim_memory *memory = memory_at(object_at(i)->memory);
-        memory_link_handle(memory, i);
-        memory->references++;
-        memory->mappings += object_at(i)->mapped;
-        if (memory->owner == SIM_NONE)
-            memory->owner = i;
-    }
-    for (uint32_t i = 0; i < SIM_SLOTS_MAX; i++) {
-        const struct sim_export *exported = &sim_machine->slots[i].exported;
-        for (uint32_t m = 0; sim_machine->slots[i].live && m < exported->max_objects; m++) {
-            if (exported->memories[m] != SIM_NONE)
-                memory_at(exported->memories[m])->references++;
-        }
-    }
-    for (uint32_t i = 0; i < sim_machine->memories_end; i++) {
-        struct sim_memory *memory = memory_at(i);
-        sim_machine->used_bytes[memory->device] += memory->bytes;
-        account(memory, memory->bytes);
-        memory_free_if_unused(i);
-    }
-}
-
-void sim_objects_recover_locked(void)
-{
-    recover_clients();
-    recover_drop_orphans();
-    recover_objects();
-    recover_memories();
-    sim_timeline_recover_locked();
 }

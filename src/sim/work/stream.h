@@ -89,6 +89,9 @@ struct stream *stream_default(const struct stream *stream);
 /* The stream that a handle means to this call: 0, 1 and 2 are values, see cuda_entry_per_thread().
  */
 CUresult stream_get(CUstream handle, struct stream **ret_stream);
+bool stream_done(const struct stream *stream);
+/* The stream of a handle that is not 0, 1 or 2. */
+CUresult stream_named(CUstream handle, struct stream **ret_stream);
 /* As stream_get for a query: the capture that the legacy stream conflicts with goes on. */
 CUresult stream_look(CUstream handle, struct stream **ret_stream);
 /* Blocks, without the lock, while the stream has more to do than a driver's queue holds.
