@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures, as our hooks must know them. */
+/* Which streams capture. */
 #include "pace/capture.h"
 
 #include "driver/cuda.h"
@@ -14,11 +14,11 @@
 static struct {
     struct lock lock;
     struct map streams;
-    size_t count; /* theirs, read without the lock */
+    size_t count; /* of the map, read without the lock */
 } lists;
 
 /* The driver's number of the stream, which no other stream of the process ever has: a handle, and
- * each thread's own default stream, may be another stream later. 0: not told (drivers with command
+ * each thread's own default stream, may later be another stream. 0: not told (drivers with command
  * lists tell it). */
 static uint64_t list_key(CUstream stream, enum stream_zero zero)
 {
@@ -92,7 +92,7 @@ struct capture_relaxed capture_relax(void)
 
 void capture_restore(struct capture_relaxed *former)
 {
-    /* Asked once more: a thread that stays relaxed would record what its program must not. */
+    /* Tried once more: a thread that stays relaxed would record what its program must not. */
     if (former->relaxed && cuda.cuThreadExchangeStreamCaptureMode(&former->mode) != CUDA_SUCCESS)
         (void)cuda.cuThreadExchangeStreamCaptureMode(&former->mode);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closing and opening. */
+/* Closing and opening channels. */
 #include "pace/channels.h"
 
 #include "base/clock.h"
@@ -15,12 +15,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* Whoever notices opens what is closed for so much too long. */
+/* Nanoseconds after which a closure is overdue and any thread opens it: the governor is late by
+ * less on a loaded machine. */
 #define OVERDUE_NS 100000000ull
-/* The GPU stops 0.36 of 0.62 ms after the control was begun (H200, driver 580.159.04). */
+/* Percent of a control's time after which the GPU has stopped: 0.36 of 0.62 ms (H200, driver
+ * 580.159.04). */
 #define STOPPED_PERCENT 58
-/* The end of a context has all channels open: until so much is overdrawn, and so long in a pause or
- * beside somebody of higher priority. It then goes on in windows. */
+/* Nanoseconds. While a context ends all channels are open: until 0.5 s of GPU time is overdrawn, or
+ * for 1 s of a pause or beside a tenant of higher priority. Then the end goes on in windows. */
 #define HELD_OVERDRAWN_NS 500000000
 #define HELD_MAX_NS 1000000000ull
 
@@ -28,16 +30,16 @@ uint64_t channels_due_ns;
 
 static struct {
     struct closed_times times;
-    bool told; /* whether channels can be taken off the GPU is in the log */
+    bool told; /* the log says whether its channels can be closed */
 } devices[VGPU_REGION_DEVICES];
 
-/* Of those who end contexts. */
+/* Threads that end contexts. */
 static struct {
-    uint64_t since_ns; /* somebody held channels open when they were closed last; 0: nobody did */
-    bool are_ended;    /* the ends of contexts open nothing: too much is overdrawn */
+    uint64_t since_ns; /* one held channels open when they were last to be closed; 0: none did */
+    bool are_ended;    /* ends of contexts open nothing: too much is overdrawn */
 } holds;
 
-/* Channels that could not be switched, or were held open, are open without a word to us: their time
+/* Channels that could not be switched, or were held open, are open without a note: their time
  * counts again. */
 static void end_closure(unsigned device)
 {
@@ -57,7 +59,7 @@ static void note_closed(unsigned device, const struct rm_channels_times *times)
 }
 
 /* Once for a process and device, when it is first needed. Only while nothing is closed: a terminal
- * may keep the writer waiting, and nobody would open it. */
+ * may block the writer, and then no thread would open them. */
 void channels_tell(unsigned device)
 {
     char words[RM_CHANNELS_WORDS];
@@ -77,7 +79,7 @@ void channels_tell(unsigned device)
             device, words);
 }
 
-/* False where somebody holds them open, or opened them meanwhile. */
+/* False if a thread holds them open, or opened them meanwhile. */
 static bool close_channels(void)
 {
     bool held = false;
@@ -154,8 +156,7 @@ static void open_channels(void)
     }
 }
 
-/* What could not be opened is due still: to be tried again by the next look, or by a call when that
- * does not come. */
+/* What could not be opened is still due: the next look tries again, or a call if no look comes. */
 static uint64_t due_after_opening(void)
 {
     return rm_channels_any_closed() ? clock_now_ns() : 0;
@@ -213,14 +214,14 @@ void channels_note_held(void)
 void channels_open_overdue(void)
 {
     uint64_t due = load_relaxed(&channels_due_ns), now = clock_now_ns();
-    /* What a forked child has of its parent is not its own to open, nor is it there to look at. */
+    /* A forked child has no right to open its parent's channels; its parent looks after them. */
     if (!due || now <= due + OVERDUE_NS || fork_is_unentered_child())
         return;
     policy_refresh(now);
     if (policy_pause())
         return;
     policy_forget_neighbours();
-    /* One thread does; when the next closure is due is the governor's to say meanwhile. */
+    /* One thread opens them; the governor may meanwhile set when the next closure is due. */
     if (!swap_seq_cst(&channels_due_ns, due, (uint64_t)0))
         return;
     open_channels();

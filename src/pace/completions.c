@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timing events that were reached, and what is charged for them. */
+/* Polls completions, and charges for them. */
 #include "pace/completions.h"
 
 #include "base/atomic.h"
@@ -16,12 +16,13 @@
 #include "compute/budget.h"
 #include "region/account.h"
 
-/* The driver tells the time between two events in single precision: good to 60 ns over a second. */
+/* Nanoseconds after which a reached event becomes the base: the driver tells the time between two
+ * events in single precision, 60 ns over a second. */
 #define REBASE_NS 1000000000ull
+/* Charges that one visit to the account takes, at most: 5 KiB of stack. */
 #define CHARGES 64
-/* A timing event on an idle stream is reached within some microseconds: the quickest of so many
- * tell how late the base was put, which is known from when its timing event was seen to be
- * reached. */
+/* An event on an idle stream is reached within 3 us. The base is known from when its event was
+ * seen, which may be late: the quickest of six events on idle streams corrects it. */
 #define IDLE_EVENTS 6
 #define IDLE_EVENT_NS 3000ull
 
@@ -69,8 +70,8 @@ static struct meter_charge *charge_slot(struct completions *completions) REQUIRE
     return &completions->charges[completions->count];
 }
 
-/* The front timing event of a context that has no base yet: it was reached so long ago as the
- * events behind it say that were reached since. */
+/* When the front event of a context without a base was reached: by the time from it to the last of
+ * the events behind it that are reached. */
 static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_ns)
     REQUIRES(meters_lock)
 {
@@ -88,7 +89,7 @@ static uint64_t first_reached_ns(const struct stream_meter *meter, uint64_t now_
     return now_ns > front->recorded_ns + since ? now_ns - since : front->recorded_ns;
 }
 
-/* Nothing was before it, neither on the stream nor on the device as far as it is known. */
+/* Nothing was before it, on the stream or, as far as is known, on the device. */
 static bool was_idle(const struct stream_meter *meter, uint64_t at_ns)
 {
     const struct timing_event *event = &meter->events[meter->first];
@@ -98,8 +99,8 @@ static bool was_idle(const struct stream_meter *meter, uint64_t at_ns)
            meter_open_between(meter, event->asked_ns, at_ns) == at_ns - event->asked_ns;
 }
 
-/* A timing event on an idle stream came `late_ns` after it was asked for: how much sooner it was
- * reached, by the last of them. */
+/* An event on an idle stream came `late_ns` after it was recorded: by how much earlier it was
+ * reached, from the last six of these. */
 static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
 {
     if (!context->idle_events || late_ns < context->late_ns)
@@ -110,7 +111,7 @@ static uint64_t sooner_by(struct pace_context *context, uint64_t late_ns)
     return context->late_ns > IDLE_EVENT_NS ? context->late_ns - IDLE_EVENT_NS : 0;
 }
 
-/* All that was told by the base was so much sooner. */
+/* Corrects the base, and what was derived from it. */
 static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(meters_lock)
 {
     context->base_ns -= ns;
@@ -118,7 +119,7 @@ static void put_sooner(struct pace_context *context, uint64_t ns) REQUIRES(meter
         meter_sooner(&record->meter, ns);
 }
 
-/* When the front timing event was reached, on the processor's clock. */
+/* When the front event was reached, on the processor's clock. */
 static uint64_t reached_ns(const struct meter_record *record, struct timing_event *front,
     uint64_t now_ns) REQUIRES(meters_lock)
 {
@@ -147,8 +148,7 @@ static uint64_t reached_ns(const struct meter_record *record, struct timing_even
     return sure - sooner;
 }
 
-/* A timing event that was reached is the base of those to come when the former one is too long
- * ago. */
+/* A reached event becomes the base if the present one is too old. */
 static void event_done(struct pace_context *context, CUevent event, uint64_t at_ns)
     REQUIRES(meters_lock)
 {
@@ -162,8 +162,8 @@ static void event_done(struct pace_context *context, CUevent event, uint64_t at_
     context->base_ns = at_ns;
 }
 
-/* Whether neighbours work is only known at the governor's looks: they may have come after the
- * timing event was recorded. */
+/* Neighbours are only known at the governor's looks: they may have come after the event was
+ * recorded. */
 static void meet_others(struct meter_record *record, uint64_t at_ns)
 {
     struct stream_meter *meter = &record->meter;
@@ -226,7 +226,7 @@ unsigned completions_poll_context(struct pace_context *context)
     return outstanding;
 }
 
-/* Asking for an event is what another thread's capture would be spoilt by. */
+/* A query of an event would break another thread's capture. */
 static unsigned poll_contexts(int device) REQUIRES(meters_lock)
 {
     struct capture_relaxed former = capture_relax();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts, their streams' meters and the events on them. */
+/* Recording timing events, and what is on its way. */
 #include "pace/events.h"
 
 #include "base/atomic.h"
@@ -15,10 +15,11 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A stream that had work within this is one of those that launch. */
+/* Nanoseconds. A stream that had work within this is one of those that launch. */
 #define BESIDE_NS 200000000ull
 
-static uint64_t blind_since_ns[VGPU_REGION_DEVICES]; /* 0: timing events are to be had */
+static uint64_t
+    blind_since_ns[VGPU_REGION_DEVICES]; /* since when events are refused; 0: they are not */
 
 void events_note_other(struct meter_record *record)
 {
@@ -40,10 +41,10 @@ void events_context_waits(CUcontext handle)
     lock_release(&meters_lock);
 }
 
-/* ---- events ---- */
+/* ---- recording ---- */
 
-/* Not where the program's stream or context is not what it says, or a fault ended all work: the
- * launch itself will be answered so. */
+/* Not if the program's stream or context is not what it says, or a fault ended all work: the driver
+ * answers the launch itself so. */
 static bool is_blinding(CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_NOT_SUPPORTED ||
@@ -108,12 +109,13 @@ static CUevent event_make(CUcontext handle)
     return event;
 }
 
-/* On which this thread is recording. A signal's handler that ends a stream, or calls exit, may have
- * interrupted it in that. */
+/* On which this thread is recording: it may be interrupted in that by a signal's handler that ends
+ * a stream, or calls exit. */
 static _Thread_local const struct meter_record *recording_on
     __attribute__((tls_model("initial-exec")));
 
-/* Between the two the record cannot go, nor can its stream (wait_for_recording). */
+/* Between begin and end of a recording neither the record nor its stream ends
+ * (wait_for_recording). */
 static bool begin_recording(struct meter_record *record, uint32_t id, CUevent *ret_event)
 {
     lock_take(&meters_lock);
@@ -157,7 +159,7 @@ static void record_event(struct meter_record *record, CUevent event, struct mete
     end_recording(record, event, result == CUDA_SUCCESS, now, run);
 }
 
-/* A thread that was cancelled in the midst of it would leave others waiting for its end. */
+/* A thread that is cancelled in between would leave others waiting for its end. */
 void events_record(struct meter_record *record, uint32_t id, struct meter_run run)
 {
     CUevent event;
@@ -173,7 +175,7 @@ static bool is_open(const struct meter_record *meter) REQUIRES(meters_lock)
            !meter_is_full(&meter->meter);
 }
 
-/* A default stream is only to be had while its context is the thread's current one. */
+/* A default stream can only be used while its context is the thread's current one. */
 static struct meter_record *open_meter(const struct meter_record *but) REQUIRES(meters_lock)
 {
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
@@ -262,7 +264,7 @@ struct events_survey events_survey(int device, uint64_t now_ns, uint64_t long_ns
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         if (context->device != device)
             continue;
-        /* What nobody asked for since may be over. */
+        /* What was not polled since may be over. */
         uint64_t seen_ns = context->polled_ns;
         for (const struct meter_record *record = context->meters; record; record = record->next) {
             survey.outstanding += meter_is_on_way(&record->meter, now_ns);

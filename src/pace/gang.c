@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work that took too long, and what else was held back meanwhile. */
+/* Work that exceeded its estimate, and what else was held back meanwhile. */
 #include "pace/gang.h"
 
 #include "base/log.h"
@@ -10,13 +10,13 @@
 
 #include <string.h>
 
-/* Kernels of a device that are looked at at once. */
+/* Kernels of a device that are followed at once, by their keys. */
 #define KERNELS 4
 
 static struct gang gangs[VGPU_REGION_DEVICES][KERNELS] GUARDED_BY(meters_lock);
 static bool told;
 
-/* Launches alone, and the stream never ran dry. */
+/* Launches only, and the stream never ran dry. */
 static bool tells_something(const struct stream_meter *meter, const struct meter_interval *interval)
 {
     return meter->started && interval->launches && interval->work_ns && !interval->other &&
@@ -35,7 +35,7 @@ void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns)
         return;
     uint64_t admitted = account_admitted_ns((unsigned)device, due, at_ns);
     struct gang *gang = &gangs[device][interval->key % KERNELS];
-    /* When a closure begins and ends is not known well enough. */
+    /* Begin and end of a closure are not known well enough. */
     if (!admitted || closed_between(meter->closed, admitted, at_ns))
         return;
     if (gang_judge(gang, interval->key, at_ns - admitted, at_ns))

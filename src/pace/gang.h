@@ -6,10 +6,10 @@
 #include "pace/events.h"
 #include "compute/meter.h"
 
-/* The front timing event of a meter of the device was reached at `at_ns`: before meter_pass. */
+/* The front event of a meter of the device was reached at `at_ns`: before meter_pass. */
 void gang_note(int device, const struct stream_meter *meter, uint64_t at_ns) REQUIRES(meters_lock);
 
-/* Says in the log, once, what was found. */
+/* Says in the log, once, that the devices are a gang. */
 void gang_tell(void);
 
 /* In a forked child. */

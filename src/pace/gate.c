@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate where launches wait until their container is admitted. */
+/* The gate: admission of launches, and the end of the process. */
 #include "pace/gate.h"
 
 #include "base/sleep.h"
@@ -20,32 +20,38 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The longest sleep at the gate: limits may change meanwhile, others may give back. */
+/* Nanoseconds of a sleep at the gate, at most: limits may change meanwhile, others may give time
+ * back. */
 #define WAIT_MAX_NS 20000000ull
-/* While work of ours is on its way: what was thought too much of it is given back. */
+/* The same while the process has work on its way: what its estimates exceeded is given back when
+ * that ends. */
 #define WAIT_BUSY_NS 5000000ull
-/* While the container may not work at all; who ends that wakes those who wait. */
+/* Nanoseconds of a sleep while the container is held, at most; the end of a hold wakes. */
 #define HOLD_WAIT_NS 20000000ull
-/* Launches of unknown duration that may be on their way on a device, and how long one waits for
- * what they turn out to take: some kernel may be waiting for the very launch that waits here. */
+/* Launches of unknown duration that may be on their way on a device, and nanoseconds that a launch
+ * waits for their durations: a kernel may be waiting for the very launch that waits here. */
 #define UNKNOWN_MAX 4
 #define UNKNOWN_WAIT_NS 100000000ull
-/* Where each launch has a new shape, all of them wait: no longer than what is on its way takes. */
+/* Nanoseconds between two polls in that wait, which double from 20 to 200 us: if each launch has a
+ * new shape, all of them wait, and hardly longer than the work takes. */
 #define UNKNOWN_LOOK_NS 20000ull
 #define UNKNOWN_LOOK_MOST_NS 200000ull
-/* Where nothing was reached for so long, what runs may wait for a launch that waits at the gate. */
+/* Nanoseconds without any completion after which a launch that waits goes on: what runs may wait
+ * for it. */
 #define STALLED_NS 10000000000ull
 
+/* At the end of the process: tries to have meters_lock, and nanoseconds between them; 0.1 s in all,
+ * which a poll never takes. */
 #define END_TRIES 100
 #define END_PAUSE_NS 1000000ull
 
 static struct {
-    int32_t pid; /* whose end is watched; 0: nobody's yet */
+    int32_t pid; /* whose end is watched; 0: no process's yet */
 } gate;
 
 /* ---- the end of the process ---- */
 
-/* Called before the driver's own handler, which was registered when it was initialised. */
+/* Called before the driver's own handler, which was registered when the driver was initialised. */
 static void process_ends(void)
 {
     /* A forked child that used nothing of this has its locks from its parent as they were. */
@@ -54,8 +60,8 @@ static void process_ends(void)
     lock_release_all();
     policy_finish();
     govern_finish();
-    /* Who asks for timing events now is let finish. Who calls exit from a signal's handler may be
-     * the one who was interrupted in it. */
+    /* A thread that polls now may finish. The thread that calls exit from a signal's handler may be
+     * the one that was interrupted in it. */
     for (int i = 0; i < END_TRIES; i++) {
         if (lock_try(&meters_lock)) {
             lock_release(&meters_lock);
@@ -63,8 +69,8 @@ static void process_ends(void)
         }
         sleep_ns(END_PAUSE_NS);
     }
-    /* Who has them waits in the driver for what a signal's handler has interrupted there: what ends
-     * from here on ends without them. */
+    /* The lock's thread is blocked in the driver by what the signal's handler interrupted there:
+     * what ends from here on ends without meters. */
     meters_use(false);
 }
 
@@ -93,16 +99,16 @@ struct admission {
     unsigned device, percent;
     bool always; /* no budget holds it back */
     uint64_t now_ns;
-    int64_t gone_ns;   /* admitted since the last look */
-    int64_t coming_ns; /* of the launch that asks */
+    int64_t gone_ns;   /* admitted since the last visit */
+    int64_t coming_ns; /* the estimate of the launch that asks */
     int64_t balance_ns;
-    uint64_t since_ns; /* it waits since then */
-    bool streams;      /* and several streams had work before it */
+    uint64_t since_ns; /* since when it waits */
+    bool streams;      /* several streams had work before it */
     bool admitted;
 };
 
-/* What is to be there before a launch that had to wait goes on. Others that launch take what comes
- * together meanwhile: twice the time that it takes to come together, and no longer. */
+/* What must be available before a launch that had to wait goes on. Other launches take what is
+ * refilled meanwhile: for twice the refill's time, and no longer. */
 static int64_t opening_ns(const struct admission *admission)
 {
     int64_t opening = admission->streams ? budget_open_streams_ns(admission->percent) : 0;
@@ -147,8 +153,8 @@ unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device)
     return outstanding;
 }
 
-/* How long until the container may have GPU time; where it has some, until another process may
- * have left some over. */
+/* Nanoseconds until the container may have GPU time; if it has some, until another process may have
+ * left some over. */
 static uint64_t wait_ns(const struct admission *admission, bool busy)
 {
     const uint64_t most = busy ? WAIT_BUSY_NS : WAIT_MAX_NS;
@@ -160,7 +166,7 @@ static uint64_t wait_ns(const struct admission *admission, bool busy)
     return wait < most ? wait : most;
 }
 
-/* Kernels may wait for each other; one that never ends by itself must not hang its program here. */
+/* Kernels may wait for each other; one that never ends must not hang its program here. */
 struct stall {
     uint64_t reached, since_ns;
 };
@@ -173,7 +179,7 @@ static bool is_stalled(struct stall *stall, unsigned outstanding)
     return now - stall->since_ns > STALLED_NS;
 }
 
-/* Where channels are taken off the GPU instead, and somebody does it, launches need not wait. */
+/* Launches need not wait if channels are taken off the GPU instead, and a governor does that. */
 static bool is_always_admitted(unsigned device, unsigned percent)
 {
     return percent >= POLICY_WATCHED ||
@@ -192,8 +198,8 @@ void gate_wait_while_held(void)
     }
 }
 
-/* One look at the budget; true where the launch may go. What was not charged there will be later.
- */
+/* One visit to the budget; true if the launch is admitted. What could not be charged is charged
+ * later. */
 static bool ask(struct admission *admission)
 {
     unsigned device = admission->device;
@@ -280,7 +286,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
     return admission.balance_ns;
 }
 
-/* True where one should wait; *vain: it took too long. */
+/* True if the launch waits; `vain`: it waited too long. */
 static bool too_many_unknown(struct meter_record *record, bool vain)
 {
     lock_take(&meters_lock);

@@ -26,62 +26,66 @@
 
 #include <string.h>
 
+/* Nanoseconds between looks while something may be long (WINDOW_LONG_NS). */
 #define LOOK_NS 10000000ull
-/* While nothing but short work is on its way, and no other tenant is at work: who comes wakes us.
- * Each look costs 25 us of a core and more, most of it for the wake (H200, a virtual machine). */
+/* Nanoseconds between looks while only short work is on its way and no other tenant works: one that
+ * comes wakes the governor. A look costs 25 us of a core, most of it for the wake (H200, virtual
+ * machine): 0.13 %; looks are 1 ms apart at least. */
 #define CALM_LOOK_NS 20000000ull
 #define LOOK_LEAST_NS 1000000ull
-/* While somebody of higher priority works, or a pause lasts. */
+/* Nanoseconds between looks while a tenant of higher priority works, which must be heard again
+ * soon, and in a pause, whose end wakes the governor. */
 #define HOLD_LOOK_NS 5000000ull
 #define PAUSE_LOOK_NS 1000000000ull
-/* Somebody of higher priority works, and nothing is there to be stopped; sooner than a closed gate
- * is overdue. */
+/* Nanoseconds between looks while a tenant of higher priority works and there is nothing to stop:
+ * less than what makes a closure overdue (100 ms). */
 #define HOLD_IDLE_NS 50000000ull
-/* A launch that waits meanwhile says so more often than that. */
+/* Nanoseconds. A launch that waits while the container is held says so more often than this (every
+ * 20 ms). */
 #define HELD_NS 100000000ull
-/* HAMi's monitor, which ends its pause, writes a word and wakes nobody. */
+/* Nanoseconds between looks in a pause by HAMi's monitor, which wakes nothing when it ends. */
 #define MONITOR_LOOK_NS 20000000ull
-/* In windows, closed or open: the others are to hear of us before they take us for silent
- * (BOARD_SILENT_WINDOWS_NS), and their coming wakes us. */
+/* Nanoseconds between looks in windows: less than what makes the container silent to others
+ * (BOARD_SILENT_WINDOWS_NS). Tenants that come wake the governor. */
 #define WINDOW_LOOK_NS 28000000ull
-/* Who was in windows within this keeps to his slot, also where one kernel ends and the next is not
- * known to be long yet. */
+/* Nanoseconds. A container that was in windows within this keeps to its slot, also between the end
+ * of one kernel and the moment when the next is known to be long. */
 #define SLOTS_LAST_NS 300000000ull
-/* Nothing is measured: only orders wake. */
+/* Nanoseconds between looks while nothing is measured: control words wake the governor. */
 #define STAND_BY_NS 1000000000ull
-/* Some devices have a limit, and only others are worked on. */
+/* Nanoseconds between looks while some devices have a limit, and only others have work. */
 #define UNMEASURED_LOOK_NS 50000000ull
-/* Who worked within this is at work. */
+/* Nanoseconds after its last work in which the container counts as working: two looks. */
 #define ACTIVE_NS 20000000ull
-/* A launch that waits for its limit says so more often than that. */
+/* Nanoseconds. A launch that waits for its limit says so more often than this (every 20 ms). */
 #define WAITING_NS 50000000ull
-/* The events' lock may be held by a thread that the driver makes wait for what runs: after so long
- * what runs is charged by the clock. */
+/* Nanoseconds. meters_lock may be held by a thread that the driver blocks until running work ends:
+ * after this, what runs is charged by the clock. */
 #define BLIND_NS 20000000ull
-/* And after so long it is what keeps the thread, more likely than a processor that has no time for
- * it: that is stopped. */
+/* Nanoseconds after which it is more likely running work that blocks the thread than a processor
+ * without time for it: the work is stopped. */
 #define BLIND_SURE_NS 100000000ull
 #define LOCK_TRY_NS 1000000ull
 
 static struct device_work {
-    uint64_t worked_ns; /* when work was admitted last */
-    uint64_t waited_ns; /* when a launch was held back last; 0: none has been since one went on */
+    uint64_t worked_ns;          /* when work was admitted last */
+    uint64_t waited_ns;          /* when a launch was last held back; 0: none since one went on */
     struct events_survey survey; /* at the last look */
     bool in_windows;
     uint64_t windows_ns; /* when it was last in windows, or closed; 0 never */
-    int64_t lent_ns;     /* charged while the timing events were not to be seen */
+    int64_t lent_ns;     /* charged while meters_lock was not to be had */
 } devices[VGPU_REGION_DEVICES];
 
 static struct {
-    bool unmeasured;  /* work was launched of which nothing tells */
-    uint64_t held_ns; /* when a launch waited last until the container may work at all */
+    bool unmeasured;  /* work was launched that is not measured */
+    uint64_t held_ns; /* when a launch last waited because the container is held */
     uint64_t polled_ns;
-    uint64_t blind_from_ns;                    /* the events' lock was not to be had since */
-    uint64_t blind_since_ns;                   /* and what ran since then is not charged for */
-    unsigned bound;                            /* no device at or above it was worked on */
+    uint64_t blind_from_ns;                    /* since when meters_lock is not to be had */
+    uint64_t blind_since_ns;                   /* up to when what runs is charged since then */
+    unsigned bound;                            /* no device at or above it has had work */
     unsigned char limits[VGPU_REGION_DEVICES]; /* at the last look */
     bool limits_are_known;
-    uint32_t epoch; /* of the orders at the last look */
+    uint32_t epoch; /* of the control words at the last look */
 } governor;
 
 static uint64_t at_most(uint64_t ns, uint64_t most_ns)
@@ -139,7 +143,7 @@ static void charge(struct vgpu_compute *words, struct vgpu_usage *own, void *arg
     budget_charge(words, *gpu_ns);
 }
 
-/* What is charged so is lent: it is given back as soon as the timing events tell what ran. */
+/* The charge is lent: it is given back as soon as events show what ran. */
 static void lend(unsigned device, uint64_t passed_ns)
 {
     int64_t gpu_ns = (int64_t)(passed_ns / 1000 * policy_part(device).likely);
@@ -147,7 +151,7 @@ static void lend(unsigned device, uint64_t passed_ns)
         devices[device].lent_ns += gpu_ns;
 }
 
-/* After a poll, so that nobody sees a budget in between in which neither is. */
+/* After a poll, so that no budget lacks both in between. */
 static void give_back_lent(void)
 {
     for (unsigned d = 0; d < governor.bound; d++) {
@@ -157,8 +161,8 @@ static void give_back_lent(void)
     }
 }
 
-/* Something kept a thread of ours inside the driver, which most likely is what runs; or that thread
- * is not run by the processor. True where it has been charged for by now. */
+/* A thread of the process blocks inside the driver, most likely by running work; or the processor
+ * does not run that thread. True if work has been charged for by now. */
 static bool go_blind(uint64_t now_ns)
 {
     /* A thread that polled since then had the lock. */
@@ -177,7 +181,7 @@ static bool go_blind(uint64_t now_ns)
     return true;
 }
 
-/* Whether timing events are to be asked for: others may have done so a moment ago. */
+/* Whether to poll: other threads may have a moment ago. */
 static bool is_poll_due(uint64_t now_ns)
 {
     bool due = now_ns - load_relaxed(&governor.polled_ns) >= LOOK_NS || policy_only_channels();
@@ -199,8 +203,8 @@ static struct events_survey survey(int device, uint64_t now_ns) REQUIRES(meters_
     return measured;
 }
 
-/* Sees what runs, also where other threads poll all the time. False where the timing events are not
- * known. */
+/* Looks at what runs, also while other threads poll all the time. False if events cannot be
+ * asked. */
 static bool see_what_runs(uint64_t now_ns)
 {
     bool due = is_poll_due(now_ns);
@@ -227,7 +231,7 @@ struct look {
     unsigned device;
 };
 
-/* What was charged for before it runs is not used up yet. */
+/* What was charged before it runs is not used up yet. */
 static void read_balance(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
     struct look *look = argument;
@@ -246,7 +250,7 @@ static bool may_close(unsigned device)
            state == RM_CHANNELS_NO_GROUP;
 }
 
-/* It is looked at each WINDOW_LOOK_NS, and others do not hear of it more often. */
+/* The container is looked at each WINDOW_LOOK_NS, and announced no more often. */
 static bool goes_in_windows(unsigned device)
 {
     return devices[device].in_windows || policy_only_channels();
@@ -274,14 +278,14 @@ static struct window_view view_of(unsigned device)
     return look.view;
 }
 
-/* Nobody is there whom it would harm to hear of us, or of our end, a little later. */
+/* No tenant suffers if it hears of this container's work, or of its end, a little later. */
 static bool is_calm(unsigned device)
 {
     return policy_part(device).permille >= 1000 && !policy_has_priority() &&
            !policy_only_channels();
 }
 
-/* Of what goes on in windows nothing is to be seen before it has used up its time. */
+/* Work in windows shows nothing before it has used up its time. */
 static uint64_t look_again_ns(unsigned device, const struct window_view *view)
 {
     uint64_t open = window_open_ns(view);
@@ -294,8 +298,8 @@ static uint64_t look_again_ns(unsigned device, const struct window_view *view)
     return at_most(open, at_most(long_in, CALM_LOOK_NS));
 }
 
-/* How long the container is to be closed from now on, 0: not; *ret_open_ns: how long it may go on
- * without a look. */
+/* How long the container is closed from now on, 0: not; *ret_open_ns: how long it may go on without
+ * a look. */
 static uint64_t decide(uint64_t *ret_open_ns)
 {
     uint64_t closed = 0;
@@ -318,9 +322,9 @@ static bool waits_for_limit(unsigned device, uint64_t now_ns)
     return load_relaxed(&devices[device].waited_ns) + WAITING_NS > now_ns;
 }
 
-/* How long the device is worked on still if nothing more comes; 0: it is not. Who waits for his
- * limit works too: what others run meanwhile is to be measured as beside him, or they would pay for
- * his time slices when he goes on. */
+/* Nanoseconds until the device is idle if nothing more comes; 0: it is. A container that waits for
+ * its limit works too: what others run meanwhile is measured as beside it, or they would pay for
+ * its time slices when it goes on. */
 static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
 {
     uint64_t until = load_relaxed(&devices[device].worked_ns) + ACTIVE_NS;
@@ -329,8 +333,8 @@ static uint64_t works_for_ns(unsigned device, uint64_t now_ns)
     return until > now_ns ? until - now_ns : 0;
 }
 
-/* Of several devices each has slots of its own, and all are closed together. Where the channel gate
- * is all there is, also who is below his limit works in windows. */
+/* Of several devices each would have slots of its own, while all are closed together. With the
+ * channel gate alone a container below its limit works in windows, too. */
 static bool keeps_to_slot(unsigned device, uint64_t now_ns)
 {
     bool alone = true;
@@ -342,8 +346,8 @@ static bool keeps_to_slot(unsigned device, uint64_t now_ns)
            now_ns - devices[device].windows_ns < SLOTS_LAST_NS;
 }
 
-/* How long some device is worked on still if nothing more comes: the others hear of the end at
- * once. 0: none is, and none was a moment ago. */
+/* Nanoseconds until all devices are idle if nothing more comes: the others hear of the end at once.
+ * 0: all are, and were a moment ago. */
 static uint64_t meet_all(uint64_t now_ns, bool stopped)
 {
     uint64_t longest = 0;
@@ -356,7 +360,7 @@ static uint64_t meet_all(uint64_t now_ns, bool stopped)
             .windows = goes_in_windows(d) || channels_are_due(),
             .divided = keeps_to_slot(d, now_ns),
         };
-        /* What goes on is stopped now, not when it has overdrawn. */
+        /* Work that goes on is stopped now, not when it has overdrawn. */
         if (tenants_meet(d, &own, now_ns))
             devices[d].in_windows |= devices[d].survey.runs_long;
         if (own.active && devices[d].survey.outstanding)
@@ -372,7 +376,7 @@ static void close_all(uint64_t due_ns)
     channels_close_all(due_ns, governor.bound);
 }
 
-/* Nothing runs, as far as is known, and nobody waits: a launch that has to rouses us. */
+/* Nothing is known to run, and no launch waits: one that has to rouses the governor. */
 static bool is_idle(uint64_t now_ns)
 {
     bool busy =
@@ -394,7 +398,7 @@ static uint64_t hold(uint64_t now_ns)
     return is_idle(now_ns) ? HOLD_IDLE_NS | GOVERNOR_IDLE : HOLD_LOOK_NS;
 }
 
-/* A window was closed by what the limits were then. */
+/* A window was closed by the limits of that time. */
 static bool limits_differ(void)
 {
     bool differ = false;
@@ -412,8 +416,8 @@ static bool limits_changed(void)
     return changed;
 }
 
-/* Others hear meanwhile that we are still there, and are not to take the device for free. Where
- * they have gone, their time is ours at once. */
+/* The others hear meanwhile that the container is there, and do not take the device for free. If
+ * they have gone, their time is the container's at once. */
 static uint64_t stay_closed(uint64_t until_ns)
 {
     close_all(until_ns);
@@ -424,8 +428,7 @@ static uint64_t stay_closed(uint64_t until_ns)
     return at_most(until_ns > now ? until_ns - now : 1, WINDOW_LOOK_NS);
 }
 
-/* Nothing is measured where a device has no limit, but a pause or a window stops what runs there.
- */
+/* A device without a limit is not measured, but a pause or a window stops what runs there. */
 static bool has_unmeasured(void)
 {
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
@@ -435,7 +438,7 @@ static bool has_unmeasured(void)
     return false;
 }
 
-/* What was launched before there was anything to measure it for is stopped as all else. */
+/* What was launched before there was a reason to measure it is stopped as all else. */
 static bool may_run_unmeasured(void)
 {
     bool any = false;
@@ -449,7 +452,7 @@ static bool may_run_unmeasured(void)
     return any;
 }
 
-/* In windows what is at work may not run. */
+/* In windows, what works may not run. */
 static uint64_t plan_checks(uint64_t pause_ns)
 {
     uint64_t now = clock_now_ns(), soonest = UINT64_MAX;
@@ -483,7 +486,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     uint64_t open_ns, closed_ns = decide(&open_ns);
     if (closed_ns) {
         now_ns = clock_now_ns();
-        /* Of what we raise ourselves we need not be told. */
+        /* The governor's own change needs no wake. */
         if (account_window_close(now_ns, now_ns + closed_ns))
             governor.epoch++;
         return stay_closed(now_ns + closed_ns);
@@ -499,7 +502,7 @@ static uint64_t govern_open(uint64_t now_ns, bool unmeasured)
     return unmeasured ? STAND_BY_NS | GOVERNOR_IDLE : GOVERNOR_NOTHING;
 }
 
-/* No limit of ours: what we do is measured only where others' limits need it. */
+/* Without a limit the container is measured only where others' limits need it. */
 static uint64_t stand_by(uint64_t now_ns)
 {
     bool beside = false;
@@ -515,7 +518,7 @@ static uint64_t stand_by(uint64_t now_ns)
     return 1;
 }
 
-/* How long until the next look. */
+/* Nanoseconds until the next look. */
 static uint64_t look(void)
 {
     uint64_t now = clock_now_ns();
@@ -537,8 +540,8 @@ static uint64_t look(void)
     return govern_open(now, unmeasured);
 }
 
-/* Called by the governor's thread. The region and the board are touched again and again: together
- * that costs the calls of one guarded access. */
+/* Called by the governor's thread. One guarded access around all that it does in the region and the
+ * registries. */
 static uint64_t govern(void)
 {
     if (policy_is_finished())
@@ -546,27 +549,28 @@ static uint64_t govern(void)
     guard_enter();
     uint64_t ns = look();
     guard_leave();
-    /* What was stopped, whose threads may all wait in the driver. */
+    /* What was stopped, whose threads may all be blocked in the driver. */
     if (policy_pause() && !is_idle(clock_now_ns()))
         policy_explain_pause();
     return ns;
 }
 
-/* Until there are orders, the word is another, or the neighbours change. Without a call that waits
- * for several, in a rest for the word alone, which ends soon, and the neighbours are looked at. */
+/* Until the control words change, the word is another, or the neighbours change. Where the kernel
+ * cannot wait for several words at once, it rests for the word alone, shortly, and looks at the
+ * neighbours. */
 static void rest(uint64_t ns, uint32_t *word, uint32_t value)
 {
     struct word_awaited words[WORD_AWAITED_MAX];
-    uint32_t *orders = account_control_word();
+    uint32_t *control = account_control_word();
     unsigned count = 0;
-    if (orders)
-        words[count++] = (struct word_awaited){orders, governor.epoch, .shared = true};
+    if (control)
+        words[count++] = (struct word_awaited){control, governor.epoch, .shared = true};
     if (word)
         words[count++] = (struct word_awaited){word, value, .shared = false};
     unsigned own = count;
     if (!word)
         ns = tenants_await(ns, words, &count);
-    if (orders && word_wait_any(words, count, at_most(ns, STAND_BY_NS)))
+    if (control && word_wait_any(words, count, at_most(ns, STAND_BY_NS)))
         return;
     if (word)
         word_wait_for(word, value, ns);

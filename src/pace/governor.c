@@ -13,15 +13,15 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 
-/* A program that pauses between two launches for less does not put the thread to sleep and wake it
- * each time. */
+/* Nanoseconds without work after which the thread sleeps: shorter pauses between two launches do
+ * not make it sleep and wake each time. */
 #define LINGER_NS 100000000ull
 
 enum governor_state { ABSENT, STARTING, AWAKE, RESTING, ASLEEP, STOPPED, REFUSED };
 
 static struct {
     uint32_t state;
-    uint64_t rest_ns; /* the longest that it rests until its next look */
+    uint64_t rest_ns; /* its longest rest until the next look */
     uint64_t (*look)(void);
     governor_rest_function *rest;
 } governor;
@@ -37,7 +37,7 @@ static void sleep_for_good(void)
         word_wait(&governor.state, ASLEEP);
 }
 
-/* Says how long it rests if nothing works, before it does. */
+/* Announces how long it rests if nothing works, before it does. */
 static uint64_t take_look(void)
 {
     uint64_t pause = governor.look();
@@ -55,7 +55,7 @@ static void *run(void *argument)
 {
     (void)argument;
     (void)prctl(PR_SET_NAME, "vgpu-governor");
-    (void)change(STARTING, AWAKE); /* who made it may not get to run for long */
+    (void)change(STARTING, AWAKE); /* its maker may not get to run for long */
     uint64_t seen_ns = clock_now_ns();
     while (load_acquire(&governor.state) != STOPPED) {
         uint64_t pause = take_look();
@@ -66,7 +66,7 @@ static void *run(void *argument)
             (void)(change(RESTING, AWAKE) || change(ASLEEP, AWAKE));
             governor.rest(pause, NULL, 0);
         } else if (change(AWAKE, RESTING)) {
-            continue; /* what came before that woke nobody */
+            continue; /* what came before that woke it in vain */
         } else if (now - seen_ns < LINGER_NS) {
             if (change(ASLEEP, RESTING))
                 continue; /* the look before its sleep saw something; as above */
@@ -81,8 +81,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The thread inherits a mask in which everything is blocked: the program's signals are its own.
- * pthread_create is looked up, because linking it would ask for glibc 2.34. */
+/* The thread inherits a mask in which all signals are blocked: they are the program's.
+ * pthread_create is looked up, because linking it would require glibc 2.34. */
 static bool start_thread(void)
 {
     __typeof__(pthread_create) *create =
@@ -120,7 +120,7 @@ void governor_wake(uint64_t (*look)(void), governor_rest_function *rest)
 
 void governor_rouse(void)
 {
-    /* As a write: either what was noted is seen, or we see that it rests. */
+    /* A write, so that either the note is seen, or the rest is. */
     uint32_t state = add_seq_cst(&governor.state, 0u);
     if ((state == RESTING || state == ASLEEP) && change(state, AWAKE))
         word_wake(&governor.state);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, contexts and threads that end, and captures that begin: what becomes of their meters. */
+/* What becomes of the meters of streams, contexts and threads that end, and of streams that begin
+ * to capture. */
 #include "pace/leave.h"
 
 #include "base/clock.h"
@@ -12,17 +13,20 @@
 
 #include <stddef.h>
 
+/* Nanoseconds between two looks for threads that record, several times what a recording takes (5
+ * us), and of all of them, at most: the driver may block a recording. */
 #define RECORDING_NS 20000
 #define RECORDING_MOST_NS 1000000000ull
 
-/* What it has timing events for is seen to its end; no timing event will tell of what is open. */
+/* Its outstanding events are polled to the end; what is open gets none. */
 static void meter_ends(struct meter_record *record) REQUIRES(meters_lock)
 {
     share_charge_later((unsigned)record->device, -(int64_t)meter_give_up(&record->meter));
     meters_unlink(record);
 }
 
-/* A thread that waits at the gate may be recording on a stream that another one is about to end. */
+/* A thread that waits at the gate may be recording on a stream that another thread is about to
+ * end. */
 static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(meters_lock)
 {
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
@@ -35,8 +39,8 @@ static bool is_recorded_on(CUcontext handle, CUstream stream) REQUIRES(meters_lo
     return false;
 }
 
-/* At most RECORDING_MOST_NS, as the driver may keep a thread in that, and not at all in a signal's
- * handler that interrupted what is done under the lock. */
+/* At most RECORDING_MOST_NS, because the driver may block a thread in a recording; not at all in a
+ * signal's handler that interrupted what holds the lock. */
 static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(meters_lock)
 {
     uint64_t until = clock_now_ns() + RECORDING_MOST_NS;
@@ -109,8 +113,8 @@ void leave_thread(void)
     lock_release(&meters_lock);
 }
 
-/* A meter on which somebody records still (wait_for_recording) goes when he is done, and its
- * context stays for it, nobody's. */
+/* A meter on which a thread still records (wait_for_recording) goes when that is done; its context
+ * stays for it without a handle. */
 static void context_ends(struct pace_context *context) REQUIRES(meters_lock)
 {
     for (struct meter_record **meter = &context->meters; *meter;) {
@@ -135,7 +139,7 @@ void leave_context(CUcontext handle)
         next = context->next;
         if (context->handle != handle)
             continue;
-        (void)completions_poll_context(context); /* what was reached is charged for */
+        (void)completions_poll_context(context); /* charges for what was reached */
         context_ends(context);
     }
     lock_release(&meters_lock);

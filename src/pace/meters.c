@@ -75,7 +75,7 @@ bool meters_is_named(CUstream stream)
     return (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
 }
 
-/* The stream's own context; of a default stream, the thread's. */
+/* The stream's own context; for a default stream, the thread's. */
 static struct pace_context *context_of(CUstream stream) REQUIRES(meters_lock)
 {
     CUcontext handle = NULL;
@@ -90,7 +90,7 @@ static struct pace_context *context_of(CUstream stream) REQUIRES(meters_lock)
     return context_make(handle);
 }
 
-/* Tells a thread's own default stream from another's. */
+/* Its address tells threads apart. */
 static _Thread_local char thread_identity __attribute__((tls_model("initial-exec")));
 
 const void *meters_thread(void)
@@ -104,7 +104,7 @@ void meters_renew(struct meter_record *record)
     store_release(&record->id, meters.last_id);
 }
 
-/* One that does not tell counts as if others may wait for it. */
+/* A stream that does not tell counts as not apart. */
 static bool is_apart(CUstream stream)
 {
     unsigned flags = CU_STREAM_DEFAULT;

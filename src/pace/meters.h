@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meters (compute/meter.h) of the program's streams, by context. A meter for each stream that
- * launches under a limit; meters and events die with their context. */
+/* The meters (compute/meter.h) of the program's streams, by context: one for each stream that
+ * launches under a limit. Meters and events end with their context. */
 #ifndef VGPU_PACE_METERS_H
 #define VGPU_PACE_METERS_H
 
@@ -12,14 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Events that a context keeps for reuse: creating one costs more than recording it. */
 #define SPARE_EVENTS 64
 
-/* Launches behind which there is no timing event, as the governor found them when he asked last. */
+/* Launches without a timing event behind them, as the governor last found them. */
 struct meter_seen {
     uint64_t first_ns;
     uint32_t launches;
     bool works;
-    uint64_t since_ns, charged_ns; /* where they work: since when, and charged up to */
+    uint64_t since_ns, charged_ns; /* if they work: since when, and charged up to when */
 };
 
 struct pace_context;
@@ -29,50 +30,50 @@ struct meter_record {
     struct meter_record *next;
     struct pace_context *context;
     CUstream stream;
-    const void *thread; /* whose per-thread stream it is */
+    const void *thread; /* that owns it, if it is a per-thread stream */
     int device;
     uint32_t id;            /* no other meter ever has it; 0: its stream is gone */
-    const void *opener;     /* the thread that launched there last */
-    unsigned recording;     /* threads that record a timing event on it now */
+    const void *opener;     /* the thread that last launched there */
+    unsigned recording;     /* threads that are recording a timing event on it */
     bool orphan;            /* its stream is gone */
-    bool apart;             /* neither waits for the legacy stream nor is waited for by that */
-    bool stuck;             /* nothing was reached while one waited to know durations */
-    uint64_t told_ns;       /* a thread told the governor of its launches there then */
-    struct meter_seen seen; /* what is open on it, and no thread tells of */
-    bool unmeasured;        /* what was launched there without a limit may run still */
-    uint64_t unmeasured_ns, unmeasured_to_ns; /* under one it has since then, charged up to there */
+    bool apart;             /* it does not wait for the legacy stream, nor that for it */
+    bool stuck;             /* no event was reached while a thread waited to learn durations */
+    uint64_t told_ns;       /* when a thread's launches there were last surveyed */
+    struct meter_seen seen; /* what is open on it, and in no thread's sum */
+    bool unmeasured;        /* what was launched there without a limit may still run */
+    uint64_t unmeasured_ns, unmeasured_to_ns; /* under a limit since then, charged up to then */
 };
 
-/* GPU time as the events of a context tell it, put onto the processor's clock: a timing event is
- * reached after it was recorded and before it is seen to be. */
+/* A context, and its events' time on the processor's clock: an event is reached after it was
+ * recorded, and before it is seen. */
 struct pace_context {
     struct pace_context *next;
     CUcontext handle;
     int device;
     struct meter_record *meters;
-    uint64_t polled_ns; /* its timing events were asked for last */
+    uint64_t polled_ns; /* when its completions were last polled */
     CUevent base;
-    uint64_t base_ns; /* when it was reached, as far as that is known */
-    uint64_t late_ns; /* by so much at most timing events on idle streams seem to be reached late */
-    unsigned idle_events; /* which were so many, since base_ns was set right by them */
+    uint64_t base_ns;     /* when it was reached, as far as is known */
+    uint64_t late_ns;     /* by which events on idle streams seem late, at most */
+    unsigned idle_events; /* number of these since base_ns was corrected */
     unsigned spare_count;
     CUevent spares[SPARE_EVENTS];
 };
 
-/* Guards meters and contexts. Of the driver's calls only those are made under it that ask for or
- * drop an event, or for contexts, a stream's flags and captures: none of them waits. */
+/* Guards meters and contexts. Under it only driver calls are made that query or destroy an event,
+ * or ask for contexts, a stream's flags and captures: none of them waits. */
 extern struct lock meters_lock;
 
-/* Whether a pointer to a meter that somebody kept still is to the same one; its memory stays. */
+/* Whether a kept pointer to a meter still means the same one; its memory stays. */
 static inline bool meters_is_same(const struct meter_record *record, uint32_t id)
 {
     return load_acquire(&record->id) == id;
 }
 
-/* Tells threads, and so their own default streams, apart. */
+/* Tells threads apart, and with them their own default streams. */
 const void *meters_thread(void);
 
-/* Whether the meter is the stream's: of per-thread default streams each thread has its own. */
+/* Whether the meter is the stream's; each thread has its own per-thread default stream. */
 static inline bool meters_is_on(const struct meter_record *record, CUstream stream)
 {
     return record->stream == stream && (!record->thread || record->thread == meters_thread());
@@ -82,14 +83,14 @@ static inline bool meters_is_on(const struct meter_record *record, CUstream stre
 bool meters_are_used(void);
 void meters_use(bool used);
 
-/* The meter of the stream, a default stream's in the thread's current context; made where it is
- * new. NULL where there is no context, its device is not the container's, or there is no memory. */
+/* The stream's meter, of a default stream in the thread's current context; made if it is new. NULL
+ * without a context, on a device that is not the container's, or without memory. */
 struct meter_record *meters_of(CUstream stream) REQUIRES(meters_lock);
 
-/* It is none of the default streams. */
+/* Whether it is none of the default streams. */
 bool meters_is_named(CUstream stream);
 
-/* All of them, a list. */
+/* All contexts, a list. */
 struct pace_context *meters_contexts(void) REQUIRES(meters_lock);
 
 /* Makes a context the thread's current one for a while. */
@@ -99,21 +100,21 @@ struct meters_entered {
 struct meters_entered meters_enter(CUcontext handle);
 void meters_leave(const struct meters_entered *entered);
 
-/* An event of the context's that is not needed now. */
+/* Events of the context that are not in use; NULL: there is none. */
 CUevent meters_spare_take(struct pace_context *context) REQUIRES(meters_lock);
 void meters_spare_give(struct pace_context *context, CUevent event) REQUIRES(meters_lock);
 
-/* Forgets a meter whose timing events are all out. */
+/* Frees a meter that has no event outstanding. */
 void meters_drop(struct meter_record **link) REQUIRES(meters_lock);
 
-/* The meter is its stream's no more: nobody finds it, what it has timing events for is seen to its
- * end. */
+/* The meter is no longer its stream's: it cannot be found, and its outstanding events are polled to
+ * the end. */
 void meters_unlink(struct meter_record *record) REQUIRES(meters_lock);
 
-/* Another id: what others kept of the meter is not current any more. */
+/* Gives the meter another id: kept pointers to it are no longer current. */
 void meters_renew(struct meter_record *record) REQUIRES(meters_lock);
 
-/* Gives up the context's events. Where it has meters still, it stays for them, nobody's. */
+/* Destroys the context's events. If it still has meters, it stays for them without a handle. */
 void meters_context_drop(struct pace_context *context) REQUIRES(meters_lock);
 
 /* In a forked child. */

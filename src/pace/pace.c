@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each launch passes: by estimate, or by a closer look. */
+/* What each launch passes: admission by estimate, or a closer look. */
 #include "pace/pace.h"
 
 #include "base/atomic.h"
@@ -28,27 +28,29 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Launches that pass without a look, at most: one that is rare later must not pass long unseen. */
 #define FREE_LAUNCHES_MAX 32
-/* The first launch on a stream after so long is looked at: what it takes this time may be longer
- * than ever before, and nothing may follow that would show it. But where the thread waits for what
- * it launches, a timing event is put behind it as the wait begins, while it runs: two timing events
- * before that, and a governor that is woken, would cost a request of 0.1 ms a quarter of its
- * latency. */
+/* Nanoseconds after which the first launch on a stream gets a closer look: it may take longer than
+ * ever before, and nothing may follow that would show it. But if the thread waits for its launches,
+ * an event is recorded behind it as the wait begins, while it runs: two events before it, and a
+ * wake of the governor, would cost a request of 0.1 ms a quarter of its latency. */
 #define QUIET_NS 2000000ull
-/* A governor who looks so often sees what runs on, though nobody rouses him. */
+/* Nanoseconds within which a governor looks by itself that sees what runs on, although no launch
+ * rouses it. */
 #define GOVERNOR_LOOKS_NS 50000000ull
-/* What takes longer is charged as it goes from there on: no debt is as large as what may be known,
- * nor as what a queue may hold. */
+/* Nanoseconds. A launch is charged with this at most when it is admitted; what takes longer is
+ * charged as it runs. No overdraft is as large as an estimate may be, nor as what a queue may
+ * hold. */
 #define AHEAD_MOST_NS 1000000000ull
-/* One launch of so many is measured by itself, whatever its estimate. Where its thread waits for
- * each, so that the device does nothing for 20 us, one of twice as many. */
+/* Launches of which one is measured, whatever its estimate; of twice that where the thread waits
+ * for each launch, so that the device idles for 20 us. */
 #define SAMPLE_LAUNCHES 384
 _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
 static _Thread_local struct {
     uint64_t looked_ns;
     int free_step;
-    CUstream stream; /* which the governor was told of, */
+    CUstream stream; /* that the governor was told of, */
     uint64_t noted_ns;
     struct unmeasured_noted noted;
 } thread __attribute__((tls_model("initial-exec")));
@@ -56,7 +58,8 @@ static _Thread_local struct {
 /* As the driver reads it in its first cuInit: launches wait for their kernels. */
 static bool launches_block, environment_is_read;
 
-/* So many that the next look comes after about POLICY_LOOK_NS at the rate of the last ones. */
+/* Lets a number of launches pass that brings the next look after about POLICY_LOOK_NS at their
+ * recent rate. */
 static void pass_unthrottled(CUstream stream, enum stream_zero zero, uint64_t now_ns)
 {
     uint64_t passed = now_ns - thread.looked_ns;
@@ -79,9 +82,9 @@ static void pass_unthrottled(CUstream stream, enum stream_zero zero, uint64_t no
 
 /* ---- launches ---- */
 
-/* Chance says which launch is looked at next: a rhythm would meet that of the program, and always
- * measure the same kernel. Between half and three halves of SAMPLE_LAUNCHES; each, where what was
- * admitted by estimate is distrusted. */
+/* The next launch that gets a closer look is chosen at random: a fixed rhythm could coincide with
+ * the program's, and always measure the same kernel. Between half and three halves of
+ * SAMPLE_LAUNCHES; each launch, if estimates are distrusted. */
 static int next_sample(struct pace_thread *own, unsigned device)
 {
     if (spot_check_distrusts(device))
@@ -96,12 +99,12 @@ static uint32_t next_due_ns(struct pace_thread *own, uint32_t quantum_ns)
     return (uint32_t)(half + (half * thread_random(own) >> 16));
 }
 
-/* The stream as it is found before a launch that one looks at closely. */
+/* The stream as a closer look finds it before the launch. */
 struct found {
     struct meter_record *record;
-    uint64_t recorded_ns; /* when a timing event was recorded, 0 where none was */
-    bool busy;            /* work is on its way there */
-    bool alone;           /* no other stream of its context had work lately */
+    uint64_t recorded_ns; /* when an event was recorded, 0: none was */
+    bool busy;            /* it has work on its way */
+    bool alone;           /* no other stream of its context had work recently */
     uint32_t meter_id;
 };
 
@@ -112,7 +115,7 @@ static void find_meter(struct found *found, CUstream stream, struct thread_strea
     found->meter_id = found->record ? found->record->id : 0;
 }
 
-/* Closes the interval that is open on the stream. */
+/* Ends the interval that is open on the stream. */
 static struct found find_stream(CUstream stream, struct thread_stream *here, uint64_t now_ns)
 {
     struct found found = {.busy = false};
@@ -129,8 +132,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     lock_release(&meters_lock);
     if (open) {
         bool outstanding = found.busy;
-        /* What was admitted by estimate may run still: the launch is then no launch on an idle
-         * stream. */
+        /* Estimated work may still run: then the stream is not idle. */
         found.busy = outstanding || events_stream_works(stream);
         events_record(found.record, found.meter_id, (struct meter_run){.continuous = outstanding});
         found.recorded_ns = clock_now_ns();
@@ -139,7 +141,7 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
     return found;
 }
 
-/* A capture began elsewhere while the launch waited, by which the meter has another id. */
+/* A capture began elsewhere while the launch waited, and gave the meter another id. */
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
     lock_take(&meters_lock);
@@ -149,8 +151,8 @@ static void find_again(struct found *found, CUstream stream, struct thread_strea
     lock_release(&meters_lock);
 }
 
-/* The thread will not launch anything for a while: what it launched on other streams of the context
- * ends there, not when it comes back to them. */
+/* The thread will not launch for a while: what it launched on other streams of the context ends
+ * there now, not when it comes back to them. */
 static void close_others(const struct meter_record *record, uint32_t id)
 {
     if (!thread_mine)
@@ -162,8 +164,8 @@ static void close_others(const struct meter_record *record, uint32_t id)
     events_close_others(record, id);
 }
 
-/* The limit of the meter's device, which may have been met since the policy was read: a launch that
- * is admitted by mistake is not measured either, however long it runs. */
+/* The limit of the meter's device, which may have become known since the policy was read: a launch
+ * that passes by mistake is not measured either, however long it runs. */
 static unsigned percent_of(const struct meter_record *record, uint64_t now_ns)
 {
     uint32_t epoch;
@@ -179,18 +181,16 @@ static bool is_quiet(const struct thread_stream *here, uint64_t now_ns)
     return now_ns > (awaited_ns > looked_ns ? awaited_ns : looked_ns) + QUIET_NS;
 }
 
-/* Nobody else's work was between the launches on the stream and the end of a wait for them, when
- * that was looked at last. */
+/* No work of others was between the launches on the stream and the end of a wait for them, at the
+ * last closer look. */
 static bool is_alone(const struct thread_stream *here)
 {
     return here->waits && share_active((unsigned)here->device) <= 1 &&
            policy_part((unsigned)here->device).permille >= 1000;
 }
 
-/* Whether what is launched after a quiet time may go by estimate: only where the governor sees it
- * if it runs on, which cannot ask a thread's own stream, and where nobody has to be told of it at
- * once.
- */
+/* Whether a launch after a quiet time may go by estimate: only if the governor sees it when it runs
+ * on (it cannot ask a thread's own stream), and no other tenant must hear of it at once. */
 static bool is_trusted(const struct thread_stream *here)
 {
     if (thread_mine->distrust.looks) {
@@ -202,8 +202,8 @@ static bool is_trusted(const struct thread_stream *here)
            !policy_has_priority();
 }
 
-/* The thread launches for the first time after a closer look, or after a wait. False where that is
- * to be looked at. */
+/* The thread's first launch after a closer look, or after a wait. False if it needs a closer
+ * look. */
 static bool begin_estimates(struct thread_stream *here)
 {
     uint64_t now = clock_now_ns();
@@ -219,15 +219,16 @@ static bool begin_estimates(struct thread_stream *here)
     return true;
 }
 
-/* A governor that rests, which nobody rouses for a round that began quietly, looks by itself. */
+/* A governor that rests, and is not roused for a round that began after a quiet time, looks by
+ * itself. */
 static bool may_rest(const struct thread_stream *here)
 {
     return here->round.quiet && governor_looks_within(GOVERNOR_LOOKS_NS) &&
            clock_now_ns() < here->round.began_ns + QUIET_NS;
 }
 
-/* Adds the launch to what the thread launched by estimate on the stream. False where one has to
- * look closer. */
+/* Adds the launch to what the thread launched by estimate on the stream. False if it needs a closer
+ * look. */
 static inline bool admit_by_estimate(
     struct pace_launch *launch, struct thread_stream *here, uint64_t work_ns)
 {
@@ -249,8 +250,8 @@ static inline bool admit_by_estimate(
     return true;
 }
 
-/* The launches on the stream took what they were thought to: by the time that passed, or by each
- * wait since the last closer look. */
+/* The launches on the stream matched their estimates: by the time that passed, or by each wait
+ * since the last closer look. */
 static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
 {
     uint64_t passed = now_ns - here->first_ns, off = here->work_ns / THREAD_TOLERANCE_PART;
@@ -259,9 +260,9 @@ static bool took_as_thought(const struct thread_stream *here, uint64_t now_ns)
     return passed + off > here->work_ns && passed < here->work_ns + off;
 }
 
-/* Whether nothing but the budget has to be asked: the thread waits for its launches on the stream,
- * which hardly took longer than was thought, one was measured not long ago, and no other
- * container's work is between them. */
+/* Whether only the budget has to be asked: the thread waits for its launches on the stream, they
+ * matched their estimates, one was measured not long ago, and no other container works between
+ * them. */
 static bool is_known_enough(const struct thread_stream *here, CUstream stream, uint64_t key,
     uint64_t work_ns, uint64_t now_ns)
 {
@@ -273,9 +274,8 @@ static bool is_known_enough(const struct thread_stream *here, CUstream stream, u
            !spot_check_distrusts((unsigned)here->device);
 }
 
-/* What the thread launched by estimate is taken from the budget, and where there is plenty it goes
- * on by estimate without a timing event, each of which costs a device that is waited for some 20
- * us. */
+/* Charges what the thread launched by estimate. If half of the burst is available it goes on by
+ * estimate without an event: each costs a device that is waited for 20 us. */
 static bool admit_uninstrumented(
     struct pace_launch *launch, struct thread_stream *here, CUstream stream, uint64_t now_ns)
 {
@@ -304,7 +304,7 @@ void pace_read_environment(void)
     store_relaxed(&environment_is_read, true);
 }
 
-/* No timing event can tell of it before the call is over. */
+/* The launch has no event before its call is over. */
 static void show(struct pace_launch *launch, struct thread_stream *here)
 {
     if (!load_relaxed(&launches_block) || !thread_is_current(here, launch->stream) ||
@@ -323,9 +323,9 @@ static void hide(struct pace_launch *launch)
     lock_release(&meters_lock);
 }
 
-/* The timing event from which the launch is measured on an idle stream. Its own time is between
- * what the processor knows of it and what the device does, and is 2 us more where the caches are
- * cold (H100, driver 580.159.04): two go before it, and the second says what an event takes. */
+/* Records the event from which the launch is measured on an idle stream. An event's own time lies
+ * between what the processor knows of it and what the device does, and is 2 us longer with cold
+ * caches (H100, driver 580.159.04): two go before it, and the second shows what an event takes. */
 static void record_begin(struct found *found, bool waited)
 {
     if (waited || !found->recorded_ns)
@@ -363,7 +363,7 @@ static void begin_slow(
     launch->work_ns = known < AHEAD_MOST_NS ? known : AHEAD_MOST_NS;
     int64_t balance =
         gate_wait(found.record, found.meter_id, launch->work_ns, close_others, &waited);
-    if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, where no launch waits */
+    if (balance < -(int64_t)AHEAD_MOST_NS) { /* a long queue, if no launch waits */
         share_charge_later((unsigned)found.record->device, -(int64_t)launch->work_ns);
         launch->work_ns = 0;
     }
@@ -376,7 +376,7 @@ static void begin_slow(
         found.busy = gate_poll(found.record, &on_device) > 0;
     here->waits = found.alone && !found.busy;
     launch->device = (unsigned)found.record->device;
-    /* This is a sample as good as another. */
+    /* This is a sample, too. */
     if (midst || spot_check_distrusts(launch->device))
         own->until_sample = 2 * next_sample(own, launch->device);
     here->quantum_ns = budget_quantum_ns(balance, percent,
@@ -413,7 +413,7 @@ static bool admit_by_estimate_again(
     here->looked_ns = record ? meter_recorded_ns(&record->meter) : 0;
     bool other = record && record->meter.open.other;
     lock_release(&meters_lock);
-    /* No timing event behind it would tell its time from that of what it may wait for. */
+    /* An event behind it could not tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
         return false;
     return admit_by_estimate(launch, here, work_ns);
@@ -459,12 +459,12 @@ static void take_back(const struct pace_launch *launch)
         return;
     store_relaxed(&here->launches, here->launches - 1);
     store_relaxed(&here->work_ns, here->work_ns - (uint32_t)launch->work_ns);
-    here->key = 0; /* it was another's before */
+    here->key = 0; /* the former key is not known */
 }
 
-/* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all wait that can; else a
- * debugger may be there, and then it is so each time. One that took long may have had to load its
- * kernel, if nothing is known of it, or the thread was kept from running once. */
+/* Whether the call waited for its kernel. With CUDA_LAUNCH_BLOCKING=1 all calls that can wait do;
+ * else a debugger may make them, and then each time. A single call that took long may have loaded
+ * its kernel, or its thread did not run. */
 static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool took_long = now_ns > launch->called_ns + PACE_WAITED_NS,
@@ -481,7 +481,7 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
     return over && (blocking || again);
 }
 
-/* Notes the launch on its meter. False where the meter is gone. */
+/* Notes the launch on its meter. False if the meter is gone. */
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     struct meter_record *record = launch->meter;
@@ -495,7 +495,7 @@ static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
     return same;
 }
 
-/* A timing event behind the launch: the call to the driver returned at `now_ns`. */
+/* Records an event behind the launch: the driver's call returned at `now_ns`. */
 static void record_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     bool idle = launch->started_ns != 0;
@@ -526,7 +526,7 @@ void pace_end_slow(struct pace_launch *launch, bool launched)
         record_launch(launch, now);
     gate_watch();
     govern_rouse();
-    /* Whatever else was looked at: the first launch of a round is not to be the only one. */
+    /* Whatever else was looked at: the first launch of a round must not be the only sample. */
     if (thread_mine && thread_mine->until_sample <= 0)
         thread_mine->until_sample = next_sample(thread_mine, launch->device);
     errno = errno_kept;
@@ -578,8 +578,8 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
         events_context_waits(home);
 }
 
-/* What was admitted by estimate on the stream is its meter's to settle, for the last time or under
- * another id. */
+/* Moves what was admitted by estimate on the stream to its meter, for the last time or before it
+ * gets another id. */
 static void gather_on(CUstream stream)
 {
     lock_take(&meters_lock);
@@ -599,7 +599,7 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero)
     leave_capture_begins(named);
 }
 
-/* False where the current context is the one that was noted last. */
+/* False if the current context is the one that was last noted. */
 static bool note_current(void)
 {
     CUcontext current = NULL;

@@ -1,11 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch gate: each launch passes pace_begin, which lets it go on at once or holds it back
- * until the container has GPU time left, and pace_end. What was launched is measured by events of
- * ours on the program's own streams (pace/events.h).
+/* The way of a launch: each passes pace_begin, which admits it at once or throttles it until the
+ * container has GPU time, and pace_end. Timing events on the program's own streams (pace/events.h)
+ * measure what was launched.
  *
- * Without a compute limit a launch costs the inline test alone, and a look at the region every few
- * milliseconds. With a limit most launches add an estimate to a sum of their thread; about once a
- * millisecond of GPU time one looks closer. Never while a stream captures. Any thread. */
+ * Without a compute limit a launch costs the inline test, and a look at the control words every few
+ * milliseconds. Under a limit most launches add an estimate to a sum of their thread; about once a
+ * millisecond of GPU time one gets a closer look. Never while a stream captures. Any thread.
+ *
+ * Words of this folder and of src/compute:
+ * - tenant: a container that uses a GPU; registry: the file in which a GPU's tenants announce that
+ *   they work (region/board.h).
+ * - control word: a limit, pause or priority in the container's region; epoch: the number that a
+ *   change of one raises, on which threads sleep.
+ * - effective policy: what the control words and the neighbours make of it now (pace/policy.h).
+ * - timing event: a driver event with time that is recorded on a program's stream; interval: what
+ *   lies between two of them.
+ * - stream meter: the events and intervals of one stream, and what they cost (compute/meter.h).
+ * - completion: an event that the device has reached; completions are polled (pace/completions.h).
+ * - estimate: the learnt duration of a kernel (compute/durations.h); distrust: what makes launches
+ *   be measured although they have one (struct thread_distrust, compute/spot_check.h).
+ * - admit: let a launch go, by estimate or after a closer look; throttle: make it wait
+ *   (pace/gate.h).
+ * - time slice: what the driver gives a channel group at a time; extended slice: one long enough to
+ *   measure a kernel whole (compute/slices.h).
+ * - slot: the part of a shared period in which one container in windows works alone
+ *   (compute/window.h).
+ * - gang: devices of a container whose kernels wait for each other (compute/gang.h). */
 #ifndef VGPU_PACE_PACE_H
 #define VGPU_PACE_PACE_H
 
@@ -22,32 +42,32 @@ struct thread_stream;
 
 struct pace_launch {
     struct thread_stream *by_estimate; /* it was admitted by estimate, and counted there */
-    struct meter_record *meter;        /* NULL: no timing event is to be recorded behind it */
+    struct meter_record *meter;        /* NULL: no event is recorded behind it */
     CUstream stream;                   /* the meter's */
     uint32_t meter_id;
     unsigned device;
     uint64_t key;
-    uint64_t work_ns;            /* what was taken from the budget for it */
-    uint64_t started_ns;         /* where the stream was idle: when its timing event was recorded */
+    uint64_t work_ns;            /* charged for it when it was admitted */
+    uint64_t started_ns;         /* on an idle stream: when its event was recorded */
     uint64_t called_ns;          /* when the driver was about to be called */
     bool awaited;                /* the driver's call waited for it */
-    struct thread_stream *shown; /* the governor may see it from there during the call */
+    struct thread_stream *shown; /* shows it to the governor during the call */
 };
 
-/* A call to launch that takes longer may have waited for the GPU. */
+/* Nanoseconds. A launch call that takes longer may have waited for the GPU. */
 #define PACE_WAITED_NS 50000u
 
-/* How many launches of this thread may pass before one looks again; 0 under a limit. */
+/* How many launches of this thread may pass before the next look; 0 under a limit. */
 extern _Thread_local int pace_free_launches __attribute__((tls_model("initial-exec")));
 
-/* True where the launch is nobody's business. */
+/* True if the launch needs nothing else. */
 static inline bool pace_passes(void)
 {
     return __builtin_expect(--pace_free_launches >= 0, 1);
 }
 
-/* Where pace_passes said no. Blocks while the container has no GPU time left. `key`: duration_key.
- * Keeps errno. */
+/* After pace_passes said no. Blocks while the container has no GPU time. `key`: duration_key. Keeps
+ * errno. */
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key);
 
 /* After the driver's call; `launched`: it succeeded. Keeps errno. */
@@ -69,8 +89,8 @@ static inline void pace_note_other(CUstream stream, enum stream_zero zero)
         pace_note_other_slow(stream, zero);
 }
 
-/* A copy goes there that takes no longer than it takes to begin it: what is behind a timing event
- * is not a kernel alone. One load without a limit. */
+/* A copy goes there that takes no longer than its call: what is before the next event is not a
+ * kernel alone. One load without a limit. */
 void pace_note_copy_slow(CUstream stream, enum stream_zero zero);
 
 static inline void pace_note_copy(CUstream stream, enum stream_zero zero)
@@ -88,16 +108,16 @@ static inline void pace_before_wait(void)
     channels_look_after();
 }
 
-/* The thread waited for the GPU, or asked until it was idle: a good moment to see whether a limit
- * was set meanwhile. */
+/* The thread waited for the GPU, or asked until it was idle: a good moment to look for a new
+ * limit. */
 static inline void pace_note_wait(void)
 {
     if (pace_free_launches > 0)
         pace_free_launches = 0;
 }
 
-/* The thread is about to wait for all that is on a stream. One load without a limit. True where the
- * end of the wait is to be told, if it succeeds. */
+/* The thread is about to wait for all that is on a stream. One load without a limit. True if the
+ * end of the wait is to be reported, if it succeeds. */
 bool pace_stream_wait_begins_slow(CUstream stream, enum stream_zero zero);
 
 static inline bool pace_stream_wait_begins(CUstream stream, enum stream_zero zero)
@@ -109,8 +129,8 @@ static inline bool pace_stream_wait_begins(CUstream stream, enum stream_zero zer
 /* It waited, and all that was on the stream is over. */
 void pace_stream_awaited(CUstream stream, enum stream_zero zero);
 
-/* The same of a thread that only asks for it, and may do so again and again. True where the answer
- * is to be told: pace_stream_awaited, or that the stream works. */
+/* The same for a thread that only asks, and may do so again and again. True if the answer is to be
+ * reported: pace_stream_awaited, or pace_stream_works. */
 bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero);
 
 static inline bool pace_stream_asked(CUstream stream, enum stream_zero zero)
@@ -122,7 +142,7 @@ static inline bool pace_stream_asked(CUstream stream, enum stream_zero zero)
 void pace_stream_works(CUstream stream, enum stream_zero zero);
 
 /* The thread is about to wait for a context or an event, or `asks` for an event: for some or all of
- * what it launched. True where the end is to be told. */
+ * its launches. True if the end is to be reported. */
 bool pace_wait_begins_slow(bool asks);
 
 static inline bool pace_wait_begins(bool asks)
@@ -130,7 +150,7 @@ static inline bool pace_wait_begins(bool asks)
     return __builtin_expect(load_relaxed(&policy_limited), 0) && pace_wait_begins_slow(asks);
 }
 
-/* All is over that it launched in the current context; the event was reached; it was not yet. */
+/* All that it launched in the current context is over; the event was reached; it was not yet. */
 void pace_context_awaited(void);
 void pace_event_awaited(void);
 void pace_works(void);
@@ -144,16 +164,16 @@ void pace_capture_begins(CUstream stream, enum stream_zero zero);
 /* After a call by which the thread's current context may be another one. Returns `result`. */
 CUresult pace_context_changed(CUresult result);
 
-/* Before a stream goes, and all events on it. */
+/* Before a stream ends, and all events on it. */
 void pace_stream_leaves(CUstream stream);
 
-/* Blocks while the container may not work at all: it is paused, or somebody of higher priority
- * works. Not at the end of the process. Before a context ends, for which everything of the process
- * must be let run. Two loads where nothing holds. */
+/* Blocks while the container is held (paused, or a tenant of higher priority works), except at the
+ * end of the process. Before a context ends, for which all work of the process must run. Two loads
+ * if nothing holds. */
 void pace_wait_while_held(void);
 
-/* Before the driver is asked to end or reset a context, or something that contexts hang on: it
- * waits for the GPU then, which must not be closed to us. Nested calls are counted. */
+/* Around a call that ends or resets a context, or something that contexts depend on: the driver
+ * waits for the GPU in it, and the channels must be open. Nested calls are counted. */
 void pace_context_ends(void);
 void pace_context_ended(void);
 

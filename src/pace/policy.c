@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in force, as it was last read. */
+/* The effective policy as it was last read. */
 #include "pace/policy.h"
 
 #include "base/atomic.h"
@@ -14,45 +14,47 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Who has all of the device for a while still launches no further ahead than under a limit: it is
- * to be given back at once. */
+/* Percent. A container that has all of a device for a while launches no further ahead than under a
+ * limit, because it must give the rest back at once. */
 #define SOFT_MOST 99u
 
-/* HAMi's monitor counts down each 5 s. */
+/* Nanoseconds between two signs of life for HAMi's monitor, which counts down every 5 s. */
 #define NOTE_NS 1000000000ull
 
-/* What is read anew where the epoch is still the one that was read: HAMi's monitor raises none. */
+/* Nanoseconds after which the control words are read even if the epoch is the same: HAMi's monitor
+ * raises none. */
 #define READ_NS 25000000ull
 
+/* Nanoseconds between two looks for a directory of registries, each a system call. */
 #define BOARD_LOOK_NS 1000000000ull
 #define LIMITED_BESIDE_NS 2000000000ull
 
 bool policy_limited;
 uint32_t policy_changes;
 
-/* The part that is others': 1,000 less ours, and what they likely leave of it. */
+/* The others' part: 1,000 less the container's, and less what they likely leave. */
 struct policy_away {
     uint16_t least, likely;
     uint32_t others_us;
 };
 
 static struct {
-    struct lock lock; /* for writing what was read; a leaf */
-    uint64_t number;  /* of the reading that is in force */
+    struct lock lock; /* for writing; a leaf lock */
+    uint64_t number;  /* of the last reading */
     uint64_t looked_ns, read_ns, board_looked_ns, noted_ns;
     uint32_t epoch;
     unsigned priority;
     unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
     struct policy_away now[VGPU_REGION_DEVICES];
-    struct policy_away beside[VGPU_REGION_DEVICES]; /* when others were seen at work last */
-    uint64_t beside_ns[VGPU_REGION_DEVICES];        /* and when that was; 0: never */
+    struct policy_away beside[VGPU_REGION_DEVICES]; /* when others last worked */
+    uint64_t beside_ns[VGPU_REGION_DEVICES];        /* and that time; 0: never */
     bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
-    bool watched; /* has a priority, and there may be others to give way to; or others need to know
-                   */
-    uint64_t limited_beside_ns; /* when somebody with a limit was seen at work; 0 never */
+    bool watched; /* it has a priority, and there may be tenants to give way to; or others need to
+                     know */
+    uint64_t limited_beside_ns; /* when a tenant with a limit last worked; 0 never */
     bool board_exists;
     bool given, has_priority, paused, preempted;
-    bool by_monitor; /* HAMi's monitor paused it, which wakes nobody when it lets go on */
+    bool by_monitor; /* HAMi's monitor paused it, and wakes no thread when it resumes */
     bool finished;
     bool gang;
     int32_t explained; /* the pause was, once */
@@ -77,57 +79,57 @@ static bool is_beside_limited(uint64_t now_ns)
     return seen && (now_ns < seen || now_ns - seen < LIMITED_BESIDE_NS);
 }
 
-/* A region's word may be anything. */
-static bool is_gang(const struct account_control *orders, uint64_t now_ns)
+/* A region's word may have any value. */
+static bool is_gang(const struct account_control *control, uint64_t now_ns)
 {
-    uint64_t passed = now_ns - orders->coupled_ns;
-    return orders->coupled_ns && now_ns >= orders->coupled_ns && passed < GANG_HOLDS_NS;
+    uint64_t passed = now_ns - control->coupled_ns;
+    return control->coupled_ns && now_ns >= control->coupled_ns && passed < GANG_HOLDS_NS;
 }
 
-static bool differs(const struct account_control *orders) REQUIRES(policy.lock)
+static bool differs(const struct account_control *control) REQUIRES(policy.lock)
 {
-    bool differs = policy.paused != (orders->paused || orders->held);
+    bool differs = policy.paused != (control->paused || control->held);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
-        differs |= policy.hard[d] != orders->percent[d] || policy.soft[d] != orders->soft[d];
+        differs |= policy.hard[d] != control->percent[d] || policy.soft[d] != control->soft[d];
     return differs;
 }
 
-static void take_in(const struct account_control *orders, bool watched, bool limited, bool gang)
+static void take_in(const struct account_control *control, bool watched, bool limited, bool gang)
     REQUIRES(policy.lock)
 {
-    bool news = differs(orders);
+    bool news = differs(control);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
-        store_relaxed(&policy.hard[d], orders->percent[d]);
-        store_relaxed(&policy.soft[d], orders->soft[d]);
+        store_relaxed(&policy.hard[d], control->percent[d]);
+        store_relaxed(&policy.soft[d], control->soft[d]);
     }
     store_relaxed(&policy.gang, gang);
-    policy.number = orders->number;
-    store_relaxed(&policy.epoch, orders->epoch);
-    store_relaxed(&policy.priority, orders->priority);
-    store_relaxed(&policy.has_priority, orders->has_priority);
+    policy.number = control->number;
+    store_relaxed(&policy.epoch, control->epoch);
+    store_relaxed(&policy.priority, control->priority);
+    store_relaxed(&policy.has_priority, control->has_priority);
     store_relaxed(&policy.watched, watched);
-    store_relaxed(&policy.given, orders->has_limits || orders->has_priority);
-    store_relaxed(&policy.paused, orders->paused || orders->held);
-    store_relaxed(&policy.by_monitor, orders->held && !orders->paused);
+    store_relaxed(&policy.given, control->has_limits || control->has_priority);
+    store_relaxed(&policy.paused, control->paused || control->held);
+    store_relaxed(&policy.by_monitor, control->held && !control->paused);
     store_relaxed(&policy_limited, limited && !load_relaxed(&policy.finished));
     if (news)
         policy_note_news();
 }
 
-/* A thread that was kept from running since it read leaves what was read later as it is. */
+/* A thread that did not run since it read leaves what was read later. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
 {
-    struct account_control orders;
+    struct account_control control;
     store_relaxed(&policy.looked_ns, now_ns);
     store_relaxed(&policy.read_ns, now_ns);
-    bool any = account_control(&orders);
+    bool any = account_control(&control);
     bool watched =
-        (orders.has_priority || is_beside_limited(now_ns)) && policy_may_have_neighbours(now_ns);
+        (control.has_priority || is_beside_limited(now_ns)) && policy_may_have_neighbours(now_ns);
     lock_take(&policy.lock);
-    if (orders.number > policy.number)
-        take_in(&orders, watched, any || watched, is_gang(&orders, now_ns));
+    if (control.number > policy.number)
+        take_in(&control, watched, any || watched, is_gang(&control, now_ns));
     lock_release(&policy.lock);
-    *ret_epoch = orders.epoch;
+    *ret_epoch = control.epoch;
     return load_relaxed(&policy_limited);
 }
 
@@ -141,9 +143,9 @@ static bool note_is_due(uint64_t now_ns)
     return now_ns - load_relaxed(&policy.noted_ns) >= NOTE_NS;
 }
 
-/* Where nothing is in force, and nobody raised the epoch since that was read: the governor, who
- * sleeps on it, would have read what came; without one it is asked for by one system call instead
- * of four, which a launch that comes alone makes with cold caches. */
+/* Whether nothing is in force, and the epoch was not raised since it was read. The governor sleeps
+ * on the epoch and would have read a change. Without a governor one system call asks for it instead
+ * of four, which a single launch makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
     if (load_relaxed(&policy_limited) || now_ns - load_relaxed(&policy.read_ns) >= READ_NS ||
@@ -161,7 +163,7 @@ bool policy_look(uint64_t now_ns)
         store_relaxed(&policy.looked_ns, now_ns);
         return false;
     }
-    /* Who waits until the container may work at all does not work. */
+    /* A thread that waits while the container is held does not work. */
     if (!policy_hold() && note_is_due(now_ns)) {
         store_relaxed(&policy.noted_ns, now_ns);
         account_note_activity();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The effective policy: what the container is held to now: its compute limits, soft ones while
- * nobody else is at work, pauses, and tenants of higher priority. Read from the region every few
- * milliseconds by whoever launches, and at each of its looks by the governor, which alone knows of
- * the neighbours (pace/tenants.h). Any thread; asking takes no lock. */
+/* The effective policy: what the container is held to now. That is its compute limits, soft limits
+ * while no other tenant works, pauses, and tenants of higher priority. Threads that launch read it
+ * from the region every few milliseconds, the governor at each of its looks; only the governor
+ * knows of the neighbours (pace/tenants.h). Any thread; asking takes no lock. */
 #ifndef VGPU_PACE_POLICY_H
 #define VGPU_PACE_POLICY_H
 
@@ -12,26 +12,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How often a thread that launches looks whether something was changed. */
+/* Nanoseconds between two looks of a thread that launches at the control words: the delay of a
+ * change. */
 #define POLICY_LOOK_NS 5000000ull
 
-/* All of a device: no limit, but its work is watched. */
+/* Percent: no limit, but the container's work on the device is watched. */
 #define POLICY_WATCHED 100u
 
 /* Some device of the container has a compute limit. */
 extern bool policy_limited;
 
-/* Reads what is in force; returns policy_limited. *ret_epoch: what account_control_wait
- * takes, to sleep until it changes. */
+/* Reads the control words; returns policy_limited. *ret_epoch: what account_control_wait takes, to
+ * sleep until they change. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch);
 
-/* The same where the last look was too long ago; for threads that launch. */
+/* The same if the last look is POLICY_LOOK_NS ago; for threads that launch. */
 bool policy_look(uint64_t now_ns);
-/* For others, which are no sign that the program works. */
+/* For other threads, which are no sign that the program works. */
 void policy_refresh(uint64_t now_ns);
 
-/* Changes whenever limits or a hold begin or end to be in force, as they were last read: what was
- * admitted by an estimate is to be looked at again. One load. */
+/* Counts the changes of limits and holds that were read. After one, what was admitted by estimate
+ * is looked at closely again. One load. */
 extern uint32_t policy_changes;
 
 static inline uint32_t policy_news(void)
@@ -44,58 +45,59 @@ static inline void policy_note_news(void)
     add_relaxed(&policy_changes, 1u);
 }
 
-/* The limit of a device in percent, as it was last seen: 0 none, POLICY_WATCHED. */
+/* The limit of a device in percent, as last read: 0 none, POLICY_WATCHED. */
 unsigned policy_percent(unsigned device);
 
-/* Its soft limit, 0 where there is none. */
+/* Its soft limit, 0 if it has none. */
 unsigned policy_soft_percent(unsigned device);
 unsigned policy_hard_percent(unsigned device);
 
-/* Some limit or priority was given: the container may be paused, or limited, at any time. */
+/* Some limit or priority was given: the container may be paused or limited at any time. */
 bool policy_is_given(void);
 
-/* The container may not work at all: it is paused, or somebody of higher priority works. */
+/* The container may not work at all: it is paused, or a tenant of higher priority works. */
 bool policy_hold(void);
-bool policy_pause(void); /* the first of the two alone */
-/* Where it is paused: only by HAMi's monitor, so that nobody is woken when that ends. */
+bool policy_pause(void); /* it is paused */
+/* The pause is HAMi's monitor's alone: its end wakes no thread. */
 bool policy_pause_is_the_monitors(void);
-/* Where the container is paused: says so in the log, once in a process, because whoever started the
- * program sees nothing else of why it stands still. Keeps errno. */
+/* If the container is paused, says so in the log, once in a process: nothing else tells the
+ * program's user why it stands still. Keeps errno. */
 void policy_explain_pause(void);
 unsigned policy_priority(void);
-bool policy_has_priority(void); /* somebody gave it one */
+bool policy_has_priority(void); /* it was given a priority */
 
-/* Sleeps until something changed, at most so long. */
+/* Sleeps until the control words change, `timeout_ns` at most. */
 void policy_wait(uint64_t timeout_ns);
 
-/* What part of the device's time is ours while all work that are at work now (compute/slices.h). */
+/* The container's part of the device's time while all work that work now (compute/slices.h). */
 struct slices_part policy_part(unsigned device);
 
-/* The same, or where they are not at work any more but have been since then, as it was. */
+/* The same; if the others stopped after `since_ns`, the part as it was with them. */
 struct slices_part policy_part_since(unsigned device, uint64_t since_ns);
 
-/* For the governor: what the neighbours on the device leave us. */
+/* For the governor: what the neighbours on the device leave to the container. */
 struct policy_neighbours {
     struct slices_part part;
-    bool soft_is_on;  /* nobody else has been for a while */
-    bool higher_work; /* somebody of higher priority is */
+    bool soft_is_on;  /* no other tenant worked for a while */
+    bool higher_work; /* a tenant of higher priority works */
 };
 void policy_set_neighbours(
     unsigned device, const struct policy_neighbours *neighbours, uint64_t now_ns);
-/* Somebody who has a compute limit works on a device of ours: from now on, for two seconds, our
- * work there is watched, limit or not. */
+/* A tenant with a compute limit works on a device of the container: for two seconds from now, the
+ * container's work there is watched, with a limit or without. */
 void policy_note_limited_beside(uint64_t now_ns);
-/* Whether there is a directory of boards, looked for once a second. */
+/* Whether there is a directory of registries, looked for once a second. */
 bool policy_may_have_neighbours(uint64_t now_ns);
-/* What it said is too old. Nobody else is at work, as far as one knows. */
+/* What the neighbours said is too old: none is known to work. */
 void policy_forget_neighbours(void);
 
 /* Kernels of the container's devices wait for each other (pace/gang.h). */
 bool policy_has_gang(void);
 
-/* Launches wait only where channels cannot be taken off the GPU: that was chosen (VGPU_GATE), or
- * else the devices are a gang. A launch that is held back on one of them has those of the others
- * keep theirs busy and get nowhere, while channels are stopped on all at once, in the middle. */
+/* Launches wait only where channels cannot be taken off the GPU: because VGPU_GATE says so, or
+ * because the devices are a gang. If a launch of a gang is held back on one device, its kernels
+ * keep the other devices busy and make no progress, while closing channels stops all of them at
+ * once, in the middle. */
 bool policy_only_channels(void);
 
 /* The process ends: nothing is held any more. */

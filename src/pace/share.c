@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* A process that asked for GPU time within this, in nanoseconds, counts as working: longer than the
- * longest sleep at the gate (20 ms). */
+/* Nanoseconds. A process that asked for GPU time within this counts as working: more than two of
+ * the longest sleeps at the gate (20 ms). */
 #define ACTIVE_NS 50000000ull
 
 static struct {

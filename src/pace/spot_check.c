@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked at spot checks, and what follows from it. */
+/* What spot checks ask, and what follows from it. */
 #include "pace/spot_check.h"
 
 #include "base/atomic.h"
@@ -11,15 +11,18 @@
 
 #include <string.h>
 
-/* It asks so often, a fifth more or less. */
+/* Nanoseconds between two questions, more or less a fifth of it: 600 in a minute, which the
+ * deviation needs. */
 #define ASK_NS 100000000ull
-/* And so long after something was admitted by estimate. */
+/* Nanoseconds after the last launch by estimate in which questions go on. */
 #define ESTIMATED_NS 1000000000ull
-/* A governor that was kept from running asks at a moment that others have a part in. */
+/* Nanoseconds by which a governor may be late for a question: later, others had a part in the
+ * moment. */
 #define LATE_NS 4000000u
-/* After a longer rest one begins anew. */
+/* Nanoseconds of rest after which the questions begin anew. */
 #define REST_NS 2000000000ull
-/* A pause of so much may be longer by one such part, so that one wake serves both. */
+/* Nanoseconds. A pause of PAUSE_NS may be a quarter longer, so that one wake serves a look and a
+ * question. */
 #define PAUSE_NS 15000000ull
 #define PAUSE_PART 4
 
@@ -30,16 +33,16 @@ struct charged {
 static struct {
     struct spot_checks checks;
     struct charged charged, at_last_look;
-    bool estimated; /* something was admitted by estimate since then */
+    bool estimated; /* something was admitted by estimate since */
 } devices[VGPU_REGION_DEVICES] GUARDED_BY(meters_lock);
 
-/* The governor's own. Moments are chosen by chance, one after the other, whatever the program does
- * meanwhile: a rhythm would meet the program's. */
+/* The governor's own. Moments are chosen at random, one after the other, whatever the program does:
+ * a fixed rhythm could coincide with the program's. */
 static struct {
-    uint64_t estimated_ns; /* when something was admitted by estimate last */
-    uint64_t asked_ns;     /* the former moment, */
+    uint64_t estimated_ns; /* when something was last admitted by estimate */
+    uint64_t asked_ns;     /* the last question, */
     uint64_t ask_ns;       /* and the next; 0: there is none */
-    enum { ELSEWHERE, SLEEPS_UNTIL, RESTS } governor; /* until then, as far as is known */
+    enum { ELSEWHERE, SLEEPS_UNTIL, RESTS } governor; /* until the next, as far as is known */
 } looks[VGPU_REGION_DEVICES];
 
 bool spot_check_distrusted[VGPU_REGION_DEVICES];
@@ -59,7 +62,7 @@ void spot_check_charged(unsigned device, const struct meter_charge *charge)
     devices[device].estimated |= charge->launches && !charge->measured;
 }
 
-/* Beside other processes of the container, too, the least is an equal part. */
+/* Beside other processes of the container an equal part, at least. */
 static unsigned own_permille(unsigned device)
 {
     unsigned active = share_active(device), part = policy_part(device).permille;
@@ -89,7 +92,7 @@ bool spot_check_is_due(unsigned device, uint64_t now_ns)
     return looks[device].ask_ns && now_ns >= looks[device].ask_ns;
 }
 
-/* What is charged in between is told, also where nobody was asked. */
+/* What was charged in between counts also without a question. */
 static void note(unsigned device, uint64_t now_ns, bool asks, bool rests,
     spot_check_works_function *estimated_works) REQUIRES(meters_lock)
 {

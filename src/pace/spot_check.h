@@ -10,32 +10,32 @@
 
 extern bool spot_check_distrusted[];
 
-/* Whether each launch on the device is to be measured: what was admitted by estimate took longer
- * than it was charged with. One load. */
+/* Whether each launch on the device is measured: what was admitted by estimate took longer than it
+ * was charged with. One load. */
 static inline bool spot_check_distrusts(unsigned device)
 {
     return load_relaxed(&spot_check_distrusted[device]);
 }
 
-/* Work on the device was charged: so many launches ended with it, by estimate or measured. */
+/* Work on the device was charged, with the number of launches that ended with it. */
 void spot_check_charged(unsigned device, const struct meter_charge *charge) REQUIRES(meters_lock);
 
-/* Whether the device has work on its way that was admitted by estimate (pace/thread.h), and no
- * timing event tells of. Under meters_lock. */
+/* Whether the device has work on its way that was admitted by estimate (pace/thread.h) and has no
+ * event. Under meters_lock. */
 typedef bool spot_check_works_function(int device);
 
-/* The governor's own, these and what follows. It looks: whether it is to ask now; then, once it has
- * harvested, it does. */
+/* The governor's own, this and what follows. Whether it asks at this look; once it has polled, it
+ * does. */
 bool spot_check_is_due(unsigned device, uint64_t now_ns);
 void spot_check_take(unsigned device, uint64_t now_ns, spot_check_works_function *estimated_works)
     REQUIRES(meters_lock);
 
-/* It will look again after `pause_ns`, unless something comes up: returns after how long it is to,
- * so that it asks at a moment that nothing of the program's has a part in. `calm`: that may be a
- * little later. */
+/* The governor will look again after `pause_ns`. Returns after how long it shall, so that it asks
+ * at a moment on which the program has no influence. `calm`: a little later is fine. */
 uint64_t spot_check_plan(unsigned device, uint64_t now_ns, uint64_t pause_ns, bool calm);
 
-/* It rests because nothing works; or all is closed for some of the time, and nothing is asked. */
+/* The governor rests because nothing works; or channels are closed for some of the time, and
+ * nothing is asked. */
 void spot_check_pause(unsigned device, bool rests);
 
 /* In a forked child. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A board for each device, said and heard at each of the governor's looks. */
+/* A registry for each device, written and read at each of the governor's looks. */
 #include "pace/tenants.h"
 
 #include "base/word.h"
@@ -21,28 +21,29 @@
 static struct tenants_device {
     struct board board;
     struct slices slices;
-    struct window_slot slot;    /* that our windows keep to */
-    uint64_t slice_us;          /* of our channel groups; 0: as the driver made them */
-    uint32_t epoch;             /* of the board when we looked last */
-    uint64_t extended_since_ns; /* our time slices are extended since then, 0: they are not; for any
+    struct window_slot slot;    /* that the container's windows keep to */
+    uint64_t slice_us;          /* of its channel groups; 0: the driver's own */
+    uint32_t epoch;             /* of the registry at the last look */
+    uint64_t extended_since_ns; /* since when time slices are extended, 0: they are not; for any
                                    thread */
-    uint32_t extended_slice_us; /* and so long */
+    uint32_t extended_slice_us; /* and to what */
     struct slices_cut cut;      /* any thread's */
     bool met;
     bool looked; /* since the governor slept last */
     bool soft_is_on;
-    bool awaited; /* whoever comes or goes there changes what we may do */
+    bool awaited; /* a tenant that comes or goes there changes what the container may do */
 } devices[VGPU_REGION_DEVICES];
 
-/* Boards may wake us so often at most, whatever is said there. */
+/* Nanoseconds between two wakes by registries, at least, whatever is written there. */
 #define BOARDS_GAP_NS 5000000ull
-static uint64_t board_changed_ns; /* when one was seen to be another than before */
-static unsigned looked_bound;     /* no device at or above it was looked at since then */
-/* Who looks as often as that sees who comes and goes soon enough for a fair share of the time. */
+static uint64_t board_changed_ns; /* when a registry last was another one */
+static unsigned looked_bound;     /* no device at or above it was looked at since */
+/* Nanoseconds. A governor that looks this often sees tenants come and go soon enough for a fair
+ * share. */
 #define OFTEN_NS 10000000ull
 
-/* A thread that ends the process may look for boards meanwhile. Without a directory there is none,
- * and no harm in looking. */
+/* A thread that ends the process may look for registries meanwhile. Without a directory there is
+ * none, and looking does no harm. */
 static void meet_first(unsigned device)
 {
     char uuid[ACCOUNT_UUID_BYTES] = "";
@@ -51,7 +52,7 @@ static void meet_first(unsigned device)
     store_release(&devices[device].met, true);
 }
 
-/* The device's, with a board that is looked after. */
+/* The device's, with a registry that is kept attached. */
 static struct tenants_device *attend(unsigned device, uint64_t now_ns)
 {
     struct tenants_device *here = &devices[device];
@@ -61,7 +62,7 @@ static struct tenants_device *attend(unsigned device, uint64_t now_ns)
     return here;
 }
 
-/* As long as can be. */
+/* To the longest that the resource manager takes. */
 static void extend_slices(unsigned device)
 {
     static const uint32_t lengths_us[] = {SLICES_EXTENDED_US, SLICES_EXTENDED_SURE_US};
@@ -118,8 +119,8 @@ static bool has_soft(unsigned device)
     return policy_soft_percent(device) > policy_hard_percent(device);
 }
 
-/* What others left was not saved for the time in which they do not: it is given back at once. True
- * where it was had until now. */
+/* What others left was not saved for the time in which they do not leave it: it is given back at
+ * once. True if the container had it until now. */
 static bool give_back(unsigned device, bool soft_is_on)
 {
     struct tenants_device *here = &devices[device];
@@ -130,8 +131,9 @@ static bool give_back(unsigned device, bool soft_is_on)
     return until_now;
 }
 
-/* ---- neighbours that no board tells of ---- */
+/* ---- neighbours that no registry tells of ---- */
 
+/* Nanoseconds of work before the first question for other processes, and the longest interval. */
 #define ASK_FIRST_NS 1000000000ull
 #define ASK_LAST_NS 64000000000ull
 
@@ -141,7 +143,7 @@ static struct {
     bool said;
 } unknown;
 
-/* 0: nobody, or it cannot be told. */
+/* 0: none, or it cannot be told. */
 static int find_other_process(unsigned device)
 {
     static struct rm_pids pids; /* the governor's alone */
@@ -154,8 +156,9 @@ static int find_other_process(unsigned device)
     return 0;
 }
 
-/* Once for the process: it works under a limit beside somebody, and there is no board. The first
- * time after a second of that, then less and less often: each question takes the GPU's lock. */
+/* Once for the process: it works under a limit beside another process, and there is no registry.
+ * First after 1 s of work, then at intervals that double, up to 64 s: each question takes the GPU's
+ * lock. */
 static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
     const struct board *board = &devices[device].board;
@@ -199,13 +202,13 @@ static bool take_in(unsigned device, const struct board_view *view, uint64_t now
     return give_back(device, neighbours.soft_is_on);
 }
 
-/* One without a limit counts 100. */
+/* A tenant without a limit counts 100. */
 static bool is_beside_limited(const struct board_view *view)
 {
     return view->active && view->active_limit_sum < 100 * view->active;
 }
 
-/* Who has no slot is in no order. */
+/* A container without a slot in the registry has no place in the order. */
 static void take_slot(
     struct tenants_device *here, const struct board_view *view, const struct board_own *said)
 {

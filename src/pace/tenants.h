@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The neighbours on each device, as the boards tell (region/board.h): we say that we are at work,
- * and see who else is. For the governor's thread alone, but where said otherwise. Without a board
- * nobody is known, nobody gives way, and soft limits stay shut. */
+/* The neighbours on each device, by its registry (region/board.h): the container announces that it
+ * works, and reads which others do. For the governor's thread alone, except where said otherwise.
+ * Without a registry no neighbour is known, no tenant gives way, and soft limits stay closed. */
 #ifndef VGPU_PACE_TENANTS_H
 #define VGPU_PACE_TENANTS_H
 
@@ -12,34 +12,34 @@
 #include <stdint.h>
 
 struct tenants_own {
-    bool active; /* work of ours is on its way, or was just now */
-    bool wants;  /* a launch waits for our limit */
+    bool active; /* work of the container is on its way, or was just now */
+    bool wants;  /* a launch waits for the container's limit */
     bool paused;
-    bool windows; /* it is not looked at again for up to 28 ms */
-    bool divided; /* the windows can keep to a slot */
+    bool windows; /* the next look may be up to 28 ms away */
+    bool divided; /* the windows can keep to a time-division slot */
 };
 
-/* Says so for the device, and takes what the others say into the policy. True where we had what
- * they left until now, and do not any more. */
+/* Announces `own` for the device, and takes what the others say into the policy. True if the
+ * container had what they left until now, and no longer has. */
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns);
 
-/* Which slot that is, as of the last meeting. */
+/* The slot, as of the last meeting. */
 struct window_slot tenants_slot(unsigned device);
 
-/* Without a word of ours: whether somebody with a compute limit is at work on the device. What he
- * and we do at once is his by our word alone, so that we watch our work then, limit or not. */
+/* Without an announcement: whether a tenant with a compute limit works on the device. What runs at
+ * the same time as its work is told apart only by the container's own word, so that the container's
+ * work is watched then, with a limit or without. */
 bool tenants_limited_work(unsigned device, uint64_t now_ns);
 
-/* Adds the boards' words to those that the governor sleeps on before its next look in `ns`, where
- * it matters to us who comes and goes; returns how long it may sleep. */
+/* Adds the registries' words to those that the governor sleeps on before its next look in `ns`, if
+ * it matters which tenants come and go; returns how long it may sleep. */
 uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORD_AWAITED_MAX], unsigned *count);
 
-/* A kernel was cut in time slices, and whether it is known what it takes alone. One thread at a
- * time. */
+/* A kernel was cut into time slices; `known`: its duration alone is known. One thread at a time. */
 void tenants_note_cut(unsigned device, bool known);
 
-/* Our time slices on the device are `*ret_slice_ns` long without a break since then; 0: they are as
- * ever. Any thread. */
+/* Since when the container's time slices on the device are extended to *ret_slice_ns without a
+ * break; 0: they are not. Any thread. */
 uint64_t tenants_extended_since_ns(unsigned device, uint64_t *ret_slice_ns);
 
 /* The process ends. */

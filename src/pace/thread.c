@@ -17,17 +17,17 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Launches that were admitted by estimate are done so long after they ought to be, or something
- * runs on. */
+/* Nanoseconds. Launches that were admitted by estimate end within this after their estimate, or
+ * something runs on. */
 #define GRACE_NS 5000000ull
 
 _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
 
 static struct {
-    struct lock lock; /* within meters_lock, never around it */
+    struct lock lock; /* inside meters_lock, never around it */
     struct slab slab;
     struct pace_thread *first;
-    pthread_key_t ended; /* its destructor is how the end of a thread is seen */
+    pthread_key_t ended; /* its destructor runs when the thread ends */
     __typeof__(pthread_setspecific) *set;
 } threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
 
@@ -59,15 +59,15 @@ void thread_charge(struct thread_stream *here)
 {
     const struct meter_record *meter = load_relaxed(&here->meter);
     uint32_t work_ns = load_relaxed(&here->work_ns);
-    /* Before a timing event that is outstanding it was another interval's. */
+    /* What came before an outstanding event was another interval's. */
     uint64_t seen_ns = meter && !meter->meter.count ? meter->meter.occupied_ns : 0;
     if (seen_ns < work_ns)
         charge_up_to(here, work_ns - seen_ns);
 }
 
-/* Notes what was admitted since it was noted last, by the owner or another thread: the owner may be
- * adding to it now, the time first. A launch that failed after it was noted is charged for by what
- * its interval took. */
+/* Notes what was admitted since the last note, by the owner or another thread: the owner may be
+ * adding to it now, the time first. A launch that failed after it was noted is charged by what its
+ * interval took. */
 static void note_estimated(struct thread_stream *here, uint64_t key) REQUIRES(meters_lock)
 {
     uint32_t launches = load_acquire(&here->launches), work_ns = load_relaxed(&here->work_ns);
@@ -100,7 +100,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
     lock_take(&meters_lock);
     uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
-    /* Not where some of it is a meter's already: what is there may have been settled. */
+    /* Not if some of it is on a meter already: that may be settled. */
     if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
         work_ns -= less_ns;
         store_relaxed(&here->work_ns, work_ns);
@@ -112,7 +112,7 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
     lock_release(&meters_lock);
 }
 
-/* It was charged for at the gate, so that it is shown as hardly any work, from its end on. */
+/* It was charged at the gate, so that it shows as hardly any work, from its end on. */
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns)
 {
     store_relaxed(&here->shown_ns, now_ns);
@@ -254,7 +254,7 @@ static void thread_ends(void *argument)
     lock_release(&threads.lock);
 }
 
-/* The functions are looked up: linking them would ask for glibc 2.34. */
+/* The functions are looked up: linking them would require glibc 2.34. */
 static void find_thread_ends(void) REQUIRES(threads.lock)
 {
     __typeof__(pthread_key_create) *create =
@@ -287,12 +287,12 @@ struct pace_thread *thread_own(void)
 
 /* ---- the governor's ---- */
 
-/* What was admitted by estimate on the stream and not noted on its meter, as far as its owner has
- * written it: he may be writing now. */
+/* What was admitted by estimate on the stream and is not noted on its meter, as far as its owner
+ * has written it: the owner may be writing now. */
 struct estimated {
     struct meter_record *meter;
     uint64_t first_ns, work_ns;
-    uint32_t launches; /* those that were noted, too */
+    uint32_t launches; /* the noted ones, too */
 };
 
 static bool read_estimated(const struct thread_stream *here, int device,
@@ -315,9 +315,9 @@ static bool is_as_seen(const struct meter_seen *seen, const struct estimated *es
     return seen->first_ns == estimated->first_ns && seen->launches == estimated->launches;
 }
 
-/* What a call waits for runs since the call began, the stream's last timing event, or when it was
- * seen not to run yet: its kernel may have to be loaded first. Another thread's own stream cannot
- * be asked. */
+/* What a call waits for runs since the call began, the stream's last event, or the moment when it
+ * was seen not to run yet: its kernel may have to be loaded first. Another thread's own stream
+ * cannot be asked. */
 static void see_shown(struct thread_stream *here, const struct estimated *estimated,
     uint64_t now_ns) REQUIRES(meters_lock)
 {
@@ -340,8 +340,8 @@ static void see_shown(struct thread_stream *here, const struct estimated *estima
     seen->charged_ns = now_ns;
 }
 
-/* Launched in order, and no others since: what is at work now has been since it was seen so. True
- * where nothing is. */
+/* Launched in order, and none since: what works now has worked since it was last seen to. True if
+ * nothing works. */
 static bool see_work(struct meter_seen *seen, const struct estimated *estimated, uint64_t now_ns)
     REQUIRES(meters_lock)
 {
@@ -358,7 +358,7 @@ static bool see_work(struct meter_seen *seen, const struct estimated *estimated,
     return !works;
 }
 
-/* Until a timing event is behind it, it is not charged for twice. */
+/* Until it has an event, it is not charged twice. */
 static void settle_done(struct thread_stream *here, const struct estimated *estimated,
     uint64_t now_ns) REQUIRES(meters_lock)
 {
@@ -391,7 +391,7 @@ static void survey_stream(struct thread_stream *here, const struct estimated *es
     struct meter_seen *seen = &here->seen;
     bool shown = load_relaxed(&here->shown_ns) != 0;
     estimated->meter->told_ns = now_ns;
-    /* Where a timing event is outstanding, that tells what runs. */
+    /* An outstanding event shows what runs. */
     if (estimated->meter->meter.count || (is_as_seen(seen, estimated) && !seen->works && !shown))
         return;
     if (is_overdue(estimated, now_ns) && shown)
@@ -403,7 +403,7 @@ static void survey_stream(struct thread_stream *here, const struct estimated *es
     add_seen(survey, seen, estimated, now_ns, long_ns);
 }
 
-/* What threads launched by estimate that have ended since, or left the stream. */
+/* Launches by estimate of threads that have ended since, or left the stream. */
 static void survey_left(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct events_survey *survey) REQUIRES(meters_lock)
 {

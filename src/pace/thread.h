@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each thread launches by estimate, stream by stream, between two closer looks. Only the owner
- * writes it; others read along: the governor, so that a kernel that was admitted by estimate and
- * does not end is seen though its thread looks at nothing any more, and threads that look closely
- * at a stream on which several launch. */
+ * writes it. Others read it: the governor, so that an estimated kernel that does not end is seen
+ * although its thread looks at nothing any more, and threads that look closely at a stream on which
+ * several launch. */
 #ifndef VGPU_PACE_THREAD_H
 #define VGPU_PACE_THREAD_H
 
@@ -12,32 +12,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Places for streams, each of which has one in a group of four. */
-#define THREAD_STREAMS 64
+/* Streams that a thread keeps; each has a place in a group of four, by its handle. */
+#define THREAD_STREAMS (1 << THREAD_STREAM_BITS)
 #define THREAD_STREAM_BITS 6
 #define THREAD_GROUP 4
 
-/* What was admitted by estimate may have taken longer than was thought by one such part of that,
- * the processor's time between the launches included, or shorter: who queues what he launches does
- * not wait. */
+/* Tolerance of an estimate: a quarter of it, host time included. */
 #define THREAD_TOLERANCE_PART 4
 
-/* Of rounds that begin quietly so many have a timing event behind them after one that did not take
- * what was thought. */
+/* Rounds after a quiet time that get an event after one that did not match its estimate. */
 #define THREAD_EVENTS 16
 
-/* What a thread launched on a stream between two of its waits for it. The owner's own. */
+/* A round: what a thread launched on a stream between two of its waits for it. The owner's own. */
 struct thread_round {
-    uint64_t began_ns;   /* its first launch; 0: there was none */
+    uint64_t began_ns;   /* its first launch; 0: none yet */
     uint64_t waiting_ns; /* when the wait at its end began */
-    uint64_t awaited_ns; /* and was over; 0: it goes on */
-    int64_t before_ns;   /* the stream's work_ns, less what the round is thought to have taken */
-    uint32_t before;     /* the stream's launches then */
-    bool quiet;          /* it began when nothing had happened for a while, and was not looked at */
-    bool recorded;       /* what of it went by estimate has a timing event behind it */
-    bool dry;            /* nothing of the thread's was on the stream when it began */
-    bool other;          /* something else went onto the stream in it: a wait, a host function */
-    bool over;           /* nothing of it is there any more: the wait was for all of it */
+    uint64_t awaited_ns; /* and ended; 0: it has not */
+    int64_t before_ns; /* the stream's work_ns at its begin, less the round's measured estimates */
+    uint32_t before;   /* the stream's launches at its begin */
+    bool quiet;        /* it began after a quiet time, without a closer look */
+    bool recorded;     /* its launches by estimate have an event behind them */
+    bool dry;          /* the stream had nothing of the thread's when it began */
+    bool other;        /* something else went onto the stream in it: a wait, a host function */
+    bool over;         /* all of it is over: the wait was for all */
 };
 
 /* What a thread launched by estimate on a stream since its last closer look there. */
@@ -45,20 +42,20 @@ struct thread_stream {
     CUstream stream;
     struct meter_record *meter; /* NULL: not in use */
     uint64_t first_ns;
-    uint64_t looked_ns; /* the last closer look at the stream */
+    uint64_t looked_ns; /* the last closer look */
     uint64_t key;       /* of its last launch; the owner's own */
-    uint64_t shown_ns;  /* since when a call may wait for what it launches; 0: none */
+    uint64_t shown_ns;  /* since when a call may wait for its launch; 0: none does */
     uint32_t work_ns, due_ns, quantum_ns;
     bool copied;   /* a small copy went there since the thread's last wait for it */
-    bool waits;    /* the thread waited for what it launched, as seen then */
-    uint32_t news; /* policy_news() then */
+    bool waits;    /* the thread waits for its launches, as of the last closer look */
+    uint32_t news; /* policy_news() at the last closer look */
     uint32_t launches, meter_id;
     int device;
     struct thread_noted { /* guarded by meters_lock */
         uint32_t launches, work_ns;
         uint64_t at_ns;
-    } noted;                /* of them, what another thread gave to the meter already */
-    uint32_t charged_ns;    /* of work_ns, what is to be charged already; guarded by meters_lock */
+    } noted;                /* noted on the meter by another thread */
+    uint32_t charged_ns;    /* charged already, of work_ns; guarded by meters_lock */
     struct meter_seen seen; /* the governor's own */
     struct thread_round round;
 };
@@ -78,16 +75,16 @@ struct thread_distrust {
     uint32_t meter_id;     /* 0: none was read */
 };
 
-/* A thread that launches under a limit. Not thread-local itself: that is scarce where a library is
- * loaded late. */
+/* A thread that launches under a limit. Not thread-local itself: static TLS is scarce in a library
+ * that is loaded late. */
 struct pace_thread {
     struct thread_stream streams[THREAD_STREAMS];
-    CUcontext context; /* that was current when the thread's last change of it was seen */
-    uint64_t rounds;   /* a bit for each of them that may have one that goes on */
+    CUcontext context;                /* current when the thread's last change of it was seen */
+    uint64_t rounds;                  /* a bit for each of streams[] whose round may not be over */
     struct pace_thread *next, **link; /* guarded by the list's lock */
     int until_sample;
     struct thread_distrust distrust;
-    bool found_over; /* what it launched last, of what is measured, when the call returned late */
+    bool found_over; /* the last launch that was measured was over when the call returned */
     uint32_t random;
 };
 
@@ -102,19 +99,19 @@ static inline CUstream thread_named(CUstream stream, enum stream_zero zero)
 /* The calling thread's, NULL before its first launch under a limit. */
 extern _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
 
-/* The same, made where there is none; NULL where there is no memory. */
+/* The same, made if there is none; NULL without memory. */
 struct pace_thread *thread_own(void);
 
-/* Where its part for the stream is to be looked for first. */
+/* The place of a stream to look at first. */
 static inline unsigned thread_stream_place(CUstream stream)
 {
     return (unsigned)((uintptr_t)stream * 0x9e3779b97f4a7c15ull >> (64 - THREAD_STREAM_BITS));
 }
 
-/* The one that is the stream's already, or is free, or the first of its group. */
+/* The stream's place, or a free one, or the first of its group. */
 struct thread_stream *thread_stream_in_group(struct pace_thread *own, CUstream stream);
 
-/* Its part for the stream, which may be in use for another. */
+/* The thread's place for the stream; it may hold another stream. */
 static inline struct thread_stream *thread_stream(struct pace_thread *own, CUstream stream)
 {
     struct thread_stream *first = &own->streams[thread_stream_place(stream)];
@@ -143,56 +140,54 @@ static inline bool thread_round_goes_on(const struct thread_stream *here)
     return here->round.began_ns && !here->round.awaited_ns;
 }
 
-/* Gives what was admitted to the stream's meter, where there still is one, and to what is to be
- * charged. */
+/* Moves what was admitted to the stream's meter, if that still exists, and charges it later. */
 void thread_flush(struct thread_stream *here) REQUIRES(meters_lock);
 
-/* What was admitted is to be charged, as far as nobody has seen it done; it stays the thread's to
- * give to the meter. */
+/* Charges what was admitted later, except what is already charged as done; it stays the thread's to
+ * move to the meter. */
 void thread_charge(struct thread_stream *here) REQUIRES(meters_lock);
 
-/* Records a timing event behind what the thread launched by estimate on the stream, so that it is
- * measured whatever comes next. `dry`: the stream was idle before that. False where there was
- * nothing, or none can be. */
+/* Records an event behind what the thread launched by estimate on the stream: it is measured
+ * whatever comes next. `dry`: the stream was idle before that. False if there was nothing, or no
+ * event is to be had. */
 bool thread_record(struct thread_stream *here, CUstream stream, bool dry);
 
-/* Of what it launched by estimate on the stream the last took so much less than was thought: the
- * thread saw it begin and end, and no timing event will say so. */
+/* The last launch by estimate on the stream took `less_ns` less than its estimate: the thread saw
+ * it begin and end, and it has no event. */
 void thread_took_less(struct thread_stream *here, uint32_t less_ns);
 
-/* The calling thread is about to launch what is thought to take `work_ns`, in a call that may wait
- * for it: where it runs longer the governor sees it as if it had been admitted by estimate. */
+/* The calling thread is about to launch a kernel with an estimate of `work_ns` in a call that may
+ * wait for it: the governor sees it as if it were admitted by estimate. */
 void thread_show(struct thread_stream *here, uint64_t work_ns, uint64_t now_ns);
 
 /* The call is over. */
 void thread_hide(struct thread_stream *here) REQUIRES(meters_lock);
 
-/* Gives what all threads launched by estimate on the meter to it: it was launched before what comes
+/* Moves what all threads launched by estimate on the meter to it: that came before what comes
  * now. */
 void thread_gather(struct meter_record *record) REQUIRES(meters_lock);
 
-/* The same for the stream, this thread's where each has its own, and for the legacy ones. */
+/* The same for the stream (a per-thread one: this thread's), and for the legacy ones. */
 void thread_gather_on(CUstream stream) REQUIRES(meters_lock);
 
-/* That of all streams, and forgets them. */
+/* The same for all streams of the thread, and forgets them. */
 void thread_flush_all(struct pace_thread *own);
 
-/* Flushes, and makes `here` the stream's. Returns its meter, NULL as meters_of does. */
+/* Flushes, and makes `here` the stream's. Returns its meter, or NULL as meters_of does. */
 struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
     REQUIRES(meters_lock);
 
 uint32_t thread_random(struct pace_thread *own); /* 16 bits */
 
-/* For the governor: sees which streams of the device are still at work with launches that were
- * admitted by estimate, long after they ought to be done, and charges for what is known to have run
- * without a pause; also where their thread has ended or left the stream, and no timing event is
- * behind them. Asks the driver, which does not wait. Returns what is on its way, to be added to the
- * meters' own. */
+/* For the governor: finds the streams of the device that still work with estimated launches after
+ * their estimates, and charges for what is known to have run without a pause; also where their
+ * thread has ended or left the stream, and they have no event. Asks the driver, which does not
+ * wait. Returns what is on its way, beyond what the meters know. */
 struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns)
     REQUIRES(meters_lock);
 
-/* For the governor: whether the device has work on its way that was admitted by estimate, and
- * nothing else before a timing event that tells. Asks the driver. */
+/* For the governor: whether the device has estimated work on its way, without an event and with
+ * nothing else in its interval. Asks the driver. */
 bool thread_estimated_works(int device) REQUIRES(meters_lock);
 
 /* In a forked child. */

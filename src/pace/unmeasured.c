@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams with work of which nobody tells. */
+/* Streams with work that is not measured. */
 #include "pace/unmeasured.h"
 
 #include "base/atomic.h"
@@ -32,13 +32,13 @@ void unmeasured_stand_by(uint64_t now_ns)
     stood_by_ns = now_ns;
 }
 
-/* A timing event behind it was reached, or its stream is gone. */
+/* An event behind it was reached, or its stream is gone. */
 static bool is_over(const struct meter_record *record)
 {
     return record->orphan || record->meter.former_ns > record->unmeasured_ns;
 }
 
-/* While its stream captures nobody can tell. */
+/* While its stream captures it cannot be asked. */
 static void survey_meter(struct meter_record *record, uint64_t now_ns, uint64_t long_ns,
     struct events_survey *survey) REQUIRES(meters_lock)
 {

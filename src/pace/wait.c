@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits: what a thread launched between two of them is a round (struct thread_round). How long that
- * took, as the thread saw it, says whether its launches may go by estimate; where they took longer
- * than was thought, timing events behind each round say what they took. */
+/* Waits. What a thread launched between two of its waits is a round (struct thread_round). How long
+ * that took, as the thread saw it, shows whether its launches may go by estimate; if rounds exceed
+ * their estimates, events behind each show what they took. */
 #include "pace/pace.h"
 
 #include "base/atomic.h"
@@ -14,31 +14,32 @@
 
 #include <stddef.h>
 
-/* A timing event is put behind each round for so long where rounds took longer than was thought by
- * more than that, and by one such part of the time: now and then the same kernel may have more to
- * do. */
+/* Nanoseconds for which each round gets an event if rounds exceeded their estimates by more than
+ * EXCESS_NS and a hundredth of the time: now and then the same kernel may have more to do. */
 #define EVENTS_NS 10000000000ull
-/* But not for longer than this after the last such round. */
+/* Nanoseconds since the last such round after which they end, and the bounds above. */
 #define EVENTS_AGREE_NS 1000000000ull
 #define EXCESS_NS 10000000ull
 #define EXCESS_PART 100
-/* A thread that is woken late sees the same: the timing events tell. Where they say so, that much
- * more is let pass the next time, up to TOLERATED_MOST_NS. */
+/* Nanoseconds. A thread that is woken late sees the same, but the events then show no excess: the
+ * next time this much more is tolerated, doubling from EXCESS_NS. */
 #define TOLERATED_MOST_NS 100000000ull
-/* Which also makes the next so many that begin quietly be looked at; one that the thread was not
- * seen to wait for, as it did something else first, twice as many as the last such one, up to so
- * many. */
+/* Rounds after a quiet time that get a closer look after that: 8, and if the thread did something
+ * else before it waited, so that the wait showed nothing, twice as many as the last time, up to
+ * LOOKS_MOST. */
 #define LOOKS 8
 #define LOOKS_MOST 4096
-/* Of rounds that begin quietly, and take what is thought, chance has a timing event put behind one
- * of so many, and behind the next: between those two is one round alone. */
+/* Rounds after a quiet time of which one gets an event by chance, and the next one too, although
+ * all match their estimates: between those two events is one round alone. */
 #define RECORDED_PART 8
-/* What a launch onto an idle device and the end of a wait take, beside THREAD_TOLERANCE_PART. */
+/* Nanoseconds in which a launch comes to an idle device, and a wait ends: added to the tolerance of
+ * an estimate. */
 #define WAKE_NS 100000
 
 /* ---- what a round says ---- */
 
-/* A round in which the thread did something else before it waited may have taken anything. */
+/* A round in which the thread did something else before it waited may have taken any part of
+ * that. */
 static bool is_hidden(const struct thread_round *round, int64_t work_ns, int64_t off_ns)
 {
     return (int64_t)(round->waiting_ns - round->began_ns) > work_ns + off_ns;
@@ -54,7 +55,7 @@ static void look_closer(struct thread_distrust *distrust, bool hidden)
     distrust->looks = distrust->hidden_looks > LOOKS ? distrust->hidden_looks : LOOKS;
 }
 
-/* What a round took too long, which nobody charged for. */
+/* A round's excess that was not charged. */
 static void note_excess(struct thread_distrust *distrust, uint64_t ns, uint64_t now_ns)
 {
     uint64_t forgiven = (now_ns - distrust->at_ns) / EXCESS_PART;
@@ -76,8 +77,7 @@ static void tolerate_more(struct thread_distrust *distrust)
         distrust->tolerated_ns = TOLERATED_MOST_NS;
 }
 
-/* The stream's meter, whose timing events were asked for; NULL where it is not the thread's any
- * more. */
+/* The stream's meter after a poll; NULL if it is no longer the thread's. */
 static const struct stream_meter *polled_meter(const struct thread_stream *here)
     REQUIRES(meters_lock)
 {
@@ -87,7 +87,7 @@ static const struct stream_meter *polled_meter(const struct thread_stream *here)
     return &here->meter->meter;
 }
 
-/* The same of a round that has a timing event. */
+/* The excess of a round that has an event. */
 static void note_measured(
     const struct thread_stream *here, struct thread_distrust *distrust, uint64_t ns)
 {
@@ -109,7 +109,7 @@ static void note_measured(
     distrust->measured_ns = 0;
 }
 
-/* A round took as long as was thought, or less. */
+/* A round did not exceed its estimate. */
 static void note_agreed(struct thread_distrust *distrust, uint64_t now_ns)
 {
     if (now_ns > distrust->longer_ns + EVENTS_AGREE_NS)
@@ -126,8 +126,7 @@ static int64_t off_by(int64_t work_ns)
     return work_ns / THREAD_TOLERANCE_PART + WAKE_NS;
 }
 
-/* When the device was done with the round, by the timing event behind it; 0 where that is not
- * known. */
+/* When the device had finished the round, by the event behind it; 0 if that is not known. */
 static uint64_t done_ns(const struct thread_stream *here)
 {
     lock_take(&meters_lock);
@@ -160,7 +159,7 @@ static void note_shorter(struct thread_stream *here, int64_t less_ns)
     look_closer(&thread_mine->distrust, false);
 }
 
-/* Of a quiet round that has no timing event the next ones tell whether it was the device. */
+/* If a round after a quiet time has no event, the next ones show whether it was the device. */
 static void note_longer(
     const struct thread_stream *here, int64_t more_ns, bool hidden, uint64_t now_ns)
 {
@@ -200,8 +199,8 @@ static void judge_round(struct thread_stream *here, uint64_t now_ns)
 
 /* ---- rounds that go on ---- */
 
-/* The next of the thread's streams at or behind `place` whose round goes on; NULL: there is none.
- */
+/* The next of the thread's streams, from `place` on, whose round is not over; NULL: there is
+ * none. */
 static struct thread_stream *next_round(unsigned place)
 {
     while (thread_mine && place < THREAD_STREAMS && thread_mine->rounds >> place) {
@@ -227,7 +226,7 @@ static struct thread_stream *only_round(void)
 
 /* ---- waits for a stream ---- */
 
-/* The stream that the thread launched on, whose round is not over; NULL where there is none. */
+/* The thread's place for the stream if its round is not over; else NULL. */
 static struct thread_stream *round_of(CUstream stream)
 {
     struct thread_stream *here = thread_mine ? thread_stream(thread_mine, stream) : NULL;
@@ -240,7 +239,7 @@ static void note_waiting(struct thread_stream *here)
         here->round.waiting_ns = clock_now_ns();
 }
 
-/* Rounds took longer than was thought: each has a timing event for a while. */
+/* Recent rounds exceeded their estimates: each has an event for a while. */
 static bool is_distrusted(const struct thread_round *round)
 {
     return round->waiting_ns < thread_mine->distrust.events_to_ns;
@@ -264,16 +263,14 @@ static void end_round(struct thread_stream *here, uint64_t now_ns, bool over)
     thread_mine->rounds &= ~(1ull << (here - thread_mine->streams));
 }
 
-/* One kernel, and nothing else on the stream or on others: what it takes the thread sees as well.
- */
+/* One kernel, and nothing else on this stream or another: the thread sees as well what it takes. */
 static bool is_plain(const struct thread_stream *here)
 {
     return here->launches == here->round.before + 1 && !here->copied && only_round() == here;
 }
 
-/* A timing event is one event more that the wait waits for. Few of the requests that come alone
- * have one as long as they take what is thought, as the thread sees it, so that most are as fast as
- * natively, and what is thought stays right. */
+/* An event is one thing more to wait for. Of requests that come alone and match their estimates,
+ * few have one, so that most are as fast as without a limit, and estimates stay right. */
 static bool needs_no_event(const struct thread_stream *here)
 {
     struct pace_thread *own = thread_mine;
@@ -306,7 +303,7 @@ void pace_stream_awaited(CUstream stream, enum stream_zero zero)
     end_round(here, now, true);
 }
 
-/* Of a stream that is idle the program is to be told so: a timing event comes after the answer. */
+/* A program that asks for an idle stream is answered first: an event comes after the answer. */
 bool pace_stream_asked_slow(CUstream stream, enum stream_zero zero)
 {
     fork_enter(container_reset);
@@ -345,8 +342,8 @@ void pace_works(void)
         record_round(here);
 }
 
-/* Of streams that wait for each other the time says little: their next launches are looked at as if
- * nobody had waited. */
+/* If streams wait for each other the time shows little: their next launches get a closer look, as
+ * if there had been no wait. */
 void pace_context_awaited(void)
 {
     uint64_t now = clock_now_ns();
@@ -364,8 +361,8 @@ void pace_context_awaited(void)
     }
 }
 
-/* What was launched last may come behind it: where it took so long as all of the round, it may have
- * been all. */
+/* The event may be before what was launched last: if the wait took as long as all of the round, it
+ * may have been all. */
 void pace_event_awaited(void)
 {
     struct thread_stream *here = only_round();
