@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that vgpu-device-plugin is told: flags, environment, the device configuration and the node's
+ * entry. One table (settings_flags.c) has each flag's name, variable, parser, default and text;
+ * from it come --help and the checks of the man page. */
+#ifndef VGPU_NODE_SETTINGS_H
+#define VGPU_NODE_SETTINGS_H
+
+#include "cluster/node_config.h"
+#include "net/error.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SETTINGS_NAME_BYTES 254
+#define SETTINGS_PATH_BYTES 1024
+#define SETTINGS_LIST_BYTES 1024
+
+/* How a container is told its devices; several at once are possible. */
+enum settings_list_strategy {
+    SETTINGS_LIST_ENVVAR = 1,          /* NVIDIA_VISIBLE_DEVICES */
+    SETTINGS_LIST_VOLUME_MOUNTS = 2,   /* /var/run/nvidia-container-devices/<id> */
+    SETTINGS_LIST_CDI_ANNOTATIONS = 4, /* <cdi_annotation_prefix>nvidia-device-plugin_<uuid> */
+    SETTINGS_LIST_CDI_CRI = 8,         /* the CDIDevices field */
+};
+
+enum settings_action {
+    SETTINGS_RUN,
+    SETTINGS_HELP,
+    SETTINGS_VERSION,
+};
+
+struct node_settings {
+    /* The node. */
+    char node_name[SETTINGS_NAME_BYTES];
+    char hook_path[SETTINGS_PATH_BYTES]; /* absolute; the node's files are below <hook_path>/vgpu */
+    char config_file[SETTINGS_PATH_BYTES], node_config_file[SETTINGS_PATH_BYTES];
+    /* The driver. */
+    char driver_root[SETTINGS_PATH_BYTES];        /* --nvidia-driver-root, as on the host */
+    char driver_root_inside[SETTINGS_PATH_BYTES]; /* where it is mounted for this process */
+    char
+        dev_root[SETTINGS_PATH_BYTES]; /* of device nodes, as on the host; "" becomes driver_root */
+    /* Towards the kubelet. */
+    char kubelet_socket[SETTINGS_PATH_BYTES];
+    char pod_resources_socket[SETTINGS_PATH_BYTES];
+    char resource_name[REQUEST_NAME_BYTES]; /* "nvidia.com/gpu" */
+    bool mig_mixed;                         /* MIG devices are resources of their own */
+    /* What a container gets. */
+    unsigned list_strategies; /* of enum settings_list_strategy; never 0 */
+    bool index_strategy;      /* NVIDIA_VISIBLE_DEVICES has indexes instead of UUIDs */
+    bool pass_device_specs;   /* device nodes too */
+    bool gdrcopy, gds, mofed; /* NVIDIA_GDRCOPY, _GDS, _MOFED=enabled */
+    char cdi_annotation_prefix[SETTINGS_NAME_BYTES];
+    /* Towards the cluster. */
+    bool register_csv;   /* hami.io/node-nvidia-register as schedulers up to HAMi 2.7 read it */
+    bool topology_score; /* write hami.io/node-nvidia-score */
+    bool require_proof;  /* Pods without proof of their assignment are no candidates */
+    char proof_key_file[SETTINGS_PATH_BYTES]; /* "": no HMAC is accepted */
+    /* Health. */
+    char disable_health_checks[SETTINGS_LIST_BYTES], enable_health_checks[SETTINGS_LIST_BYTES];
+    /* The library on the node. */
+    char library_source[SETTINGS_PATH_BYTES]; /* "": nothing is installed */
+    char installer[SETTINGS_PATH_BYTES];      /* vgpu-install */
+
+    bool verbose; /* log lines of level debug */
+
+    /* device-config.yaml, over it the flags that were given, over those the node's entry. */
+    struct node_config config;
+
+    /* Which flags or variables were given, by their row. */
+    uint64_t given;
+    /* What --device-split-count and the like said, before the files were read. */
+    int64_t flag_split_count;
+    double flag_memory_scaling, flag_cores_scaling;
+    bool flag_core_limit_disabled;
+};
+
+/* Reads the environment, over it the arguments (argv[1] and following); no file yet. `report` gets
+ * one line for each accepted flag that has no effect here. Returns 0, or -EINVAL with one line:
+ * name, value, what is accepted. The caller finishes it in any case. */
+int node_settings_read(struct node_settings *ret_settings, int argc, char *const *argv,
+    enum settings_action *ret_action, node_config_report *report, void *context,
+    struct error *error) __attribute__((warn_unused_result));
+
+/* Reads config_file and node_config_file into `config`. A file that is not there is none, unless it
+ * was named. A bad value is one line to `report`, and stays as it was; a file that cannot be read
+ * or parsed, or a mode that vgpu does not have, is -EINVAL, and `config` is then as before. */
+int node_settings_load(struct node_settings *settings, node_config_report *report, void *context,
+    struct error *error) __attribute__((warn_unused_result));
+
+void node_settings_finish(struct node_settings *settings);
+
+/* The table as text: --help, and (for the tests) one line "name variable default" a flag. */
+void node_settings_print_help(FILE *file);
+
+#endif
