@@ -64,7 +64,8 @@ struct node_settings {
     char library_source[SETTINGS_PATH_BYTES]; /* "": nothing is installed */
     char installer[SETTINGS_PATH_BYTES];      /* vgpu-install */
 
-    bool verbose; /* log lines of level debug */
+    int64_t rescan_interval_s; /* between two looks at all cards */
+    bool verbose;              /* log lines of level debug */
 
     /* device-config.yaml, over it the flags that were given, over those the node's entry. */
     struct node_config config;
@@ -74,7 +75,7 @@ struct node_settings {
     /* What --device-split-count and the like said, before the files were read. */
     int64_t flag_split_count;
     double flag_memory_scaling, flag_cores_scaling;
-    bool flag_core_limit_disabled;
+    bool flag_core_limit_disabled, flag_mig_mixed;
 };
 
 /* Reads the environment, over it the arguments (argv[1] and following); no file yet. `report` gets
