@@ -287,6 +287,12 @@ typedef unsigned int nvmlAffinityScope_t;
 #define NVML_AFFINITY_SCOPE_NODE 0
 #define NVML_AFFINITY_SCOPE_SOCKET 1
 
+/* Bits of nvmlDeviceRegisterEvents and nvmlEventData_t.eventType (nvmlEventType... of the vendor).
+ */
+#define NVML_EVENT_TYPE_SINGLE_BIT_ECC_ERROR 0x1ull
+#define NVML_EVENT_TYPE_DOUBLE_BIT_ECC_ERROR 0x2ull
+#define NVML_EVENT_TYPE_XID_CRITICAL_ERROR 0x8ull
+
 #define NVML_DEVICE_MIG_DISABLE 0x0
 #define NVML_DEVICE_MIG_ENABLE 0x1
 

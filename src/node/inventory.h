@@ -20,6 +20,8 @@
 
 struct inventory;
 struct node_settings;
+struct scan;
+struct scan_card;
 
 struct node_card {
     char uuid[DEVICE_UUID_BYTES];
@@ -62,5 +64,17 @@ bool inventory_is_known(const struct inventory *inventory);
 struct inventory *inventory_create(
     const struct node_settings *settings, void (*on_change)(void *context), void *context);
 void inventory_destroy(struct inventory *inventory);
+
+/* What health.c is built on: the cards as they were seen, offered or not. A card that a look does
+ * not show stays, with a problem: the kubelet and the scheduler have to hear of it, and Pods run on
+ * it. It is forgotten where the driver was loaded anew without it. A MIG device that its card does
+ * not show any more was removed. */
+void inventory_take_scan(struct inventory *inventory, const struct scan *scan);
+/* NVML does not answer at all. */
+void inventory_take_absence(struct inventory *inventory, const char *problem);
+const struct scan_card *inventory_facts(const struct inventory *inventory, size_t *ret_count);
+/* Makes the offered cards from that and the settings, and calls on_change where they differ. */
+void inventory_derive(struct inventory *inventory,
+    bool (*is_healthy)(void *context, const char *uuid), void *context);
 
 #endif
