@@ -91,7 +91,7 @@ static int format_prefix(
         buffer, size, "[HAMI-core %s(%d:%ld:%s:%d)]: ", words[level], pid, thread, name, line);
 }
 
-void log_line(enum log_level level, const char *file, int line, const char *format, ...)
+void log_emit(enum log_level level, const char *file, int line, const char *format, ...)
 {
     int errno_kept = errno;
     char text[LINE_BYTES], buffer[LINE_BYTES];

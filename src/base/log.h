@@ -25,13 +25,13 @@ bool log_shows(enum log_level level);
 /* The prefix is one that people search for. Safe in any thread and after fork;
  * a line longer than 1,000 bytes is cut. What would end the line or steer a terminal is written as
  * an escape (base/text.h), so that a value of the environment cannot forge a line. */
-void log_line(enum log_level level, const char *file, int line, const char *format, ...)
+void log_emit(enum log_level level, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 #define log_at(level, ...)                                                                         \
     do {                                                                                           \
         if (log_shows(level))                                                                      \
-            log_line((level), __FILE_NAME__, __LINE__, __VA_ARGS__);                               \
+            log_emit((level), __FILE_NAME__, __LINE__, __VA_ARGS__);                               \
     } while (0)
 
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
