@@ -153,7 +153,8 @@ static int make_file(const char *path, int flags)
     return fd;
 }
 
-/* A second name that somebody gives root's pinned file must not take it away from all others. */
+/* A second name that somebody gives root's pinned file must not take it away from all others; one
+ * that the node's agent has mounted has it on purpose. */
 static int check_kind(const struct stat *status, bool may_have_names)
 {
     if (S_ISLNK(status->st_mode))
@@ -170,11 +171,12 @@ static int check_kind(const struct stat *status, bool may_have_names)
 static int open_once(const char *path, bool create)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    const bool pinned = !strcmp(path, REGION_PINNED_PATH);
+    const bool may_have_names =
+        !strcmp(path, REGION_PINNED_PATH) || !strcmp(path, REGION_MOUNTED_PATH);
     struct stat status;
     int error = file_status_at(path, &status);
     if (!error)
-        error = check_kind(&status, pinned);
+        error = check_kind(&status, may_have_names);
     if (error && (error != -ENOENT || !create))
         return error;
     int fd = error ? make_file(path, flags) : open(path, flags);
@@ -182,7 +184,7 @@ static int open_once(const char *path, bool create)
         return -errno;
     error = file_status(fd, &status);
     if (!error)
-        error = check_kind(&status, pinned);
+        error = check_kind(&status, may_have_names);
     if (error) {
         close(fd);
         return error;

@@ -12,6 +12,9 @@
 
 /* Where an administrator puts the region that a container's environment cannot replace. */
 #define REGION_PINNED_PATH "/etc/vgpu/region"
+/* Where the node's agent mounts the region of a container that has a grant. The file has a second
+ * name on the node, so that it stays when the container deletes the first. */
+#define REGION_MOUNTED_PATH "/etc/vgpu/account"
 
 bool region_file_is_pinned(void);
 
@@ -40,7 +43,8 @@ int region_file_path(const struct config *config, char *ret_path, size_t path_by
 
 /* Opens the file close-on-exec at a descriptor out of the program's way, for reading and writing;
  * `create` makes it, mode 0666, with its directories, where it is missing. Never follows a symbolic
- * link at the path's end, never opens what is no regular file or has a second name. Returns the
+ * link at the path's end, never opens what is no regular file or has a second name (but at
+ * REGION_PINNED_PATH and REGION_MOUNTED_PATH). Returns the
  * descriptor or -errno: -EPROTO for what cannot be a region. */
 int region_file_open(const char *path, bool create) __attribute__((warn_unused_result));
 

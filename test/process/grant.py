@@ -136,6 +136,7 @@ def mounted_region():
         for name in ("node/account", "etc/vgpu/account"):
             with open(path(name), "w", encoding="ascii"):
                 os.chmod(path(name), 0o666)
+        os.link(path("node/account"), path("node/second"))  # as the device plugin has it
         mount("--bind", path("node/account"), path("etc/vgpu/account"))
         try:
             equal(allocate(container.program(), 1000), 0)
