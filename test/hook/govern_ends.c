@@ -508,7 +508,7 @@ static void *let_go_of_none(void *unused)
 }
 
 /* Around the end of a context all is open, which is charged for as any other work. */
-BED_TEST("ends of contexts without end let nobody pass his limit", LIMIT_20)
+BED_TEST("ends of contexts without end let no container pass its limit", LIMIT_20)
 {
     pthread_t threads[2];
     hold_begin(FOREVER);

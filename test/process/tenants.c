@@ -228,7 +228,7 @@ TEST("two busy tenants of half the GPU each lose little to each other, by long t
     }
 }
 
-TEST("tenants whose limits do not fit share, and nobody has more than his limit")
+TEST("tenants whose limits do not fit share, and none has more than its limit")
 {
     struct tenant tenants[3];
     world_begin("1xh200");
@@ -248,7 +248,7 @@ TEST("beside a busy tenant without a compute limit a limited one has its part, b
     double best = 0;
     world_begin("1xh200");
     start_all(tenants, (struct tenant_how[]){{.cores = "40"}, {.memory = "2g"}}, 2);
-    (void)world_watch(tenants, 2, 2000); /* the other looks once a second whether he is there */
+    (void)world_watch(tenants, 2, 2000); /* the other looks once a second whether it is there */
     for (unsigned i = 0; i < TRIES && best < 0.26; i++) {
         struct shares shares = measure(tenants, 2, (double[]){0.28, 0.70});
         CHECK(shares.of[0] <= 0.42);
@@ -259,7 +259,7 @@ TEST("beside a busy tenant without a compute limit a limited one has its part, b
         tenant_kill(&tenants[i]);
 }
 
-TEST("without a board nobody has more than his limit, and nothing hangs")
+TEST("without a board no tenant has more than its limit, and nothing hangs")
 {
     struct tenant tenants[3];
     world_begin("1xh200");
@@ -336,7 +336,7 @@ static double freed_ms(const struct trace *trace, uint64_t from_ns)
     return to_ns > trace_end(trace) ? 1e9 : lag_ms(trace, 0, from_ns, to_ns, 0.3, 0.8);
 }
 
-TEST("who falls idle and works again frees his time, and has it back, both soon")
+TEST("a tenant that falls idle and works again frees its time, and has it back, both soon")
 {
     struct tenant tenants[2];
     double freed = 1e9, back = 1e9;
@@ -431,22 +431,22 @@ static double freed_by(enum end how, const char *load)
     return best;
 }
 
-TEST("who is killed frees his time soon")
+TEST("a tenant that is killed frees its time soon")
 {
     CHECK(freed_by(END_KILL, NULL) <= 70);
 }
 
-TEST("who is killed with a kernel that never ends frees his time soon")
+TEST("a tenant that is killed with a kernel that never ends frees its time soon")
 {
     CHECK(freed_by(END_KILL, "--shape persistent --seconds 40") <= 70);
 }
 
-TEST("who ends frees his time soon")
+TEST("a tenant that ends frees its time soon")
 {
     CHECK(freed_by(END_STOP, NULL) <= 60);
 }
 
-TEST("who is paused frees his time soon")
+TEST("a tenant that is paused frees its time soon")
 {
     CHECK(freed_by(END_PAUSE, NULL) <= 60);
 }

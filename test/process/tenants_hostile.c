@@ -139,12 +139,12 @@ static const struct tenant_how plain[] = {
     {.cores = "30", .priority = "0"}, {.cores = "50", .priority = "0"}};
 static const double limits[] = {0.3, 0.5};
 
-TEST("a board of random bytes that change all the time lets nobody pass his limit")
+TEST("a board of random bytes that change all the time lets no tenant pass its limit")
 {
     check_limits(plain, limits, 2, RANDOM_BYTES, WATCH_MS, 0.01);
 }
 
-TEST("118 tenants that do not exist let nobody pass his limit")
+TEST("118 tenants that do not exist let no tenant pass its limit")
 {
     check_limits(plain, limits, 2, ALL_ACTIVE, WATCH_MS, 0.5);
 }
@@ -171,7 +171,7 @@ TEST("nor that of a kernel that never ends, by more time than there is")
     check_limits(&how, &limit, 1, ALL_SATURATING, 6000, 0.5);
 }
 
-TEST("tenants that claim to work in the future let nobody pass his limit")
+TEST("tenants that claim to work in the future let no tenant pass its limit")
 {
     check_limits(plain, limits, 2, IN_THE_FUTURE, WATCH_MS, 0.5);
 }

@@ -416,7 +416,7 @@ TEST("an equal part is an equal part of what all took, debts are carried")
     CHECK_EQ(share.balance_ns, 4 * MS);
 }
 
-TEST("among all who ask, what one takes is less for him and more for the others")
+TEST("among all that ask, what one takes is less for it and more for the others")
 {
     struct budget_share one = {0}, other = {0};
     words = (struct vgpu_compute){0};

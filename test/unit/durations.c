@@ -169,7 +169,7 @@ TEST("a thousand kernels of a program, in some shapes each, are nearly all known
     CHECK(known > 950);
 }
 
-TEST("of what was not cut in turns the least of a few is taken as if measured alone")
+TEST("of what was not cut in time slices the least of a few is taken as if measured alone")
 {
     uint64_t key = duration_key(0x7f0012345678, 4099);
     static const uint64_t took_us[] = {33000, 20100, 87000, 20000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 64 tenants of one GPU over simulated minutes: their boards, time slices, budgets and windows are
  * the real ones, the GPU and the clock are not. Some come in step with the refills and the windows,
- * some die, some lie. Who is honest keeps to his limit, has his fair part, and is never stopped for
+ * some die, some lie. An honest one keeps to its limit, has its fair part, and is never stopped for
  * good. */
 #include "compute/budget.h"
 #include "compute/slices.h"
@@ -77,7 +77,7 @@ static bool wants(const struct tenant *tenant)
     return true;
 }
 
-/* Who waits at the gate asks again after 20 ms, whatever he waits for. */
+/* A tenant that waits at the gate asks again after 20 ms, whatever it waits for. */
 static int64_t opens_at(const struct tenant *tenant)
 {
     int64_t soon = (int64_t)(20 * MS / 100 * tenant->percent) / 2;
@@ -341,7 +341,7 @@ TEST("tenants that die and come again each second take nothing from the others")
     check_all(60 * SECOND, 50, SECOND);
 }
 
-TEST("beside liars on the board nobody passes his limit, and nobody is stopped")
+TEST("beside liars on the board no tenant passes its limit, and none is stopped")
 {
     begin();
     for (unsigned i = 0; i < 4; i++)

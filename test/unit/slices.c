@@ -59,7 +59,8 @@ TEST("time slices are as the limits are, and neither shorter than the driver's n
     CHECK_EQ(slices_length_us(&slices, &view, 90), 16384);
 }
 
-TEST("who works now and then keeps the driver's time slices, and so do the others beside him")
+TEST("a tenant that works now and then keeps the driver's time slices, and so do the others beside "
+     "it")
 {
     others(1, 0, 50);
     rate(900, 100);
@@ -276,7 +277,7 @@ TEST("who is silent for too long is not at work for a soft limit, nor who died m
     others(1, 0, 50);
     heard(START + 51 * MS);
     CHECK(!slices_alone(&slices, &view, START + 52 * MS));
-    /* Seen to be dead: what he said last was at work. */
+    /* Seen to be dead: what it said last was at work. */
     others(0, 0, 0);
     heard(START + 51 * MS);
     CHECK(!slices_alone(&slices, &view, START + 60 * MS));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spot checks: who does what he is charged with is hardly ever distrusted, who does more is soon,
- * and what the checks see that is no kernel ends them. */
+/* Spot checks: a process that does what it is charged with is hardly ever distrusted, one that does
+ * more is soon, and what the checks see that is no kernel ends them. */
 #include "compute/spot_check.h"
 
 #include "check.h"
@@ -81,7 +81,8 @@ static uint64_t distrusted_ns(const struct program *program)
     return distrusted;
 }
 
-TEST("who does what he is charged with is distrusted for less than a hundredth of the time")
+TEST("a process that does what it is charged with is distrusted for less than a hundredth of the "
+     "time")
 {
     for (unsigned part = 0; part <= 1000; part += 50) {
         struct program honest = {.works = part, .told = part};
@@ -97,7 +98,7 @@ TEST("also where each launch is on its way for some time")
     CHECK(distrusted_ns(&waits) < 36 * SECOND);
 }
 
-TEST("who does much more than he is charged with is distrusted within a second")
+TEST("a process that does much more than it is charged with is distrusted within a second")
 {
     struct program more = {.works = 990, .told = 200};
     begin();
