@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Nanoseconds without another tenant at work after which soft limits open: a tenant that works now
- * and then, every 10 ms, is not taken for gone. */
+/* Nanoseconds without another tenant at work after which soft limits open: a tenant that
+ * pauses between two requests is not taken for gone. */
 #define SLICES_ALONE_NS 15000000ull
 
 /* A tenant is saturating if it keeps the device busy for more than a quarter of the time, or for 70

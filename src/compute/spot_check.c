@@ -2,8 +2,7 @@
 /* What spot checks find, against what was charged. */
 #include "compute/spot_check.h"
 
-/* Nanoseconds of estimated work that may not be charged yet: the longest look of the governor (50
- * ms) and 10 ms. */
+/* Nanoseconds of estimated work that may not be charged yet: three calm looks of the governor. */
 #define LATE_NS 60e6
 /* Nanoseconds in which a launch is on its way to the device, and its end on the way back, at
  * most. */

@@ -19,7 +19,7 @@
 /* Nanoseconds after which a reached event becomes the base: the driver tells the time between two
  * events in single precision, 60 ns over a second. */
 #define REBASE_NS 1000000000ull
-/* Charges that one visit to the account takes, at most: 5 KiB of stack. */
+/* Charges that one visit to the account takes, at most: 2.5 KiB of stack. */
 #define CHARGES 64
 /* An event on an idle stream is reached within 3 us. The base is known from when its event was
  * seen, which may be late: the quickest of six events on idle streams corrects it. */

@@ -41,7 +41,7 @@
 #define STALLED_NS 10000000000ull
 
 /* At the end of the process: tries to have meters_lock, and nanoseconds between them; 0.1 s in all,
- * which a poll never takes. */
+ * longer than a poll takes. */
 #define END_TRIES 100
 #define END_PAUSE_NS 1000000ull
 

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* Nanoseconds between two questions, more or less a fifth of it: 600 in a minute, which the
- * deviation needs. */
+/* Nanoseconds between two questions, more or less a fifth of it. */
 #define ASK_NS 100000000ull
 /* Nanoseconds after the last launch by estimate in which questions go on. */
 #define ESTIMATED_NS 1000000000ull
