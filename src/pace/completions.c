@@ -28,7 +28,8 @@
 
 uint64_t completions_count;
 
-struct completions {
+/* Completions of one device that are charged together. */
+struct batch {
     int device;
     unsigned count;
     struct meter_charge charges[CHARGES];
@@ -36,38 +37,38 @@ struct completions {
 
 static void charge_all(struct vgpu_compute *words, struct vgpu_usage *own, void *argument)
 {
-    struct completions *completions = argument;
-    struct closed_times *closed = channels_closed_times((unsigned)completions->device);
+    struct batch *batch = argument;
+    struct closed_times *closed = channels_closed_times((unsigned)batch->device);
     int64_t balance = 0;
     uint64_t busy = 0;
-    for (unsigned i = 0; i < completions->count; i++) {
-        const struct meter_charge *charge = &completions->charges[i];
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct meter_charge *charge = &batch->charges[i];
         uint64_t new =
             closed_occupy(words, closed, charge->from_ns, charge->to_ns, charge->busy_ns);
         balance += (int64_t) new - (int64_t)charge->work_ns;
         busy += new;
         const struct budget_done done = {charge->busy_ns, new, charge->work_ns};
-        share_settle((unsigned)completions->device, words, &done);
+        share_settle((unsigned)batch->device, words, &done);
     }
     budget_charge(words, balance);
     if (own)
         add_relaxed(&own->gpu_time_ns, busy);
 }
 
-static void settle(struct completions *completions) REQUIRES(meters_lock)
+static void settle(struct batch *batch) REQUIRES(meters_lock)
 {
-    for (unsigned i = 0; i < completions->count; i++)
-        spot_check_charged((unsigned)completions->device, &completions->charges[i]);
-    if (completions->count)
-        (void)account_visit_compute((unsigned)completions->device, charge_all, completions);
-    completions->count = 0;
+    for (unsigned i = 0; i < batch->count; i++)
+        spot_check_charged((unsigned)batch->device, &batch->charges[i]);
+    if (batch->count)
+        (void)account_visit_compute((unsigned)batch->device, charge_all, batch);
+    batch->count = 0;
 }
 
-static struct meter_charge *charge_slot(struct completions *completions) REQUIRES(meters_lock)
+static struct meter_charge *charge_slot(struct batch *batch) REQUIRES(meters_lock)
 {
-    if (completions->count == CHARGES)
-        settle(completions);
-    return &completions->charges[completions->count];
+    if (batch->count == CHARGES)
+        settle(batch);
+    return &batch->charges[batch->count];
 }
 
 /* When the front event of a context without a base was reached: by the time from it to the last of
@@ -176,8 +177,8 @@ static void meet_others(struct meter_record *record, uint64_t at_ns)
         meter_front_extended(meter, extended_since, slice_ns, at_ns);
 }
 
-static void poll_meter(struct completions *completions, struct meter_record *record,
-    uint64_t now_ns) REQUIRES(meters_lock)
+static void poll_meter(struct batch *batch, struct meter_record *record, uint64_t now_ns)
+    REQUIRES(meters_lock)
 {
     struct stream_meter *meter = &record->meter;
     for (struct timing_event *front; (front = meter_front(meter)) != NULL;) {
@@ -192,9 +193,9 @@ static void poll_meter(struct completions *completions, struct meter_record *rec
         uint64_t at = reached_ns(record, front, now_ns);
         meet_others(record, at);
         gang_note(record->device, meter, at);
-        struct meter_charge *charge = charge_slot(completions);
+        struct meter_charge *charge = charge_slot(batch);
         CUevent event = meter_pass(meter, at, charge);
-        completions->count++;
+        batch->count++;
         if (charge->cut)
             tenants_note_cut((unsigned)record->device, charge->known);
         store_relaxed(&completions_count, completions_count + 1);
@@ -202,27 +203,27 @@ static void poll_meter(struct completions *completions, struct meter_record *rec
         record->stuck = false;
     }
     struct slices_part part = policy_part((unsigned)record->device);
-    if (meter_run_on(meter, now_ns, part.likely, charge_slot(completions)))
-        completions->count++;
+    if (meter_run_on(meter, now_ns, part.likely, charge_slot(batch)))
+        batch->count++;
 }
 
 unsigned completions_poll_context(struct pace_context *context)
 {
-    struct completions completions = {.device = context->device};
+    struct batch batch = {.device = context->device};
     uint64_t now = clock_now_ns();
     unsigned outstanding = 0;
     context->polled_ns = now;
     for (struct meter_record **link = &context->meters; *link;) {
         struct meter_record *record = *link;
         if (record->meter.count)
-            poll_meter(&completions, record, now);
+            poll_meter(&batch, record, now);
         outstanding += record->meter.count;
         if (record->orphan && !record->meter.count && !record->recording)
             meters_drop(link);
         else
             link = &record->next;
     }
-    settle(&completions);
+    settle(&batch);
     return outstanding;
 }
 
@@ -241,8 +242,8 @@ static unsigned poll_contexts(int device) REQUIRES(meters_lock)
 
 static void charge_one(int device, const struct meter_charge *charge) REQUIRES(meters_lock)
 {
-    struct completions completions = {.device = device, .count = 1, .charges = {*charge}};
-    settle(&completions);
+    struct batch batch = {.device = device, .count = 1, .charges = {*charge}};
+    settle(&batch);
 }
 
 void completions_charge_run(struct meter_record *record, uint64_t from_ns, uint64_t to_ns)
