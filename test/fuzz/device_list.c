@@ -9,6 +9,7 @@
 
 static void learn(void)
 {
+    LOCKED_TO_END(list_lock);
     prepared = true;
     known.count = DEVICES;
     for (unsigned i = 0; i < DEVICES; i++) {

@@ -142,7 +142,8 @@ static void learn(void)
 {
     have_nvml();
     device_count = 3;
-    known.count = 0;
+    LOCKED(list_lock)
+        known.count = 0;
     prepared = false;
     device_list_prepare();
 }
