@@ -92,7 +92,7 @@ if echo | $cc -dM -E - | grep -q __clang__; then
 fi
 
 cd "$src/src" || exit 1
-sources=$(find base config region driver container rm memory compute pace hook \
+sources=$(find base config registry region driver container rm memory compute pace hook \
     -name '*.c' ! -name cuda_view.c)
 # shellcheck disable=SC2086
 if $cc $flags '-DVGPU_VERSION="0"' -shared -Wl,--no-undefined -Wl,-Bsymbolic \

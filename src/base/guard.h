@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define GUARD_RANGES_MAX 72 /* the region, and a board for each GPU */
+#define GUARD_RANGES_MAX 72 /* the region, and a registry for each GPU */
 
 /* Guards `bytes` from `start`, both multiples of the page. `lost`, which must outlive the guarding,
  * becomes true when memory has taken the file's place. Returns 0, or -ENOSPC where

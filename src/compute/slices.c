@@ -19,9 +19,9 @@ static unsigned rate_of(uint64_t busy_ns, uint64_t former_ns, uint64_t passed_ns
 }
 
 /* The others that work while this container does: not those whose windows are in other slots. */
-static struct board_view beside_us(const struct slices *slices, const struct board_view *view)
+static struct registry_view beside_us(const struct slices *slices, const struct registry_view *view)
 {
-    struct board_view beside = *view;
+    struct registry_view beside = *view;
     if (!slices->divided)
         return beside;
     beside.active -= view->divided.count;
@@ -34,7 +34,8 @@ static struct board_view beside_us(const struct slices *slices, const struct boa
 
 /* A time slice of each of the others. They take long ones among themselves without this container,
  * too. */
-static uint64_t others_us(const struct slices *slices, const struct board_view *view, unsigned own)
+static uint64_t others_us(
+    const struct slices *slices, const struct registry_view *view, unsigned own)
 {
     uint64_t plain = (uint64_t)(view->active - view->saturating) * PLAIN_SLICE_US;
     uint64_t least = (uint64_t)view->saturating * PLAIN_SLICE_US, rest = 0;
@@ -47,14 +48,14 @@ static uint64_t others_us(const struct slices *slices, const struct board_view *
 }
 
 /* The part of a tenant that uses up the driver's own time slices. */
-static unsigned plain_permille(const struct slices *slices, const struct board_view *view)
+static unsigned plain_permille(const struct slices *slices, const struct registry_view *view)
 {
     uint64_t others = others_us(slices, view, 100);
     return (unsigned)(1000ull * SLICES_MIN_US / (SLICES_MIN_US + others));
 }
 
 static bool is_saturating(
-    const struct slices *slices, const struct board_view *view, unsigned permille)
+    const struct slices *slices, const struct registry_view *view, unsigned permille)
 {
     unsigned most = plain_permille(slices, view) * SLICES_USED_UP_PERMILLE / 1000;
     return permille > (most < SLICES_SATURATING_PERMILLE ? most : SLICES_SATURATING_PERMILLE);
@@ -72,7 +73,7 @@ static void rate_others(struct slices *slices, uint64_t others_ns, uint64_t pass
 }
 
 void slices_rate(
-    struct slices *slices, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns)
+    struct slices *slices, uint64_t busy_ns, const struct registry_view *view, uint64_t now_ns)
 {
     uint64_t others_ns = beside_us(slices, view).busy_ns;
     uint64_t passed = now_ns - slices->rated_ns;
@@ -91,7 +92,7 @@ void slices_rate(
 }
 
 uint64_t slices_length_us(
-    const struct slices *slices, const struct board_view *view, unsigned percent)
+    const struct slices *slices, const struct registry_view *view, unsigned percent)
 {
     if (!slices->saturating || !view->saturating)
         return 0;
@@ -101,12 +102,12 @@ uint64_t slices_length_us(
 }
 
 /* If many extend their slices at once, each waits for all of them. */
-static uint64_t extended_pause_ns(const struct board_view *view)
+static uint64_t extended_pause_ns(const struct registry_view *view)
 {
     return SLICES_EXTENDED_PAUSE_NS * (1 + view->active / SLICES_EXTENDED_OTHERS);
 }
 
-bool slices_are_extended(struct slices *slices, const struct board_view *view,
+bool slices_are_extended(struct slices *slices, const struct registry_view *view,
     const struct slices_cut *cut, uint64_t now_ns)
 {
     uint32_t blurred = cut->blurred - slices->extended_blurred;
@@ -127,7 +128,7 @@ bool slices_are_extended(struct slices *slices, const struct board_view *view,
 
 /* What a round of time slices loses to the changes. No slice is shorter than the least that is
  * given. */
-static unsigned lost_permille(const struct board_view *view)
+static unsigned lost_permille(const struct registry_view *view)
 {
     const unsigned most = 1000 * CHANGE_US / (SLICES_MIN_US + CHANGE_US);
     unsigned lost = (unsigned)(1000ull * CHANGE_US * (1 + view->active) / SLICES_ROUND_US);
@@ -143,9 +144,9 @@ static unsigned taken_permille(const struct slices *slices, unsigned lost)
 }
 
 struct slices_part slices_part(
-    const struct slices *slices, const struct board_view *view, unsigned percent)
+    const struct slices *slices, const struct registry_view *view, unsigned percent)
 {
-    const struct board_view beside = beside_us(slices, view);
+    const struct registry_view beside = beside_us(slices, view);
     unsigned own = weight_of(percent), lost = 0;
     if (!beside.active)
         return (struct slices_part){.permille = 1000, .likely = 1000};
@@ -163,7 +164,7 @@ struct slices_part slices_part(
     return part;
 }
 
-bool slices_alone(struct slices *slices, const struct board_view *view, uint64_t now_ns)
+bool slices_alone(struct slices *slices, const struct registry_view *view, uint64_t now_ns)
 {
     uint64_t heard_ns = view->heard_ns < now_ns ? view->heard_ns : now_ns;
     /* The end of a process that was killed may take longer: its slot is locked until the driver has
@@ -171,7 +172,7 @@ bool slices_alone(struct slices *slices, const struct board_view *view, uint64_t
     bool silent = heard_ns && now_ns >= view->silent_ns;
     if (view->active && !silent) {
         slices->alone_since_ns = 0;
-        uint64_t latest = now_ns + BOARD_SILENT_WINDOWS_NS;
+        uint64_t latest = now_ns + REGISTRY_SILENT_WINDOWS_NS;
         slices->alone_at_ns = view->silent_ns < latest ? view->silent_ns : latest;
         return false;
     }
@@ -181,7 +182,7 @@ bool slices_alone(struct slices *slices, const struct board_view *view, uint64_t
     return now_ns >= slices->alone_at_ns;
 }
 
-bool slices_give_way(struct slices *slices, const struct board_view *view, uint64_t now_ns)
+bool slices_give_way(struct slices *slices, const struct registry_view *view, uint64_t now_ns)
 {
     uint64_t round = SLICES_GIVES_WAY_NS + SLICES_WORKS_NS;
     if (!view->higher) {

@@ -2,13 +2,13 @@
 /* What a tenant of a GPU leaves to the others, and what they leave to it: the length of its time
  * slices, its part of the time, whether its soft limit holds, and whether it gives way.
  *
- * Pure functions of what the registry says (struct board_view, any value of which may be a lie) and
- * of what the tenant itself knows; no clock. One thread at a time for a struct slices. Times are
- * nanoseconds of CLOCK_MONOTONIC. A part is in permille of the device's time. */
+ * Pure functions of what the registry says (struct registry_view, any value of which may be a lie)
+ * and of what the tenant itself knows; no clock. One thread at a time for a struct slices. Times
+ * are nanoseconds of CLOCK_MONOTONIC. A part is in permille of the device's time. */
 #ifndef VGPU_COMPUTE_SLICES_H
 #define VGPU_COMPUTE_SLICES_H
 
-#include "region/board.h"
+#include "registry/registry.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,14 +78,14 @@ struct slices_part {
     uint64_t others_us; /* for which its work may have to wait for the others' time slices */
 };
 
-/* What was done so far, by this container and by the others (board_view.busy_ns). */
+/* What was done so far, by this container and by the others (registry_view.busy_ns). */
 void slices_rate(
-    struct slices *slices, uint64_t busy_ns, const struct board_view *view, uint64_t now_ns);
+    struct slices *slices, uint64_t busy_ns, const struct registry_view *view, uint64_t now_ns);
 
 /* The time slice of the container's channel groups in us; 0: the driver's own. Longer ones only
  * among saturating tenants: others would wait for them. `percent`: its limit, 0 none. */
 uint64_t slices_length_us(
-    const struct slices *slices, const struct board_view *view, unsigned percent);
+    const struct slices *slices, const struct registry_view *view, unsigned percent);
 
 /* Kernels of the container that others' time slices cut. */
 struct slices_cut {
@@ -94,17 +94,17 @@ struct slices_cut {
 };
 
 /* Whether the container's time slices are to be extended now. */
-bool slices_are_extended(struct slices *slices, const struct board_view *view,
+bool slices_are_extended(struct slices *slices, const struct registry_view *view,
     const struct slices_cut *cut, uint64_t now_ns);
 
 struct slices_part slices_part(
-    const struct slices *slices, const struct board_view *view, unsigned percent);
+    const struct slices *slices, const struct registry_view *view, unsigned percent);
 
 /* Whether the container's soft limit is open. */
-bool slices_alone(struct slices *slices, const struct board_view *view, uint64_t now_ns);
+bool slices_alone(struct slices *slices, const struct registry_view *view, uint64_t now_ns);
 
 /* Whether the container does not work now, because a tenant of higher priority says that it
  * does. */
-bool slices_give_way(struct slices *slices, const struct board_view *view, uint64_t now_ns);
+bool slices_give_way(struct slices *slices, const struct registry_view *view, uint64_t now_ns);
 
 #endif

@@ -164,12 +164,12 @@ static void read_record_kernel_interval(struct config *config, const char *text)
 }
 
 /* A relative one would be another in each of the container's working directories. */
-static void read_board_directory(struct config *config, const char *text)
+static void read_registry_directory(struct config *config, const char *text)
 {
     const char *path = text && *text ? text : CONFIG_BOARD_DIRECTORY;
     size_t length = strlen(path);
-    if (*path == '/' && length < sizeof(config->board_directory)) {
-        memcpy(config->board_directory, path, length + 1);
+    if (*path == '/' && length < sizeof(config->registry_directory)) {
+        memcpy(config->registry_directory, path, length + 1);
         return;
     }
     log_warning("VGPU_BOARD_DIR=\"%.64s\" is %s; accepted: the absolute path of a directory. The "
@@ -284,7 +284,7 @@ void config_read(struct config *config, char *(*lookup)(const char *name))
     check_soft_limits(config);
     read_priority(config, lookup("CUDA_TASK_PRIORITY"));
     read_record_kernel_interval(config, lookup("RECORD_KERNEL_INTERVAL"));
-    read_board_directory(config, lookup("VGPU_BOARD_DIR"));
+    read_registry_directory(config, lookup("VGPU_BOARD_DIR"));
     read_report_directory(config, lookup(REPORT_DIRECTORY_VARIABLE));
     read_ledger(config, lookup("VGPU_LEDGER"));
     read_gate(config, lookup("VGPU_GATE"));

@@ -70,7 +70,7 @@ struct config {
     bool region_named;    /* CUDA_DEVICE_MEMORY_SHARED_CACHE was given */
     bool region_too_long; /* the name does not fit: unusable, and cut in region_path */
     char region_path[PATH_MAX];
-    char board_directory[PATH_MAX];                /* VGPU_BOARD_DIR; used only if it exists */
+    char registry_directory[PATH_MAX];             /* VGPU_BOARD_DIR; used only if it exists */
     char report_directory[REPORT_DIRECTORY_BYTES]; /* VGPU_REPORT_DIR; empty: none is wanted */
     /* Lists of devices, as the environment has them; NULL behind the last. Positions of limits
      * count in the first that names a device. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits, gate and board of the container. */
+/* Limits, gate and registry of the container. */
 #include "doctor/checks.h"
 
 #include "base/clock.h"
-#include "region/board.h"
 #include "doctor/deadline.h"
+#include "registry/registry.h"
 #include "vgpu/region.h"
 
 #include <errno.h>
@@ -121,16 +121,16 @@ static void check_gate(struct checks *checks, const struct facts *facts, int ord
             "the channel gate %s%s; %s", words ? words : "was not tried", setting, lost);
 }
 
-/* ---- board ---- */
+/* ---- registry ---- */
 
-#define BOARD_LOST                                                                                 \
+#define REGISTRY_LOST                                                                              \
     "containers that share a GPU do not know of each other: soft limits stay shut, priorities "    \
     "mean nothing, and busy neighbours get less than their shares"
-#define BOARD_REMEDY                                                                               \
+#define REGISTRY_REMEDY                                                                            \
     "make one directory on the node, mode 1777, and mount it there into each container "           \
-    "(docs/board.md)"
+    "(docs/registry.md)"
 
-/* Whether boards may lie there. */
+/* Whether registries may lie there. */
 static bool check_directory(struct checks *checks, const char *directory)
 {
     struct stat status;
@@ -138,12 +138,12 @@ static bool check_directory(struct checks *checks, const char *directory)
     if (!directory || !*directory) {
         check_add(checks, "board", NONE, CHECK_PROBLEM,
             "set VGPU_BOARD_DIR to an absolute path, or not at all",
-            "VGPU_BOARD_DIR is not understood; " BOARD_LOST);
+            "VGPU_BOARD_DIR is not understood; " REGISTRY_LOST);
     } else if (stat(directory, &status) != 0) {
-        check_add(checks, "board", NONE, named && *named ? CHECK_PROBLEM : CHECK_NOTE, BOARD_REMEDY,
-            "%s: %s; " BOARD_LOST, directory, strerror(errno));
+        check_add(checks, "board", NONE, named && *named ? CHECK_PROBLEM : CHECK_NOTE,
+            REGISTRY_REMEDY, "%s: %s; " REGISTRY_LOST, directory, strerror(errno));
     } else if (!S_ISDIR(status.st_mode) || access(directory, X_OK) != 0) {
-        check_add(checks, "board", NONE, CHECK_PROBLEM, BOARD_REMEDY, "%s %s; " BOARD_LOST,
+        check_add(checks, "board", NONE, CHECK_PROBLEM, REGISTRY_REMEDY, "%s %s; " REGISTRY_LOST,
             directory, S_ISDIR(status.st_mode) ? "may not be entered" : "is no directory");
     } else {
         bool open = (status.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH;
@@ -154,10 +154,11 @@ static bool check_directory(struct checks *checks, const char *directory)
     return false;
 }
 
-static void check_tenants(struct checks *checks, struct board *board, int ordinal, uint64_t own)
+static void check_tenants(
+    struct checks *checks, struct registry *registry, int ordinal, uint64_t own)
 {
-    struct board_tenant tenants[VGPU_BOARD_SLOTS];
-    unsigned count = board_tenants(board, clock_now_ns(), tenants), active = 0;
+    struct registry_tenant tenants[VGPU_BOARD_SLOTS];
+    unsigned count = registry_tenants(registry, clock_now_ns(), tenants), active = 0;
     bool ours = false;
     for (unsigned i = 0; i < count; i++) {
         active += tenants[i].active;
@@ -169,16 +170,16 @@ static void check_tenants(struct checks *checks, struct board *board, int ordina
         ours ? "this container is one of them" : "nothing of this container is on it now");
 }
 
-static void check_board(struct checks *checks, const struct facts *facts, int ordinal, int i)
+static void check_registry(struct checks *checks, const struct facts *facts, int ordinal, int i)
 {
-    static struct board board;
+    static struct registry registry;
     const char *directory = fact(facts, "board.directory");
     const char *uuid = fact(facts, "cuda.%d.uuid", ordinal);
     const char *tenant = i >= 0 ? fact(facts, "device.%d.tenant", i) : NULL;
-    int error = board_open(&board, directory, uuid);
+    int error = registry_open(&registry, directory, uuid);
     if (error == 0) {
-        check_tenants(checks, &board, ordinal, tenant ? strtoull(tenant, NULL, 16) : 0);
-        board_detach(&board);
+        check_tenants(checks, &registry, ordinal, tenant ? strtoull(tenant, NULL, 16) : 0);
+        registry_detach(&registry);
     } else if (error == -ENOENT && access(directory, W_OK) == 0) {
         check_add(checks, "board", ordinal, CHECK_FINE, NULL,
             "no container is on it yet: the first makes it");
@@ -186,7 +187,7 @@ static void check_board(struct checks *checks, const struct facts *facts, int or
         check_add(checks, "board", ordinal, CHECK_PROBLEM,
             error == -ENOENT ? "chmod 1777 the directory"
                              : "delete the file: the next container makes it anew",
-            "%s/" VGPU_BOARD_FILE_PREFIX "%s: %s; " BOARD_LOST, directory, uuid,
+            "%s/" VGPU_BOARD_FILE_PREFIX "%s: %s; " REGISTRY_LOST, directory, uuid,
             error == -EPROTO   ? "no board of this version"
             : error == -ENOENT ? "it cannot be made in this directory"
                                : strerror(-error));
@@ -225,12 +226,12 @@ static void check_log(struct checks *checks, const struct facts *facts)
 
 void checks_of_container(struct checks *checks, const struct facts *facts)
 {
-    bool boards = false;
+    bool registries = false;
     checks_of_region(checks, facts);
     check_orders(checks, facts);
     doctor_step("looking at the boards' directory");
     if (fact(facts, "report"))
-        boards = check_directory(checks, fact(facts, "board.directory"));
+        registries = check_directory(checks, fact(facts, "board.directory"));
     for (int ordinal = 0; ordinal < (int)fact_number(facts, "cuda.devices"); ordinal++) {
         int i = doctor_reported(facts, ordinal);
         if (!fact(facts, "cuda.%d.uuid", ordinal))
@@ -239,8 +240,8 @@ void checks_of_container(struct checks *checks, const struct facts *facts)
             check_limits(checks, facts, ordinal, i);
             check_gate(checks, facts, ordinal, i);
         }
-        if (boards)
-            check_board(checks, facts, ordinal, i);
+        if (registries)
+            check_registry(checks, facts, ordinal, i);
     }
     check_log(checks, facts);
 }

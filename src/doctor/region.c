@@ -3,9 +3,9 @@
 #include "doctor/checks.h"
 
 #include "base/atomic.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
 #include "doctor/deadline.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 #include "region/slot.h"
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that were not there before. A program may come to use one of them at any moment: the
  * region is only removed under its lock, which a program that joins waits for, and a program that
- * finds its region or its board removed all the same makes it anew. */
+ * finds its region or its registry removed all the same makes it anew. */
 #include "doctor/traces.h"
 
 #include "base/clock.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
 #include "config/config.h"
 #include "config/config_process.h"
 #include "host/choose.h"
 #include "host/glob.h"
-#include "region/board.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 #include "region/region_file.h"
 #include "region/slot.h"
+#include "registry/registry.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -85,9 +85,9 @@ static void remove_directories(const struct doctor_traces *traces)
     }
 }
 
-/* ---- the boards ---- */
+/* ---- the registries ---- */
 
-static bool list_boards(const char *directory, glob_t *ret_found)
+static bool list_registries(const char *directory, glob_t *ret_found)
 {
     char pattern[PATH_MAX + 32];
     *ret_found = (glob_t){0};
@@ -100,13 +100,13 @@ static const char *name_of(const char *path)
     return strrchr(path, '/') + 1;
 }
 
-static void note_boards(struct doctor_traces *traces)
+static void note_registries(struct doctor_traces *traces)
 {
     const char *named = config_process_lookup("VGPU_BOARD_DIR");
     glob_t found;
-    snprintf(traces->boards, sizeof(traces->boards), "%s",
+    snprintf(traces->registries, sizeof(traces->registries), "%s",
         named && *named ? named : CONFIG_BOARD_DIRECTORY);
-    if (list_boards(traces->boards, &found)) {
+    if (list_registries(traces->registries, &found)) {
         traces->before_count = found.gl_pathc;
         for (size_t i = 0; i < found.gl_pathc && i < DOCTOR_BOARDS; i++)
             snprintf(
@@ -124,25 +124,25 @@ static bool was_there(const struct doctor_traces *traces, const char *path)
     return traces->before_count > DOCTOR_BOARDS;
 }
 
-static void remove_board(const char *directory, const char *path)
+static void remove_registry(const char *directory, const char *path)
 {
-    static struct board board;
-    static struct board_tenant tenants[VGPU_BOARD_SLOTS];
+    static struct registry registry;
+    static struct registry_tenant tenants[VGPU_BOARD_SLOTS];
     const char *uuid = name_of(path) + strlen(VGPU_BOARD_FILE_PREFIX);
-    if (board_open(&board, directory, uuid) != 0)
+    if (registry_open(&registry, directory, uuid) != 0)
         return;
-    if (board_tenants(&board, clock_now_ns(), tenants) == 0)
+    if (registry_tenants(&registry, clock_now_ns(), tenants) == 0)
         (void)unlink(path);
-    board_detach(&board);
+    registry_detach(&registry);
 }
 
-static void remove_boards(const struct doctor_traces *traces)
+static void remove_registries(const struct doctor_traces *traces)
 {
     glob_t found;
-    if (list_boards(traces->boards, &found)) {
+    if (list_registries(traces->registries, &found)) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
             if (!was_there(traces, found.gl_pathv[i]))
-                remove_board(traces->boards, found.gl_pathv[i]);
+                remove_registry(traces->registries, found.gl_pathv[i]);
         }
     }
     globfree(&found);
@@ -151,7 +151,7 @@ static void remove_boards(const struct doctor_traces *traces)
 void doctor_traces_note(struct doctor_traces *ret_traces)
 {
     note_region(ret_traces);
-    note_boards(ret_traces);
+    note_registries(ret_traces);
 }
 
 void doctor_traces_remove(const struct doctor_traces *traces)
@@ -162,5 +162,5 @@ void doctor_traces_remove(const struct doctor_traces *traces)
             (void)nanosleep(&pause, NULL);
         remove_directories(traces);
     }
-    remove_boards(traces);
+    remove_registries(traces);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a diagnosis leaves behind: nothing. Its small program makes the region, with its
- * directories, and boards, as any program does that is the first; what was not there before goes
- * again, unless another program has come to use it meanwhile. */
+ * directories, and registries, as any program does that is the first; what was not there before
+ * goes again, unless another program has come to use it meanwhile. */
 #ifndef VGPU_DOCTOR_TRACES_H
 #define VGPU_DOCTOR_TRACES_H
 
@@ -13,7 +13,7 @@
 struct doctor_traces {
     char region[PATH_MAX + 16];     /* "": it is there already, or there can be none */
     char first_missing[PATH_MAX];   /* of the directories on its path; "": all are there */
-    char boards[PATH_MAX];          /* the directory of the boards */
+    char registries[PATH_MAX];      /* the directory of the registries */
     char before[DOCTOR_BOARDS][64]; /* the names of those that are there already */
     size_t before_count;            /* above DOCTOR_BOARDS: too many to tell; all stay */
 };

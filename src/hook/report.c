@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "hook/hook.h"
 #include "hook/report_file.h"
+#include "region/account.h"
 #include "rm/rm_audit.h"
 #include "rm/rm_channels.h"
 #include "rm/rm_memory.h"
-#include "region/account.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -130,7 +130,7 @@ static void say_settings(struct report *report)
     const struct config *config = container_config();
     say(report, "gate.setting", "%s", gates[config->gate]);
     say(report, "policy", "%s", policies[config->core_policy]);
-    say(report, "board.directory", "%s", config->board_directory);
+    say(report, "board.directory", "%s", config->registry_directory);
 }
 
 static void say_orders(struct report *report, const struct account_control *orders)

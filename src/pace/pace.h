@@ -9,7 +9,7 @@
  *
  * Words of this folder and of src/compute:
  * - tenant: a container that uses a GPU; registry: the file in which a GPU's tenants announce that
- *   they work (region/board.h).
+ *   they work (registry/registry.h).
  * - control word: a limit, pause or priority in the container's region; epoch: the number that a
  *   change of one raises, on which threads sleep.
  * - effective policy: what the control words and the neighbours make of it now (pace/policy.h).

@@ -41,7 +41,7 @@ struct policy_away {
 static struct {
     struct lock lock; /* for writing; a leaf lock */
     uint64_t number;  /* of the last reading */
-    uint64_t looked_ns, read_ns, board_looked_ns, noted_ns;
+    uint64_t looked_ns, read_ns, registry_looked_ns, noted_ns;
     uint32_t epoch;
     unsigned priority;
     unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
@@ -52,7 +52,7 @@ static struct {
     bool watched; /* it has a priority, and there may be tenants to give way to; or others need to
                      know */
     uint64_t limited_beside_ns; /* when a tenant with a limit last worked; 0 never */
-    bool board_exists;
+    bool registry_exists;
     bool given, has_priority, paused, preempted;
     bool by_monitor; /* HAMi's monitor paused it, and wakes no thread when it resumes */
     bool finished;
@@ -64,13 +64,13 @@ static struct {
 
 bool policy_may_have_neighbours(uint64_t now_ns)
 {
-    if (!load_relaxed(&policy.board_looked_ns) ||
-        now_ns - load_relaxed(&policy.board_looked_ns) > BOARD_LOOK_NS) {
-        const char *directory = container_config()->board_directory;
-        store_relaxed(&policy.board_exists, *directory && access(directory, X_OK) == 0);
-        store_relaxed(&policy.board_looked_ns, now_ns);
+    if (!load_relaxed(&policy.registry_looked_ns) ||
+        now_ns - load_relaxed(&policy.registry_looked_ns) > BOARD_LOOK_NS) {
+        const char *directory = container_config()->registry_directory;
+        store_relaxed(&policy.registry_exists, *directory && access(directory, X_OK) == 0);
+        store_relaxed(&policy.registry_looked_ns, now_ns);
     }
-    return load_relaxed(&policy.board_exists);
+    return load_relaxed(&policy.registry_exists);
 }
 
 static bool is_beside_limited(uint64_t now_ns)

@@ -13,13 +13,13 @@
 #include "rm/rm_channels.h"
 #include "compute/slices.h"
 #include "region/account.h"
-#include "region/board.h"
+#include "registry/registry.h"
 
 #include <stddef.h>
 #include <string.h>
 
 static struct tenants_device {
-    struct board board;
+    struct registry registry;
     struct slices slices;
     struct window_slot slot;    /* that the container's windows keep to */
     uint64_t slice_us;          /* of its channel groups; 0: the driver's own */
@@ -36,8 +36,8 @@ static struct tenants_device {
 
 /* Nanoseconds between two wakes by registries, at least, whatever is written there. */
 #define BOARDS_GAP_NS 5000000ull
-static uint64_t board_changed_ns; /* when a registry last was another one */
-static unsigned looked_bound;     /* no device at or above it was looked at since */
+static uint64_t registry_changed_ns; /* when a registry last was another one */
+static unsigned looked_bound;        /* no device at or above it was looked at since */
 /* Nanoseconds. A governor that looks this often sees tenants come and go soon enough for a fair
  * share. */
 #define OFTEN_NS 10000000ull
@@ -47,8 +47,10 @@ static unsigned looked_bound;     /* no device at or above it was looked at sinc
 static void meet_first(unsigned device)
 {
     char uuid[ACCOUNT_UUID_BYTES] = "";
-    const char *directory = account_uuid(device, uuid) ? container_config()->board_directory : "";
-    (void)!board_attach(&devices[device].board, directory, uuid, account_tenant(device), NULL);
+    const char *directory =
+        account_uuid(device, uuid) ? container_config()->registry_directory : "";
+    (void)!registry_attach(
+        &devices[device].registry, directory, uuid, account_tenant(device), NULL);
     store_release(&devices[device].met, true);
 }
 
@@ -58,7 +60,7 @@ static struct tenants_device *attend(unsigned device, uint64_t now_ns)
     struct tenants_device *here = &devices[device];
     if (!here->met)
         meet_first(device);
-    board_keep(&here->board, now_ns);
+    registry_keep(&here->registry, now_ns);
     return here;
 }
 
@@ -75,7 +77,7 @@ static void extend_slices(unsigned device)
     }
 }
 
-static void set_slices(unsigned device, const struct board_view *view, uint64_t now_ns)
+static void set_slices(unsigned device, const struct registry_view *view, uint64_t now_ns)
 {
     struct tenants_device *here = &devices[device];
     const struct slices_cut cut = {
@@ -161,8 +163,8 @@ static int find_other_process(unsigned device)
  * lock. */
 static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
-    const struct board *board = &devices[device].board;
-    if (unknown.said || board_is_attached(board) || board->failure_said || !own->active ||
+    const struct registry *registry = &devices[device].registry;
+    if (unknown.said || registry_is_attached(registry) || registry->failure_said || !own->active ||
         !policy_hard_percent(device))
         return;
     if (!unknown.again_ns) {
@@ -177,24 +179,24 @@ static void tell_of_unknown(unsigned device, const struct tenants_own *own, uint
     if (!pid)
         return;
     unknown.said = true;
-    log_warning("neighbours are unknown: process %d has this GPU, too, and there is no board at "
+    log_warning("neighbours are unknown: process %d has this GPU, too, and there is no registry at "
                 "%.256s by which the GPU's containers know of each other; busy ones may get less "
-                "than their shares (docs/board.md)",
-        pid, container_config()->board_directory);
+                "than their shares (docs/registry.md)",
+        pid, container_config()->registry_directory);
 }
 
-static bool take_in(unsigned device, const struct board_view *view, uint64_t now_ns)
+static bool take_in(unsigned device, const struct registry_view *view, uint64_t now_ns)
 {
     struct slices *slices = &devices[device].slices;
     bool alone = slices_alone(slices, view, now_ns);
     struct policy_neighbours neighbours = {
-        .soft_is_on = board_is_attached(&devices[device].board) && alone,
+        .soft_is_on = registry_is_attached(&devices[device].registry) && alone,
         .higher_work = slices_give_way(slices, view, now_ns),
         .part = slices_part(slices, view, policy_hard_percent(device)),
     };
     policy_set_neighbours(device, &neighbours, now_ns);
     if (devices[device].epoch != view->epoch)
-        board_changed_ns = now_ns;
+        registry_changed_ns = now_ns;
     devices[device].epoch = view->epoch;
     devices[device].looked = true;
     looked_bound = device < looked_bound ? looked_bound : device + 1;
@@ -203,21 +205,21 @@ static bool take_in(unsigned device, const struct board_view *view, uint64_t now
 }
 
 /* A tenant without a limit counts 100. */
-static bool is_beside_limited(const struct board_view *view)
+static bool is_beside_limited(const struct registry_view *view)
 {
     return view->active && view->active_limit_sum < 100 * view->active;
 }
 
 /* A container without a slot in the registry has no place in the order. */
 static void take_slot(
-    struct tenants_device *here, const struct board_view *view, const struct board_own *said)
+    struct tenants_device *here, const struct registry_view *view, const struct registry_own *said)
 {
     const struct window_others others = {.count = view->divided.count,
         .percent = view->divided.limit_sum,
         .before_percent = view->divided.before_limit_sum,
         .least_percent = view->divided.least_limit};
     here->slot = (struct window_slot){0};
-    if (said->divided && board_is_attached(&here->board))
+    if (said->divided && registry_is_attached(&here->registry))
         here->slot = window_slot(said->core_limit, &others);
     here->slices.divided = here->slot.period_ns != 0;
 }
@@ -230,9 +232,9 @@ struct window_slot tenants_slot(unsigned device)
 bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_ns)
 {
     struct tenants_device *here = attend(device, now_ns);
-    struct board_view view;
+    struct registry_view view;
     uint64_t busy = account_busy_ns(device);
-    struct board_own said = {
+    struct registry_own said = {
         .active = own->active,
         .wants = own->wants,
         .paused = own->paused,
@@ -244,8 +246,8 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
         .priority = policy_priority(),
         .busy_ns = busy,
     };
-    board_publish(&here->board, &said, now_ns);
-    board_look(&here->board, now_ns, &view);
+    registry_publish(&here->registry, &said, now_ns);
+    registry_look(&here->registry, now_ns, &view);
     tell_of_unknown(device, own, now_ns);
     take_slot(here, &view, &said);
     slices_rate(&here->slices, busy, &view, now_ns);
@@ -258,8 +260,8 @@ bool tenants_meet(unsigned device, const struct tenants_own *own, uint64_t now_n
 bool tenants_limited_work(unsigned device, uint64_t now_ns)
 {
     struct tenants_device *here = attend(device, now_ns);
-    struct board_view view;
-    board_look(&here->board, now_ns, &view);
+    struct registry_view view;
+    registry_look(&here->registry, now_ns, &view);
     return is_beside_limited(&view);
 }
 
@@ -274,7 +276,7 @@ static uint64_t until_alone(unsigned device, uint64_t now_ns, uint64_t ns)
 
 uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORD_AWAITED_MAX], unsigned *count)
 {
-    uint64_t now = clock_now_ns(), since = now - board_changed_ns;
+    uint64_t now = clock_now_ns(), since = now - registry_changed_ns;
     unsigned before = *count, bound = looked_bound;
     looked_bound = 0;
     for (unsigned d = 0; d < bound; d++) {
@@ -284,7 +286,7 @@ uint64_t tenants_await(uint64_t ns, struct word_awaited words[WORD_AWAITED_MAX],
     for (unsigned d = 0; d < bound; d++) {
         struct tenants_device *here = &devices[d];
         bool awaited = here->looked && (here->awaited || ns > OFTEN_NS);
-        uint32_t *word = awaited ? board_wait_word(&here->board) : NULL;
+        uint32_t *word = awaited ? registry_wait_word(&here->registry) : NULL;
         here->looked = false;
         if (word && *count < WORD_AWAITED_MAX)
             words[(*count)++] = (struct word_awaited){word, here->epoch, .shared = true};
@@ -299,7 +301,7 @@ void tenants_leave(void)
 {
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         if (load_acquire(&devices[d].met))
-            board_idle(&devices[d].board);
+            registry_idle(&devices[d].registry);
     }
 }
 
@@ -308,10 +310,10 @@ void tenants_reset(void)
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
         if (!devices[d].met)
             continue;
-        board_reset(&devices[d].board);
-        devices[d] = (struct tenants_device){.board = devices[d].board};
+        registry_reset(&devices[d].registry);
+        devices[d] = (struct tenants_device){.registry = devices[d].registry};
     }
-    board_changed_ns = 0;
+    registry_changed_ns = 0;
     looked_bound = 0;
     memset(&unknown, 0, sizeof(unknown));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The neighbours on each device, by its registry (region/board.h): the container announces that it
- * works, and reads which others do. For the governor's thread alone, except where said otherwise.
- * Without a registry no neighbour is known, no tenant gives way, and soft limits stay closed. */
+/* The neighbours on each device, by its registry (registry/registry.h): the container announces
+ * that it works, and reads which others do. For the governor's thread alone, except where said
+ * otherwise. Without a registry no neighbour is known, no tenant gives way, and soft limits stay
+ * closed. */
 #ifndef VGPU_PACE_TENANTS_H
 #define VGPU_PACE_TENANTS_H
 

@@ -199,7 +199,7 @@ unsigned account_asking(unsigned device, uint64_t since_ns);
  * region, or where some process of the container is in another PID namespace. */
 bool account_may_have_process(int pid);
 
-/* The container's id on the device's board (vgpu_device.tenant), made where it has none; 0 where
+/* The container's id on the device's registry (vgpu_device.tenant), made where it has none; 0 where
  * there is no region. */
 uint64_t account_tenant(unsigned device);
 

@@ -3,9 +3,9 @@
 #include "region/hami_file.h"
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/parse.h"
 #include "base/process.h"
-#include "region/file_lock.h"
 #include "vgpu/hami.h"
 
 #include <dirent.h>

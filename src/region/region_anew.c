@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 #include "region/region_file.h"
 #include "region/region_set.h"

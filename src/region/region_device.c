@@ -5,13 +5,13 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
-#include "region/board.h"
-#include "region/file_lock.h"
 #include "region/grant.h"
 #include "region/projection.h"
 #include "region/region_file.h"
 #include "region/slot.h"
+#include "registry/registry.h"
 
 #include <errno.h>
 #include <string.h>
@@ -425,7 +425,7 @@ uint64_t region_device_tenant(struct region *region, unsigned number)
         return *known;
     uint64_t tenant = load_relaxed(&entry->tenant);
     if (!tenant) {
-        (void)swap_seq_cst(&entry->tenant, (uint64_t)0, *known ? *known : board_tenant_new());
+        (void)swap_seq_cst(&entry->tenant, (uint64_t)0, *known ? *known : registry_tenant_new());
         tenant = load_relaxed(&entry->tenant);
     }
     if (tenant && !load_acquire(&region->lost))

@@ -37,7 +37,7 @@ void region_settings_take(struct region *region, bool fresh);
  * process's limits where it never had any and the region by now has. */
 struct vgpu_device *region_device_entry(struct region *region, unsigned number);
 
-/* Within a window: the container's id on the device's board, made where it has none. 0 where the
+/* Within a window: the container's id on the device's registry, made where it has none. 0 where the
  * file has no entry of the device. */
 uint64_t region_device_tenant(struct region *region, unsigned number);
 

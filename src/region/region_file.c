@@ -3,8 +3,8 @@
 #include "region/region_file.h"
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/process.h"
-#include "region/file_lock.h"
 #include "region/hami_file.h"
 #include "vgpu/region.h"
 

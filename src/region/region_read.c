@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "region/file_lock.h"
+#include "base/file_lock.h"
 #include "region/slot.h"
 
 #include <errno.h>

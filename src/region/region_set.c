@@ -4,10 +4,10 @@
 
 #include "base/atomic.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
 #include "base/saturating.h"
 #include "region/epoch.h"
-#include "region/file_lock.h"
 #include "region/projection.h"
 #include "region/region_control.h"
 #include "region/region_file.h"

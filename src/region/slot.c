@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/process.h"
-#include "region/file_lock.h"
 #include "region/projection.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/text.h"
 #include "compute/window.h"
-#include "region/file_lock.h"
 #include "region/region_read.h"
 #include "region/slot.h"
 

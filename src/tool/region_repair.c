@@ -4,9 +4,9 @@
 #include "tool/region.h"
 
 #include "base/atomic.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
 #include "region/epoch.h"
-#include "region/file_lock.h"
 #include "region/region_file.h"
 #include "region/slot.h"
 

@@ -6,10 +6,10 @@
 #include "host/options.h"
 #include "host/paths.h"
 #include "host/preload.h"
-#include "tool/run_boards.h"
 #include "tool/run_env.h"
 #include "tool/run_files.h"
 #include "tool/run_machine.h"
+#include "tool/run_registry.h"
 #include "tool/run_warn.h"
 #include "tool/tool.h"
 
@@ -258,7 +258,7 @@ int tool_run(int argc, char **argv)
         run_machine_leave();
         return status;
     }
-    run_boards_choose(options.sim);
+    run_registry_choose(options.sim);
     if (options.env)
         return run_env_print(&before, options.json);
     struct child_end end;

@@ -5,10 +5,10 @@
 
 #include "base/file.h"
 #include "base/guard.h"
-#include "region/region.h"
-#include "region/slot.h"
 #include "host/choose.h"
 #include "host/glob.h"
+#include "region/region.h"
+#include "region/slot.h"
 #include "tool/tool.h"
 #include "vgpu/board.h"
 
@@ -76,8 +76,8 @@ static bool processes_left(const char *directory)
     return read_where(directory, region, sizeof(region)) && region_in_use(region);
 }
 
-/* Of a machine of the run's own (tool/run_boards.c). */
-static void remove_boards(const char *directory)
+/* Of a machine of the run's own (tool/run_registry.c). */
+static void remove_registries(const char *directory)
 {
     char path[PATH_MAX];
     glob_t found;
@@ -99,7 +99,7 @@ static void remove_directory(const char *directory)
         snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
         unlink(path);
     }
-    remove_boards(directory);
+    remove_registries(directory);
     rmdir(directory);
 }
 

@@ -95,7 +95,7 @@ void run_machine_share(const char *description)
     make_machine();
 }
 
-/* A process that uses a machine or a board holds locks on its file for as long. */
+/* A process that uses a machine or a registry holds locks on its file for as long. */
 static bool is_in_use(int directory_of_file, const char *name)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -123,10 +123,11 @@ void run_machine_leave(void)
 {
     if (directory_fd < 0 || flock(directory_fd, LOCK_EX | LOCK_NB) != 0)
         return;
-    int boards = openat(directory_fd, "boards", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (boards >= 0) {
-        remove_unused(boards);
-        close(boards);
+    int registries =
+        openat(directory_fd, "boards", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (registries >= 0) {
+        remove_unused(registries);
+        close(registries);
         (void)unlinkat(directory_fd, "boards", AT_REMOVEDIR);
     }
     remove_unused(directory_fd);

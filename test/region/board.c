@@ -13,7 +13,7 @@
 #define NOW 1000000000000ull
 #define MS 1000000ull
 
-static struct board ours, theirs;
+static struct registry ours, theirs;
 
 static void begin(void)
 {
@@ -36,7 +36,7 @@ TEST("the file is as documented, and says who uses it")
 {
     char start[8];
     struct stat status;
-    struct board_tenant tenants[VGPU_BOARD_SLOTS];
+    struct registry_tenant tenants[VGPU_BOARD_SLOTS];
     begin();
     int fd = open(boards_path, O_RDONLY | O_CLOEXEC);
     REQUIRE(fd >= 0 && fstat(fd, &status) == 0 && read(fd, start, 8) == 8);
@@ -45,7 +45,7 @@ TEST("the file is as documented, and says who uses it")
     CHECK_EQ(status.st_mode & 07777, 0666);
     CHECK(memcmp(start, "VGPUBRD1", 8) == 0);
     boards_say(&theirs, true, NOW);
-    REQUIRE(board_tenants(&ours, NOW, tenants) == 2);
+    REQUIRE(registry_tenants(&ours, NOW, tenants) == 2);
     CHECK_EQ(tenants[0].said.tenant, 1);
     CHECK(tenants[0].ours && !tenants[0].active && !tenants[1].ours && tenants[1].active);
     CHECK_STR(tenants[1].name, "test");
@@ -58,7 +58,7 @@ TEST("a tenant at work is seen by the others, with its limit, and not by itself"
     CHECK_EQ(seen_at(NOW), 0);
     CHECK(boards_look(&ours, NOW).idle_ns == UINT64_MAX);
     boards_say(&theirs, true, NOW);
-    struct board_view view = boards_look(&ours, NOW + 10 * MS);
+    struct registry_view view = boards_look(&ours, NOW + 10 * MS);
     CHECK_EQ(view.active, 1);
     CHECK_EQ(view.active_limit_sum, 30);
     CHECK_EQ(view.equal, 1);
@@ -67,7 +67,7 @@ TEST("a tenant at work is seen by the others, with its limit, and not by itself"
     CHECK_EQ(view.since_ns, NOW);
     CHECK_EQ(view.idle_ns, NOW + 50 * MS);
     CHECK_EQ(view.heard_ns, NOW);
-    CHECK_EQ(view.silent_ns, NOW + BOARD_SILENT_NS);
+    CHECK_EQ(view.silent_ns, NOW + REGISTRY_SILENT_NS);
     CHECK_EQ(boards_look(&ours, NOW - MS).heard_ns, NOW - MS);
     CHECK_EQ(boards_look(&ours, NOW + 50 * MS).heard_ns, 0);
     CHECK_EQ(boards_look(&theirs, NOW + 10 * MS).active, 0);
@@ -77,34 +77,34 @@ TEST("a tenant at work is seen by the others, with its limit, and not by itself"
 
 TEST("who works in windows may be silent for longer, and the last of all who are heard of counts")
 {
-    struct board_own own = {.active = true, .core_limit = 30, .windows = true};
+    struct registry_own own = {.active = true, .core_limit = 30, .windows = true};
     begin();
-    board_publish(&theirs, &own, NOW);
-    CHECK_EQ(boards_look(&ours, NOW).silent_ns, NOW + BOARD_SILENT_WINDOWS_NS);
+    registry_publish(&theirs, &own, NOW);
+    CHECK_EQ(boards_look(&ours, NOW).silent_ns, NOW + REGISTRY_SILENT_WINDOWS_NS);
     own.windows = false;
-    board_publish(&theirs, &own, NOW + MS);
-    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + MS + BOARD_SILENT_NS);
-    board_publish(&theirs, &own, NOW + 100 * MS);
-    CHECK_EQ(boards_look(&ours, NOW + 2 * MS).silent_ns, NOW + 2 * MS + BOARD_SILENT_NS);
+    registry_publish(&theirs, &own, NOW + MS);
+    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + MS + REGISTRY_SILENT_NS);
+    registry_publish(&theirs, &own, NOW + 100 * MS);
+    CHECK_EQ(boards_look(&ours, NOW + 2 * MS).silent_ns, NOW + 2 * MS + REGISTRY_SILENT_NS);
     own.active = false;
-    board_publish(&theirs, &own, NOW + 100 * MS);
+    registry_publish(&theirs, &own, NOW + 100 * MS);
     CHECK_EQ(boards_look(&ours, NOW + 100 * MS).silent_ns, 0);
 }
 
 TEST("of windows that keep to slots it is seen how many there are, of what limits, and which of "
      "them come before ours")
 {
-    struct board last;
-    struct board_own own = {.active = true, .core_limit = 30, .windows = true, .divided = true};
+    struct registry last;
+    struct registry_own own = {.active = true, .core_limit = 30, .windows = true, .divided = true};
     begin();
     boards_attach(&last, 3);
-    board_publish(&ours, &own, NOW);
+    registry_publish(&ours, &own, NOW);
     own.core_limit = 20;
     own.saturating = true;
     own.busy_ns = 7;
-    board_publish(&last, &own, NOW);
+    registry_publish(&last, &own, NOW);
     boards_say(&theirs, true, NOW);
-    struct board_divided divided = boards_look(&theirs, NOW).divided;
+    struct registry_divided divided = boards_look(&theirs, NOW).divided;
     CHECK_EQ(divided.count, 2);
     CHECK_EQ(divided.limit_sum, 50);
     CHECK_EQ(divided.before_limit_sum, 30);
@@ -115,21 +115,21 @@ TEST("of windows that keep to slots it is seen how many there are, of what limit
     CHECK_EQ(boards_look(&last, NOW).divided.before_limit_sum, 30);
     CHECK_EQ(boards_look(&ours, NOW).divided.before_limit_sum, 0);
     own.active = own.divided = false;
-    board_publish(&last, &own, NOW);
+    registry_publish(&last, &own, NOW);
     CHECK_EQ(boards_look(&theirs, NOW).divided.count, 1);
 }
 
 TEST("how long one may be silent is said by those of a container's processes that are at work")
 {
-    static struct board mate;
-    struct board_own own = {.active = true, .core_limit = 30, .windows = true};
+    static struct registry mate;
+    struct registry_own own = {.active = true, .core_limit = 30, .windows = true};
     begin();
     boards_attach(&mate, 2);
     REQUIRE(mate.slot == theirs.slot);
-    board_publish(&theirs, &own, NOW);
+    registry_publish(&theirs, &own, NOW);
     own.active = own.windows = false;
-    board_publish(&mate, &own, NOW + MS);
-    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + BOARD_SILENT_WINDOWS_NS);
+    registry_publish(&mate, &own, NOW + MS);
+    CHECK_EQ(boards_look(&ours, NOW + MS).silent_ns, NOW + REGISTRY_SILENT_WINDOWS_NS);
 }
 
 TEST("who was not at work for 50 ms is idle, and so is who will have been in more than a second")
@@ -179,27 +179,27 @@ TEST("a limit that is none, or above 100, counts as 100")
 
 TEST("priorities are told from ours, 0 being the highest")
 {
-    struct board_own own = {.active = true, .core_limit = 20, .priority = 0};
+    struct registry_own own = {.active = true, .core_limit = 20, .priority = 0};
     begin();
-    board_publish(&theirs, &own, NOW);
+    registry_publish(&theirs, &own, NOW);
     CHECK_EQ(boards_look(&ours, NOW).higher, 1);
     CHECK_EQ(boards_look(&ours, NOW).higher_limit_sum, 20);
     boards_say(&ours, true, NOW);
     CHECK_EQ(boards_look(&theirs, NOW).higher, 0);
     CHECK_EQ(boards_look(&theirs, NOW).equal, 0);
-    board_publish(&ours, &own, NOW);
+    registry_publish(&ours, &own, NOW);
     CHECK_EQ(boards_look(&ours, NOW).higher, 0);
     CHECK_EQ(boards_look(&ours, NOW).equal_limit_sum, 20);
 }
 
 TEST("who is paused is not at work, and who is held back wants more for 50 ms")
 {
-    struct board_own own = {.active = true, .wants = true, .core_limit = 20, .paused = true};
+    struct registry_own own = {.active = true, .wants = true, .core_limit = 20, .paused = true};
     begin();
-    board_publish(&theirs, &own, NOW);
+    registry_publish(&theirs, &own, NOW);
     CHECK_EQ(seen_at(NOW), 0);
     own.paused = false;
-    board_publish(&theirs, &own, NOW);
+    registry_publish(&theirs, &own, NOW);
     CHECK_EQ(seen_at(NOW), 1);
     CHECK_EQ(boards_look(&ours, NOW + 40 * MS).wanting, 1);
     boards_say(&theirs, true, NOW + 45 * MS);
@@ -207,16 +207,16 @@ TEST("who is paused is not at work, and who is held back wants more for 50 ms")
     CHECK_EQ(boards_look(&ours, NOW + 50 * MS).wanting, 0);
 }
 
-static bool raised_by(const struct board_own *own, uint64_t now_ns)
+static bool raised_by(const struct registry_own *own, uint64_t now_ns)
 {
     uint32_t before = load_acquire(&ours.shared->epoch);
-    board_publish(&theirs, own, now_ns);
+    registry_publish(&theirs, own, now_ns);
     return load_acquire(&ours.shared->epoch) != before;
 }
 
 TEST("the epoch is raised when a tenant turns active or idle, pauses, or changes its priority")
 {
-    struct board_own own = {.active = true, .core_limit = 20, .priority = 1};
+    struct registry_own own = {.active = true, .core_limit = 20, .priority = 1};
     begin();
     CHECK(raised_by(&own, NOW));
     CHECK(!raised_by(&own, NOW + 49 * MS));
@@ -237,21 +237,21 @@ TEST("the epoch is raised when a tenant turns active or idle, pauses, or changes
 
 TEST("a container is idle when the last of its processes says so")
 {
-    static struct board second;
+    static struct registry second;
     begin();
     boards_attach(&second, 2);
     CHECK_EQ(second.slot, theirs.slot);
     boards_say(&theirs, true, NOW);
     boards_say(&second, true, NOW + 1);
-    board_idle(&theirs);
+    registry_idle(&theirs);
     CHECK_EQ(seen_at(NOW + 2), 1);
-    board_idle(&second);
+    registry_idle(&second);
     CHECK_EQ(seen_at(NOW + 2), 0);
     boards_say(&theirs, true, NOW + 3);
-    board_detach(&second);
+    registry_detach(&second);
     CHECK_EQ(seen_at(NOW + 3), 1);
     CHECK_EQ(load_relaxed(&their_slot()->core_limit), 30);
-    board_detach(&theirs);
+    registry_detach(&theirs);
     CHECK_EQ(seen_at(NOW + 3), 0);
 }
 
@@ -271,14 +271,14 @@ TEST("who waits is woken by another process that turns active, and otherwise in 
     boards_attach(&ours, 1);
     uint32_t epoch = boards_look(&ours, clock_now_ns()).epoch;
     uint64_t start = clock_now_ns();
-    board_wait(&ours, epoch, 5 * MS);
+    registry_wait(&ours, epoch, 5 * MS);
     CHECK(clock_now_ns() - start >= 5 * MS);
     peers_step(1);
-    board_wait(&ours, epoch, 50000 * MS);
-    CHECK(load_acquire(board_wait_word(&ours)) != epoch);
+    registry_wait(&ours, epoch, 50000 * MS);
+    CHECK(load_acquire(registry_wait_word(&ours)) != epoch);
     CHECK_EQ(seen_at(clock_now_ns()), 1);
     start = clock_now_ns();
-    board_wait(&ours, epoch, 50000 * MS); /* which it no longer is */
+    registry_wait(&ours, epoch, 50000 * MS); /* which it no longer is */
     CHECK(clock_now_ns() - start < 20000 * MS);
     CHECK_EQ(peers_reap(pid), 0);
 }
@@ -289,8 +289,8 @@ static void wait_long(void)
     uint32_t epoch = boards_look(&ours, clock_now_ns()).epoch;
     uint64_t start = clock_now_ns();
     add_seq_cst(&peers->number[0], 1);
-    while (load_acquire(board_wait_word(&ours)) == epoch)
-        board_wait(&ours, epoch, 50000 * MS);
+    while (load_acquire(registry_wait_word(&ours)) == epoch)
+        registry_wait(&ours, epoch, 50000 * MS);
     CHECK(clock_now_ns() - start < 40000 * MS);
 }
 
@@ -314,7 +314,7 @@ static bool ended;
 static void *wake_always(void *unused)
 {
     while (!load_acquire(&ended))
-        board_wake(&theirs);
+        registry_wake(&theirs);
     return unused;
 }
 
@@ -325,7 +325,7 @@ TEST("a board that wakes its sleepers all the time wakes them every half millise
     REQUIRE(pthread_create(&thread, NULL, wake_always, NULL) == 0);
     uint64_t start = clock_now_ns();
     for (int i = 0; i < 101; i++)
-        board_wait(&ours, boards_look(&ours, start).epoch, 1000 * MS);
+        registry_wait(&ours, boards_look(&ours, start).epoch, 1000 * MS);
     CHECK(clock_now_ns() - start >= 50 * MS);
     store_release(&ended, true);
     pthread_join(thread, NULL);
@@ -334,26 +334,26 @@ TEST("a board that wakes its sleepers all the time wakes them every half millise
 TEST("without a board there is nobody else, and who waits sleeps the whole time")
 {
     boards_begin();
-    CHECK_EQ(board_attach(&ours, "/nowhere/at/all", BOARDS_UUID, 1, NULL), -ENOENT);
-    CHECK(!board_is_attached(&ours));
-    CHECK(board_wait_word(&ours) == NULL);
+    CHECK_EQ(registry_attach(&ours, "/nowhere/at/all", BOARDS_UUID, 1, NULL), -ENOENT);
+    CHECK(!registry_is_attached(&ours));
+    CHECK(registry_wait_word(&ours) == NULL);
     boards_say(&ours, true, NOW);
     CHECK_EQ(seen_at(NOW), 0);
     CHECK_EQ(boards_held(&ours), 0);
     uint64_t start = clock_now_ns();
-    board_wait(&ours, 0, 10 * MS);
+    registry_wait(&ours, 0, 10 * MS);
     CHECK(clock_now_ns() - start >= 10 * MS);
-    board_wake(&ours);
+    registry_wake(&ours);
     boards_keep(&ours);
-    board_detach(&ours);
-    board_detach(&ours);
+    registry_detach(&ours);
+    registry_detach(&ours);
 }
 
 /* Everything that reads the board; whatever it finds is some bounded number. */
 static void look_at_all(uint64_t now_ns)
 {
-    static struct board_tenant tenants[VGPU_BOARD_SLOTS];
-    struct board_view view = boards_look(&ours, now_ns);
+    static struct registry_tenant tenants[VGPU_BOARD_SLOTS];
+    struct registry_view view = boards_look(&ours, now_ns);
     CHECK(view.active <= VGPU_BOARD_SLOTS);
     CHECK(view.higher + view.equal <= view.active && view.wanting <= view.active);
     CHECK(view.active_limit_sum >= view.active && view.active_limit_sum <= 100 * view.active);
@@ -364,14 +364,14 @@ static void look_at_all(uint64_t now_ns)
     CHECK(view.divided.before_limit_sum <= view.divided.limit_sum);
     CHECK(view.since_ns <= now_ns);
     CHECK(view.active ? view.idle_ns <= now_ns + 50 * MS : view.idle_ns == UINT64_MAX);
-    unsigned count = board_tenants(&ours, now_ns, tenants);
+    unsigned count = registry_tenants(&ours, now_ns, tenants);
     CHECK(count <= VGPU_BOARD_SLOTS);
     for (unsigned i = 0; i < count; i++)
         CHECK(strlen(tenants[i].name) <= 32);
     boards_say(&ours, true, now_ns);
     boards_keep(&ours);
-    board_wait(&ours, view.epoch, 1);
-    board_idle(&ours);
+    registry_wait(&ours, view.epoch, 1);
+    registry_idle(&ours);
 }
 
 static uint64_t random_next(uint64_t *state)
@@ -399,7 +399,7 @@ TEST("a board of random bytes misleads nobody beyond the bounds of what can be s
         look_at_all(NOW);
         look_at_all(random_next(&seed));
     }
-    struct board fresh;
+    struct registry fresh;
     CHECK_EQ(boards_try(&fresh, 5), -EPROTO);
 }
 

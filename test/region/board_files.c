@@ -16,9 +16,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-static struct board ours, theirs;
+static struct registry ours, theirs;
 
-/* In the C library's place for region/board_file.c: set, files without a name cannot be linked. */
+/* In the C library's place for registry/registry_file.c: set, files without a name cannot be
+ * linked. */
 static bool refuse_linkat;
 
 int linkat(int from, const char *old, int to, const char *new, int flags)
@@ -80,9 +81,9 @@ TEST("a directory that does not exist is not made, and nothing is said")
     REQUIRE(rmdir(peers_directory) == 0);
     CHECK_EQ(said_by_attaching(-ENOENT, 3), 0);
     CHECK_EQ(access(peers_directory, F_OK), -1);
-    CHECK_EQ(board_attach(&ours, "", BOARDS_UUID, 1, NULL), -ENOENT);
-    CHECK_EQ(board_attach(&ours, peers_directory, "../x", 1, NULL), -EINVAL);
-    CHECK_EQ(board_attach(&ours, peers_directory, "", 1, NULL), -EINVAL);
+    CHECK_EQ(registry_attach(&ours, "", BOARDS_UUID, 1, NULL), -ENOENT);
+    CHECK_EQ(registry_attach(&ours, peers_directory, "../x", 1, NULL), -EINVAL);
+    CHECK_EQ(registry_attach(&ours, peers_directory, "", 1, NULL), -EINVAL);
     boards_keep(&ours);
     REQUIRE(mkdir(peers_directory, 0777) == 0);
     CHECK_EQ(boards_try(&ours, 1), 0);
@@ -95,7 +96,7 @@ TEST("a directory that comes later is used then")
     CHECK_EQ(boards_try(&ours, 1), -ENOENT);
     REQUIRE(mkdir(peers_directory, 0777) == 0);
     boards_keep(&ours);
-    CHECK(board_is_attached(&ours));
+    CHECK(registry_is_attached(&ours));
     boards_attach(&theirs, 2);
     CHECK(boards_meet(&ours, &theirs));
 }
@@ -148,8 +149,8 @@ TEST("a file that holds nothing becomes a board")
         boards_attach(&theirs, 2);
         CHECK(boards_meet(&ours, &theirs));
         CHECK_EQ(size_of_board(), 16384);
-        board_detach(&ours);
-        board_detach(&theirs);
+        registry_detach(&ours);
+        registry_detach(&theirs);
         REQUIRE(unlink(boards_path) == 0);
     }
 }
@@ -186,7 +187,7 @@ TEST("the file is for all users, whatever the umask")
         CHECK_EQ(status.st_mode & 07777, 0666);
         CHECK_EQ(status.st_nlink, 1);
         CHECK_EQ(files_in_directory(), 1);
-        board_detach(&ours);
+        registry_detach(&ours);
         REQUIRE(unlink(boards_path) == 0);
     }
 }
@@ -238,7 +239,7 @@ TEST("in a directory that may not be written there is a board only if there is o
         REQUIRE(chmod(peers_directory, 0555) == 0);
     boards_attach(&ours, 1);
     CHECK(boards_meet(&ours, &theirs));
-    CHECK_EQ(board_attach(&ours, peers_directory, "GPU-another", 1, NULL), -EACCES);
+    CHECK_EQ(registry_attach(&ours, peers_directory, "GPU-another", 1, NULL), -EACCES);
     (void)!chmod(peers_directory, 0755);
 }
 
@@ -278,7 +279,7 @@ TEST("a board that was deleted, renamed away or replaced is left for the one tha
         boards_keep(&ours);
         CHECK(boards_meet(&ours, &theirs));
         CHECK_EQ(boards_held(&theirs), 2);
-        board_detach(&theirs);
+        registry_detach(&theirs);
     }
     REQUIRE(unlink(boards_path) == 0);
     boards_keep(&ours);
@@ -292,9 +293,9 @@ TEST("one looks after the file every 100 ms at most")
     boards_attach(&theirs, 2);
     uint64_t looked = ours.looked_ns;
     REQUIRE(unlink(boards_path) == 0);
-    board_keep(&ours, looked + 99999999);
+    registry_keep(&ours, looked + 99999999);
     CHECK_EQ(access(boards_path, F_OK), -1);
-    board_keep(&ours, looked + 100000000);
+    registry_keep(&ours, looked + 100000000);
     CHECK_EQ(access(boards_path, F_OK), 0);
 }
 
@@ -325,9 +326,9 @@ TEST("a board that is cut off under those who use it harms nobody, and is made w
         boards_say(&ours, true, clock_now_ns());
         (void)boards_look(&ours, clock_now_ns());
         (void)boards_held(&ours);
-        board_idle(&ours);
-        board_wake(&ours);
-        board_wait(&theirs, 0, 1000000);
+        registry_idle(&ours);
+        registry_wake(&ours);
+        registry_wait(&theirs, 0, 1000000);
         boards_keep(&ours);
         CHECK_EQ(size_of_board(), 16384);
         boards_keep(&theirs);
@@ -341,7 +342,7 @@ TEST("who waits on a board that was cut off sleeps for the whole time")
     boards_attach(&ours, 1);
     REQUIRE(truncate(boards_path, 0) == 0);
     uint64_t start = clock_now_ns();
-    board_wait(&ours, 0, 30000000);
+    registry_wait(&ours, 0, 30000000);
     CHECK(clock_now_ns() - start >= 30000000);
 }
 
@@ -373,7 +374,7 @@ static void create_all_at_once(void)
         CHECK_EQ(boards_held(&ours), CREATORS);
         add_seq_cst(&peers->number[0], 1);
         peers_wait(2 * round + 3);
-        board_detach(&ours);
+        registry_detach(&ours);
     }
 }
 
@@ -410,7 +411,7 @@ static void *use_the_board(void *board)
         boards_say(board, true, clock_now_ns());
         (void)boards_look(board, clock_now_ns());
         boards_keep(board);
-        board_idle(board);
+        registry_idle(board);
     }
     return NULL;
 }

@@ -3,17 +3,17 @@
 #include "boards.h"
 
 #include "base/atomic.h"
+#include "base/file_lock.h"
 #include "base/sleep.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 
-static struct board ours, theirs;
+static struct registry ours, theirs;
 
-/* In the C library's place for region/file_lock.c: set, the kernel knows no locks of open files. */
+/* In the C library's place for base/file_lock.c: set, the kernel knows no locks of open files. */
 static bool refuse_locks;
 
 int fcntl(int fd, int command, ...)
@@ -37,8 +37,8 @@ static off_t byte_of(unsigned slot)
 /* How many tenants slots are held for, and how many slots. */
 static unsigned tenants_held(unsigned *ret_slots)
 {
-    static struct board_tenant tenants[VGPU_BOARD_SLOTS];
-    unsigned count = board_tenants(&ours, clock_now_ns(), tenants), different = 0;
+    static struct registry_tenant tenants[VGPU_BOARD_SLOTS];
+    unsigned count = registry_tenants(&ours, clock_now_ns(), tenants), different = 0;
     for (unsigned i = 0; i < count; i++) {
         bool known = false;
         for (unsigned j = 0; j < i; j++)
@@ -105,7 +105,7 @@ static void race(void)
         add_seq_cst(&peers->number[2], 1);
         while (load_acquire(&peers->number[2]) < (int64_t)i * RACERS && !check_shared->failures)
             sleep_ns(50000);
-        board_detach(&theirs);
+        registry_detach(&theirs);
         (void)unlink(boards_path);
     }
 }
@@ -125,7 +125,7 @@ static void come_and_stay(void)
     uint64_t tenant = (uint64_t)number_of_peer + 100;
     int error = boards_try(&theirs, tenant);
     CHECK_EQ(error, 0);
-    CHECK_EQ(board_is_attached(&theirs), number_of_peer < (int)VGPU_BOARD_SLOTS);
+    CHECK_EQ(registry_is_attached(&theirs), number_of_peer < (int)VGPU_BOARD_SLOTS);
     boards_say(&theirs, true, clock_now_ns());
     add_seq_cst(&peers->number[0], 1);
     for (;;)
@@ -148,17 +148,17 @@ TEST("126 tenants have slots, the next has none until one is killed, and killed 
     boards_begin();
     crowd_come(pids, VGPU_BOARD_SLOTS);
     boards_attach(&ours, 1);
-    CHECK(!board_is_attached(&ours));
+    CHECK(!registry_is_attached(&ours));
     CHECK_EQ(boards_held(&ours), VGPU_BOARD_SLOTS);
     /* As if they all had spoken a moment ago. */
     for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++)
         store_relaxed(&ours.shared->slots[i].active_ns, 1000000000ull);
     CHECK_EQ(boards_look(&ours, 1000000000ull).active, VGPU_BOARD_SLOTS);
     boards_keep(&ours);
-    CHECK(!board_is_attached(&ours));
+    CHECK(!registry_is_attached(&ours));
     peers_kill(pids[77]);
     boards_keep(&ours);
-    CHECK(board_is_attached(&ours));
+    CHECK(registry_is_attached(&ours));
     CHECK_EQ(ours.slot, 77);
     for (int i = 0; i < (int)VGPU_BOARD_SLOTS; i++) {
         if (i != 77)
@@ -171,7 +171,7 @@ TEST("126 tenants have slots, the next has none until one is killed, and killed 
 
 static void use_in_child(void)
 {
-    board_reset(&theirs);
+    registry_reset(&theirs);
     boards_attach(&theirs, 2);
     CHECK_EQ(peers->number[1], theirs.slot);
     boards_say(&theirs, true, clock_now_ns());
@@ -229,7 +229,7 @@ static void fork_and_die(void)
     boards_attach(&theirs, 2);
     pid_t pid = fork();
     if (pid == 0) {
-        board_reset(&theirs);
+        registry_reset(&theirs);
         peers_step(1);
         peers_wait(2);
     }
@@ -253,14 +253,14 @@ TEST("a child that outlives its parent does not keep the slot, once it looked")
 static void live_dangerously(void)
 {
     for (uint64_t i = 0;; i++) {
-        struct board_own own = {.active = i % 3 != 0, .priority = (uint32_t)(i % 2)};
+        struct registry_own own = {.active = i % 3 != 0, .priority = (uint32_t)(i % 2)};
         boards_attach(&theirs, (uint64_t)(getpid() % 3 + 10));
-        board_publish(&theirs, &own, clock_now_ns());
+        registry_publish(&theirs, &own, clock_now_ns());
         (void)boards_look(&theirs, clock_now_ns());
         boards_keep(&theirs);
         if (i % 2)
-            board_idle(&theirs);
-        board_detach(&theirs);
+            registry_idle(&theirs);
+        registry_detach(&theirs);
         if (i % 5 == 0)
             (void)unlink(boards_path);
     }
@@ -282,7 +282,7 @@ TEST("processes that are killed at any moment leave a board that others use")
     for (int i = 0; i < MORTALS; i++)
         peers_kill(pids[i]);
     boards_attach(&ours, 1);
-    CHECK(board_is_attached(&ours));
+    CHECK(registry_is_attached(&ours));
     CHECK_EQ(boards_held(&ours), 1);
     peers_sleep_ms(51);
     CHECK_EQ(boards_look(&ours, clock_now_ns()).active, 0);
@@ -300,7 +300,7 @@ TEST("a slot that somebody wrote over is found again")
         store_relaxed(&ours.shared->slot_high, 0u);
         boards_say(&ours, true, clock_now_ns());
         boards_keep(&ours);
-        CHECK(board_is_attached(&ours));
+        CHECK(registry_is_attached(&ours));
         boards_keep(&theirs);
         CHECK(boards_meet(&ours, &theirs));
         CHECK_EQ(boards_held(&ours), 2);
@@ -309,13 +309,13 @@ TEST("a slot that somebody wrote over is found again")
 
 TEST("a container that is there twice goes to the first of its slots")
 {
-    static struct board third;
+    static struct registry third;
     boards_begin();
     boards_attach(&theirs, 2);
     boards_attach(&third, 3);
     boards_attach(&ours, 1);
     CHECK_EQ(ours.slot, 2);
-    board_detach(&theirs);
+    registry_detach(&theirs);
     store_relaxed(&ours.shared->slots[0].tenant, (uint64_t)1);
     boards_keep(&ours);
     CHECK_EQ(ours.slot, 0);
@@ -325,16 +325,16 @@ TEST("a container that is there twice goes to the first of its slots")
 
 TEST("a slot that somebody wrote over is let go")
 {
-    static struct board third;
+    static struct registry third;
     boards_begin();
     boards_attach(&theirs, 2);
     boards_attach(&ours, 1);
     boards_attach(&third, 3);
     int former = ours.slot;
-    board_detach(&theirs);
+    registry_detach(&theirs);
     store_relaxed(&ours.shared->slots[former].tenant, (uint64_t)77);
     boards_keep(&ours);
-    CHECK(board_is_attached(&ours) && ours.slot != former);
+    CHECK(registry_is_attached(&ours) && ours.slot != former);
     CHECK_EQ(boards_held(&third), 2);
 }
 
@@ -352,7 +352,7 @@ TEST("who holds the claimers' lock keeps nobody from a slot")
     boards_attach(&theirs, 2);
     REQUIRE(file_lock_take(hostile_file(), 0) == 0);
     boards_attach(&ours, 1);
-    CHECK(board_is_attached(&ours));
+    CHECK(registry_is_attached(&ours));
     CHECK(boards_meet(&ours, &theirs));
 }
 
@@ -366,7 +366,7 @@ TEST("who holds all slots keeps others from being seen, and from nothing else")
             REQUIRE(file_lock_take(fd, byte_of(i)) == 0);
     }
     boards_attach(&ours, 1);
-    CHECK(!board_is_attached(&ours));
+    CHECK(!registry_is_attached(&ours));
     boards_say(&ours, true, clock_now_ns());
     boards_say(&theirs, true, clock_now_ns());
     CHECK_EQ(boards_look(&ours, clock_now_ns()).active, 1);
@@ -378,7 +378,7 @@ TEST("who holds all slots keeps others from being seen, and from nothing else")
 
 TEST("without locks a slot is its tenant's until it was not heard of for 10 s")
 {
-    static struct board second;
+    static struct registry second;
     boards_begin();
     refuse_locks = true;
     boards_attach(&ours, 1);
@@ -388,16 +388,16 @@ TEST("without locks a slot is its tenant's until it was not heard of for 10 s")
     boards_attach(&theirs, 2);
     CHECK(theirs.slot != ours.slot);
     CHECK(boards_meet(&ours, &theirs));
-    board_detach(&theirs);
+    registry_detach(&theirs);
     boards_attach(&theirs, 3);
-    CHECK(board_is_attached(&theirs));
+    CHECK(registry_is_attached(&theirs));
     store_relaxed(&ours.shared->slots[ours.slot].active_ns, (uint64_t)0);
     store_relaxed(&ours.shared->slots[ours.slot].since_ns, clock_now_ns() - 11000000000ull);
-    board_detach(&theirs);
+    registry_detach(&theirs);
     boards_attach(&theirs, 4);
     CHECK_EQ(theirs.slot, ours.slot);
     boards_keep(&ours);
-    CHECK(board_is_attached(&ours) && theirs.slot != ours.slot);
+    CHECK(registry_is_attached(&ours) && theirs.slot != ours.slot);
 }
 
 static void tell_tenant(void)

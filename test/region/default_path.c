@@ -3,9 +3,9 @@
 #include "peers.h"
 
 #include "base/atomic.h"
+#include "base/file_lock.h"
 #include "base/process.h"
 #include "check.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 #include "region/region_file.h"
 

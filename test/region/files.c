@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/file_lock.h"
 #include "check.h"
-#include "region/file_lock.h"
 #include "region/region.h"
 #include "users.h"
 

@@ -422,13 +422,13 @@ TEST("the boards' directory is an absolute path; another is none, with one line"
     static char path[PATH_MAX + 10];
     setenv("LIBCUDA_LOG_LEVEL", "1", 1);
     CHECK(log_shows(LOG_WARNING) && !log_shows(LOG_INFO));
-    CHECK_STR(READ("VGPU_LEDGER", "")->board_directory, "/tmp/vgpulock");
+    CHECK_STR(READ("VGPU_LEDGER", "")->registry_directory, "/tmp/vgpulock");
     CHECK_STR(
-        READ("VGPU_BOARD_DIR", "/run/boards of mine")->board_directory, "/run/boards of mine");
-    CHECK_STR(READ("VGPU_BOARD_DIR", "boards")->board_directory, "");
+        READ("VGPU_BOARD_DIR", "/run/boards of mine")->registry_directory, "/run/boards of mine");
+    CHECK_STR(READ("VGPU_BOARD_DIR", "boards")->registry_directory, "");
     memset(path, 'a', sizeof(path) - 1);
     path[0] = '/';
-    CHECK_STR(READ("VGPU_BOARD_DIR", path)->board_directory, "");
+    CHECK_STR(READ("VGPU_BOARD_DIR", path)->registry_directory, "");
     CHECK_EQ(LINES("VGPU_BOARD_DIR", path), 1);
     CHECK_EQ(LINES("VGPU_BOARD_DIR", "./boards"), 1);
     CHECK_EQ(LINES("VGPU_BOARD_DIR", "/nowhere"), 0);

@@ -6,7 +6,7 @@
 #include "compute/budget.h"
 #include "compute/slices.h"
 #include "compute/window.h"
-#include "region/board.h"
+#include "registry/registry.h"
 
 #include "check.h"
 #include "scratch.h"
@@ -33,7 +33,7 @@ struct tenant {
     enum nature nature;
     unsigned percent, priority;
     uint64_t period_ns, begun_ns;
-    struct board board;
+    struct registry board;
     struct slices slices;
     struct slices_part part;
     struct vgpu_compute words;
@@ -58,7 +58,7 @@ static struct tenant *add(enum nature nature, unsigned percent, unsigned priorit
     tenant->looks_ns = now + count * 137 * US;
     tenant->ran_ns = now;
     tenant->slice_ns = PLAIN_NS;
-    REQUIRE(board_attach(&tenant->board, directory, UUID, 1000 + count, "tenant") == 0);
+    REQUIRE(registry_attach(&tenant->board, directory, UUID, 1000 + count, "tenant") == 0);
     return tenant;
 }
 
@@ -115,13 +115,13 @@ static void charge(struct tenant *tenant, bool ran)
 
 static void lie(struct tenant *tenant)
 {
-    struct board_own said = {.active = !tenant->priority || rand_r(&seed) % 8,
+    struct registry_own said = {.active = !tenant->priority || rand_r(&seed) % 8,
         .wants = true,
         .saturating = rand_r(&seed) % 2,
         .core_limit = 1 + (uint32_t)rand_r(&seed) % 100,
         .priority = tenant->priority,
         .busy_ns = (uint64_t)rand_r(&seed) << (rand_r(&seed) % 40)};
-    board_publish(&tenant->board, &said, now + (uint64_t)(rand_r(&seed) % 900) * MS);
+    registry_publish(&tenant->board, &said, now + (uint64_t)(rand_r(&seed) % 900) * MS);
 }
 
 static void windows(struct tenant *tenant)
@@ -139,20 +139,20 @@ static void windows(struct tenant *tenant)
 
 static void look(struct tenant *tenant)
 {
-    struct board_view view;
+    struct registry_view view;
     (void)budget_refill(&tenant->words, tenant->percent, now);
     tenant->looks_ns = now + LOOK_NS;
     if (tenant->nature == LYING) {
         lie(tenant);
         return;
     }
-    struct board_own said = {.active = !tenant->holds && wants(tenant),
+    struct registry_own said = {.active = !tenant->holds && wants(tenant),
         .saturating = tenant->slices.saturating,
         .core_limit = tenant->percent,
         .priority = tenant->priority,
         .busy_ns = tenant->gpu_ns};
-    board_publish(&tenant->board, &said, now);
-    board_look(&tenant->board, now, &view);
+    registry_publish(&tenant->board, &said, now);
+    registry_look(&tenant->board, now, &view);
     slices_rate(&tenant->slices, tenant->gpu_ns, &view, now);
     uint64_t slice = slices_length_us(&tenant->slices, &view, tenant->percent) * US;
     tenant->slice_ns = slice ? slice : PLAIN_NS;
@@ -166,9 +166,9 @@ static void look(struct tenant *tenant)
 static void die(struct tenant *tenant)
 {
     tenant->begun_ns = now;
-    board_reset(&tenant->board);
+    registry_reset(&tenant->board);
     tenant->slices = (struct slices){.saturating = false};
-    REQUIRE(board_attach(
+    REQUIRE(registry_attach(
                 &tenant->board, directory, UUID, (uint64_t)rand_r(&seed) + 100000, "tenant") == 0);
 }
 

@@ -8,7 +8,7 @@
 #define START (5000000 * MS)
 
 static struct slices slices;
-static struct board_view view;
+static struct registry_view view;
 
 /* Busy for so much of the time, by what was said at two moments. */
 static void rate(unsigned own_permille, unsigned others_permille)
@@ -21,7 +21,7 @@ static void rate(unsigned own_permille, unsigned others_permille)
 
 static void others(unsigned active, unsigned saturating, unsigned limit)
 {
-    view = (struct board_view){.active = active, .saturating = saturating};
+    view = (struct registry_view){.active = active, .saturating = saturating};
     view.active_limit_sum = active * limit;
     view.saturating_limit_sum = saturating * limit;
 }
@@ -150,7 +150,7 @@ TEST("where the others took nothing, nothing went to changes, however many they 
 TEST("whose windows are in other slots does not share ours")
 {
     others(2, 2, 30);
-    view.divided = (struct board_divided){.count = 1,
+    view.divided = (struct registry_divided){.count = 1,
         .saturating = 1,
         .limit_sum = 30,
         .saturating_limit_sum = 30,
@@ -160,7 +160,7 @@ TEST("whose windows are in other slots does not share ours")
     slices.divided = true;
     CHECK_EQ(slices_part(&slices, &view, 30).permille, (1000 - 18) * 30 / 60);
     others(1, 1, 60);
-    view.divided = (struct board_divided){.count = 1,
+    view.divided = (struct registry_divided){.count = 1,
         .saturating = 1,
         .limit_sum = 60,
         .saturating_limit_sum = 60,
@@ -261,7 +261,7 @@ TEST("a soft limit opens when nobody else has been at work for a while, and shut
 static void heard(uint64_t at_ns)
 {
     view.heard_ns = at_ns;
-    view.silent_ns = at_ns + BOARD_SILENT_NS;
+    view.silent_ns = at_ns + REGISTRY_SILENT_NS;
 }
 
 TEST("who is silent for too long is not at work for a soft limit, nor who died meanwhile")
@@ -269,9 +269,9 @@ TEST("who is silent for too long is not at work for a soft limit, nor who died m
     others(1, 0, 50);
     heard(START);
     CHECK(!slices_alone(&slices, &view, START + 10 * MS));
-    CHECK_EQ(slices.alone_at_ns, START + BOARD_SILENT_NS);
-    CHECK(!slices_alone(&slices, &view, START + BOARD_SILENT_NS - 1));
-    CHECK(slices_alone(&slices, &view, START + BOARD_SILENT_NS));
+    CHECK_EQ(slices.alone_at_ns, START + REGISTRY_SILENT_NS);
+    CHECK(!slices_alone(&slices, &view, START + REGISTRY_SILENT_NS - 1));
+    CHECK(slices_alone(&slices, &view, START + REGISTRY_SILENT_NS));
     others(0, 0, 0);
     CHECK(slices_alone(&slices, &view, START + 50 * MS));
     others(1, 0, 50);
@@ -290,7 +290,7 @@ TEST(
     others(1, 0, 50);
     heard(START + 900 * MS);
     CHECK(!slices_alone(&slices, &view, START));
-    CHECK_EQ(slices.alone_at_ns, START + BOARD_SILENT_WINDOWS_NS);
+    CHECK_EQ(slices.alone_at_ns, START + REGISTRY_SILENT_WINDOWS_NS);
 }
 
 TEST("the lower gives way at once, and no longer than the higher works")
@@ -318,7 +318,7 @@ TEST("who gives way without end works for a 200th of the time")
 TEST("and at the same time, wherever and whenever somebody came")
 {
     struct slices other = {.saturating = false};
-    struct board_view none = view;
+    struct registry_view none = view;
     unsigned works = 0, both = 0;
     view.higher = none.higher = 1;
     for (unsigned ms = 0; ms < 402000; ms++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open-file-description locks on single bytes of the region's file or a board's (Linux 3.15). They
- * belong to the open file: fork shares them, exec (close-on-exec) and the last close drop them,
- * death included, just as the driver treats its own descriptors. All functions keep errno. */
-#ifndef VGPU_REGION_FILE_LOCK_H
-#define VGPU_REGION_FILE_LOCK_H
+/* Open-file-description locks on single bytes of the region's file or a registry's (Linux 3.15).
+ * They belong to the open file: fork shares them, exec (close-on-exec) and the last close drop
+ * them, death included, just as the driver treats its own descriptors. All functions keep errno. */
+#ifndef VGPU_BASE_FILE_LOCK_H
+#define VGPU_BASE_FILE_LOCK_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open-file-description locks by fcntl. */
-#include "region/file_lock.h"
+#include "base/file_lock.h"
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saying, and hearing from others, who is at work on a GPU. How one attaches is board_attach.c's.
+/* Saying, and hearing from others, who is at work on a GPU. How one attaches is
+ * registry_attach.c's.
  */
-#include "region/board.h"
+#include "registry/registry.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/file_lock.h"
 #include "base/guard.h"
 #include "base/sleep.h"
 #include "base/word.h"
-#include "region/file_lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -24,9 +25,9 @@
 #define SILENT_NS 20000000ull
 
 /* Within a window, as all that follows. */
-static struct vgpu_board *shared_of(const struct board *board)
+static struct vgpu_board *shared_of(const struct registry *registry)
 {
-    return load_acquire(&board->shared);
+    return load_acquire(&registry->shared);
 }
 
 static bool was_lately(uint64_t time_ns, uint64_t now_ns)
@@ -57,21 +58,21 @@ static void wake_all(struct vgpu_board *shared)
 }
 
 /* True where the container turned active by it. */
-static bool say_active(struct board *board, struct vgpu_board_slot *slot, uint64_t now_ns)
+static bool say_active(struct registry *registry, struct vgpu_board_slot *slot, uint64_t now_ns)
 {
     bool idle = !was_lately(load_relaxed(&slot->active_ns), now_ns);
     if (idle)
         store_relaxed(&slot->since_ns, now_ns);
-    store_relaxed(&board->published_ns, now_ns);
+    store_relaxed(&registry->published_ns, now_ns);
     store_release(&slot->active_ns, now_ns);
     return idle;
 }
 
 /* True where the container turned idle by it: whoever was active since has written another time. */
-static bool say_idle(struct board *board, struct vgpu_board_slot *slot)
+static bool say_idle(struct registry *registry, struct vgpu_board_slot *slot)
 {
-    uint64_t mine = load_relaxed(&board->published_ns);
-    store_relaxed(&board->published_ns, (uint64_t)0);
+    uint64_t mine = load_relaxed(&registry->published_ns);
+    store_relaxed(&registry->published_ns, (uint64_t)0);
     return mine && swap_seq_cst(&slot->active_ns, mine, (uint64_t)0);
 }
 
@@ -84,8 +85,8 @@ static bool say_word(uint32_t *word, uint32_t value)
     return other;
 }
 
-static bool say(
-    struct board *board, struct vgpu_board_slot *slot, const struct board_own *own, uint64_t now_ns)
+static bool say(struct registry *registry, struct vgpu_board_slot *slot,
+    const struct registry_own *own, uint64_t now_ns)
 {
     /* Of windows those of a container's processes speak that are at work. */
     const uint32_t of_windows = VGPU_BOARD_WINDOWS | VGPU_BOARD_SPANS;
@@ -105,35 +106,35 @@ static bool say(
     store_relaxed(&slot->busy_ns, own->busy_ns);
     if (own->wants)
         store_relaxed(&slot->wants_ns, now_ns);
-    changed |= own->active ? say_active(board, slot, now_ns) : say_idle(board, slot);
+    changed |= own->active ? say_active(registry, slot, now_ns) : say_idle(registry, slot);
     return changed;
 }
 
-/* A slot that is another's by now is left alone: board_keep finds us another one. */
-void board_publish(struct board *board, const struct board_own *own, uint64_t now_ns)
+/* A slot that is another's by now is left alone: registry_keep finds us another one. */
+void registry_publish(struct registry *registry, const struct registry_own *own, uint64_t now_ns)
 {
-    store_relaxed(&board->priority, own->priority);
-    int index = load_acquire(&board->slot);
+    store_relaxed(&registry->priority, own->priority);
+    int index = load_acquire(&registry->slot);
     if (index < 0)
         return;
     guard_enter();
-    struct vgpu_board *shared = shared_of(board);
+    struct vgpu_board *shared = shared_of(registry);
     struct vgpu_board_slot *slot = &shared->slots[index];
-    if (load_relaxed(&slot->tenant) == load_relaxed(&board->tenant) &&
-        say(board, slot, own, now_ns))
+    if (load_relaxed(&slot->tenant) == load_relaxed(&registry->tenant) &&
+        say(registry, slot, own, now_ns))
         wake_all(shared);
     guard_leave();
 }
 
-void board_idle(struct board *board)
+void registry_idle(struct registry *registry)
 {
-    int index = load_acquire(&board->slot);
+    int index = load_acquire(&registry->slot);
     if (index < 0)
         return;
     guard_enter();
-    struct vgpu_board *shared = shared_of(board);
+    struct vgpu_board *shared = shared_of(registry);
     struct vgpu_board_slot *slot = &shared->slots[index];
-    if (load_relaxed(&slot->tenant) == load_relaxed(&board->tenant) && say_idle(board, slot))
+    if (load_relaxed(&slot->tenant) == load_relaxed(&registry->tenant) && say_idle(registry, slot))
         wake_all(shared);
     guard_leave();
 }
@@ -146,7 +147,7 @@ struct said {
     bool before; /* its slot is before ours */
 };
 
-static void count_divided(struct board_divided *divided, const struct said *said)
+static void count_divided(struct registry_divided *divided, const struct said *said)
 {
     bool saturating = said->flags & VGPU_BOARD_HEAVY;
     divided->count++;
@@ -160,7 +161,7 @@ static void count_divided(struct board_divided *divided, const struct said *said
 }
 
 static void count(
-    struct board_view *view, const struct said *said, uint32_t priority, uint64_t now_ns)
+    struct registry_view *view, const struct said *said, uint32_t priority, uint64_t now_ns)
 {
     if (!was_lately(said->active_ns, now_ns) || said->flags & VGPU_BOARD_PAUSED)
         return;
@@ -188,7 +189,7 @@ static void count(
         view->idle_ns = idle_ns;
 }
 
-static void count_slot(struct board_view *view, const struct vgpu_board_slot *slot, bool before,
+static void count_slot(struct registry_view *view, const struct vgpu_board_slot *slot, bool before,
     uint32_t priority, uint64_t now_ns)
 {
     const struct said said = {.active_ns = load_acquire(&slot->active_ns),
@@ -203,7 +204,7 @@ static void count_slot(struct board_view *view, const struct vgpu_board_slot *sl
 }
 
 /* Also of one who died: he was at work until then. */
-static void hear(struct board_view *view, const struct vgpu_board_slot *slot, uint64_t now_ns)
+static void hear(struct registry_view *view, const struct vgpu_board_slot *slot, uint64_t now_ns)
 {
     uint64_t active_ns = load_acquire(&slot->active_ns);
     if (!was_lately(active_ns, now_ns) || is_paused(slot))
@@ -213,46 +214,46 @@ static void hear(struct board_view *view, const struct vgpu_board_slot *slot, ui
     if (view->heard_ns < active_ns)
         view->heard_ns = active_ns;
     bool windows = load_relaxed(&slot->flags) & VGPU_BOARD_WINDOWS;
-    uint64_t silent_ns = active_ns + (windows ? BOARD_SILENT_WINDOWS_NS : BOARD_SILENT_NS);
+    uint64_t silent_ns = active_ns + (windows ? REGISTRY_SILENT_WINDOWS_NS : REGISTRY_SILENT_NS);
     if (view->silent_ns < silent_ns)
         view->silent_ns = silent_ns;
 }
 
-static bool is_held(struct board *board, unsigned index)
+static bool is_held(struct registry *registry, unsigned index)
 {
     off_t byte =
         (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
-    return (int)index == load_relaxed(&board->slot) || file_lock_held(board->fd, byte) != 0;
+    return (int)index == load_relaxed(&registry->slot) || file_lock_held(registry->fd, byte) != 0;
 }
 
 /* A tenant that was killed is at work by what it said last: its lock tells. Asked only of those who
  * have not been heard of for a while. */
-static bool is_gone(struct board *board, unsigned index, uint64_t now_ns)
+static bool is_gone(struct registry *registry, unsigned index, uint64_t now_ns)
 {
-    uint64_t heard_ns = load_acquire(&shared_of(board)->slots[index].active_ns);
+    uint64_t heard_ns = load_acquire(&shared_of(registry)->slots[index].active_ns);
     return heard_ns && heard_ns < now_ns && now_ns - heard_ns >= SILENT_NS &&
-           now_ns - heard_ns < VGPU_BOARD_ACTIVE_NS && !is_held(board, index);
+           now_ns - heard_ns < VGPU_BOARD_ACTIVE_NS && !is_held(registry, index);
 }
 
-void board_look(struct board *board, uint64_t now_ns, struct board_view *ret_view)
+void registry_look(struct registry *registry, uint64_t now_ns, struct registry_view *ret_view)
 {
-    *ret_view = (struct board_view){.idle_ns = UINT64_MAX};
-    if (!shared_of(board))
+    *ret_view = (struct registry_view){.idle_ns = UINT64_MAX};
+    if (!shared_of(registry))
         return;
     guard_enter();
-    const struct vgpu_board *shared = shared_of(board);
+    const struct vgpu_board *shared = shared_of(registry);
     ret_view->epoch = load_acquire(&shared->epoch);
-    uint64_t ours = load_relaxed(&board->tenant);
-    uint32_t priority = load_relaxed(&board->priority);
+    uint64_t ours = load_relaxed(&registry->tenant);
+    uint32_t priority = load_relaxed(&registry->priority);
     unsigned high = load_relaxed(&shared->slot_high);
-    int own = load_relaxed(&board->slot);
+    int own = load_relaxed(&registry->slot);
     for (unsigned i = 0; i < high && i < VGPU_BOARD_SLOTS; i++) {
         uint64_t tenant = load_relaxed(&shared->slots[i].tenant);
         if (!tenant || tenant == ours)
             continue;
         ret_view->busy_ns += load_relaxed(&shared->slots[i].busy_ns);
         hear(ret_view, &shared->slots[i], now_ns);
-        if (!is_gone(board, i, now_ns))
+        if (!is_gone(registry, i, now_ns))
             count_slot(ret_view, &shared->slots[i], (int)i < own, priority, now_ns);
     }
     guard_leave();
@@ -269,30 +270,30 @@ static void sleep_until(uint32_t *word, uint32_t epoch, uint64_t until_ns)
         sleep_ns(until_ns - now);
 }
 
-void board_wait(struct board *board, uint32_t epoch, uint64_t timeout_ns)
+void registry_wait(struct registry *registry, uint32_t epoch, uint64_t timeout_ns)
 {
     int errno_kept = errno;
     uint64_t now = clock_now_ns(), until = now + timeout_ns;
-    uint64_t earliest = load_relaxed(&board->waited_ns) + WAIT_GAP_NS;
+    uint64_t earliest = load_relaxed(&registry->waited_ns) + WAIT_GAP_NS;
     if (earliest > now && earliest <= now + WAIT_GAP_NS)
         sleep_ns((earliest < until ? earliest : until) - now);
-    sleep_until(board_wait_word(board), epoch, until);
-    store_relaxed(&board->waited_ns, clock_now_ns());
+    sleep_until(registry_wait_word(registry), epoch, until);
+    store_relaxed(&registry->waited_ns, clock_now_ns());
     errno = errno_kept;
 }
 
-uint32_t *board_wait_word(struct board *board)
+uint32_t *registry_wait_word(struct registry *registry)
 {
-    struct vgpu_board *shared = shared_of(board);
+    struct vgpu_board *shared = shared_of(registry);
     return shared ? &shared->epoch : NULL;
 }
 
-void board_wake(struct board *board)
+void registry_wake(struct registry *registry)
 {
-    if (!shared_of(board))
+    if (!shared_of(registry))
         return;
     guard_enter();
-    wake_all(shared_of(board));
+    wake_all(shared_of(registry));
     guard_leave();
 }
 
@@ -304,34 +305,34 @@ static void said_read(struct vgpu_board_slot *ret_said, const struct vgpu_board_
         to[i] = load_relaxed(&from[i]);
 }
 
-static unsigned tenants_locked(struct board *board, uint64_t now_ns,
-    struct board_tenant ret_tenants[VGPU_BOARD_SLOTS]) REQUIRES(board->lock)
+static unsigned tenants_locked(struct registry *registry, uint64_t now_ns,
+    struct registry_tenant ret_tenants[VGPU_BOARD_SLOTS]) REQUIRES(registry->lock)
 {
     unsigned filled = 0;
-    const struct vgpu_board *shared = shared_of(board);
+    const struct vgpu_board *shared = shared_of(registry);
     for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++) {
         const struct vgpu_board_slot *slot = &shared->slots[i];
-        if (!load_acquire(&slot->tenant) || !is_held(board, i))
+        if (!load_acquire(&slot->tenant) || !is_held(registry, i))
             continue;
-        struct board_tenant *tenant = &ret_tenants[filled++];
+        struct registry_tenant *tenant = &ret_tenants[filled++];
         memset(tenant, 0, sizeof(*tenant));
         said_read(&tenant->said, slot);
         memcpy(tenant->name, tenant->said.name, sizeof(tenant->said.name));
         tenant->active =
             was_lately(tenant->said.active_ns, now_ns) && !(tenant->said.flags & VGPU_BOARD_PAUSED);
-        tenant->ours = tenant->said.tenant == board->tenant;
+        tenant->ours = tenant->said.tenant == registry->tenant;
     }
     return filled;
 }
 
-unsigned board_tenants(
-    struct board *board, uint64_t now_ns, struct board_tenant ret_tenants[VGPU_BOARD_SLOTS])
+unsigned registry_tenants(struct registry *registry, uint64_t now_ns,
+    struct registry_tenant ret_tenants[VGPU_BOARD_SLOTS])
 {
     unsigned filled = 0;
-    LOCKED_TO_END(board->lock);
-    if (shared_of(board)) {
+    LOCKED_TO_END(registry->lock);
+    if (shared_of(registry)) {
         guard_enter();
-        filled = tenants_locked(board, now_ns, ret_tenants);
+        filled = tenants_locked(registry, now_ns, ret_tenants);
         guard_leave();
     }
     return filled;

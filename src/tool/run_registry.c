@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose directory may hold the boards: all users can write into it, so what counts is that none of
- * them can put another in its place. */
-#include "tool/run_boards.h"
+/* Whose directory may hold the registries: all users can write into it, so what counts is that none
+ * of them can put another in its place. */
+#include "tool/run_registry.h"
 
 #include "config/config.h"
 #include "host/glob.h"
@@ -25,7 +25,7 @@
 
 static const char absent[] = "it does not exist";
 
-/* Boards can be made there, or lie there already. */
+/* Registries can be made there, or lie there already. */
 static bool has_use(const char *directory)
 {
     char pattern[PATH_MAX];
@@ -90,19 +90,19 @@ static void find_machine(const char *sim, char *ret_name, size_t size)
 
 static void choose_beside(const char *sim)
 {
-    char machine[PATH_MAX], directory[PATH_MAX] = "", boards[2 * PATH_MAX + 16];
+    char machine[PATH_MAX], directory[PATH_MAX] = "", registries[2 * PATH_MAX + 16];
     find_machine(sim, machine, sizeof(machine));
     if (machine[0] != '/' && !getcwd(directory, sizeof(directory)))
         return;
     size_t length = strlen(machine);
     bool shared = length && machine[length - 1] == '/';
-    snprintf(boards, sizeof(boards), "%s%s%s%sboards", directory, directory[0] ? "/" : "", machine,
-        shared ? "" : ".");
-    const char *reason = have(boards, false);
+    snprintf(registries, sizeof(registries), "%s%s%s%sboards", directory, directory[0] ? "/" : "",
+        machine, shared ? "" : ".");
+    const char *reason = have(registries, false);
     if (reason)
         say_error("%s is not used: %s; containers on this simulated GPU do not know of each other",
-            boards, reason);
-    setenv("VGPU_BOARD_DIR", reason ? NOWHERE : boards, 1);
+            registries, reason);
+    setenv("VGPU_BOARD_DIR", reason ? NOWHERE : registries, 1);
 }
 
 static void choose_real(void)
@@ -127,7 +127,7 @@ static void choose_real(void)
         CONFIG_BOARD_DIRECTORY, reason);
 }
 
-void run_boards_choose(const char *sim)
+void run_registry_choose(const char *sim)
 {
     const char *named = getenv("VGPU_BOARD_DIR");
     if (named && *named)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, checking and making a board's file. Not the region's way in one point: the name lies in
- * a directory of other containers' users, who may see the file at any moment, so it is linked when
- * it is whole. Hard links to it are let be: nothing is written into what is not a board already. */
-#include "region/board_file.h"
+/* Opening, checking and making a registry's file. Not the region's way in one point: the name lies
+ * in a directory of other containers' users, who may see the file at any moment, so it is linked
+ * when it is whole. Hard links to it are let be: nothing is written into what is not a registry
+ * already. */
+#include "registry/registry_file.h"
 
 #include "base/file.h"
-#include "region/board.h"
+#include "registry/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 #define OPEN_TRIES 10
-#define BOARD_BYTES ((off_t)sizeof(struct vgpu_board))
+#define REGISTRY_BYTES ((off_t)sizeof(struct vgpu_board))
 #define PIECE_BYTES 1024
 _Static_assert(sizeof(struct vgpu_board) % PIECE_BYTES == 0, "in whole pieces");
 
@@ -43,7 +44,7 @@ static bool is_plain(const char *text)
     return true;
 }
 
-int board_file_path(const char *directory, const char *uuid, char *ret_path, size_t path_bytes)
+int registry_file_path(const char *directory, const char *uuid, char *ret_path, size_t path_bytes)
 {
     if (!*directory)
         return -ENOENT;
@@ -58,10 +59,10 @@ int board_file_path(const char *directory, const char *uuid, char *ret_path, siz
 static int write_whole(int fd)
 {
     char piece[PIECE_BYTES] = {0};
-    if (!file_may_reach(BOARD_BYTES))
+    if (!file_may_reach(REGISTRY_BYTES))
         return -EFBIG;
     memcpy(piece, &whole_head, sizeof(whole_head));
-    for (off_t at = 0; at < BOARD_BYTES; at += PIECE_BYTES) {
+    for (off_t at = 0; at < REGISTRY_BYTES; at += PIECE_BYTES) {
         ssize_t written = file_write_at(fd, piece, PIECE_BYTES, at);
         if (written != PIECE_BYTES)
             return written < 0 ? (int)written : -ENOSPC;
@@ -74,10 +75,10 @@ static int write_whole(int fd)
  * never change, and a byte behind the last slot's words that grows the file, but never cuts it. */
 static int mend(int fd)
 {
-    if (!file_may_reach(BOARD_BYTES))
+    if (!file_may_reach(REGISTRY_BYTES))
         return -EFBIG;
-    ssize_t written = file_write_at(fd, "", 1, BOARD_BYTES - 1);
-    int error = written < 0 ? (int)written : file_reserve(fd, 0, BOARD_BYTES);
+    ssize_t written = file_write_at(fd, "", 1, REGISTRY_BYTES - 1);
+    int error = written < 0 ? (int)written : file_reserve(fd, 0, REGISTRY_BYTES);
     if (error)
         return error;
     written = file_write_at(fd, &whole_head, sizeof(whole_head), 0);
@@ -94,9 +95,10 @@ static int check_contents(int fd, const struct stat *status, bool make)
         return -errno;
     /* Also the beginning of a head, of a file that was cut off there. */
     bool known = memcmp(&seen, &whole_head, (size_t)bytes) == 0;
-    if (known && status->st_size >= BOARD_BYTES)
+    if (known && status->st_size >= REGISTRY_BYTES)
         return 0;
-    return make && (known || (status->st_size <= BOARD_BYTES && file_is_blank(fd, status->st_size)))
+    return make && (known ||
+                       (status->st_size <= REGISTRY_BYTES && file_is_blank(fd, status->st_size)))
                ? mend(fd)
                : -EPROTO;
 }
@@ -149,7 +151,7 @@ static int make_unnamed(const char *directory, const char *path)
 static int make_named(const char *path)
 {
     char name[PATH_MAX + 32];
-    snprintf(name, sizeof(name), "%s.%016llx", path, (unsigned long long)board_tenant_new());
+    snprintf(name, sizeof(name), "%s.%016llx", path, (unsigned long long)registry_tenant_new());
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return -errno;
@@ -174,7 +176,7 @@ static int make_file(const char *path)
 }
 
 /* Somebody may delete it between two of these steps. */
-int board_file_open(const char *path, bool make)
+int registry_file_open(const char *path, bool make)
 {
     int fd = open_existing(path, make);
     for (int i = 0; fd == -ENOENT && make && i < OPEN_TRIES; i++) {
