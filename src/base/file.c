@@ -201,3 +201,12 @@ bool file_may_reach(off_t bytes)
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
            limit.rlim_cur >= (rlim_t)bytes;
 }
+
+int file_replace(int former, int fd)
+{
+    if (former < 0)
+        return fd;
+    bool replaced = dup3(fd, former, O_CLOEXEC) >= 0;
+    close(replaced ? fd : former);
+    return replaced ? former : fd;
+}

@@ -49,6 +49,11 @@ bool file_is_blank(int fd, off_t bytes);
  * none. */
 int file_raise(int fd) __attribute__((warn_unused_result));
 
+/* Moves `fd` to the number of `former` (-1: none), which is closed thereby: no thread meets a
+ * closed descriptor in between. Returns the number that the file has now; where it cannot be moved,
+ * `fd`, and `former` is closed. */
+int file_replace(int former, int fd) __attribute__((warn_unused_result));
+
 /* Whether this process may make a file of so many bytes: writing past its limit (RLIMIT_FSIZE)
  * would raise SIGXFSZ. */
 bool file_may_reach(off_t bytes);

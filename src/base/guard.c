@@ -163,6 +163,15 @@ void guard_remove(void *start)
     }
 }
 
+void guard_unmap(void *start, size_t bytes, bool is_mapped)
+{
+    if (!start)
+        return;
+    guard_remove(start);
+    if (is_mapped)
+        munmap(start, bytes);
+}
+
 /* Where the program has set another meanwhile, that one stays. What it read within a window and
  * later restores is ours: it means what it had then. */
 static void give_back(void)

@@ -23,6 +23,10 @@ int guard_add(void *start, size_t bytes, bool *lost) __attribute__((warn_unused_
 /* Before the range is unmapped. */
 void guard_remove(void *start);
 
+/* Removes the range and unmaps it. `is_mapped` false: another mapping may lie there by now, as in a
+ * forked child that the range was kept from, and nothing is unmapped. NULL is accepted. */
+void guard_unmap(void *start, size_t bytes, bool is_mapped);
+
 /* Any thread. Windows of several threads may overlap, and those of one may lie within each other:
  * only the outermost costs anything, two system calls, 0.3 to 0.8 us. A call of the driver may lie
  * within. Keep errno. */

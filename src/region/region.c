@@ -80,16 +80,6 @@ static int map_file(struct region *region, int fd, const struct stat *status)
     return 0;
 }
 
-/* At the number that it had, so that no thread meets a closed one in between. */
-static int replace_descriptor(int former, int fd)
-{
-    if (former < 0)
-        return fd;
-    bool replaced = dup3(fd, former, O_CLOEXEC) >= 0;
-    close(replaced ? fd : former);
-    return replaced ? former : fd;
-}
-
 /* Another file's slot of that number, and maybe of that very word, is another process's. */
 static void join(struct region *region, bool fresh, bool same_file)
 {
@@ -122,7 +112,7 @@ static int attach_locked(struct region *region, int fd, enum region_file_make ma
     }
     if (error)
         return error;
-    region->fd = replace_descriptor(former, fd);
+    region->fd = file_replace(former, fd);
     if (make != REGION_FILE_KEEP)
         join(region, made > 0, same_file);
     return 0;
@@ -205,11 +195,7 @@ int region_open(struct region *region, const char *path)
 
 static void forget(struct region *region, bool is_mapped_here)
 {
-    if (region->map) {
-        guard_remove(region->map);
-        if (is_mapped_here)
-            munmap(region->map, sizeof(struct vgpu_region_map));
-    }
+    guard_unmap(region->map, sizeof(struct vgpu_region_map), is_mapped_here);
     *region = (struct region){.fd = -1, .slot = -1};
 }
 

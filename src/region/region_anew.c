@@ -4,9 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/file.h"
-#include "base/file_lock.h"
-#include "base/guard.h"
 #include "region/region.h"
+#include "region/region_edit.h"
 #include "region/region_file.h"
 #include "region/region_set.h"
 #include "region/slot.h"
@@ -17,19 +16,14 @@
  * mapping of it would fault. */
 static int blank_where_nobody_lives(struct region *region)
 {
-    if (region->pinned)
-        return -EPERM;
-    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
+    int error = region_edit_begin(region);
     if (error)
         return error;
-    guard_enter();
-    bool live = slot_any_live(region);
-    guard_leave();
-    error = load_acquire(&region->lost) ? -EIO
-            : live                      ? -EBUSY
-                                        : file_blank(region->fd, (off_t)VGPU_REGION_FILE_BYTES);
-    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
-    return error;
+    if (slot_any_live(region))
+        error = -EBUSY;
+    else if (!load_acquire(&region->lost))
+        error = file_blank(region->fd, (off_t)VGPU_REGION_FILE_BYTES);
+    return region_edit_end(region, error);
 }
 
 /* What is no region yet is region_attach's to judge. */

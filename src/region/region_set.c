@@ -4,12 +4,12 @@
 
 #include "base/atomic.h"
 #include "base/file.h"
-#include "base/file_lock.h"
 #include "base/guard.h"
 #include "base/saturating.h"
 #include "region/epoch.h"
 #include "region/projection.h"
 #include "region/region_control.h"
+#include "region/region_edit.h"
 #include "region/region_file.h"
 #include "region/slot.h"
 
@@ -211,14 +211,6 @@ int region_set_paused(struct region *region, bool paused, bool *ret_was)
 
 int region_set_limits(struct region *region, int device, const struct region_change *change)
 {
-    if (region->pinned)
-        return -EPERM;
-    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
-    if (error)
-        return error;
-    guard_enter();
-    error = set_locked(region, device, change);
-    guard_leave();
-    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
-    return load_acquire(&region->lost) ? -EIO : error;
+    int error = region_edit_begin(region);
+    return error ? error : region_edit_end(region, set_locked(region, device, change));
 }

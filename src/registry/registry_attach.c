@@ -181,16 +181,6 @@ static void have_slot_locked(struct registry *registry, uint64_t wait_ns) REQUIR
         file_lock_drop(registry->fd, CLAIM_BYTE);
 }
 
-/* At the number that it had, so that no thread meets a closed one in between. */
-static int replace_descriptor(int former, int fd)
-{
-    if (former < 0)
-        return fd;
-    bool replaced = dup3(fd, former, O_CLOEXEC) >= 0;
-    close(replaced ? fd : former);
-    return replaced ? former : fd;
-}
-
 static int attach_locked(struct registry *registry, bool make, uint64_t wait_ns)
     REQUIRES(registry->lock)
 {
@@ -209,7 +199,7 @@ static int attach_locked(struct registry *registry, bool make, uint64_t wait_ns)
     }
     registry->device = status.st_dev;
     registry->inode = status.st_ino;
-    registry->fd = replace_descriptor(former, fd);
+    registry->fd = file_replace(former, fd);
     if (make)
         have_slot_locked(registry, wait_ns);
     return 0;
@@ -273,11 +263,7 @@ int registry_open(struct registry *registry, const char *directory, const char *
 
 static void forget(struct registry *registry, bool is_mapped_here)
 {
-    if (registry->shared) {
-        guard_remove(registry->shared);
-        if (is_mapped_here)
-            munmap(registry->shared, sizeof(struct vgpu_board));
-    }
+    guard_unmap(registry->shared, sizeof(struct vgpu_board), is_mapped_here);
     if (fd_is_ours(registry))
         close(registry->fd);
     put_at_start(registry);

@@ -4,10 +4,8 @@
 #include "tool/region.h"
 
 #include "base/atomic.h"
-#include "base/file_lock.h"
-#include "base/guard.h"
 #include "region/epoch.h"
-#include "region/region_file.h"
+#include "region/region_edit.h"
 #include "region/slot.h"
 
 #include <errno.h>
@@ -94,16 +92,11 @@ static const char *mend(struct region *region, const struct finding *finding)
 
 int region_repair(struct region *region, struct findings *findings)
 {
-    if (region->pinned)
-        return -EPERM;
-    int error = file_lock_wait(region->fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
+    int error = region_edit_begin(region);
     if (error)
         return error;
-    guard_enter();
     for (size_t i = 0; i < findings->count; i++)
         findings->list[i].outcome = mend(region, &findings->list[i]);
     epoch_raise(region->shared);
-    guard_leave();
-    file_lock_drop(region->fd, VGPU_REGION_OFFSET);
-    return load_acquire(&region->lost) ? -EIO : 0;
+    return region_edit_end(region, 0);
 }
