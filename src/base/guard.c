@@ -32,15 +32,15 @@ struct range {
     bool *lost;
 };
 
+static struct lock guard_lock;
 static struct {
-    struct lock lock;
     unsigned users; /* windows that are open */
     /* The handler in use, which changes when the program has met it and set its own in its place:
      * so what it puts back later tells when it found it, and what it had then. */
     unsigned turn;
     struct kernel_action found[2]; /* the program's, where this handler was set */
     struct range ranges[GUARD_RANGES_MAX];
-} guard;
+} guard GUARDED_BY(guard_lock);
 
 static _Thread_local struct {
     unsigned depth;   /* windows within each other */
@@ -141,7 +141,7 @@ static const struct kernel_action *found_by(const struct kernel_action *action)
 int guard_add(void *start, size_t bytes, bool *lost)
 {
     int error = -ENOSPC;
-    LOCKED_TO_END(guard.lock);
+    LOCKED_TO_END(guard_lock);
     for (int i = 0; i < GUARD_RANGES_MAX && error; i++) {
         struct range *range = &guard.ranges[i];
         if (range->start)
@@ -156,7 +156,7 @@ int guard_add(void *start, size_t bytes, bool *lost)
 
 void guard_remove(void *start)
 {
-    LOCKED_TO_END(guard.lock);
+    LOCKED_TO_END(guard_lock);
     for (int i = 0; i < GUARD_RANGES_MAX; i++) {
         if (guard.ranges[i].start == start)
             store_release(&guard.ranges[i].start, NULL);
@@ -174,7 +174,7 @@ void guard_unmap(void *start, size_t bytes, bool is_mapped)
 
 /* Where the program has set another meanwhile, that one stays. What it read within a window and
  * later restores is ours: it means what it had then. */
-static void give_back(void)
+static void give_back(void) REQUIRES(guard_lock)
 {
     struct kernel_action current = {0};
     const struct kernel_action *mine = &guard.found[guard.turn];
@@ -187,7 +187,7 @@ static void give_back(void)
 }
 
 /* Where a system-call filter refuses this the program's disposition stays in force. */
-static void take_over(void)
+static void take_over(void) REQUIRES(guard_lock)
 {
     struct kernel_action former = {0};
     set_action(&ours[guard.turn], &former);
@@ -202,11 +202,11 @@ static uint64_t change_mask(int how)
     return former & bus;
 }
 
-static void open_window(void) RELEASE(guard.lock)
+static void open_window(void) RELEASE(guard_lock)
 {
     if (guard.users++ == 0)
         take_over();
-    lock_release(&guard.lock);
+    lock_release(&guard_lock);
     if (thread.was_blocked || thread.windows++ % MASK_LOOKS == 0)
         thread.was_blocked = change_mask(SIG_UNBLOCK) != 0;
 }
@@ -215,7 +215,7 @@ void guard_enter(void)
 {
     if (thread.depth++)
         return;
-    lock_take(&guard.lock);
+    lock_take(&guard_lock);
     open_window();
 }
 
@@ -225,7 +225,7 @@ bool guard_try_enter(void)
         thread.depth++;
         return true;
     }
-    if (!lock_try(&guard.lock))
+    if (!lock_try(&guard_lock))
         return false;
     thread.depth++;
     open_window();
@@ -238,14 +238,14 @@ void guard_leave(void)
         return;
     if (thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
-    LOCKED_TO_END(guard.lock);
+    LOCKED_TO_END(guard_lock);
     if (--guard.users == 0)
         give_back();
 }
 
-void guard_reset(void)
+void guard_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&guard.lock);
+    lock_reset(&guard_lock);
     if (thread.depth && thread.was_blocked)
         (void)change_mask(SIG_BLOCK);
     thread.depth = 0;

@@ -28,9 +28,9 @@ void lock_take(struct lock *lock) ACQUIRE(*lock);
 bool lock_try(struct lock *lock) TRY_ACQUIRE(*lock);
 void lock_release(struct lock *lock) RELEASE(*lock);
 
-/* A lock held for one statement: LOCKED(account.lock) { ... }. The lock is released however the
+/* A lock held for one statement: LOCKED(account_lock) { ... }. The lock is released however the
  * statement is left: at its end, by break or continue (which belong to the LOCKED), or by return.
- * LOCKED_TO_END(account.lock); holds it from there to the end of the function, and stands only in a
+ * LOCKED_TO_END(account_lock); holds it from there to the end of the function, and stands only in a
  * function's outermost block (scripts/check-layers). Both cost what a pair of lock_take and
  * lock_release costs. The argument has no side effects and names the same lock all the time.
  *

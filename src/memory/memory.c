@@ -25,18 +25,18 @@ static bool ledger_told;
 size_t memory_record_count;
 int (*memory_current_context)(uint64_t *ret_context);
 
+static struct lock memory_lock;
 static struct {
-    struct lock lock;
     struct slab slab;
     struct map index;
     /* API ledger: what shares blocks, and the blocks that are charged for it. */
     uint64_t small_bytes[VGPU_REGION_DEVICES], small_charged[VGPU_REGION_DEVICES];
     unsigned imports[VGPU_REGION_DEVICES]; /* API ledger: handles on exported memory */
-} memory = {.slab = {.object_bytes = sizeof(struct memory_record)}};
+} memory GUARDED_BY(memory_lock) = {.slab = {.object_bytes = sizeof(struct memory_record)}};
 
-static void reset(void)
+static void reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&memory.lock);
+    lock_reset(&memory_lock);
     slab_finish(&memory.slab);
     map_finish(&memory.index);
     memory_record_count = 0;
@@ -112,7 +112,7 @@ static uint64_t block_share(uint64_t bytes)
 /* What the blocks that are charged lack for `bytes` more; 0: they are taken. */
 static uint64_t take_small(unsigned device, uint64_t bytes)
 {
-    LOCKED_TO_END(memory.lock);
+    LOCKED_TO_END(memory_lock);
     uint64_t wanted = memory.small_bytes[device] + bytes;
     uint64_t blocks = round_up(wanted, BLOCK_BYTES);
     uint64_t lack =
@@ -131,7 +131,7 @@ static int reserve_small(unsigned device, uint64_t bytes)
         if (error)
             return error;
         account_commit(device, lack);
-        LOCKED(memory.lock)
+        LOCKED(memory_lock)
             memory.small_charged[device] += lack;
     }
     return 0;
@@ -140,7 +140,7 @@ static int reserve_small(unsigned device, uint64_t bytes)
 static void release_small(unsigned device, uint64_t bytes)
 {
     uint64_t surplus = 0;
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         memory.small_bytes[device] -= bytes;
         uint64_t blocks = round_up(memory.small_bytes[device], BLOCK_BYTES);
         surplus = memory.small_charged[device] - blocks;
@@ -221,7 +221,7 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
 static void count_import(unsigned device, int by)
 {
     unsigned count = 0;
-    LOCKED(memory.lock)
+    LOCKED(memory_lock)
         count = memory.imports[device] += (unsigned)by;
     account_set_imported(device, count ? IMPORT_BYTES : 0);
 }
@@ -260,7 +260,7 @@ static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *r
 {
     bool found = false;
     uint64_t key;
-    LOCKED_TO_END(memory.lock);
+    LOCKED_TO_END(memory_lock);
     for (struct memory_record *kept; !found && (kept = map_next(&memory.index, cursor, &key));) {
         found = kept->owner == context;
         if (found) {
@@ -286,7 +286,7 @@ static void put_record(enum memory_handle type, uint64_t handle, const struct me
 {
     struct memory_record stale = {0};
     bool replaces = false;
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
         replaces = kept != NULL;
         if (kept) {
@@ -331,7 +331,7 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle)
 {
     struct memory_record record = {.device = CONTAINER_DEVICE_UNKNOWN};
-    LOCKED_TO_END(memory.lock);
+    LOCKED_TO_END(memory_lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     if (kept && kept->references > 1) {
         kept->references--;
@@ -349,7 +349,7 @@ uint64_t memory_recorded_bytes(enum memory_handle type, uint64_t handle)
 {
     if (!load_relaxed(&memory_record_count))
         return 0;
-    LOCKED_TO_END(memory.lock);
+    LOCKED_TO_END(memory_lock);
     const struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     return kept ? kept->bytes : 0;
 }
@@ -358,7 +358,7 @@ void memory_retain(enum memory_handle type, uint64_t handle)
 {
     if (!load_relaxed(&memory_record_count))
         return;
-    LOCKED_TO_END(memory.lock);
+    LOCKED_TO_END(memory_lock);
     struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
     if (kept)
         kept->references++;
@@ -383,7 +383,7 @@ void memory_taken(
 static void widen_to_block(enum memory_handle type, uint64_t handle)
 {
     struct memory_record small = {0};
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         const struct memory_record *seen = map_get(&memory.index, key_of(type, handle));
         if (seen && seen->shares_block)
             small = *seen;
@@ -392,7 +392,7 @@ static void widen_to_block(enum memory_handle type, uint64_t handle)
         return;
     account_add((unsigned)small.device, BLOCK_BYTES, ACCOUNT_BUFFER);
     bool widens = false;
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
         widens = kept && kept->shares_block && kept->device == small.device;
         if (widens) {
@@ -415,7 +415,7 @@ void memory_mark_exported(enum memory_handle type, uint64_t handle, struct rm_ex
         widen_to_block(type, handle);
     struct memory_record record = {0};
     bool newly = false;
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         struct memory_record *kept = map_get(&memory.index, key_of(type, handle));
         bool is_own = kept && !kept->imported && !kept->shares_block;
         newly = is_own && !to.is_dmabuf && !kept->importable;
@@ -436,7 +436,7 @@ void memory_add_import(enum memory_handle type, uint64_t handle, int device)
     if (device < 0)
         return;
     struct memory_record *known = NULL;
-    LOCKED(memory.lock) {
+    LOCKED(memory_lock) {
         known = map_get(&memory.index, key_of(type, handle));
         if (known)
             known->references++;

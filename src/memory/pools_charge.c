@@ -55,7 +55,7 @@ static uint64_t managed_bytes(CUmemoryPool pool)
     cuuint64_t reserved = 0, used = 0;
     bool tells = pools_tell(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
                  pools_tell(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     struct pool *own = map_get(&pools.list, (uintptr_t)pool);
     if (own && tells && used && used >= own->live_bytes)
         own->tells_used = true;

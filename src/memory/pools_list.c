@@ -18,12 +18,13 @@ struct pool_allocation {
 
 bool pools_managed_met;
 
+struct lock pools_lock;
 struct pools_list pools = {.slab = {.object_bytes = sizeof(struct pool)},
     .allocation_slab = {.object_bytes = sizeof(struct pool_allocation)}};
 
-void pools_reset(void)
+void pools_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&pools.lock);
+    lock_reset(&pools_lock);
     slab_finish(&pools.slab);
     slab_finish(&pools.allocation_slab);
     map_finish(&pools.list);
@@ -61,7 +62,7 @@ static void note(
         .has_device = has_device};
     if (start.kind == POOL_DEVICE && !(has_device && made))
         return;
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     struct pool *own =
         made || !map_get(&pools.list, (uintptr_t)pool) ? slab_take(&pools.slab) : NULL;
     if (own) {
@@ -107,7 +108,7 @@ void pools_note_node(const CUmemPoolProps *props)
 struct pool pools_known(CUmemoryPool pool)
 {
     struct pool copy = {.ordinal = -1};
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     const struct pool *own = pool ? map_get(&pools.list, (uintptr_t)pool) : NULL;
     if (own)
         copy = *own;
@@ -122,7 +123,7 @@ static CUresult choose_ordinal(CUmemoryPool pool, CUdevice *ordinal)
     CUresult result = cuda.cuCtxGetDevice(ordinal);
     if (result != CUDA_SUCCESS)
         return result;
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     struct pool *own = map_get(&pools.list, (uintptr_t)pool);
     if (own)
         own->ordinal = *ordinal;
@@ -176,7 +177,7 @@ bool pools_goes_by_stream(CUmemoryPool pool)
 }
 
 /* Where one of a destroyed pool's allocations was its last, its key in the account; else 0. */
-static uint64_t forget_allocation(CUdeviceptr pointer) REQUIRES(pools.lock)
+static uint64_t forget_allocation(CUdeviceptr pointer) REQUIRES(pools_lock)
 {
     struct pool_allocation *allocation = map_remove(&pools.allocations, pointer);
     if (!allocation)
@@ -199,7 +200,7 @@ static void give_back(uint64_t key)
 }
 
 static void put_allocation(struct pool *own, CUdeviceptr pointer, uint64_t bytes)
-    REQUIRES(pools.lock)
+    REQUIRES(pools_lock)
 {
     struct pool_allocation *allocation = slab_take(&pools.allocation_slab);
     if (!allocation)
@@ -216,7 +217,7 @@ static void put_allocation(struct pool *own, CUdeviceptr pointer, uint64_t bytes
 void pools_note_allocated(CUmemoryPool pool, CUdeviceptr pointer, uint64_t bytes)
 {
     uint64_t gone = 0;
-    LOCKED(pools.lock) {
+    LOCKED(pools_lock) {
         /* An address that comes again was freed meanwhile, in a way that is not seen. */
         gone = forget_allocation(pointer);
         struct pool *own = map_get(&pools.list, (uintptr_t)pool);
@@ -231,7 +232,7 @@ void pools_note_freed(CUdeviceptr pointer)
     if (!pools_count() || !load_relaxed(&pools.used) || !pointer)
         return;
     uint64_t gone = 0;
-    LOCKED(pools.lock)
+    LOCKED(pools_lock)
         gone = forget_allocation(pointer);
     give_back(gone);
 }
@@ -241,10 +242,10 @@ void pools_note_freed(CUdeviceptr pointer)
  */
 static struct pool *take_out(CUmemoryPool pool)
 {
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     struct pool *own = pool ? map_remove(&pools.list, (uintptr_t)pool) : NULL;
     uint64_t until = own && own->users ? clock_now_ns() + USED_MOST_NS : 0;
-    while (own && own->users && lock_rest(&pools.lock, USED_NS, until))
+    while (own && own->users && lock_rest(&pools_lock, USED_NS, until))
         continue;
     return own;
 }
@@ -253,7 +254,7 @@ static struct pool *take_out(CUmemoryPool pool)
 static bool settle(struct pool *own, bool destroyed, uint64_t used_bytes)
 {
     bool in_use = false;
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     if (!destroyed) {
         (void)!map_put(&pools.list, (uintptr_t)own->pool, own);
     } else if (own->live) {

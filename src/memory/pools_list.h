@@ -23,7 +23,6 @@ struct pool {
 };
 
 struct pools_list {
-    struct lock lock; /* all but `used`; not held over driver calls */
     bool used;
     struct slab slab;
     struct map list; /* by handle: the program's own, and the defaults of managed and host memory;
@@ -31,7 +30,9 @@ struct pools_list {
     struct slab allocation_slab;
     struct map allocations; /* of pools that are counted, by pointer */
 };
-extern struct pools_list pools;
+/* Guards all but `used`; not held over driver calls. */
+extern struct lock pools_lock;
+extern struct pools_list pools GUARDED_BY(pools_lock);
 
 /* A copy of what was noted of the pool, or of nothing. */
 struct pool pools_known(CUmemoryPool pool);

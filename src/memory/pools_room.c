@@ -24,7 +24,7 @@ struct pool_walk {
     struct pool *used;
 };
 
-static void use(struct pool_walk *walk, struct pool *own) REQUIRES(pools.lock)
+static void use(struct pool_walk *walk, struct pool *own) REQUIRES(pools_lock)
 {
     if (walk->used)
         walk->used->users--;
@@ -37,7 +37,7 @@ static CUmemoryPool next_own(struct pool_walk *walk)
 {
     struct pool *own;
     uint64_t key;
-    LOCKED_TO_END(pools.lock);
+    LOCKED_TO_END(pools_lock);
     do
         own = map_next(&pools.list, &walk->cursor, &key);
     while (own && (own->ordinal != walk->ordinal || own->pool == walk->current ||
@@ -50,7 +50,7 @@ static CUmemoryPool next_own(struct pool_walk *walk)
 static bool use_current(struct pool_walk *walk)
 {
     CUmemoryPool now = NULL;
-    LOCKED(pools.lock)
+    LOCKED(pools_lock)
         use(walk, map_get(&pools.list, (uintptr_t)walk->current));
     return cuda.cuDeviceGetMemPool(&now, walk->ordinal) == CUDA_SUCCESS && now == walk->current;
 }

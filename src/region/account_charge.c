@@ -17,7 +17,7 @@ static uint64_t at_most(uint64_t value, uint64_t bound)
     return value < bound ? value : bound;
 }
 
-static void refusal_log(unsigned device, uint64_t limit, uint64_t bytes) REQUIRES(account.lock)
+static void refusal_log(unsigned device, uint64_t limit, uint64_t bytes) REQUIRES(account_lock)
 {
     uint64_t now = clock_now_ns();
     if (account.refusal_logged_ns && now - account.refusal_logged_ns < REFUSAL_LOG_NS)
@@ -44,7 +44,7 @@ static bool passes(uint64_t used, uint64_t bytes, uint64_t limit)
 
 /* Both within a look. */
 static int refuse_locked(unsigned device, uint64_t bytes, const struct account_limits *limits)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     if (limits->closed)
         closed_log(device);
@@ -54,7 +54,7 @@ static int refuse_locked(unsigned device, uint64_t bytes, const struct account_l
     return -ENOMEM;
 }
 
-static int check_locked(unsigned device, uint64_t bytes) REQUIRES(account.lock)
+static int check_locked(unsigned device, uint64_t bytes) REQUIRES(account_lock)
 {
     struct account_limits limits = account_limits_locked(device);
     if (limits.closed)
@@ -83,8 +83,8 @@ int account_check(unsigned device, uint64_t bytes)
 {
     int error = 0;
     if (account_is_without_region())
-        return account.without;
-    LOCKED_TO_END(account.lock);
+        return account_without();
+    LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
         error = check_locked(device, bytes);
         if (!account_look_end())
@@ -96,7 +96,7 @@ int account_check(unsigned device, uint64_t bytes)
 /* Pending is raised before bytes and lowered after, so that who sees the bytes sees that they may
  * go away again. */
 static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
-    enum account_kind kind, bool pending) REQUIRES(account.lock)
+    enum account_kind kind, bool pending) REQUIRES(account_lock)
 {
     struct account_holdings *held = &account.holdings[device];
     store_relaxed(&held->bytes, held->bytes + bytes);
@@ -113,7 +113,7 @@ static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes
 }
 
 static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
-    enum account_kind kind, bool pending) REQUIRES(account.lock)
+    enum account_kind kind, bool pending) REQUIRES(account_lock)
 {
     struct account_holdings *held = &account.holdings[device];
     bytes = at_most(bytes, held->kinds[kind]);
@@ -140,7 +140,7 @@ enum attempt {
 
 /* What this process exported and freed long ago does not count for imports that come later. */
 static void forget_lingering_locked(
-    struct vgpu_usage *usage, unsigned device, const struct account_sum *sum) REQUIRES(account.lock)
+    struct vgpu_usage *usage, unsigned device, const struct account_sum *sum) REQUIRES(account_lock)
 {
     struct account_holdings *held = &account.holdings[device];
     if (!held->lingering || sum->imported)
@@ -151,7 +151,7 @@ static void forget_lingering_locked(
 }
 
 static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kind kind)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     struct account_limits limits = account_limits_locked(device);
     if (limits.closed ||
@@ -176,7 +176,7 @@ static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kin
 }
 
 static enum attempt try_alone_locked(unsigned device, uint64_t bytes, enum account_kind kind)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     if (account_limits_alone_locked(device).closed)
         return HOPELESS;
@@ -187,7 +187,7 @@ static enum attempt try_alone_locked(unsigned device, uint64_t bytes, enum accou
 /* A charge in a file that went away meanwhile is made again in the one that takes its place; what
  * does not fit where the file was not looked for just now is tried again where it was. */
 static enum attempt try_reserve_locked(
-    unsigned device, uint64_t bytes, enum account_kind kind, bool reap) REQUIRES(account.lock)
+    unsigned device, uint64_t bytes, enum account_kind kind, bool reap) REQUIRES(account_lock)
 {
     bool sure = !region_was_kept(account.region);
     for (int i = 0; i < ACCOUNT_LOST_TRIES; i++, sure = true) {
@@ -210,7 +210,7 @@ static enum attempt try_reserve_locked(
 
 static enum attempt try_reserve(unsigned device, uint64_t bytes, enum account_kind kind, bool reap)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     return try_reserve_locked(device, bytes, kind, reap);
 }
 
@@ -235,7 +235,7 @@ static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum accoun
 
 static int refuse(unsigned device, uint64_t bytes)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
         struct account_limits limits = account_limits_locked(device);
         (void)refuse_locked(device, bytes, &limits);
@@ -249,7 +249,7 @@ static int refuse(unsigned device, uint64_t bytes)
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (account_is_without_region())
-        return account.without;
+        return account_without();
     enum attempt result = try_reserve(device, bytes, kind, true);
     if (result == WAIT)
         result = reserve_waiting(device, bytes, kind);
@@ -263,7 +263,7 @@ struct change {
     struct vgpu_usage *usage; /* NULL: no place */
 };
 
-static struct change change_begin(unsigned device) REQUIRES(account.lock)
+static struct change change_begin(unsigned device) REQUIRES(account_lock)
 {
     struct change change;
     change.looking = account_look_begin();
@@ -271,7 +271,7 @@ static struct change change_begin(unsigned device) REQUIRES(account.lock)
     return change;
 }
 
-static void change_end(const struct change *change) REQUIRES(account.lock)
+static void change_end(const struct change *change) REQUIRES(account_lock)
 {
     if (change->looking)
         (void)account_look_end();
@@ -281,7 +281,7 @@ void account_commit(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     struct change change = change_begin(device);
     struct account_holdings *held = &account.holdings[device];
     bytes = at_most(bytes, held->pending);
@@ -295,7 +295,7 @@ void account_add(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     struct change change = change_begin(device);
     add_locked(change.usage, device, bytes, kind, false);
     change_end(&change);
@@ -305,7 +305,7 @@ void account_release(unsigned device, uint64_t bytes, enum account_kind kind)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     struct change change = change_begin(device);
     take_back_locked(change.usage, device, bytes, kind, false);
     change_end(&change);
@@ -315,7 +315,7 @@ void account_add_lingering(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     struct change change = change_begin(device);
     struct account_holdings *held = &account.holdings[device];
     /* Without an import nothing lingers, and what did before is gone. */
@@ -330,7 +330,7 @@ void account_add_exported(unsigned device, int64_t bytes)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     account.holdings[device].exported += (uint64_t)bytes;
     struct change change = change_begin(device);
     if (change.usage)
@@ -342,7 +342,7 @@ void account_set_imported(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())
         return;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     account.holdings[device].imported = bytes;
     struct change change = change_begin(device);
     if (change.usage)

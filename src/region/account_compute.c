@@ -16,7 +16,7 @@ bool account_visit_compute(unsigned device,
     void *argument)
 {
     bool visited = false;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         struct vgpu_usage *own = account_usage_locked(device);
         int entry = account.region->devices[device].entry;
@@ -70,7 +70,7 @@ static uint64_t admitted_ns(const struct vgpu_compute *words, uint64_t since_ns,
 uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t last = 0;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         const struct vgpu_region *shared = account.region->shared;
         int own = account.region->devices[device].entry;
@@ -87,7 +87,7 @@ uint64_t account_admitted_ns(unsigned device, uint64_t since_ns, uint64_t until_
 
 void account_note_gang(uint64_t now_ns)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         store_relaxed(&account.region->shared->coupled_ns, now_ns);
         epoch_raise(account.region->shared);
@@ -98,7 +98,7 @@ void account_note_gang(uint64_t now_ns)
 unsigned account_asking(unsigned device, uint64_t since_ns)
 {
     unsigned asking = 0;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         int entry = account.region->devices[device].entry;
         unsigned bound = entry >= 0 ? mapping_slot_bound(account.region) : 0;
@@ -116,7 +116,7 @@ bool account_may_have_process(int pid)
 {
     const uint64_t namespace = process_pid_namespace();
     bool may = true;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account.region->slot >= 0 && account_look_begin()) {
         may = !namespace;
         unsigned bound = mapping_slot_bound(account.region);
@@ -134,7 +134,7 @@ bool account_may_have_process(int pid)
 uint64_t account_tenant(unsigned device)
 {
     uint64_t tenant = 0;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         tenant = region_device_tenant(account.region, device);
         (void)account_look_end();
@@ -145,7 +145,7 @@ uint64_t account_tenant(unsigned device)
 bool account_uuid(unsigned device, char ret_uuid[ACCOUNT_UUID_BYTES])
 {
     bool known = false;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && device < account.region->device_count) {
         memcpy(ret_uuid, account.region->devices[device].known.uuid, ACCOUNT_UUID_BYTES);
         ret_uuid[ACCOUNT_UUID_BYTES - 1] = '\0';

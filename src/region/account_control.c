@@ -21,7 +21,7 @@
 /* ---- control words ---- */
 
 static void take_limits_locked(unsigned device, bool in_force, struct account_control *control)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     (void)region_device_entry(account.region, device);
     const struct vgpu_device *entry = &account.region->devices[device].known;
@@ -37,7 +37,7 @@ static void take_limits_locked(unsigned device, bool in_force, struct account_co
         control->soft[device] = (unsigned char)(soft < 100 ? soft : 100);
 }
 
-static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
+static bool is_limited_locked(unsigned device) REQUIRES(account_lock)
 {
     const struct vgpu_device *entry =
         region_device_entry(account.region, device) ? &account.region->devices[device].known : NULL;
@@ -47,7 +47,7 @@ static bool is_limited_locked(unsigned device) REQUIRES(account.lock)
 
 /* Of a grant nothing is taken from the region, which the container can write. */
 static void take_grant_locked(struct region *region, struct region_control *words)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     const struct grant *grant = region->config ? region->config->grant : NULL;
     if (!grant)
@@ -72,7 +72,7 @@ static bool limits_are_in_force(const struct region *region, const struct region
 }
 
 /* The epoch is read before all else: who sleeps on it has seen no less than it says. */
-static bool take_control_locked(struct account_control *control) REQUIRES(account.lock)
+static bool take_control_locked(struct account_control *control) REQUIRES(account_lock)
 {
     struct region *region = account.region;
     bool any = false;
@@ -103,13 +103,13 @@ static bool take_control_locked(struct account_control *control) REQUIRES(accoun
     return any || words.paused || words.held;
 }
 
-static uint64_t readings GUARDED_BY(account.lock);
+static uint64_t readings GUARDED_BY(account_lock);
 
 bool account_control(struct account_control *ret_control)
 {
     bool any = false;
     *ret_control = (struct account_control){.priority = VGPU_PRIORITY_DEFAULT};
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     ret_control->number = ++readings;
     if (account.region) {
         (void)!region_keep(account.region);
@@ -156,7 +156,7 @@ bool account_control_stands(uint32_t seen)
 
 void account_control_wake(void)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         epoch_raise(account.region->shared);
         (void)account_look_end();
@@ -166,7 +166,7 @@ void account_control_wake(void)
 /* The monitor may write -1 at any moment. */
 void account_note_activity(void)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         int32_t *word = &account.region->map->hami.recent_kernel;
         int32_t old = load_relaxed(word);
@@ -197,7 +197,7 @@ static bool may_close(uint64_t until_ns, uint64_t now_ns)
 struct account_window account_window(uint64_t now_ns)
 {
     struct account_window window = {0};
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         const struct vgpu_region *shared = account.region->shared;
         window.until_ns = load_acquire(&shared->window_until_ns);
@@ -224,7 +224,7 @@ static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t u
 bool account_window_close(uint64_t now_ns, uint64_t until_ns)
 {
     bool closed = false;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         closed = close_locked(account.region->shared, now_ns, until_ns);
         if (!account_look_end())
@@ -235,7 +235,7 @@ bool account_window_close(uint64_t now_ns, uint64_t until_ns)
 
 void account_window_open(void)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && account_look_begin()) {
         struct vgpu_region *shared = account.region->shared;
         if (exchange_acq_rel(&shared->window_until_ns, (uint64_t)0))

@@ -10,11 +10,12 @@
 #include <errno.h>
 #include <string.h>
 
+struct lock account_lock;
 struct account account;
 
-void account_start(struct region *region, int without)
+void account_start(struct region *region, int without) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&account.lock);
+    lock_reset(&account_lock);
     account.region = region;
     account.without = without;
     account.ledger = 0;
@@ -33,7 +34,7 @@ void account_start_late(struct region *region)
     store_release(&account.region, region);
 }
 
-bool account_look_begin(void) REQUIRES(account.lock)
+bool account_look_begin(void) REQUIRES(account_lock)
 {
     if (load_acquire(&account.region->lost))
         return false;
@@ -41,7 +42,7 @@ bool account_look_begin(void) REQUIRES(account.lock)
     return true;
 }
 
-bool account_look_end(void) REQUIRES(account.lock)
+bool account_look_end(void) REQUIRES(account_lock)
 {
     guard_leave();
     return !load_acquire(&account.region->lost);
@@ -63,7 +64,7 @@ uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind)
     }
 }
 
-static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account.lock)
+static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
 {
     struct region *region = account.region;
     for (unsigned d = 0; d < region->device_count; d++) {
@@ -85,7 +86,7 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account.lock)
     store_relaxed(&slot->ledger, account.ledger);
 }
 
-bool account_slot_is_ours(void) REQUIRES(account.lock)
+bool account_slot_is_ours(void) REQUIRES(account_lock)
 {
     const struct region *region = account.region;
     return region->slot >= 0 &&
@@ -94,7 +95,7 @@ bool account_slot_is_ours(void) REQUIRES(account.lock)
 
 /* The process's slot: claimed at first need, and anew with all that is held where a peer took it
  * for dead or the file was made anew. NULL where none is to be had. */
-static struct vgpu_slot *slot_locked(void) REQUIRES(account.lock)
+static struct vgpu_slot *slot_locked(void) REQUIRES(account_lock)
 {
     struct region *region = account.region;
     struct vgpu_slot *slots = region->shared->slots;
@@ -118,7 +119,7 @@ static struct vgpu_slot *slot_locked(void) REQUIRES(account.lock)
     return &slots[region->slot];
 }
 
-struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock)
+struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account_lock)
 {
     if (!region_device_entry(account.region, device))
         return NULL;
@@ -136,7 +137,7 @@ static uint64_t at_least(uint64_t value, uint64_t bound)
     return value > bound ? value : bound;
 }
 
-struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock)
+struct account_sum account_sum_locked(unsigned device) REQUIRES(account_lock)
 {
     struct account_sum sum = {0};
     struct region *region = account.region;
@@ -172,14 +173,14 @@ struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock)
     return sum;
 }
 
-void account_reap_locked(unsigned device) REQUIRES(account.lock)
+void account_reap_locked(unsigned device) REQUIRES(account_lock)
 {
     int entry = account.region->devices[device].entry;
     if (entry >= 0)
         slot_reap_dead(account.region, account.region->slot, (unsigned)entry);
 }
 
-struct account_limits account_limits_locked(unsigned device) REQUIRES(account.lock)
+struct account_limits account_limits_locked(unsigned device) REQUIRES(account_lock)
 {
     bool in_file = region_device_entry(account.region, device);
     const struct vgpu_device *known = &account.region->devices[device].known;
@@ -187,7 +188,7 @@ struct account_limits account_limits_locked(unsigned device) REQUIRES(account.lo
         .closed = known->memory_closed || (known->memory_limit && !in_file)};
 }
 
-struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account.lock)
+struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account_lock)
 {
     const struct vgpu_device *known = &account.region->devices[device].known;
     return (struct account_limits){
@@ -196,7 +197,7 @@ struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(acco
 
 void account_set_ledger(unsigned ledger)
 {
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     account.ledger = ledger;
     if (!account_is_without_region() && account_look_begin()) {
         struct vgpu_slot *slot = slot_locked();

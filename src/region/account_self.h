@@ -26,8 +26,6 @@ struct account_holdings {
 };
 
 struct account {
-    struct lock
-        lock; /* held over all that touches the region, never over a driver call or a sleep */
     struct region *region; /* set once, maybe late */
     int without;
     uint64_t ledger;
@@ -41,7 +39,15 @@ struct account {
     uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
 };
 
-extern struct account account;
+/* Held over all that touches the region, never over a driver call or a sleep. */
+extern struct lock account_lock;
+extern struct account account GUARDED_BY(account_lock);
+
+/* What a charge without a region answers. Set once, by account_start. */
+static inline int account_without(void) NO_THREAD_SAFETY_ANALYSIS
+{
+    return account.without;
+}
 
 static inline bool account_is_without_region(void)
 {
@@ -50,25 +56,25 @@ static inline bool account_is_without_region(void)
 
 /* A look at the region's words: its file is there, as far as can be told, and may go away while one
  * looks. account_look_end is false where it did: what was read means nothing. */
-bool account_look_begin(void) REQUIRES(account.lock);
-bool account_look_end(void) REQUIRES(account.lock);
+bool account_look_begin(void) REQUIRES(account_lock);
+bool account_look_end(void) REQUIRES(account_lock);
 
 /* Within a look, as all below. */
-bool account_slot_is_ours(void) REQUIRES(account.lock);
+bool account_slot_is_ours(void) REQUIRES(account_lock);
 
 /* NULL where the process has no place in the region for the device. */
-struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account.lock);
+struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account_lock);
 uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind);
 
 /* Has the process vanish from HAMi's part when it exits; once a process. */
 void account_show_until_end(void);
 
 /* HAMi's part of the region (region/projection.h): what the process uses of the device. */
-void account_show_locked(unsigned device) REQUIRES(account.lock);
+void account_show_locked(unsigned device) REQUIRES(account_lock);
 
 /* After a visit to the entry's words of GPU time, in which `own` was the process's own use. */
 void account_show_work_locked(int entry, const struct vgpu_usage *own, uint64_t now_ns)
-    REQUIRES(account.lock);
+    REQUIRES(account_lock);
 
 struct account_sum {
     uint64_t bytes;          /* all live slots, lingering included */
@@ -76,10 +82,10 @@ struct account_sum {
     uint64_t others_pending; /* the part that other processes may yet take back */
 };
 
-struct account_sum account_sum_locked(unsigned device) REQUIRES(account.lock);
+struct account_sum account_sum_locked(unsigned device) REQUIRES(account_lock);
 
 /* Before a refusal, which then looks again: somebody else may have reaped them a moment ago. */
-void account_reap_locked(unsigned device) REQUIRES(account.lock);
+void account_reap_locked(unsigned device) REQUIRES(account_lock);
 
 struct account_limits {
     uint64_t bytes; /* 0: none */
@@ -87,10 +93,10 @@ struct account_limits {
 };
 
 /* As the file says. A device that found no room in it cannot be kept to its limit. */
-struct account_limits account_limits_locked(unsigned device) REQUIRES(account.lock);
+struct account_limits account_limits_locked(unsigned device) REQUIRES(account_lock);
 
 /* As the file last said. Without it nobody is kept to a limit, so a limited device is full. Needs
  * no look. */
-struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account.lock);
+struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(account_lock);
 
 #endif

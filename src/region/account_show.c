@@ -18,7 +18,7 @@
 #define END_TRIES 20
 #define END_PAUSE_NS 500000ull
 
-void account_show_locked(unsigned device) REQUIRES(account.lock)
+void account_show_locked(unsigned device) REQUIRES(account_lock)
 {
     int entry = account.region->devices[device].entry;
     if (entry >= 0 && !account.ended)
@@ -27,7 +27,7 @@ void account_show_locked(unsigned device) REQUIRES(account.lock)
 
 /* ---- the share of GPU time ---- */
 
-static void show_percent(unsigned entry, unsigned percent) REQUIRES(account.lock)
+static void show_percent(unsigned entry, unsigned percent) REQUIRES(account_lock)
 {
     bool works = false;
     account.work[entry].percent = percent;
@@ -44,7 +44,7 @@ static void count_from(struct account_work *work, uint64_t gpu_ns, uint64_t now_
 }
 
 /* The shares of a container's processes add up to its own: gpu_time_ns counts what is new. */
-static void show_work(unsigned entry, uint64_t gpu_ns, uint64_t now_ns) REQUIRES(account.lock)
+static void show_work(unsigned entry, uint64_t gpu_ns, uint64_t now_ns) REQUIRES(account_lock)
 {
     struct account_work *work = &account.work[entry];
     uint64_t former_ns = work->last_gpu_ns, passed = now_ns - work->since_ns;
@@ -64,14 +64,14 @@ static void show_work(unsigned entry, uint64_t gpu_ns, uint64_t now_ns) REQUIRES
 }
 
 void account_show_work_locked(int entry, const struct vgpu_usage *own, uint64_t now_ns)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     if (entry >= 0 && entry < (int)VGPU_HAMI_DEVICES && own && !account.ended)
         show_work((unsigned)entry, load_relaxed(&own->gpu_time_ns), now_ns);
 }
 
 /* A share is that of a second at least. */
-static uint64_t again_ns(uint64_t now_ns) REQUIRES(account.lock)
+static uint64_t again_ns(uint64_t now_ns) REQUIRES(account_lock)
 {
     uint64_t soonest = SECOND_NS;
     for (unsigned e = 0; e < VGPU_HAMI_DEVICES; e++) {
@@ -87,7 +87,7 @@ uint64_t account_show_work(uint64_t now_ns)
 {
     if (!load_relaxed(&account.works))
         return 0;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (account.region && !account.ended && account_look_begin()) {
         const struct region *region = account.region;
         for (unsigned e = 0; account_slot_is_ours() && e < VGPU_HAMI_DEVICES; e++) {
@@ -105,7 +105,7 @@ uint64_t account_show_work(uint64_t now_ns)
 
 /* The slot counts until the process is gone, and with it its memory; monitors, which test nobody's
  * life, are told before. */
-static bool vanish_locked(void) REQUIRES(account.lock)
+static bool vanish_locked(void) REQUIRES(account_lock)
 {
     account.ended = true;
     if (!account.region || load_acquire(&account.region->lost))
@@ -118,7 +118,7 @@ static bool vanish_locked(void) REQUIRES(account.lock)
     return true;
 }
 
-static bool look_locked(void) REQUIRES(account.lock)
+static bool look_locked(void) REQUIRES(account_lock)
 {
     bool is_free = guard_try_enter();
     if (is_free)
@@ -134,10 +134,10 @@ static bool done_at_end(bool (*act_locked)(void))
     for (int i = 0; i < END_TRIES && !done; i++) {
         if (i)
             sleep_ns(END_PAUSE_NS);
-        if (!lock_try(&account.lock))
+        if (!lock_try(&account_lock))
             continue;
         done = act_locked();
-        lock_release(&account.lock);
+        lock_release(&account_lock);
     }
     errno = errno_kept;
     return done;

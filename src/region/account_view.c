@@ -13,7 +13,7 @@ uint64_t account_own_bytes(unsigned device, enum account_kind kind)
     return load_relaxed(kind == ACCOUNT_KINDS ? &held->bytes : &held->kinds[kind]);
 }
 
-static void view_alone_locked(unsigned device, struct account_view *ret_view) REQUIRES(account.lock)
+static void view_alone_locked(unsigned device, struct account_view *ret_view) REQUIRES(account_lock)
 {
     struct account_limits limits = account_limits_alone_locked(device);
     *ret_view = (struct account_view){.limit_bytes = limits.bytes,
@@ -21,7 +21,7 @@ static void view_alone_locked(unsigned device, struct account_view *ret_view) RE
         .closed = limits.closed};
 }
 
-static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES(account.lock)
+static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES(account_lock)
 {
     bool sure = !region_was_kept(account.region);
     for (int i = 0; i < ACCOUNT_LOST_TRIES; i++, sure = true) {
@@ -44,10 +44,10 @@ void account_view(unsigned device, struct account_view *ret_view)
 {
     *ret_view = (struct account_view){0};
     if (account_is_without_region()) {
-        ret_view->closed = account.without != 0;
+        ret_view->closed = account_without() != 0;
         return;
     }
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     view_locked(device, ret_view);
 }
 
@@ -58,7 +58,7 @@ static uint64_t slot_namespace(const struct region *region, unsigned slot)
 }
 
 static unsigned processes_locked(unsigned entry, struct account_process *ret_processes)
-    REQUIRES(account.lock)
+    REQUIRES(account_lock)
 {
     unsigned count = 0;
     unsigned bound = mapping_slot_bound(account.region);
@@ -83,7 +83,7 @@ unsigned account_processes(
     unsigned count = 0;
     if (account_is_without_region())
         return 0;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     if (region_keep(account.region) == 0 && account_look_begin()) {
         bool present = account_usage_locked(device) != NULL;
         account_reap_locked(device);
@@ -101,7 +101,7 @@ int account_device(const char *uuid, int index)
     int number = -ENODEV;
     if (account_is_without_region())
         return -ENODEV;
-    LOCKED_TO_END(account.lock);
+    LOCKED_TO_END(account_lock);
     for (int i = 0; i < ACCOUNT_LOST_TRIES; i++) {
         if (region_keep(account.region) != 0 || !account_look_begin())
             break;

@@ -30,19 +30,20 @@ struct device {
     uint64_t slice_us;
 };
 
+/* A leaf but for the ledger's; held across controls, which are bounded. */
+static struct lock gate_lock;
 static struct {
-    struct lock lock; /* a leaf but for the ledger's; held across controls, which are bounded */
     struct rm_channel_list list;
     struct device devices[VGPU_REGION_DEVICES];
     unsigned held;   /* read without the lock */
     bool finished;   /* … */
     unsigned groups; /* … on record */
     bool unplaced;   /* … a compute group was seen whose GPU could not be told */
-} gate = {.list = RM_CHANNEL_LIST_INIT};
+} gate GUARDED_BY(gate_lock) = {.list = RM_CHANNEL_LIST_INIT};
 
-void rm_channels_reset(void)
+void rm_channels_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&gate.lock);
+    lock_reset(&gate_lock);
     rm_channel_list_finish(&gate.list);
     memset(gate.devices, 0, sizeof(gate.devices));
     gate.held = 0;
@@ -76,7 +77,7 @@ enum rm_channels_state rm_channels_state(unsigned device)
 }
 
 /* What others read without the lock, after the list or a channel changed. */
-static void publish_locked(void) REQUIRES(gate.lock)
+static void publish_locked(void) REQUIRES(gate_lock)
 {
     unsigned counts[VGPU_REGION_DEVICES] = {0}, groups = 0;
     bool closed[VGPU_REGION_DEVICES] = {false};
@@ -95,7 +96,7 @@ static void publish_locked(void) REQUIRES(gate.lock)
 }
 
 static void set_state_locked(unsigned device, enum rm_channels_state state, uint32_t status)
-    REQUIRES(gate.lock)
+    REQUIRES(gate_lock)
 {
     struct device *own = &gate.devices[device];
     if (own->state == RM_CHANNELS_FAILED)
@@ -105,14 +106,14 @@ static void set_state_locked(unsigned device, enum rm_channels_state state, uint
     store_relaxed(&own->unsaid, state == RM_CHANNELS_FAILED);
 }
 
-static uint32_t switch_locked(struct rm_switch *change) REQUIRES(gate.lock)
+static uint32_t switch_locked(struct rm_switch *change) REQUIRES(gate_lock)
 {
     uint32_t refused = rm_switch_all(&gate.list, change);
     publish_locked();
     return refused;
 }
 
-static int open_locked(unsigned device, struct rm_channels_times *ret_times) REQUIRES(gate.lock)
+static int open_locked(unsigned device, struct rm_channels_times *ret_times) REQUIRES(gate_lock)
 {
     struct rm_switch change = {.device = device, .close = false};
     gate.devices[device].wanted = false;
@@ -124,7 +125,7 @@ static int open_locked(unsigned device, struct rm_channels_times *ret_times) REQ
     return -EIO;
 }
 
-static void fail_locked(unsigned device, uint32_t status) REQUIRES(gate.lock)
+static void fail_locked(unsigned device, uint32_t status) REQUIRES(gate_lock)
 {
     struct rm_channels_times times;
     set_state_locked(device, RM_CHANNELS_FAILED, status);
@@ -132,7 +133,7 @@ static void fail_locked(unsigned device, uint32_t status) REQUIRES(gate.lock)
 }
 
 /* Some channels may not be as their device is. */
-static void settle_locked(unsigned device) REQUIRES(gate.lock)
+static void settle_locked(unsigned device) REQUIRES(gate_lock)
 {
     struct rm_switch change = {.device = device, .close = gate.devices[device].wanted};
     uint32_t refused = switch_locked(&change);
@@ -172,7 +173,7 @@ static bool is_usable(enum rm_channels_state state)
     return may_test(state) || state == RM_CHANNELS_WORKS;
 }
 
-static enum rm_channels_state test_locked(unsigned device) REQUIRES(gate.lock)
+static enum rm_channels_state test_locked(unsigned device) REQUIRES(gate_lock)
 {
     struct device *own = &gate.devices[device];
     uint32_t status;
@@ -191,7 +192,7 @@ static enum rm_channels_state test_locked(unsigned device) REQUIRES(gate.lock)
 enum rm_channels_state rm_channels_test(unsigned device)
 {
     enum rm_channels_state state = RM_CHANNELS_UNTESTED;
-    LOCKED(gate.lock)
+    LOCKED(gate_lock)
         state = test_locked(device);
     say_failures();
     return state;
@@ -235,7 +236,7 @@ void rm_channels_describe(unsigned device, char ret_words[RM_CHANNELS_WORDS])
 
 /* An opener that does not wait for the lock has either seen that the device is closed, or is seen
  * here: its count is raised before it looks, ours is read after the device counts as closed. */
-static int close_locked(struct rm_switch *change) REQUIRES(gate.lock)
+static int close_locked(struct rm_switch *change) REQUIRES(gate_lock)
 {
     struct device *own = &gate.devices[change->device];
     if (is_barred())
@@ -266,7 +267,7 @@ int rm_channels_close(unsigned device, struct rm_channels_times *ret_times)
     struct rm_switch change = {
         .device = device, .close = true, .overtaken = opens, .overtaken_at = load_seq_cst(opens)};
     int result = -EIO;
-    LOCKED(gate.lock)
+    LOCKED(gate_lock)
         result = close_locked(&change);
     say_failures();
     if (ret_times)
@@ -282,7 +283,7 @@ int rm_channels_open(unsigned device, struct rm_channels_times *ret_times)
     (void)add_seq_cst(&own->opens, 1u);
     if (load_seq_cst(&own->closed)) {
         container_enter(); /* what a forked child has of its parent is not its own to open */
-        LOCKED(gate.lock)
+        LOCKED(gate_lock)
             result = open_locked(device, &times);
         say_failures();
     }
@@ -323,7 +324,7 @@ void rm_channels_finish(void)
 
 /* ---- who else ---- */
 
-static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUIRES(gate.lock)
+static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUIRES(gate_lock)
 {
     uint32_t status = RM_ERR_NOT_SUPPORTED;
     for (struct rm_group *group = gate.list.first; group; group = group->next) {
@@ -342,7 +343,7 @@ static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUI
 
 bool rm_channels_processes(unsigned device, struct rm_pids *ret_pids)
 {
-    LOCKED_TO_END(gate.lock);
+    LOCKED_TO_END(gate_lock);
     uint32_t status = ask_pids_locked(device, ret_pids);
     return status == RM_OK && ret_pids->count <= RM_PIDS_MAX;
 }
@@ -365,7 +366,7 @@ int rm_channels_set_timeslice(unsigned device, uint64_t us)
 {
     int changed = 0;
     bool refused = false;
-    LOCKED_TO_END(gate.lock);
+    LOCKED_TO_END(gate_lock);
     gate.devices[device].slice_us = us;
     for (struct rm_group *group = gate.list.first; group; group = group->next) {
         if (group->device != device || (!us && !group->first_us))
@@ -392,7 +393,7 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
         return;
     }
     rm_route_init(&route, call->fd, allocation->client, call->next);
-    LOCKED_TO_END(gate.lock);
+    LOCKED_TO_END(gate_lock);
     struct rm_group *group = rm_channel_list_add_group(&gate.list, &route, allocation->object);
     if (group) {
         group->device_handle = device_handle;
@@ -404,7 +405,7 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
 
 static void add_channel(const struct rm_allocation *allocation)
 {
-    LOCKED_TO_END(gate.lock);
+    LOCKED_TO_END(gate_lock);
     struct rm_group *group =
         rm_channel_list_find(&gate.list, allocation->client, allocation->parent);
     if (group && group->handle == allocation->parent &&
@@ -426,7 +427,7 @@ void rm_channels_added(const struct rm_call *call, const struct rm_allocation *a
 
 void rm_channels_scheduled(uint32_t client, uint32_t object)
 {
-    LOCKED(gate.lock) {
+    LOCKED(gate_lock) {
         struct rm_group *group = rm_channel_list_find(&gate.list, client, object);
         if (group && gate.devices[group->device].wanted) {
             for (struct rm_channel *channel = group->channels; channel; channel = channel->next) {
@@ -455,7 +456,7 @@ struct rm_channels_detached *rm_channels_detach(uint32_t client, uint32_t object
     if (!load_acquire(&gate.groups) ||
         (class_id != RM_CLASS_SUBDEVICE && !is_above_channels(class_id)))
         return NULL;
-    LOCKED(gate.lock) {
+    LOCKED(gate_lock) {
         if (class_id == RM_CLASS_SUBDEVICE)
             rm_switch_leave_subdevice(&gate.list, client, object);
         else
@@ -469,7 +470,7 @@ void rm_channels_attach(struct rm_channels_detached *detached)
 {
     if (!detached)
         return;
-    LOCKED(gate.lock) {
+    LOCKED(gate_lock) {
         rm_channel_list_put(&gate.list, &detached->first);
         for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++)
             settle_locked(device);
@@ -481,6 +482,6 @@ void rm_channels_drop(struct rm_channels_detached *detached)
 {
     if (!detached)
         return;
-    LOCKED_TO_END(gate.lock);
+    LOCKED_TO_END(gate_lock);
     rm_channel_list_drop(&gate.list, &detached->first);
 }

@@ -25,18 +25,18 @@ struct target {
     uint32_t number;
 };
 
+static struct lock kept_lock;
 static struct {
-    struct lock lock;
     unsigned count;
     struct rm_freed entries[KEPT_MAX]; /* freed memory that open descriptors still hold */
     struct map targets;                /* by descriptor + 1 */
     struct slab target_slab;
     uint32_t last_number;
-} kept = {.target_slab = {.object_bytes = sizeof(struct target)}};
+} kept GUARDED_BY(kept_lock) = {.target_slab = {.object_bytes = sizeof(struct target)}};
 
-void rm_export_reset(void)
+void rm_export_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&kept.lock);
+    lock_reset(&kept_lock);
     kept.count = 0;
     map_finish(&kept.targets);
     slab_finish(&kept.target_slab);
@@ -63,12 +63,12 @@ static void let_go(const struct rm_freed *memory)
     account_add_lingering(memory->device, memory->bytes);
 }
 
-static struct target *target_of(int fd) REQUIRES(kept.lock)
+static struct target *target_of(int fd) REQUIRES(kept_lock)
 {
     return fd >= 0 ? map_get(&kept.targets, (uint64_t)fd + 1) : NULL;
 }
 
-static struct target *target_make(int fd) REQUIRES(kept.lock)
+static struct target *target_make(int fd) REQUIRES(kept_lock)
 {
     struct target *target = target_of(fd);
     if (target || fd < 0)
@@ -84,7 +84,7 @@ static struct target *target_make(int fd) REQUIRES(kept.lock)
 struct rm_export_fd rm_export_to(int fd)
 {
     struct rm_export_fd to = {.fd = -1};
-    LOCKED_TO_END(kept.lock);
+    LOCKED_TO_END(kept_lock);
     struct target *target = target_make(fd);
     if (target && descriptor_file(fd, &target->device, &target->inode)) {
         target->number = ++kept.last_number;
@@ -96,7 +96,7 @@ struct rm_export_fd rm_export_to(int fd)
 /* What is exported there with more beside it. */
 static struct rm_export_fd export_to_same(int fd)
 {
-    LOCKED_TO_END(kept.lock);
+    LOCKED_TO_END(kept_lock);
     const struct target *target = target_of(fd);
     return (struct rm_export_fd){.fd = target ? fd : -1, .number = target ? target->number : 0};
 }
@@ -112,7 +112,7 @@ static void mark_exported(uint32_t client, uint32_t object, struct rm_export_fd 
 }
 
 /* Whether the same file is open there still, and nothing else was exported to it since. */
-static bool is_open(const struct rm_export_fd *to) REQUIRES(kept.lock)
+static bool is_open(const struct rm_export_fd *to) REQUIRES(kept_lock)
 {
     const struct target *target = target_of(to->fd);
     dev_t device;
@@ -121,7 +121,7 @@ static bool is_open(const struct rm_export_fd *to) REQUIRES(kept.lock)
            device == target->device && inode == target->inode;
 }
 
-static bool is_held(const struct rm_freed *memory) REQUIRES(kept.lock)
+static bool is_held(const struct rm_freed *memory) REQUIRES(kept_lock)
 {
     bool held = false;
     for (int i = 0; i < RM_EXPORT_FDS && !held; i++)
@@ -132,7 +132,7 @@ static bool is_held(const struct rm_freed *memory) REQUIRES(kept.lock)
 void rm_export_freed(const struct rm_freed *memory)
 {
     bool keeps = false;
-    LOCKED(kept.lock) {
+    LOCKED(kept_lock) {
         keeps = kept.count < KEPT_MAX && is_held(memory);
         if (keeps) {
             kept.entries[kept.count] = *memory;
@@ -146,7 +146,7 @@ void rm_export_freed(const struct rm_freed *memory)
 static bool sweep(void)
 {
     bool any = false;
-    LOCKED_TO_END(kept.lock);
+    LOCKED_TO_END(kept_lock);
     for (unsigned i = 0; i < kept.count;) {
         if (is_held(&kept.entries[i])) {
             i++;

@@ -36,22 +36,22 @@ struct rm_subtree {
     struct object root;
 };
 
+static struct lock ledger_lock;
 static struct {
-    struct lock lock;
     struct slab objects, memories;
     struct map index;
     uint64_t bytes[VGPU_REGION_DEVICES];
     uint64_t version;
     unsigned imports; /* read without the lock */
-} ledger = {.objects = {.object_bytes = sizeof(struct object)},
+} ledger GUARDED_BY(ledger_lock) = {.objects = {.object_bytes = sizeof(struct object)},
     .memories = {.object_bytes = sizeof(struct memory)}};
 
 /* An import has no memory of ours; its class tells it from a plain object. */
 #define CLASS_IMPORT 0xfffffff0u
 
-void rm_ledger_reset(void)
+void rm_ledger_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&ledger.lock);
+    lock_reset(&ledger_lock);
     slab_finish(&ledger.objects);
     slab_finish(&ledger.memories);
     map_finish(&ledger.index);
@@ -65,7 +65,7 @@ static uint64_t key_of(uint32_t client, uint32_t handle)
     return (uint64_t)client << 32 | handle;
 }
 
-static struct object *find_locked(uint32_t client, uint32_t handle) REQUIRES(ledger.lock)
+static struct object *find_locked(uint32_t client, uint32_t handle) REQUIRES(ledger_lock)
 {
     return map_get(&ledger.index, key_of(client, handle));
 }
@@ -93,7 +93,7 @@ static void unlink_object(struct object *object)
 }
 
 /* The parent where it is known, else the client, which every object hangs below in the end. */
-static struct object *above_locked(const struct object *object) REQUIRES(ledger.lock)
+static struct object *above_locked(const struct object *object) REQUIRES(ledger_lock)
 {
     if (object->handle == object->client)
         return NULL;
@@ -102,7 +102,7 @@ static struct object *above_locked(const struct object *object) REQUIRES(ledger.
 }
 
 static struct object *add_locked(
-    uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id) REQUIRES(ledger.lock)
+    uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id) REQUIRES(ledger_lock)
 {
     struct object *object = slab_take(&ledger.objects);
     if (!object)
@@ -127,14 +127,14 @@ static struct object *add_locked(
 
 int rm_ledger_add_client(uint32_t client)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = add_locked(client, 0, client, RM_CLASS_CLIENT);
     return object ? 0 : -ENOMEM;
 }
 
 bool rm_ledger_knows_client(uint32_t client)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     return find_locked(client, client) != NULL;
 }
 
@@ -142,7 +142,7 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t handle, uint32_t cl
     uint64_t bytes, unsigned device, enum account_kind kind)
 {
     int error = -ENOMEM;
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct memory *memory = bytes ? slab_take(&ledger.memories) : NULL;
     struct object *object = bytes && !memory ? NULL : add_locked(client, parent, handle, class_id);
     if (object) {
@@ -162,7 +162,7 @@ int rm_ledger_add(uint32_t client, uint32_t parent, uint32_t handle, uint32_t cl
 bool rm_ledger_add_duplicate(
     uint32_t client, uint32_t parent, uint32_t handle, uint32_t client_src, uint32_t object_src)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *source = find_locked(client_src, object_src);
     bool ours = source && source->class_id != CLASS_IMPORT;
     struct memory *memory = source ? source->memory : NULL;
@@ -178,7 +178,7 @@ bool rm_ledger_add_duplicate(
 
 void rm_ledger_add_import(uint32_t client, uint32_t parent, uint32_t handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     /* Where the handle is known it is no new one: the object that has it stays. */
     if (!find_locked(client, handle) && add_locked(client, parent, handle, CLASS_IMPORT))
         add_relaxed(&ledger.imports, 1u);
@@ -195,7 +195,7 @@ uint64_t rm_ledger_mark_exported(
     uint32_t client, uint32_t handle, struct rm_export_fd to, unsigned *ret_device)
 {
     uint64_t bytes = 0;
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = find_locked(client, handle);
     struct memory *memory = object ? object->memory : NULL;
     if (memory) {
@@ -212,14 +212,14 @@ uint64_t rm_ledger_mark_exported(
 
 uint32_t rm_ledger_class(uint32_t client, uint32_t handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = find_locked(client, handle);
     return object ? object->class_id : 0;
 }
 
 uint32_t rm_ledger_device_handle(uint32_t client, uint32_t handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = find_locked(client, handle);
     while (object && object->class_id != RM_CLASS_DEVICE)
         object = object->parent;
@@ -228,14 +228,14 @@ uint32_t rm_ledger_device_handle(uint32_t client, uint32_t handle)
 
 int rm_ledger_device_index(uint32_t client, uint32_t device_handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = find_locked(client, device_handle);
     return object ? object->device_index : RM_DEVICE_UNKNOWN;
 }
 
 void rm_ledger_set_device_index(uint32_t client, uint32_t device_handle, int index)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *object = find_locked(client, device_handle);
     if (object)
         object->device_index = index;
@@ -243,7 +243,7 @@ void rm_ledger_set_device_index(uint32_t client, uint32_t device_handle, int ind
 
 uint32_t rm_ledger_subdevice_handle(uint32_t client, uint32_t device_handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *device = find_locked(client, device_handle);
     return device ? device->subdevice : 0;
 }
@@ -260,7 +260,7 @@ static struct object *next_in_tree(struct object *object, const struct object *r
 
 struct rm_subtree *rm_ledger_detach(uint32_t client, uint32_t handle)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *root = find_locked(client, handle);
     if (root) {
         for (struct object *object = root; object; object = next_in_tree(object, root))
@@ -278,7 +278,7 @@ void rm_ledger_attach(struct rm_subtree *subtree)
     if (!subtree)
         return;
     struct object *root = &subtree->root;
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *above = above_locked(root); /* before those below it can be found */
     for (struct object *object = root; object; object = next_in_tree(object, root))
         (void)!map_put(&ledger.index, key_of(object->client, object->handle), object);
@@ -291,7 +291,7 @@ void rm_ledger_attach(struct rm_subtree *subtree)
 /* One leaf of the detached tree at a time, so that the visitor runs without the lock. */
 static bool drop_leaf(struct object *root, struct rm_freed *ret_freed, bool *ret_memory)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     struct object *leaf = root;
     while (leaf->first_child)
         leaf = leaf->first_child;
@@ -332,7 +332,7 @@ void rm_ledger_drop(struct rm_subtree *subtree,
 
 uint64_t rm_ledger_bytes(unsigned device, uint64_t *ret_version)
 {
-    LOCKED_TO_END(ledger.lock);
+    LOCKED_TO_END(ledger_lock);
     uint64_t bytes = ledger.bytes[device];
     *ret_version = ledger.version;
     return bytes;

@@ -22,18 +22,19 @@ struct site {
     uint32_t client, device_handle; /* client 0: none */
 };
 
+static struct lock unknown_lock;
 static struct {
-    struct lock lock; /* sites */
     struct site sites[VGPU_REGION_DEVICES];
     struct {
         uint32_t key; /* 0: free */
         unsigned verdict;
     } things[THINGS_MAX];
     bool memory_seen;
-} unknown;
+} unknown GUARDED_BY(unknown_lock);
 
-void rm_unknown_reset(void)
+void rm_unknown_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
+    lock_reset(&unknown_lock);
     memset(&unknown, 0, sizeof(unknown));
 }
 
@@ -48,7 +49,7 @@ void rm_unknown_note_device(unsigned device, int fd, uint32_t client, uint32_t d
     if (load_relaxed(&site->fd) == fd && load_relaxed(&site->client) == client &&
         load_relaxed(&site->device_handle) == device_handle)
         return;
-    LOCKED_TO_END(unknown.lock);
+    LOCKED_TO_END(unknown_lock);
     store_relaxed(&site->fd, fd);
     store_relaxed(&site->client, client);
     store_relaxed(&site->device_handle, device_handle);
@@ -130,7 +131,7 @@ void rm_unknown_call(int fd, unsigned number, rm_ioctl_function *next)
         return;
     for (unsigned device = 0; device < VGPU_REGION_DEVICES; device++) {
         struct site site = {0};
-        LOCKED(unknown.lock)
+        LOCKED(unknown_lock)
             site = unknown.sites[device];
         if (site.client && site.fd == fd)
             judge(THING_NUMBER | number, fd, site.client, site.device_handle, next);
