@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel gate on the simulated machine: whose kernels run while it is closed, and where it
  * says that it does not work. What kernels did is read off the machine, by its own time. */
-#include "rm/rm_channels.h"
+#include "gate.h"
 
 #include "bed.h"
 #include "pace_load.h"
@@ -16,40 +16,13 @@
 #define PATIENCE_MS 20000
 
 /* The one that is preloaded. */
-static struct {
-    __typeof__(rm_channels_close) *close;
-    __typeof__(rm_channels_open) *open;
-    __typeof__(rm_channels_is_closed) *is_closed;
-    __typeof__(rm_channels_hold_open) *hold_open;
-    __typeof__(rm_channels_release) *release;
-    __typeof__(rm_channels_count) *count;
-    __typeof__(rm_channels_test) *test;
-    __typeof__(rm_channels_state) *state;
-    __typeof__(rm_channels_describe) *describe;
-    __typeof__(rm_channels_set_timeslice) *set_timeslice;
-    __typeof__(rm_channels_reset) *reset;
-} gate;
-
-static void *preloaded(const char *name)
-{
-    void *function = dlsym(RTLD_DEFAULT, name);
-    REQUIRE(function != NULL);
-    return function;
-}
+static struct gate gate;
 
 static void gate_find(void)
 {
-    gate.close = preloaded("rm_channels_close");
-    gate.open = preloaded("rm_channels_open");
-    gate.is_closed = preloaded("rm_channels_is_closed");
-    gate.hold_open = preloaded("rm_channels_hold_open");
-    gate.release = preloaded("rm_channels_release");
-    gate.count = preloaded("rm_channels_count");
-    gate.test = preloaded("rm_channels_test");
-    gate.state = preloaded("rm_channels_state");
-    gate.describe = preloaded("rm_channels_describe");
-    gate.set_timeslice = preloaded("rm_channels_set_timeslice");
-    gate.reset = preloaded("rm_channels_reset");
+    const struct gate *preloaded = dlsym(RTLD_DEFAULT, "gate_functions");
+    REQUIRE(preloaded != NULL);
+    gate = *preloaded;
 }
 
 static void begin(void)
