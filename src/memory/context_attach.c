@@ -2,9 +2,8 @@
 /* A count by context. */
 #include "memory/context_attach.h"
 
-#include "base/map.h"
 #include "base/lock.h"
-#include "base/slab.h"
+#include "base/map.h"
 
 #include <stdint.h>
 

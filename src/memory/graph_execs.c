@@ -2,8 +2,8 @@
 /* A table of executable graphs. */
 #include "memory/graph_execs.h"
 
-#include "base/map.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 
 static struct lock graphs_lock;

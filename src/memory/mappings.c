@@ -2,8 +2,8 @@
 /* Mapped handles by address. */
 #include "memory/mappings.h"
 
-#include "base/map.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/slab.h"
 
 static struct lock mappings_lock;
