@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocate. They are served one after the other: what the one gets, the next cannot. */
+#include "node/allocation.h"
+#include "node/allocation_parts.h"
+
+#include "cluster/node_lock.h"
+#include "kube/object.h"
+#include "kube/url.h"
+#include "net/log_line.h"
+#include "node/allocation_files.h"
+#include "node/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Pods that would over-commit the node; more than a node has. */
+#define EXCLUDED_MAX 512
+
+struct serving {
+    TAILQ_ENTRY(serving) entry;
+    struct allocation *allocation;
+    struct kubelet_call *call;
+    struct allocate_request *requests; /* valid as long as the call is */
+    size_t count;
+
+    struct kube_call *asked;  /* a request to the API server under way */
+    struct pods_pod **extras; /* Pods that were asked for, newer than those of the watch */
+    size_t extra_count;
+    bool asked_holder, refreshed;
+    bool holder_gone;
+    bool has_lock; /* `lock` is newer than the watch's */
+    char *lock;
+
+    char (*excluded)[64]; /* UIDs */
+    size_t excluded_count;
+    struct error over; /* why the first of them was */
+    char *over_uid;
+};
+
+static void serve(struct serving *serving);
+
+static void forget_extras(struct serving *serving)
+{
+    for (size_t i = 0; i < serving->extra_count; i++)
+        pods_pod_destroy(serving->extras[i]);
+    free(serving->extras);
+    serving->extras = NULL;
+    serving->extra_count = 0;
+}
+
+static void serving_destroy(struct serving *serving)
+{
+    kube_call_cancel(serving->asked);
+    TAILQ_REMOVE(&serving->allocation->servings, serving, entry);
+    forget_extras(serving);
+    free(serving->requests);
+    free(serving->lock);
+    free(serving->excluded);
+    free(serving->over_uid);
+    free(serving);
+}
+
+static void serve_next(struct allocation *allocation)
+{
+    struct serving *next = TAILQ_FIRST(&allocation->servings);
+    if (next)
+        serve(next);
+}
+
+/* -- the candidates */
+
+void allocation_candidates_free(struct allocate_pod *candidates, size_t count)
+{
+    for (size_t i = 0; candidates && i < count; i++)
+        free((char *)candidates[i].view.to_allocate);
+    free(candidates);
+}
+
+static void add_candidate(struct allocation *allocation, const struct pods_pod *pod,
+    struct allocate_pod *candidates, size_t *count)
+{
+    if (allocation_find_failure(allocation, pod->view.uid))
+        return;
+    struct allocate_pod *candidate = &candidates[(*count)++];
+    candidate->view = pod->view;
+    candidate->view.to_allocate = allocation_effective(allocation, pod);
+    /* One that cannot be read stays, so that its Pod is told. */
+    if (!candidate->view.to_allocate && pod->view.to_allocate)
+        candidate->view.to_allocate = strdup(pod->view.to_allocate);
+    candidate->proven =
+        !strcmp(pod->view.phase, "Pending") &&
+        allocation_is_proven(allocation, pod->view.uid, pod->view.allocated, pod->view.proof);
+}
+
+static bool is_among(struct pods_pod *const *list, size_t count, const char *uid)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(list[i]->view.uid, uid))
+            return true;
+    return false;
+}
+
+struct allocate_pod *allocation_candidates(struct allocation *allocation,
+    struct pods_pod *const *extras, size_t extra_count, size_t *ret_count)
+{
+    size_t known, count = 0;
+    const struct pods_pod *const *all = pods_all(allocation->pods, &known);
+    const struct allocation_stray *stray;
+    size_t strays = 0;
+    LIST_FOREACH(stray, &allocation->strays, entry)
+    strays++;
+    struct allocate_pod *candidates = calloc(known + extra_count + strays + 1, sizeof(*candidates));
+    for (size_t i = 0; candidates && i < known; i++)
+        if (!is_among(extras, extra_count, all[i]->view.uid))
+            add_candidate(allocation, all[i], candidates, &count);
+    for (size_t i = 0; candidates && i < extra_count; i++)
+        add_candidate(allocation, extras[i], candidates, &count);
+    LIST_FOREACH(stray, &allocation->strays, entry)
+    if (candidates && !is_among(extras, extra_count, stray->pod->view.uid))
+        add_candidate(allocation, stray->pod, candidates, &count);
+    *ret_count = count;
+    return candidates;
+}
+
+static bool is_excluded(const struct serving *serving, const char *uid)
+{
+    for (size_t i = 0; i < serving->excluded_count; i++)
+        if (!strcmp(serving->excluded[i], uid))
+            return true;
+    return false;
+}
+
+/* Takes out those that would over-commit. */
+static size_t drop_excluded(
+    const struct serving *serving, struct allocate_pod *candidates, size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (is_excluded(serving, candidates[i].view.uid))
+            free((char *)candidates[i].view.to_allocate);
+        else
+            candidates[left++] = candidates[i];
+    }
+    return left;
+}
+
+static const struct pods_pod *find_pod(const struct serving *serving, const char *uid)
+{
+    for (size_t i = 0; i < serving->extra_count; i++)
+        if (!strcmp(serving->extras[i]->view.uid, uid))
+            return serving->extras[i];
+    return allocation_find_pod(serving->allocation, uid);
+}
+
+/* -- the end of an Allocate */
+
+static void keep_stray(struct serving *serving, const char *uid)
+{
+    struct allocation *allocation = serving->allocation;
+    if (allocation_find_pod(allocation, uid))
+        return;
+    for (size_t i = 0; i < serving->extra_count; i++) {
+        struct allocation_stray *stray = NULL;
+        if (strcmp(serving->extras[i]->view.uid, uid) != 0 || !(stray = calloc(1, sizeof(*stray))))
+            continue;
+        stray->pod = serving->extras[i];
+        serving->extras[i] = serving->extras[--serving->extra_count];
+        LIST_INSERT_HEAD(&allocation->strays, stray, entry);
+        return;
+    }
+}
+
+static void record_failure(struct serving *serving, const struct pods_pod *pod, const char *text)
+{
+    struct allocation *allocation = serving->allocation;
+    struct allocation_record *record = allocation_record_create();
+    struct error error;
+    if (record) {
+        allocation_files_random_id(record->id);
+        record->serial = allocation->serial;
+    }
+    if (!record || allocation_record_set(&record->resource, allocation->settings->resource_name) ||
+        allocation_record_set(&record->pod_namespace, pod->view.pod_namespace) ||
+        allocation_record_set(&record->pod_name, pod->view.name) ||
+        allocation_record_set(&record->pod_uid, pod->view.uid) ||
+        allocation_record_set(&record->container, "") ||
+        allocation_record_set(&record->failed, text)) {
+        allocation_record_destroy(record);
+        return;
+    }
+    if (allocation_files_make(allocation->settings->hook_path, record, &error))
+        log_line(LOG_LINE_ERROR, "allocation: %s", error.text);
+    allocation_save(allocation, record);
+    allocation_add(allocation, record);
+}
+
+/* `uid`: of the Pod whose Allocate it was; NULL: nobody's that is known. */
+static void refuse(struct serving *serving, const char *uid, const char *text)
+{
+    struct allocation *allocation = serving->allocation;
+    const struct pods_pod *pod = uid ? find_pod(serving, uid) : NULL;
+    log_line(LOG_LINE_WARNING, "allocation: refused: %s", text);
+    if (serving->call)
+        kubelet_refuse(serving->call, GRPC_UNKNOWN, text);
+    if (pod) {
+        char *kept = strdup(uid);
+        record_failure(serving, pod, text);
+        if (kept) {
+            keep_stray(serving, kept);
+            allocation_write(allocation, kept);
+        }
+        free(kept);
+    }
+    serving_destroy(serving);
+    serve_next(allocation);
+}
+
+/* Not a part of the answer's promise: without it the library has no lock that HAMi's tools share.
+ */
+static void make_lock_directory(void)
+{
+    if (mkdir(ALLOCATE_LOCK_DIRECTORY, 0777) == 0)
+        (void)chmod(ALLOCATE_LOCK_DIRECTORY, 0777);
+}
+
+/* Answers as kubelet's types have them; texts stay the answers'. */
+static int answer_kubelet(struct kubelet_call *call, const struct allocate_answer *answers,
+    size_t count, struct error *error)
+{
+    struct kubelet_container *containers = calloc(count + 1, sizeof(*containers));
+    if (!containers) {
+        kubelet_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(error, ENOMEM, "no memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct allocate_answer *from = &answers[i];
+        /* Three lists have the same members in the same order. */
+        _Static_assert(sizeof(struct allocate_pair) == sizeof(struct kubelet_pair), "same members");
+        _Static_assert(sizeof(struct allocate_node) == sizeof(struct kubelet_node), "same members");
+        _Static_assert(
+            sizeof(struct allocate_mount) == sizeof(struct kubelet_mount), "same members");
+        containers[i] = (struct kubelet_container){(const struct kubelet_pair *)from->variables,
+            from->variable_count, (const struct kubelet_mount *)from->mounts, from->mount_count,
+            (const struct kubelet_node *)from->nodes, from->node_count,
+            (const struct kubelet_pair *)from->annotations, from->annotation_count,
+            {(const char *const *)from->cdi_names, from->cdi_name_count}};
+    }
+    int result = kubelet_answer_allocate(call, containers, count, error);
+    free(containers);
+    return result;
+}
+
+static void drop_made(struct allocation *allocation, struct allocation_record **made, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (made[i])
+            allocation_remove(allocation, made[i]);
+}
+
+/* Files, then the record, which makes it an allocation. */
+static int store(const struct allocation *allocation, const struct allocation_record *record,
+    struct error *error)
+{
+    const char *hook_path = allocation->settings->hook_path;
+    int result = allocation_files_make(hook_path, record, error);
+    if (!result && record->limited)
+        result = allocation_write_grant(allocation, record, error);
+    return result ? result : allocation_files_save(hook_path, record, error);
+}
+
+static int make_one(struct serving *serving, const struct pods_pod *pod,
+    const struct allocate_choice *choice, size_t at, struct allocation_record **ret_record,
+    struct allocate_answer *ret_answer, struct error *error)
+{
+    struct allocation *allocation = serving->allocation;
+    const struct allocate_step *step = &choice->steps[at];
+    struct allocation_record *record;
+    int result =
+        allocation_make(allocation, pod, choice, step, &serving->requests[at], &record, error);
+    if (result)
+        return result;
+    struct pod_device *devices = calloc(record->device_count + 1, sizeof(*devices));
+    for (size_t i = 0; devices && i < record->device_count; i++)
+        devices[i] = record->devices[i].given;
+    result = devices ? allocation_answer(allocation, record,
+                           pod->view.containers[step->container].control_disabled, devices,
+                           record->device_count, ret_answer, error)
+                     : error_set(error, ENOMEM, "Allocate: no memory");
+    free(devices);
+    if (!result)
+        result = store(allocation, record, error);
+    if (result) {
+        allocation_files_remove(allocation->settings->hook_path, record);
+        allocation_record_destroy(record);
+        return result;
+    }
+    /* Now, so that the next container of the call sees it. */
+    allocation_add(allocation, record);
+    *ret_record = record;
+    return 0;
+}
+
+static void say_granted(
+    const struct allocate_choice *choice, const struct allocation_record *record)
+{
+    log_line(LOG_LINE_INFO, "allocation: Pod %s/%s, container %s: %s", record->pod_namespace,
+        record->pod_name, record->container,
+        choice->by_lock       ? "by the node's lock"
+        : choice->pod->proven ? "by its proof"
+        : choice->ambiguous   ? "one of several that differ"
+                              : "the only one, or one of equal ones");
+}
+
+/* All of the call's containers, or none. */
+static int grant_all(struct serving *serving, const struct pods_pod *pod,
+    const struct allocate_choice *choice, struct error *error)
+{
+    struct allocation *allocation = serving->allocation;
+    size_t count = serving->count;
+    struct allocation_record **made = calloc(count + 1, sizeof(struct allocation_record *));
+    struct allocate_answer *answers = calloc(count + 1, sizeof(*answers));
+    int result = made && answers ? 0 : error_set(error, ENOMEM, "Allocate: no memory");
+    for (size_t i = 0; !result && i < count; i++)
+        result = make_one(serving, pod, choice, i, &made[i], &answers[i], error);
+    if (!result) {
+        make_lock_directory();
+        result = answer_kubelet(serving->call, answers, count, error);
+        serving->call = NULL;
+    }
+    if (result && made)
+        drop_made(allocation, made, count);
+    if (!result)
+        say_granted(choice, made[0]);
+    for (size_t i = 0; answers && i < count; i++)
+        allocate_answer_finish(&answers[i]);
+    free(answers);
+    free(made);
+    return result;
+}
+
+/* -- asking the API server */
+
+static void add_extra(struct serving *serving, const json_t *object)
+{
+    struct pods_pod *pod = pods_read(&serving->allocation->settings->config.request, object);
+    struct pods_pod **grown =
+        pod ? reallocarray(serving->extras, serving->extra_count + 1, sizeof(struct pods_pod *))
+            : NULL;
+    if (!grown) {
+        pods_pod_destroy(pod);
+        return;
+    }
+    serving->extras = grown;
+    grown[serving->extra_count++] = pod;
+}
+
+static void on_holder(void *context, const struct kube_reply *reply)
+{
+    struct serving *serving = context;
+    serving->asked = NULL;
+    if (reply->status == 200)
+        add_extra(serving, reply->body);
+    /* Whatever else it is, it is no Pod that could be served by its lock. */
+    serving->holder_gone = reply->status != 200;
+    if (!reply->status)
+        log_line(LOG_LINE_WARNING, "allocation: the lock's Pod: %s", reply->text);
+    serve(serving);
+}
+
+static void on_list(void *context, const struct kube_reply *reply)
+{
+    struct serving *serving = context;
+    const json_t *items = object_get(reply->body, "items", NULL);
+    serving->asked = NULL;
+    if (reply->status == 200)
+        for (size_t i = 0; i < json_array_size(items); i++)
+            add_extra(serving, json_array_get(items, i));
+    else
+        log_line(LOG_LINE_WARNING, "allocation: the node's Pods: %s", reply->text);
+    serve(serving);
+}
+
+static bool ask(struct serving *serving, const char *path,
+    void (*on_done)(void *context, const struct kube_reply *reply))
+{
+    const struct kube_request request = {.method = "GET",
+        .path = path,
+        .deadline_ms = ALLOCATION_ASK_MS,
+        .on_done = on_done,
+        .context = serving};
+    return kube_client_start(serving->allocation->client, &request, &serving->asked) == 0;
+}
+
+static void on_node(void *context, const struct kube_reply *reply)
+{
+    struct serving *serving = context;
+    char path[320];
+    serving->asked = NULL;
+    if (reply->status == 200) {
+        const char *lock = object_annotation(reply->body, NODE_LOCK_ANNOTATION);
+        serving->has_lock = true;
+        serving->lock = lock ? strdup(lock) : NULL;
+        pods_learn_node(serving->allocation->pods, reply->body);
+    }
+    /* All in one answer: a node has some hundred Pods at most. */
+    snprintf(path, sizeof(path), "/api/v1/pods?fieldSelector=spec.nodeName%%3D%s",
+        serving->allocation->settings->node_name);
+    if (!ask(serving, path, on_list))
+        serve(serving);
+}
+
+static bool ask_holder(struct serving *serving, const char *lock)
+{
+    struct node_lock holder;
+    char path[1200];
+    serving->asked_holder = true;
+    if (!lock || node_lock_decode(lock, &holder, NULL))
+        return false;
+    char *space = url_escape(holder.pod_namespace), *name = url_escape(holder.pod_name);
+    bool good = space && name && *space && *name;
+    if (good)
+        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name);
+    free(space);
+    free(name);
+    return good && ask(serving, path, on_holder);
+}
+
+/* The watch may be behind kubelet's: the Node and its Pods as they are now. */
+static bool refresh(struct serving *serving)
+{
+    char path[320];
+    serving->refreshed = true;
+    serving->asked_holder = serving->holder_gone = false;
+    snprintf(path, sizeof(path), "/api/v1/nodes/%s", serving->allocation->settings->node_name);
+    return ask(serving, path, on_node);
+}
+
+/* -- the flow */
+
+static int choose(struct serving *serving, const struct allocate_pod *candidates, size_t count,
+    struct allocate_choice *ret_choice, struct error *error)
+{
+    const struct allocation *allocation = serving->allocation;
+    struct allocate_question question = {.node_name = allocation->settings->node_name,
+        .lock = serving->has_lock ? serving->lock : pods_lock(allocation->pods),
+        .lock_holder_gone = serving->holder_gone,
+        .require_proof = allocation->settings->require_proof,
+        .requests = serving->requests,
+        .request_count = serving->count};
+    int result = allocate_choose(&question, candidates, count, ret_choice, error);
+    if (result != -EAGAIN)
+        return result;
+    if (serving->excluded_count == 0 && !serving->asked_holder &&
+        ask_holder(serving, question.lock))
+        return -EINPROGRESS;
+    question.lock_holder_gone = true;
+    return allocate_choose(&question, candidates, count, ret_choice, error);
+}
+
+/* The Pod would over-commit the node: others are looked at before it is refused. */
+static bool exclude(struct serving *serving, const char *uid, const struct error *error)
+{
+    if (serving->excluded_count == EXCLUDED_MAX || strlen(uid) >= sizeof(*serving->excluded))
+        return false;
+    char(*grown)[64] = reallocarray(serving->excluded, serving->excluded_count + 1, sizeof(*grown));
+    if (!grown)
+        return false;
+    serving->excluded = grown;
+    snprintf(grown[serving->excluded_count++], sizeof(*grown), "%s", uid);
+    if (!serving->over_uid) {
+        serving->over_uid = strdup(uid);
+        serving->over = *error;
+    }
+    return true;
+}
+
+enum outcome {
+    WAIT,  /* a request is under way */
+    AGAIN, /* without the Pod that was chosen */
+    DONE,
+};
+
+static enum outcome serve_once(struct serving *serving)
+{
+    struct allocation *allocation = serving->allocation;
+    struct allocate_choice choice = {0};
+    struct error error = {.text = "no memory"};
+    size_t all, count;
+    struct allocate_pod *candidates =
+        allocation_candidates(allocation, serving->extras, serving->extra_count, &all);
+    count = candidates ? drop_excluded(serving, candidates, all) : 0;
+    int result = candidates ? choose(serving, candidates, count, &choice, &error) : -ENOMEM;
+    const struct pods_pod *pod = choice.pod ? find_pod(serving, choice.pod->view.uid) : NULL;
+    char *uid = pod ? strdup(pod->view.uid) : NULL;
+    enum outcome outcome = DONE;
+    if (result == -EINPROGRESS) {
+        outcome = WAIT;
+    } else if (result && result != -ENOMEM && !serving->refreshed && refresh(serving)) {
+        outcome = WAIT;
+    } else if (!result) {
+        result = grant_all(serving, pod, &choice, &error);
+        if (result == -ENOSPC && serving->call && uid && exclude(serving, uid, &error))
+            outcome = AGAIN;
+        if (!result && uid) {
+            keep_stray(serving, uid);
+            pod = allocation_find_pod(allocation, uid);
+            if (pod)
+                allocation_look_at_wish(allocation, pod);
+            allocation_write(allocation, uid);
+        }
+    }
+    allocate_choice_finish(&choice);
+    allocation_candidates_free(candidates, count);
+    if (outcome == DONE && result && serving->over_uid) {
+        refuse(serving, serving->over_uid, serving->over.text);
+    } else if (outcome == DONE && result) {
+        refuse(serving, uid, error.text);
+    } else if (outcome == DONE) {
+        serving_destroy(serving);
+        serve_next(allocation);
+    }
+    free(uid);
+    return outcome;
+}
+
+static void serve(struct serving *serving)
+{
+    if (kubelet_call_gone(serving->call)) {
+        struct allocation *allocation = serving->allocation;
+        kubelet_refuse(serving->call, GRPC_CANCELLED, "the kubelet has given it up");
+        serving_destroy(serving);
+        serve_next(allocation);
+        return;
+    }
+    while (serve_once(serving) == AGAIN)
+        continue;
+}
+
+void allocation_allocate(
+    struct kubelet_call *call, const struct kubelet_ids *containers, size_t count, void *context)
+{
+    struct allocation *allocation = context;
+    struct serving *serving = calloc(1, sizeof(*serving));
+    struct allocate_request *requests = calloc(count + 1, sizeof(*requests));
+    if (!serving || !requests || !count) {
+        free(serving);
+        free(requests);
+        kubelet_refuse(call, count ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
+            count ? "no memory" : "no containers are asked for");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        requests[i] = (struct allocate_request){containers[i].ids, containers[i].count};
+    *serving = (struct serving){
+        .allocation = allocation, .call = call, .requests = requests, .count = count};
+    bool idle = TAILQ_EMPTY(&allocation->servings);
+    TAILQ_INSERT_TAIL(&allocation->servings, serving, entry);
+    if (idle)
+        serve(serving);
+}
+
+void allocation_serve_stop(struct allocation *allocation)
+{
+    for (struct serving *serving; (serving = TAILQ_FIRST(&allocation->servings));) {
+        kubelet_refuse(serving->call, GRPC_UNAVAILABLE, "the plugin ends");
+        serving_destroy(serving);
+    }
+}
+
+void allocation_allocate_mig(
+    struct kubelet_call *call, const struct kubelet_ids *containers, size_t count, void *context)
+{
+    struct allocation *allocation = context;
+    struct allocate_answer *answers = calloc(count + 1, sizeof(*answers));
+    struct error error = {.text = "no memory"};
+    int result = answers ? 0 : -ENOMEM;
+    for (size_t i = 0; !result && i < count; i++) {
+        struct pod_device *devices = calloc(containers[i].count + 1, sizeof(*devices));
+        result = devices ? 0 : error_set(&error, ENOMEM, "no memory");
+        for (size_t k = 0; !result && k < containers[i].count; k++)
+            if (device_id_physical(containers[i].ids[k], devices[k].uuid))
+                result = error_set(&error, EINVAL, "a device ID is too long");
+        if (!result)
+            result = allocation_answer(
+                allocation, NULL, false, devices, containers[i].count, &answers[i], &error);
+        free(devices);
+    }
+    if (result)
+        kubelet_refuse(call, GRPC_UNKNOWN, error.text);
+    else if (answer_kubelet(call, answers, count, &error))
+        log_line(LOG_LINE_ERROR, "allocation: the answer: %s", error.text);
+    for (size_t i = 0; answers && i < count; i++)
+        allocate_answer_finish(&answers[i]);
+    free(answers);
+}
