@@ -10,7 +10,8 @@
 
 #define WHAT "allocation.json"
 #define VERSION 1
-#define TEXT_BYTES 4200 /* a wish is the longest */
+#define TEXT_BYTES 512
+#define FOREIGN_BYTES 16384 /* a wish is the longest: two annotations */
 
 struct allocation_record *allocation_record_create(void)
 {
@@ -154,6 +155,19 @@ json_t *allocation_record_encode(const struct allocation_record *record)
     return object;
 }
 
+/* Texts of others, which may have newlines. */
+static int read_foreign_text(
+    const json_t *object, const char *key, char **ret_text, struct error *error)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *text = json_string_value(value);
+    if (!value || json_is_null(value))
+        return 0;
+    if (!text || strlen(text) >= FOREIGN_BYTES)
+        return error_set(error, EINVAL, WHAT ": \"%s\" is no text, or too long", key);
+    return (*ret_text = strdup(text)) ? 0 : no_memory(error, WHAT);
+}
+
 /* `needed`: absent is an error; else NULL. */
 static int read_text(
     const json_t *object, const char *key, bool needed, char **ret_text, struct error *error)
@@ -264,11 +278,14 @@ static int read_texts(const json_t *object, struct allocation_record *record, st
     } texts[] = {{"resource", true, &record->resource}, {"namespace", true, &record->pod_namespace},
         {"pod", true, &record->pod_name}, {"uid", true, &record->pod_uid},
         {"container", true, &record->container}, {"directory", false, &record->directory},
-        {"cache", false, &record->cache}, {"wish", false, &record->wish},
-        {"failed", false, &record->failed}};
+        {"cache", false, &record->cache}};
     int result = 0;
     for (size_t i = 0; !result && i < sizeof(texts) / sizeof(*texts); i++)
         result = read_text(object, texts[i].key, texts[i].needed, texts[i].to, error);
+    if (!result)
+        result = read_foreign_text(object, "wish", &record->wish, error);
+    if (!result)
+        result = read_foreign_text(object, "failed", &record->failed, error);
     return result;
 }
 

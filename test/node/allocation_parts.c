@@ -16,7 +16,7 @@ static const char whole[] =
     "\"container\":\"c\", \"slot\":2, \"init\":true, \"sidecar\":true, \"limited\":true, "
     "\"devices\":[{\"uuid\":\"GPU-1\", \"type\":\"NVIDIA\", \"memory_mib\":300, \"cores\":40, "
     "\"now_memory_mib\":200, \"now_cores\":30}], \"directory\":\"u_c\", \"cache\":\"x.cache\", "
-    "\"priority\":1, \"sure\":true, \"wish\":\"{}\", \"restore\":[{\"namespace\":\"s\", "
+    "\"priority\":1, \"sure\":true, \"wish\":\"{\\\\n}\", \"restore\":[{\"namespace\":\"s\", "
     "\"pod\":\"q\", \"uid\":\"v\", \"slot\":1}]}";
 
 static int decode(const char *text, struct allocation_record **ret_record, struct error *error)
