@@ -10,8 +10,8 @@
 #include "kube/event.h"
 #include "net/file_read.h"
 #include "net/log_line.h"
-#include "node/allocation.h"
-#include "node/allocation_files.h"
+#include "node/allocation/allocation.h"
+#include "node/allocation/allocation_files.h"
 #include "node/inventory.h"
 #include "node/kubelet.h"
 #include "node/pod_resources.h"
@@ -211,8 +211,8 @@ static void on_input(evutil_socket_t fd, short event, void *context)
 
 int main(int argc, char **argv)
 {
-    char *text;
-    size_t bytes;
+    char *text = NULL;
+    size_t bytes = 0;
     struct error error = {.text = "usage: allocation-driver CONFIG"};
     if (argc != 2 || file_read(argv[1], 1 << 20, &text, &bytes, NULL, &error))
         die(error.text);

@@ -2,10 +2,10 @@
 /* The pure parts of the allocation: records, wishes for limits, and what is given away. */
 #include "check.h"
 
-#include "node/allocation_files.h"
-#include "node/allocation_limits.h"
-#include "node/allocation_record.h"
-#include "node/allocation_usage.h"
+#include "node/allocation/allocation_files.h"
+#include "node/allocation/allocation_limits.h"
+#include "node/allocation/allocation_record.h"
+#include "node/allocation/allocation_usage.h"
 
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/allocation_files.h"
+#include "node/allocation/allocation_files.h"
 
 #include "net/file_read.h"
 #include "net/log_line.h"

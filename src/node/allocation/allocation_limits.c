@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/allocation_limits.h"
+#include "node/allocation/allocation_limits.h"
 
 #include "cluster/json_read.h"
 

@@ -10,7 +10,7 @@
 #define VGPU_NODE_ALLOCATION_FILES_H
 
 #include "net/error.h"
-#include "node/allocation_record.h"
+#include "node/allocation/allocation_record.h"
 
 #include <stddef.h>
 

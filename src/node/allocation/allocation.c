@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records, and what changes of the node's Pods mean for them. */
-#include "node/allocation.h"
+#include "node/allocation/allocation.h"
 
 #include "base/clock.h"
 #include "cluster/erase.h"
 #include "cluster/proof.h"
 #include "kube/object.h"
 #include "net/log_line.h"
-#include "node/allocation_files.h"
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation_files.h"
+#include "node/allocation/allocation_parts.h"
 #include "node/settings.h"
 
 #include <errno.h>

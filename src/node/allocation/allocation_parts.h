@@ -9,7 +9,7 @@
 #include "cluster/allocate_candidates.h"
 #include "kube/client.h"
 #include "net/file_read.h"
-#include "node/allocation_record.h"
+#include "node/allocation/allocation_record.h"
 #include "node/kubelet.h"
 #include "node/pods.h"
 
@@ -136,6 +136,8 @@ int32_t allocation_memory_of(const struct allocation *allocation, const struct p
 
 /* allocation_serve.c */
 void allocation_serve_stop(struct allocation *allocation);
+
+/* allocation_candidates.c */
 /* Pods as candidates; to be freed by allocation_candidates_free. */
 struct allocate_pod *allocation_candidates(struct allocation *allocation,
     struct pods_pod *const *extras, size_t extra_count, size_t *ret_count);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wishes of running Pods for other limits. */
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation_parts.h"
 
 #include "kube/event.h"
 #include "net/log_line.h"
-#include "node/allocation_limits.h"
+#include "node/allocation/allocation_limits.h"
 
 #include <errno.h>
 #include <stdio.h>

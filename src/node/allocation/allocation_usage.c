@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/allocation_usage.h"
+#include "node/allocation/allocation_usage.h"
 
 #include <errno.h>
 #include <inttypes.h>

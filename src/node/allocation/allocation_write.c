@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the API server is told. Nothing is queued: what a Pod's annotations and the Node's lock are
  * to be follows from the records and from what they are, and is written while it differs. */
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation_parts.h"
 
 #include "cluster/erase.h"
 #include "cluster/node_lock.h"

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocate. They are served one after the other: what the one gets, the next cannot. */
-#include "node/allocation.h"
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation.h"
+#include "node/allocation/allocation_serving.h"
 
-#include "cluster/node_lock.h"
-#include "kube/object.h"
-#include "kube/url.h"
 #include "net/log_line.h"
-#include "node/allocation_files.h"
+#include "node/allocation/allocation_files.h"
 #include "node/settings.h"
 
 #include <errno.h>
@@ -18,29 +15,6 @@
 
 /* Pods that would over-commit the node; more than a node has. */
 #define EXCLUDED_MAX 512
-
-struct serving {
-    TAILQ_ENTRY(serving) entry;
-    struct allocation *allocation;
-    struct kubelet_call *call;
-    struct allocate_request *requests; /* valid as long as the call is */
-    size_t count;
-
-    struct kube_call *asked;  /* a request to the API server under way */
-    struct pods_pod **extras; /* Pods that were asked for, newer than those of the watch */
-    size_t extra_count;
-    bool asked_holder, refreshed;
-    bool holder_gone;
-    bool has_lock; /* `lock` is newer than the watch's */
-    char *lock;
-
-    char (*excluded)[64]; /* UIDs */
-    size_t excluded_count;
-    struct error over; /* why the first of them was */
-    char *over_uid;
-};
-
-static void serve(struct serving *serving);
 
 static void forget_extras(struct serving *serving)
 {
@@ -67,63 +41,10 @@ static void serve_next(struct allocation *allocation)
 {
     struct serving *next = TAILQ_FIRST(&allocation->servings);
     if (next)
-        serve(next);
+        serving_go_on(next);
 }
 
 /* -- the candidates */
-
-void allocation_candidates_free(struct allocate_pod *candidates, size_t count)
-{
-    for (size_t i = 0; candidates && i < count; i++)
-        free((char *)candidates[i].view.to_allocate);
-    free(candidates);
-}
-
-static void add_candidate(struct allocation *allocation, const struct pods_pod *pod,
-    struct allocate_pod *candidates, size_t *count)
-{
-    if (allocation_find_failure(allocation, pod->view.uid))
-        return;
-    struct allocate_pod *candidate = &candidates[(*count)++];
-    candidate->view = pod->view;
-    candidate->view.to_allocate = allocation_effective(allocation, pod);
-    /* One that cannot be read stays, so that its Pod is told. */
-    if (!candidate->view.to_allocate && pod->view.to_allocate)
-        candidate->view.to_allocate = strdup(pod->view.to_allocate);
-    candidate->proven =
-        !strcmp(pod->view.phase, "Pending") &&
-        allocation_is_proven(allocation, pod->view.uid, pod->view.allocated, pod->view.proof);
-}
-
-static bool is_among(struct pods_pod *const *list, size_t count, const char *uid)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(list[i]->view.uid, uid))
-            return true;
-    return false;
-}
-
-struct allocate_pod *allocation_candidates(struct allocation *allocation,
-    struct pods_pod *const *extras, size_t extra_count, size_t *ret_count)
-{
-    size_t known, count = 0;
-    const struct pods_pod *const *all = pods_all(allocation->pods, &known);
-    const struct allocation_stray *stray;
-    size_t strays = 0;
-    LIST_FOREACH(stray, &allocation->strays, entry)
-    strays++;
-    struct allocate_pod *candidates = calloc(known + extra_count + strays + 1, sizeof(*candidates));
-    for (size_t i = 0; candidates && i < known; i++)
-        if (!is_among(extras, extra_count, all[i]->view.uid))
-            add_candidate(allocation, all[i], candidates, &count);
-    for (size_t i = 0; candidates && i < extra_count; i++)
-        add_candidate(allocation, extras[i], candidates, &count);
-    LIST_FOREACH(stray, &allocation->strays, entry)
-    if (candidates && !is_among(extras, extra_count, stray->pod->view.uid))
-        add_candidate(allocation, stray->pod, candidates, &count);
-    *ret_count = count;
-    return candidates;
-}
 
 static bool is_excluded(const struct serving *serving, const char *uid)
 {
@@ -341,103 +262,6 @@ static int grant_all(struct serving *serving, const struct pods_pod *pod,
     return result;
 }
 
-/* -- asking the API server */
-
-static void add_extra(struct serving *serving, const json_t *object)
-{
-    struct pods_pod *pod = pods_read(&serving->allocation->settings->config.request, object);
-    struct pods_pod **grown =
-        pod ? reallocarray(serving->extras, serving->extra_count + 1, sizeof(struct pods_pod *))
-            : NULL;
-    if (!grown) {
-        pods_pod_destroy(pod);
-        return;
-    }
-    serving->extras = grown;
-    grown[serving->extra_count++] = pod;
-}
-
-static void on_holder(void *context, const struct kube_reply *reply)
-{
-    struct serving *serving = context;
-    serving->asked = NULL;
-    if (reply->status == 200)
-        add_extra(serving, reply->body);
-    /* Whatever else it is, it is no Pod that could be served by its lock. */
-    serving->holder_gone = reply->status != 200;
-    if (!reply->status)
-        log_line(LOG_LINE_WARNING, "allocation: the lock's Pod: %s", reply->text);
-    serve(serving);
-}
-
-static void on_list(void *context, const struct kube_reply *reply)
-{
-    struct serving *serving = context;
-    const json_t *items = object_get(reply->body, "items", NULL);
-    serving->asked = NULL;
-    if (reply->status == 200)
-        for (size_t i = 0; i < json_array_size(items); i++)
-            add_extra(serving, json_array_get(items, i));
-    else
-        log_line(LOG_LINE_WARNING, "allocation: the node's Pods: %s", reply->text);
-    serve(serving);
-}
-
-static bool ask(struct serving *serving, const char *path,
-    void (*on_done)(void *context, const struct kube_reply *reply))
-{
-    const struct kube_request request = {.method = "GET",
-        .path = path,
-        .deadline_ms = ALLOCATION_ASK_MS,
-        .on_done = on_done,
-        .context = serving};
-    return kube_client_start(serving->allocation->client, &request, &serving->asked) == 0;
-}
-
-static void on_node(void *context, const struct kube_reply *reply)
-{
-    struct serving *serving = context;
-    char path[320];
-    serving->asked = NULL;
-    if (reply->status == 200) {
-        const char *lock = object_annotation(reply->body, NODE_LOCK_ANNOTATION);
-        serving->has_lock = true;
-        serving->lock = lock ? strdup(lock) : NULL;
-        pods_learn_node(serving->allocation->pods, reply->body);
-    }
-    /* All in one answer: a node has some hundred Pods at most. */
-    snprintf(path, sizeof(path), "/api/v1/pods?fieldSelector=spec.nodeName%%3D%s",
-        serving->allocation->settings->node_name);
-    if (!ask(serving, path, on_list))
-        serve(serving);
-}
-
-static bool ask_holder(struct serving *serving, const char *lock)
-{
-    struct node_lock holder;
-    char path[1200];
-    serving->asked_holder = true;
-    if (!lock || node_lock_decode(lock, &holder, NULL))
-        return false;
-    char *space = url_escape(holder.pod_namespace), *name = url_escape(holder.pod_name);
-    bool good = space && name && *space && *name;
-    if (good)
-        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name);
-    free(space);
-    free(name);
-    return good && ask(serving, path, on_holder);
-}
-
-/* The watch may be behind kubelet's: the Node and its Pods as they are now. */
-static bool refresh(struct serving *serving)
-{
-    char path[320];
-    serving->refreshed = true;
-    serving->asked_holder = serving->holder_gone = false;
-    snprintf(path, sizeof(path), "/api/v1/nodes/%s", serving->allocation->settings->node_name);
-    return ask(serving, path, on_node);
-}
-
 /* -- the flow */
 
 static int choose(struct serving *serving, const struct allocate_pod *candidates, size_t count,
@@ -454,7 +278,7 @@ static int choose(struct serving *serving, const struct allocate_pod *candidates
     if (result != -EAGAIN)
         return result;
     if (serving->excluded_count == 0 && !serving->asked_holder &&
-        ask_holder(serving, question.lock))
+        serving_ask_holder(serving, question.lock))
         return -EINPROGRESS;
     question.lock_holder_gone = true;
     return allocate_choose(&question, candidates, count, ret_choice, error);
@@ -498,7 +322,7 @@ static enum outcome serve_once(struct serving *serving)
     enum outcome outcome = DONE;
     if (result == -EINPROGRESS) {
         outcome = WAIT;
-    } else if (result && result != -ENOMEM && !serving->refreshed && refresh(serving)) {
+    } else if (result && result != -ENOMEM && !serving->refreshed && serving_refresh(serving)) {
         outcome = WAIT;
     } else if (!result) {
         result = grant_all(serving, pod, &choice, &error);
@@ -526,7 +350,7 @@ static enum outcome serve_once(struct serving *serving)
     return outcome;
 }
 
-static void serve(struct serving *serving)
+void serving_go_on(struct serving *serving)
 {
     if (kubelet_call_gone(serving->call)) {
         struct allocation *allocation = serving->allocation;
@@ -559,7 +383,7 @@ void allocation_allocate(
     bool idle = TAILQ_EMPTY(&allocation->servings);
     TAILQ_INSERT_TAIL(&allocation->servings, serving, entry);
     if (idle)
-        serve(serving);
+        serving_go_on(serving);
 }
 
 void allocation_serve_stop(struct allocation *allocation)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GetPreferredAllocation: kubelet is to take replicas of the cards that the scheduler chose. Asks
  * nobody: what the watch has not told yet is not preferred. */
-#include "node/allocation.h"
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation.h"
+#include "node/allocation/allocation_parts.h"
 
 #include "cluster/preferred.h"
 #include "net/log_line.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/allocation_record.h"
+#include "node/allocation/allocation_record.h"
 
 #include "cluster/json_read.h"
 #include "cluster/no_memory.h"

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container's record, its answer and its grant. */
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation_parts.h"
 
 #include "base/guard.h"
-#include "node/allocation_files.h"
-#include "node/allocation_usage.h"
+#include "node/allocation/allocation_files.h"
+#include "node/allocation/allocation_usage.h"
 #include "node/inventory.h"
 #include "node/settings.h"
+#include "region/epoch.h"
 #include "region/grant_write.h"
 #include "region/region_file.h"
-#include "region/region_orders.h"
+#include "region/region.h"
 #include "region/region_set.h"
 
 #include <errno.h>
@@ -371,7 +372,7 @@ void allocation_wake(const struct allocation *allocation, const struct allocatio
     if (fd < 0 || region_set_open(&region, fd))
         return;
     guard_enter();
-    orders_raise(region.shared);
+    epoch_raise(region.shared);
     guard_leave();
     region_detach(&region);
 }

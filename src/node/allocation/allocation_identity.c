@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose devices are whose: what pod-resources tells of the records that are guesses. */
-#include "node/allocation.h"
-#include "node/allocation_parts.h"
+#include "node/allocation/allocation.h"
+#include "node/allocation/allocation_parts.h"
 
 #include "cluster/no_memory.h"
 #include "net/log_line.h"

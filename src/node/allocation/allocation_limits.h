@@ -6,7 +6,7 @@
 #define VGPU_NODE_ALLOCATION_LIMITS_H
 
 #include "net/error.h"
-#include "node/allocation_record.h"
+#include "node/allocation/allocation_record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
