@@ -191,7 +191,7 @@ static void publish(struct kubelet *kubelet)
     size_t count = 0;
     struct error error;
     for (size_t i = 0; i < card_count; i++)
-        for (unsigned r = 0; r < cards[i].replicas && r < 64; r++) {
+        for (unsigned r = 0; r < device_id_count(cards[i].uuid, cards[i].replicas) && r < 64; r++) {
             if (device_id_format(cards[i].uuid, r, ids[count]))
                 continue;
             devices[count] = (struct kubelet_device){ids[count], true, -1};
