@@ -3,6 +3,7 @@
 #include "sim/nvml/nvml_sim.h"
 
 #include "abi/rm.h"
+#include "sim/nvml/nvml_fault.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -131,6 +132,13 @@ nvmlReturn_t nvml_enter(const char *function)
     return atomic_load(&init_count) > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 
+/* An instance is lost with its card. */
+static bool is_lost(unsigned index)
+{
+    const struct sim_model *model = &sim_device(index)->model;
+    return nvml_fault_is_lost(model->mig_card ? (unsigned)model->mig_card - 1 : index);
+}
+
 nvmlReturn_t nvml_enter_device(const char *function, nvmlDevice_t device, const void *output)
 {
     nvmlReturn_t result = nvml_enter(function);
@@ -138,7 +146,9 @@ nvmlReturn_t nvml_enter_device(const char *function, nvmlDevice_t device, const 
         return result;
     uintptr_t offset = (uintptr_t)device - (uintptr_t)handles;
     bool known = offset < sim_unit_count() * sizeof handles[0] && offset % sizeof handles[0] == 0;
-    return known && output != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+    if (!known || output == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return is_lost(device->index) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 unsigned nvml_index(nvmlDevice_t device)
@@ -191,6 +201,8 @@ static nvmlReturn_t get_handle_by_index(
     nvmlReturn_t result = nvml_enter(function);
     if (result == NVML_SUCCESS && (device == NULL || index >= sim_device_count()))
         result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS && is_lost(index))
+        result = NVML_ERROR_GPU_IS_LOST;
     if (result == NVML_SUCCESS)
         *device = nvml_handle(index);
     return result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated NVML: the state of a device. Clocks, power and heat follow utilisation plausibly;
  * nothing was measured. */
+#include "sim/nvml/nvml_fault.h"
 #include "sim/nvml/nvml_sim.h"
 
 #include <string.h>
@@ -148,6 +149,17 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
 {
     return get_computed(__func__, device, power_mw, power);
+}
+
+/* As if the card had been idle since it was reset, or since the computer was started. */
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
+{
+    nvmlReturn_t result = nvml_enter_device(__func__, device, energy);
+    if (result == NVML_SUCCESS) {
+        uint64_t now_ms = sim_clock_ns() / 1000000;
+        *energy = (now_ms - nvml_fault_reset_ms(nvml_index(device))) * (IDLE_POWER_MW / 1000);
+    }
+    return result;
 }
 
 static unsigned power_limit_mw(unsigned index)

@@ -123,8 +123,3 @@ nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(
 {
     return refuse(__func__, device);
 }
-
-nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
-{
-    return refuse(__func__, device);
-}
