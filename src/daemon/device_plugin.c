@@ -12,7 +12,7 @@
 #include "node/offer.h"
 #include "node/probe.h"
 #include "node/register.h"
-#include "node/settings.h"
+#include "node/settings_read.h"
 #include "node/topology.h"
 
 #include <errno.h>

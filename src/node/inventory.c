@@ -14,6 +14,8 @@
 static const char *const control_paths[INVENTORY_CONTROL_NODES_MAX] = {
     "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 
+_Static_assert(INVENTORY_CARDS_MAX == SCAN_CARDS_MAX, "all that are seen have room");
+
 struct inventory {
     const struct node_settings *settings;
     void (*on_change)(void *context);

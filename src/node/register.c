@@ -251,6 +251,8 @@ int register_set_devices(struct registration *registration, const struct invento
     if (failure)
         return failure;
     registration->csv = csv;
+    /* Not before: the first patch has both. */
+    registration->wants[WANT_PLUGIN].decided = true;
     want(registration, WANT_DEVICES, text);
     return 0;
 }
@@ -274,7 +276,7 @@ struct registration *register_create(const struct register_options *options, str
         registration->wants[WANT_DEVICES].key = REGISTER_DEVICES;
         registration->wants[WANT_SCORES].key = REGISTER_SCORES;
         registration->wants[WANT_PLUGIN] =
-            (struct want){.key = REGISTER_PLUGIN, .decided = true, .value = version};
+            (struct want){.key = REGISTER_PLUGIN, .value = version};
         kube_client_backoff(options->client, &registration->backoff);
         registration->timer =
             evtimer_new(kube_client_base(options->client), on_timer, registration);

@@ -114,7 +114,7 @@ static bool find_uuid(const struct scanning *scanning, nvmlDevice_t handle, stru
 static struct scan_card *add_card(struct scanning *scanning)
 {
     struct scan *scan = scanning->scan;
-    if (scan->count >= INVENTORY_CARDS_MAX)
+    if (scan->count >= SCAN_CARDS_MAX)
         return NULL;
     struct scan_card *card = &scan->cards[scan->count++];
     *card = (struct scan_card){.numa = -1};
@@ -219,7 +219,7 @@ static void look_at_instances(struct scanning *scanning, nvmlDevice_t handle, si
     if (!answers(scanning, &scanning->scan->cards[at], "MIG devices",
             nvml_call(nvml, nvmlDeviceGetMaxMigDeviceCount, handle, &count)))
         return;
-    for (unsigned i = 0; i < count && i < INVENTORY_CARDS_MAX; i++)
+    for (unsigned i = 0; i < count && i < SCAN_CARDS_MAX; i++)
         look_at_mig(scanning, handle, at, i);
 }
 
@@ -321,7 +321,7 @@ struct scan *scan_make(
     unsigned count = 0;
     if (!scan)
         return NULL;
-    scan->cards = calloc(INVENTORY_CARDS_MAX, sizeof(*scan->cards));
+    scan->cards = calloc(SCAN_CARDS_MAX, sizeof(*scan->cards));
     if (!scan->cards) {
         free(scan);
         return NULL;

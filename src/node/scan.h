@@ -5,12 +5,13 @@
 #define VGPU_NODE_SCAN_H
 
 #include "cluster/device_id.h"
-#include "node/inventory.h"
+#include "cluster/node_devices.h"
 #include "node/nvml.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define SCAN_CARDS_MAX 128
 #define SCAN_NAME_BYTES NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 /* A card, or a MIG device: `parent` is then its card's UUID. */

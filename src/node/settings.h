@@ -6,13 +6,10 @@
 #define VGPU_NODE_SETTINGS_H
 
 #include "cluster/node_config.h"
-#include "net/error.h"
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #define SETTINGS_NAME_BYTES 254
 #define SETTINGS_PATH_BYTES 1024
@@ -24,12 +21,6 @@ enum settings_list_strategy {
     SETTINGS_LIST_VOLUME_MOUNTS = 2,   /* /var/run/nvidia-container-devices/<id> */
     SETTINGS_LIST_CDI_ANNOTATIONS = 4, /* <cdi_annotation_prefix>nvidia-device-plugin_<uuid> */
     SETTINGS_LIST_CDI_CRI = 8,         /* the CDIDevices field */
-};
-
-enum settings_action {
-    SETTINGS_RUN,
-    SETTINGS_HELP,
-    SETTINGS_VERSION,
 };
 
 struct node_settings {
@@ -77,23 +68,5 @@ struct node_settings {
     double flag_memory_scaling, flag_cores_scaling;
     bool flag_core_limit_disabled, flag_mig_mixed;
 };
-
-/* Reads the environment, over it the arguments (argv[1] and following); no file yet. `report` gets
- * one line for each accepted flag that has no effect here. Returns 0, or -EINVAL with one line:
- * name, value, what is accepted. The caller finishes it in any case. */
-int node_settings_read(struct node_settings *ret_settings, int argc, char *const *argv,
-    enum settings_action *ret_action, node_config_report *report, void *context,
-    struct error *error) __attribute__((warn_unused_result));
-
-/* Reads config_file and node_config_file into `config`. A file that is not there is none, unless it
- * was named. A bad value is one line to `report`, and stays as it was; a file that cannot be read
- * or parsed, or a mode that vgpu does not have, is -EINVAL, and `config` is then as before. */
-int node_settings_load(struct node_settings *settings, node_config_report *report, void *context,
-    struct error *error) __attribute__((warn_unused_result));
-
-void node_settings_finish(struct node_settings *settings);
-
-/* The table as text: --help, and (for the tests) one line "name variable default" a flag. */
-void node_settings_print_help(FILE *file);
 
 #endif

@@ -5,7 +5,7 @@
 #include "cluster/number.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SCALING_MAX 100

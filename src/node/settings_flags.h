@@ -3,6 +3,7 @@
 #ifndef VGPU_NODE_SETTINGS_FLAGS_H
 #define VGPU_NODE_SETTINGS_FLAGS_H
 
+#include "net/error.h"
 #include "node/settings.h"
 
 enum settings_kind {

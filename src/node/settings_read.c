@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/settings.h"
+#include "node/settings_read.h"
 
 #include "base/text.h"
 #include "net/file_read.h"
