@@ -4,12 +4,14 @@
  * it cannot run, 2 for flags that are not understood. */
 #include "kube/client.h"
 #include "kube/event.h"
-#include "kube/watch.h"
 #include "net/log_line.h"
+#include "node/allocation/allocation.h"
 #include "node/health.h"
 #include "node/install.h"
 #include "node/inventory.h"
 #include "node/offer.h"
+#include "node/pod_resources.h"
+#include "node/pods.h"
 #include "node/probe.h"
 #include "node/register.h"
 #include "node/settings_read.h"
@@ -23,6 +25,9 @@
 #include <string.h>
 
 #define EXIT_MISUSED 2
+/* How long the files of a Pod stay that the API server does not have any more: the programs of one
+ * that was deleted by force may end later. */
+#define REMOVE_AFTER_S 300
 
 struct plugin {
     struct node_settings settings;
@@ -31,7 +36,10 @@ struct plugin {
     struct kube_auth *auth;
     struct kube_client *client;
     struct kube_events *events;
-    struct kube_watch *watch;
+    struct pods *pods;
+    struct pods_listener listener;
+    struct pod_resources *pod_resources;
+    struct allocation *allocation;
     struct inventory *inventory;
     struct health *health;
     struct registration *registration;
@@ -141,10 +149,16 @@ static void on_healthy(void *context, const char *list)
     health_take_allowed(plugin->health, list);
 }
 
-static void on_node(void *context, enum kube_watch_change change, const json_t *node)
+static void on_node(void *context, const json_t *node)
 {
     struct plugin *plugin = context;
-    register_take_node(plugin->registration, change == KUBE_WATCH_DELETED ? NULL : node);
+    register_take_node(plugin->registration, node);
+}
+
+static void on_patched(void *context, const json_t *node)
+{
+    struct plugin *plugin = context;
+    pods_learn_node(plugin->pods, node);
 }
 
 static void on_installed(void *context)
@@ -200,30 +214,59 @@ static bool reach_cluster(struct plugin *plugin, struct error *error)
     return plugin->events;
 }
 
-static void on_trouble(void *context, const char *text)
+/* The Node and its Pods, and what is given to them. */
+static bool serve_pods(struct plugin *plugin, struct error *error)
 {
-    (void)context;
-    log_line(LOG_LINE_WARNING, "watch: %s", text);
+    const struct node_settings *settings = &plugin->settings;
+    plugin->pods =
+        pods_create(plugin->client, settings->node_name, &settings->config.request, error);
+    if (!plugin->pods)
+        return false;
+    plugin->listener = (struct pods_listener){.on_node = on_node, .context = plugin};
+    pods_listen(plugin->pods, &plugin->listener);
+    plugin->pod_resources = pod_resources_create(plugin->base, settings->pod_resources_socket);
+    if (!plugin->pod_resources) {
+        error_set(error, ENOMEM, "no memory for the kubelet's Pod resources");
+        return false;
+    }
+    plugin->allocation = allocation_create(&(struct allocation_options){.base = plugin->base,
+                                               .settings = settings,
+                                               .inventory = plugin->inventory,
+                                               .client = plugin->client,
+                                               .pods = plugin->pods,
+                                               .pod_resources = plugin->pod_resources,
+                                               .events = plugin->events,
+                                               .remove_after_s = REMOVE_AFTER_S},
+        error);
+    return plugin->allocation;
 }
 
-static void on_back(void *context)
+static bool make_offer(struct plugin *plugin, struct error *error)
 {
-    (void)context;
-    log_line(LOG_LINE_INFO, "watch: the node is followed again");
+    const struct offer_options options = {.settings = &plugin->settings,
+        .inventory = plugin->inventory,
+        .cards = {.allocate = allocation_allocate,
+            .preferred = allocation_preferred,
+            .pre_start = allocation_pre_start},
+        .mig = {.allocate = allocation_allocate_mig},
+        .context = plugin->allocation};
+    plugin->offer = offer_create(plugin->base, &options, error);
+    return plugin->offer;
 }
 
-static bool follow_node(struct plugin *plugin, struct error *error)
+static bool watch_cards(struct plugin *plugin, struct error *error)
 {
-    char selector[SETTINGS_NAME_BYTES + 32];
-    snprintf(selector, sizeof(selector), "metadata.name=%s", plugin->settings.node_name);
-    const struct kube_watch_options options = {.path = "/api/v1/nodes",
-        .field_selector = selector,
-        .on_change = on_node,
-        .on_trouble = on_trouble,
-        .on_back = on_back,
-        .context = plugin};
-    plugin->watch = kube_watch_create(plugin->client, &options, error);
-    return plugin->watch;
+    const struct node_settings *settings = &plugin->settings;
+    plugin->health = health_create(&(struct health_options){.settings = settings,
+                                       .inventory = plugin->inventory,
+                                       .events = plugin->events,
+                                       .on_pace = on_pace,
+                                       .context = plugin},
+        error);
+    if (!plugin->health)
+        return false;
+    plugin->install = install_create(plugin->base, settings, on_installed, plugin, error);
+    return plugin->install;
 }
 
 static bool make_parts(struct plugin *plugin, struct error *error)
@@ -238,20 +281,11 @@ static bool make_parts(struct plugin *plugin, struct error *error)
                                                .node_name = settings->node_name,
                                                .version = VGPU_VERSION,
                                                .on_healthy = on_healthy,
+                                               .on_node = on_patched,
                                                .context = plugin},
         error);
-    plugin->offer = offer_create(plugin->base,
-        &(struct offer_options){.settings = settings, .inventory = plugin->inventory}, error);
-    if (!plugin->registration || !plugin->offer)
-        return false;
-    plugin->health = health_create(&(struct health_options){.settings = settings,
-                                       .inventory = plugin->inventory,
-                                       .events = plugin->events,
-                                       .on_pace = on_pace,
-                                       .context = plugin},
-        error);
-    plugin->install = install_create(plugin->base, settings, on_installed, plugin, error);
-    return plugin->health && plugin->install;
+    return plugin->registration && serve_pods(plugin, error) && make_offer(plugin, error) &&
+           watch_cards(plugin, error);
 }
 
 /* "all" and no Xid that counts nevertheless: nothing is waited for. */
@@ -285,7 +319,7 @@ static bool start(struct plugin *plugin, struct error *error)
         return false;
     }
     return !catch_signals(plugin, error) && reach_cluster(plugin, error) &&
-           make_parts(plugin, error) && follow_node(plugin, error) && start_probe(plugin, error);
+           make_parts(plugin, error) && start_probe(plugin, error);
 }
 
 static void finish(struct plugin *plugin)
@@ -293,7 +327,9 @@ static void finish(struct plugin *plugin)
     probe_destroy(plugin->probe);
     install_destroy(plugin->install);
     offer_destroy(plugin->offer);
-    kube_watch_destroy(plugin->watch);
+    allocation_destroy(plugin->allocation);
+    pod_resources_destroy(plugin->pod_resources);
+    pods_destroy(plugin->pods);
     register_destroy(plugin->registration);
     health_destroy(plugin->health);
     inventory_destroy(plugin->inventory);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """plugin BUILD: the real vgpu-device-plugin with a fake API server, a fake kubelet and simulated cards."""
+import datetime
 import json
 import os
 import re
@@ -351,6 +352,38 @@ def two_plugins():
         node.plugins.remove(first)
         equal(first.end(), 0)
         node.kubelet.wait("devices", since, lambda event: len(event["devices"]) == 6)
+
+
+@test
+def allocates():
+    """Allocate answers with the limits of the Pod that the node's lock names"""
+    with Node() as node:
+        node.start()
+        first, second = uuids(node)
+        node.wait_devices(lambda d: len(d) == 6)
+        assigned = f"{second},NVIDIA,3000,30:;"
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        node.server.put("pods", {
+            "metadata": {"name": "p1", "namespace": "default", "labels": {"hami.io/vgpu-node": "n1"},
+                         "annotations": {"hami.io/vgpu-node": "n1", "hami.io/bind-phase": "allocating",
+                                         "hami.io/bind-time": str(int(time.time())),
+                                         "hami.io/vgpu-devices-to-allocate": assigned,
+                                         "hami.io/vgpu-devices-allocated": assigned}},
+            "spec": {"nodeName": "n1", "containers": [
+                {"name": "c", "resources": {"limits": {GPU: "1", "nvidia.com/gpumem": "3000"}}}]},
+            "status": {"phase": "Pending"}})
+        node.annotate(**{"hami.io/mutex.lock": f"{now},default,p1"})
+        node.kubelet.do("allocate", resource=GPU, containers=[[f"{first}-0"]])
+        answer = node.kubelet.wait("allocate")
+        equal(answer["status"], "OK", f"status of {answer}")
+        container = answer["containers"][0]
+        equal({key: container["envs"].get(key) for key in (
+            "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT")},
+              {"NVIDIA_VISIBLE_DEVICES": second, "CUDA_DEVICE_MEMORY_LIMIT_0": "3000m",
+               "CUDA_DEVICE_SM_LIMIT": "30"})
+        wait_for("release of the lock", lambda: node.annotation("hami.io/mutex.lock") is None)
+        pod = node.server.store.get("pods", "default", "p1")
+        equal(pod["metadata"]["annotations"]["hami.io/bind-phase"], "success")
 
 
 @test
