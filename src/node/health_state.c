@@ -213,6 +213,8 @@ int health_state_restore(
     int64_t energy = -1;
     if (!entry)
         return -ENOENT;
+    if (!json_is_object(entry))
+        return error_set(error, EINVAL, "%s: an object is accepted", uuid);
     int failure =
         json_read_string(uuid, entry, "reason", state.reason, sizeof(state.reason), error);
     if (!failure)
