@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a command on virtual time: on-virtual-time COMMAND [ARGUMENT ...]
+ *
+ * The command and all that it starts have this build's test-time library preloaded and share a page
+ * (page.h). This process keeps the clock: when no thread of theirs runs, it sets the clock to the
+ * earliest deadline and wakes that sleeper.
+ *
+ * None runs if two looks in a row at each find it asleep, with the same count of the times that it
+ * was given a processor: then it did not run between the looks, and at a moment between the two
+ * rounds of looks all slept. Sleepers that only this process wakes need no look. */
+#include "page.h"
+#include "tasks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Between looks while threads run that tell nothing when they block. */
+#define PAUSE_FIRST_NS 20000
+#define PAUSE_LAST_NS 500000
+/* While all sleep and none of them with a deadline, something outside of the test is waited for. */
+#define IDLE_NS 2000000
+/* Processor time that a thread gets while the clock stands. Once all that run have had it, without a
+ * look at the clock, the clock goes on by their processor time. */
+#define BURST_NS 50000000u
+
+enum found { BUSY, AGAIN, QUIET };
+
+static struct vtime_page *page;
+static char path[PATH_MAX];
+
+static uint32_t load(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- one round of looks ---- */
+
+static struct task *slot_tasks[VTIME_SLOTS]; /* as an index hint: verified by number */
+
+static struct task *task_of_slot(uint32_t index)
+{
+    pid_t tid = page->slots[index].tid;
+    struct task *task = slot_tasks[index];
+    if (!task || task < tasks || task >= tasks + tasks_count || task->inner_tid != tid)
+        task = slot_tasks[index] = task_of(tid);
+    return task;
+}
+
+static void free_slots_of(pid_t tid)
+{
+    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
+        struct vtime_slot *slot = &page->slots[i];
+        if (load(&slot->state) != VTIME_FREE && slot->tid == tid)
+            __atomic_store_n(&slot->state, VTIME_FREE, __ATOMIC_SEQ_CST);
+    }
+}
+
+static const struct vtime_slot *slot_of(const struct task *task)
+{
+    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
+        if (load(&page->slots[i].state) != VTIME_FREE && page->slots[i].tid == task->inner_tid)
+            return &page->slots[i];
+    }
+    return NULL;
+}
+
+static uint32_t signals_seen;
+
+/* Whether the thread of a slot that was woken has still to run. One that was killed never does, one
+ * that is stopped not yet. */
+static bool has_to_run(uint32_t index)
+{
+    struct task *task = task_of_slot(index);
+    if (task && task_look(task))
+        return task->state != 'T' && task->state != 't';
+    free_slots_of(page->slots[index].tid);
+    if (task)
+        task_drop(task);
+    return false;
+}
+
+/* Marks the tasks that need no look. False where one was woken that has not run yet. */
+static bool mark_sleepers(bool look_at_all)
+{
+    for (unsigned i = 0; i < tasks_count; i++)
+        tasks[i].is_listed = false;
+    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
+        if (load(&page->slots[i].state) == VTIME_WOKEN && has_to_run(i))
+            return false;
+    }
+    for (uint32_t i = 0; !look_at_all && i < load(&page->slots_end); i++) {
+        struct task *task =
+            load(&page->slots[i].state) == VTIME_SLEEPS ? task_of_slot(i) : NULL;
+        if (task)
+            task->is_listed = true;
+    }
+    return true;
+}
+
+struct round {
+    bool is_busy, is_changed;
+    bool only_burns; /* all that run are on a processor */
+    uint64_t burned_ns;
+};
+
+/* The processor time that the task has had since it last looked at the clock, beyond the burst. */
+static uint64_t burned(struct task *task)
+{
+    const struct vtime_slot *slot = slot_of(task);
+    uint64_t reads = slot ? __atomic_load_n(&slot->reads, __ATOMIC_RELAXED) : 0;
+    if (reads != task->counted_reads || !task->counted_ns || task->cpu_ns < task->counted_ns) {
+        task->counted_reads = reads;
+        task->counted_ns = task->cpu_ns + BURST_NS;
+        return 0;
+    }
+    return task->cpu_ns - task->counted_ns;
+}
+
+static void look_at(struct task *task, struct round *round)
+{
+    char former = task->state;
+    uint64_t runs = task->runs;
+    pid_t tid = task->inner_tid;
+    if (!task_look(task)) {
+        free_slots_of(tid);
+        task_drop(task);
+        signals_seen--; /* its parent gets one */
+        round->is_changed = true;
+        return;
+    }
+    bool runs_now = task->state == 'R' || task->state == 'D';
+    round->is_changed |= task->state != former || task->runs != runs;
+    round->is_busy |= runs_now;
+    round->only_burns &= task->state != 'D';
+    if (!runs_now)
+        task->counted_ns = 0;
+    uint64_t more_ns = task->state == 'R' ? burned(task) : round->burned_ns;
+    round->burned_ns = more_ns < round->burned_ns ? more_ns : round->burned_ns;
+}
+
+static enum found look(struct round *round)
+{
+    uint32_t signals = load(&page->signals);
+    *round = (struct round){.only_burns = true, .burned_ns = UINT64_MAX};
+    if (!mark_sleepers(signals != signals_seen)) {
+        round->only_burns = false;
+        return BUSY;
+    }
+    for (unsigned i = tasks_count; i-- > 0;) {
+        if (!tasks[i].is_listed)
+            look_at(&tasks[i], round);
+    }
+    if (round->is_busy)
+        return BUSY;
+    if (round->is_changed)
+        return AGAIN;
+    signals_seen = signals;
+    return tasks_changed() && tasks_find_new() ? AGAIN : QUIET;
+}
+
+/* ---- the clock ---- */
+
+static struct vtime_slot *earliest(void)
+{
+    struct vtime_slot *first = NULL;
+    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
+        struct vtime_slot *slot = &page->slots[i];
+        uint32_t state = load(&slot->state);
+        if (state != VTIME_SLEEPS && state != VTIME_WAITS)
+            continue;
+        if (!first || slot->until_ns < first->until_ns ||
+            (slot->until_ns == first->until_ns && slot->order < first->order))
+            first = slot;
+    }
+    return first;
+}
+
+static void set_clock(uint64_t ns)
+{
+    if (ns > page->now_ns)
+        __atomic_store_n(&page->now_ns, ns, __ATOMIC_SEQ_CST);
+}
+
+static void wake(struct vtime_slot *slot)
+{
+    uint32_t state = load(&slot->state);
+    bool sleeps = state == VTIME_SLEEPS || state == VTIME_WAITS;
+    set_clock(slot->until_ns);
+    if (sleeps && __atomic_compare_exchange_n(&slot->state, &state, VTIME_WOKEN, false,
+                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        (void)syscall(SYS_futex, &slot->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* False where nobody has a deadline. A sleeper whose thread is gone is dropped. */
+static bool advance(void)
+{
+    struct vtime_slot *slot = earliest();
+    if (!slot || slot->until_ns == UINT64_MAX)
+        return false;
+    if (task_of_slot((uint32_t)(slot - page->slots)))
+        wake(slot);
+    else
+        __atomic_store_n(&slot->state, VTIME_FREE, __ATOMIC_SEQ_CST);
+    return true;
+}
+
+/* Threads have run for long and without a look at the clock: it goes on by their processor time. */
+static void advance_burned(uint64_t ns)
+{
+    struct vtime_slot *slot = earliest();
+    uint64_t to = page->now_ns + ns;
+    for (unsigned i = 0; i < tasks_count; i++) {
+        if (tasks[i].state == 'R')
+            tasks[i].counted_ns += ns;
+    }
+    if (slot && slot->until_ns <= to)
+        (void)advance();
+    else
+        set_clock(to);
+}
+
+/* ---- the command ---- */
+
+static void wait_for_event(uint32_t seen, uint64_t ns)
+{
+    const struct timespec time = {.tv_nsec = (long)ns};
+    __atomic_store_n(&page->keeper_waits, 1, __ATOMIC_SEQ_CST);
+    (void)syscall(SYS_futex, &page->events, FUTEX_WAIT, seen, &time, NULL, 0);
+    __atomic_store_n(&page->keeper_waits, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Orphans are reaped as well. */
+static bool has_ended(pid_t command, int *ret_status)
+{
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (pid == command) {
+            *ret_status = status;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int keep(pid_t command)
+{
+    uint64_t pause_ns = PAUSE_FIRST_NS;
+    int status;
+    while (!has_ended(command, &status)) {
+        struct round round;
+        uint32_t seen = load(&page->events);
+        enum found found = look(&round);
+        if (found == AGAIN || (found == QUIET && load(&page->events) != seen))
+            continue;
+        if (found == QUIET && advance()) {
+            pause_ns = PAUSE_FIRST_NS;
+            continue;
+        }
+        if (found == BUSY && round.only_burns && round.burned_ns > 0)
+            advance_burned(round.burned_ns);
+        wait_for_event(seen, found == QUIET ? IDLE_NS : pause_ns);
+        pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
+    }
+    return status;
+}
+
+static bool make_page(void)
+{
+    const char *directory = getenv("TMPDIR");
+    snprintf(path, sizeof(path), "%s/time-XXXXXX", directory ? directory : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0 || ftruncate(fd, sizeof(*page)) != 0 || fchmod(fd, 0666) != 0)
+        return false;
+    page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (page == MAP_FAILED)
+        return false;
+    page->now_ns = clock_ns(CLOCK_MONOTONIC);
+    page->realtime_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - page->now_ns);
+    page->magic = VTIME_MAGIC;
+    return true;
+}
+
+static void set_environment(void)
+{
+    char self[PATH_MAX] = "", library[PATH_MAX], preload[2 * PATH_MAX];
+    (void)!readlink("/proc/self/exe", self, sizeof(self) - 1);
+    snprintf(library, sizeof(library), "%.4000s/libtest-time.so", dirname(self));
+    const char *before = getenv("LD_PRELOAD");
+    snprintf(preload, sizeof(preload), "%s%s%s", before ? before : "", before ? ":" : "", library);
+    setenv("LD_PRELOAD", preload, 1);
+    setenv(VTIME_LIBRARY, library, 1);
+    setenv(VTIME_VARIABLE, path, 1);
+}
+
+int main(int argc, char **argv)
+{
+    struct rlimit files;
+    if (argc < 2 || !tasks_begin() || !make_page()) {
+        fprintf(stderr, "usage: on-virtual-time COMMAND [ARGUMENT ...]; Linux with /proc/PID/task/TID/children "
+                        "and schedstat\n");
+        return 2;
+    }
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    (void)prctl(PR_SET_TIMERSLACK, 1);
+    pid_t command = fork();
+    if (command == 0) {
+        (void)prctl(PR_SET_TIMERSLACK, 0);
+        set_environment();
+        execvp(argv[1], argv + 1);
+        fprintf(stderr, "on-virtual-time: %s: %s\n", argv[1], strerror(errno));
+        _exit(127);
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    int status = keep(command);
+    (void)unlink(path);
+    if (WIFSIGNALED(status))
+        (void)raise(WTERMSIG(status));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page that the processes of a test on virtual time share with their keeper (keeper.c).
+ *
+ * Virtual time stands still while a thread of the test runs. When none runs, the keeper sets the
+ * clock to the earliest deadline of the page's sleepers and wakes that one sleeper. */
+#ifndef VGPU_TEST_TIME_PAGE_H
+#define VGPU_TEST_TIME_PAGE_H
+
+#include <stdint.h>
+
+#define VTIME_VARIABLE "VGPU_TEST_TIME" /* names the page's file */
+#define VTIME_LIBRARY "VGPU_TEST_TIME_LIBRARY" /* names the library that is preloaded */
+#define VTIME_MAGIC 0x656d697476757067u
+#define VTIME_SLOTS 4096u
+
+/* Virtual cost of one look at the clock, ns: what a call around it takes on a processor. */
+#define VTIME_READ_NS 200u
+/* Looks at the clock after which a thread that has not slept meanwhile lets the others go first. */
+#define VTIME_READS_MAX 64u
+
+enum vtime_state {
+    VTIME_FREE,
+    VTIME_RUNS,
+    VTIME_SLEEPS, /* until the deadline; a signal apart, only the keeper wakes it */
+    VTIME_WAITS,  /* for something else as well, which wakes it without the keeper */
+    VTIME_WOKEN,  /* by the keeper, and has not run yet */
+};
+
+/* Of one thread. */
+struct vtime_slot {
+    uint32_t state; /* the futex on which the thread sleeps */
+    int32_t tid;    /* in the thread's PID namespace */
+    uint64_t until_ns;
+    uint64_t order; /* of equal deadlines the one with the lower number is first */
+    uint64_t reads; /* of the clock */
+};
+
+struct vtime_page {
+    uint64_t magic;
+    uint64_t now_ns;         /* CLOCK_MONOTONIC */
+    int64_t realtime_ns;     /* CLOCK_REALTIME less CLOCK_MONOTONIC */
+    uint64_t order;          /* the last one given */
+    uint32_t events;         /* counts changes of slots; the futex on which the keeper sleeps */
+    uint32_t keeper_waits;   /* for a change of events */
+    uint32_t signals;        /* counts signals that were sent */
+    uint32_t slots_end;      /* above all slots that were ever in use */
+    struct vtime_slot slots[VTIME_SLOTS];
+};
+
+#endif
