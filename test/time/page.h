@@ -15,6 +15,9 @@
 
 /* Virtual cost of one look at the clock, ns: what a call around it takes on a processor. */
 #define VTIME_READ_NS 200u
+/* By which a sleeper wakes late: the kernel's usual timer slack, 50 us, and what a processor takes to
+ * switch to it. */
+#define VTIME_LATE_NS 53000u
 /* Looks at the clock after which a thread that has not slept meanwhile lets the others go first. */
 #define VTIME_READS_MAX 64u
 

@@ -142,7 +142,7 @@ static struct vtime_slot lie_down(struct vtime_slot *slot, uint32_t state, uint6
 {
     struct vtime_slot kept = *slot;
     kept.state = __atomic_exchange_n(&slot->state, VTIME_RUNS, __ATOMIC_SEQ_CST);
-    slot->until_ns = until_ns;
+    slot->until_ns = until_ns > NEVER - VTIME_LATE_NS ? NEVER : until_ns + VTIME_LATE_NS;
     slot->order = __atomic_add_fetch(&page->order, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&slot->state, state, __ATOMIC_SEQ_CST);
     note_event();
@@ -245,7 +245,7 @@ uint64_t vtime_now_ns(void)
         (void)own_slot();
     own->reads++;
     if (++reads >= VTIME_READS_MAX) {
-        (void)vtime_sleep(now);
+        (void)vtime_sleep(now - VTIME_LATE_NS);
         now = __atomic_load_n(&page->now_ns, __ATOMIC_SEQ_CST);
     }
     return now;
