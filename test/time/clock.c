@@ -92,9 +92,9 @@ REPLACES unsigned sleep(unsigned seconds)
     return nanosleep(&left, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec > 0);
 }
 
-/* A thread that spins and yields lets time pass, as one does that looks at the clock. */
+/* A thread that spins and yields lets time pass. */
 REPLACES int sched_yield(void)
 {
-    (void)vtime_now_ns();
+    vtime_yield();
     return (int)call_result(raw_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0));
 }

@@ -34,14 +34,15 @@
 #define PAUSE_LAST_NS 500000
 /* While all sleep and none of them with a deadline, something outside of the test is waited for. */
 #define IDLE_NS 2000000
-/* Processor time that a thread gets while the clock stands. Once all that run have had it, without a
- * look at the clock, the clock goes on by their processor time. */
-#define BURST_NS 50000000u
+/* Processor time that a thread gets between two sleeps while the clock stands. Once all that run have
+ * had it, the clock goes on by their processor time. */
+#define BURST_NS 20000000u
 
 enum found { BUSY, AGAIN, QUIET };
 
 static struct vtime_page *page;
 static char path[PATH_MAX];
+static unsigned long st_look, st_task, st_adv, st_wait;
 
 static uint32_t load(const uint32_t *word)
 {
@@ -75,15 +76,6 @@ static void free_slots_of(pid_t tid)
         if (load(&slot->state) != VTIME_FREE && slot->tid == tid)
             __atomic_store_n(&slot->state, VTIME_FREE, __ATOMIC_SEQ_CST);
     }
-}
-
-static const struct vtime_slot *slot_of(const struct task *task)
-{
-    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
-        if (load(&page->slots[i].state) != VTIME_FREE && page->slots[i].tid == task->inner_tid)
-            return &page->slots[i];
-    }
-    return NULL;
 }
 
 static uint32_t signals_seen;
@@ -125,17 +117,12 @@ struct round {
     uint64_t burned_ns;
 };
 
-/* The processor time that the task has had since it last looked at the clock, beyond the burst. */
+/* The processor time that the task has had since it last slept, beyond the burst. */
 static uint64_t burned(struct task *task)
 {
-    const struct vtime_slot *slot = slot_of(task);
-    uint64_t reads = slot ? __atomic_load_n(&slot->reads, __ATOMIC_RELAXED) : 0;
-    if (reads != task->counted_reads || !task->counted_ns || task->cpu_ns < task->counted_ns) {
-        task->counted_reads = reads;
+    if (!task->counted_ns)
         task->counted_ns = task->cpu_ns + BURST_NS;
-        return 0;
-    }
-    return task->cpu_ns - task->counted_ns;
+    return task->cpu_ns > task->counted_ns ? task->cpu_ns - task->counted_ns : 0;
 }
 
 static void look_at(struct task *task, struct round *round)
@@ -163,6 +150,7 @@ static void look_at(struct task *task, struct round *round)
 static enum found look(struct round *round)
 {
     uint32_t signals = load(&page->signals);
+    st_look++;
     *round = (struct round){.only_burns = true, .burned_ns = UINT64_MAX};
     if (!mark_sleepers(signals != signals_seen)) {
         round->only_burns = false;
@@ -170,7 +158,7 @@ static enum found look(struct round *round)
     }
     for (unsigned i = tasks_count; i-- > 0;) {
         if (!tasks[i].is_listed)
-            look_at(&tasks[i], round);
+            st_task++, look_at(&tasks[i], round);
     }
     if (round->is_busy)
         return BUSY;
@@ -182,17 +170,21 @@ static enum found look(struct round *round)
 
 /* ---- the clock ---- */
 
-static struct vtime_slot *earliest(void)
+/* The deadline behind it is *ret_next_ns. */
+static struct vtime_slot *earliest(uint64_t *ret_next_ns)
 {
     struct vtime_slot *first = NULL;
+    *ret_next_ns = UINT64_MAX;
     for (uint32_t i = 0; i < load(&page->slots_end); i++) {
         struct vtime_slot *slot = &page->slots[i];
         uint32_t state = load(&slot->state);
         if (state != VTIME_SLEEPS && state != VTIME_WAITS)
             continue;
-        if (!first || slot->until_ns < first->until_ns ||
-            (slot->until_ns == first->until_ns && slot->order < first->order))
-            first = slot;
+        bool is_first = !first || slot->until_ns < first->until_ns ||
+                        (slot->until_ns == first->until_ns && slot->order < first->order);
+        uint64_t other_ns = is_first ? first ? first->until_ns : UINT64_MAX : slot->until_ns;
+        *ret_next_ns = other_ns < *ret_next_ns ? other_ns : *ret_next_ns;
+        first = is_first ? slot : first;
     }
     return first;
 }
@@ -203,9 +195,11 @@ static void set_clock(uint64_t ns)
         __atomic_store_n(&page->now_ns, ns, __ATOMIC_SEQ_CST);
 }
 
-static void wake(struct vtime_slot *slot)
+static void wake(struct vtime_slot *slot, struct task *task)
 {
     uint32_t state = load(&slot->state);
+    if (slot->until_ns > page->now_ns + VTIME_YIELD_NS)
+        task->counted_ns = 0; /* it has slept, not only let others go first */
     bool sleeps = state == VTIME_SLEEPS || state == VTIME_WAITS;
     set_clock(slot->until_ns);
     if (sleeps && __atomic_compare_exchange_n(&slot->state, &state, VTIME_WOKEN, false,
@@ -216,11 +210,14 @@ static void wake(struct vtime_slot *slot)
 /* False where nobody has a deadline. A sleeper whose thread is gone is dropped. */
 static bool advance(void)
 {
-    struct vtime_slot *slot = earliest();
+    uint64_t next_ns;
+    struct vtime_slot *slot = earliest(&next_ns);
+    __atomic_store_n(&page->next_ns, next_ns, __ATOMIC_SEQ_CST);
     if (!slot || slot->until_ns == UINT64_MAX)
         return false;
-    if (task_of_slot((uint32_t)(slot - page->slots)))
-        wake(slot);
+    struct task *task = task_of_slot((uint32_t)(slot - page->slots));
+    if (task)
+        st_adv++, wake(slot, task);
     else
         __atomic_store_n(&slot->state, VTIME_FREE, __ATOMIC_SEQ_CST);
     return true;
@@ -229,7 +226,8 @@ static bool advance(void)
 /* Threads have run for long and without a look at the clock: it goes on by their processor time. */
 static void advance_burned(uint64_t ns)
 {
-    struct vtime_slot *slot = earliest();
+    uint64_t next_ns;
+    const struct vtime_slot *slot = earliest(&next_ns);
     uint64_t to = page->now_ns + ns;
     for (unsigned i = 0; i < tasks_count; i++) {
         if (tasks[i].state == 'R')
@@ -280,7 +278,7 @@ static int keep(pid_t command)
         }
         if (found == BUSY && round.only_burns && round.burned_ns > 0)
             advance_burned(round.burned_ns);
-        wait_for_event(seen, found == QUIET ? IDLE_NS : pause_ns);
+        st_wait++;wait_for_event(seen, found == QUIET ? IDLE_NS : pause_ns);
         pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
     }
     return status;
@@ -299,6 +297,7 @@ static bool make_page(void)
         return false;
     page->now_ns = clock_ns(CLOCK_MONOTONIC);
     page->realtime_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - page->now_ns);
+    page->next_ns = UINT64_MAX;
     page->magic = VTIME_MAGIC;
     return true;
 }
@@ -337,7 +336,9 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
+    uint64_t began=page->now_ns;
     int status = keep(command);
+    fprintf(stderr,"# looks %lu tasks %lu advances %lu waits %lu virtual %.3f\n",st_look,st_task,st_adv,st_wait,(page->now_ns-began)/1e9);
     (void)unlink(path);
     if (WIFSIGNALED(status))
         (void)raise(WTERMSIG(status));

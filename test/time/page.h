@@ -14,12 +14,15 @@
 #define VTIME_SLOTS 4096u
 
 /* Virtual cost of one look at the clock, ns: what a call around it takes on a processor. */
-#define VTIME_READ_NS 200u
+#define VTIME_READ_NS 400u
 /* By which a sleeper wakes late: the kernel's usual timer slack, 50 us, and what a processor takes to
  * switch to it. */
 #define VTIME_LATE_NS 53000u
-/* Looks at the clock after which a thread that has not slept meanwhile lets the others go first. */
-#define VTIME_READS_MAX 64u
+/* Looks at the clock after which a thread that has not slept meanwhile lets the others go first; so
+ * it does at once where a deadline has passed. */
+#define VTIME_READS_MAX 200u
+/* For which a thread lets the others go first that calls sched_yield. */
+#define VTIME_YIELD_NS 50000u
 
 enum vtime_state {
     VTIME_FREE,
@@ -35,13 +38,13 @@ struct vtime_slot {
     int32_t tid;    /* in the thread's PID namespace */
     uint64_t until_ns;
     uint64_t order; /* of equal deadlines the one with the lower number is first */
-    uint64_t reads; /* of the clock */
 };
 
 struct vtime_page {
     uint64_t magic;
     uint64_t now_ns;         /* CLOCK_MONOTONIC */
     int64_t realtime_ns;     /* CLOCK_REALTIME less CLOCK_MONOTONIC */
+    uint64_t next_ns;        /* the earliest deadline; may be one that is over */
     uint64_t order;          /* the last one given */
     uint32_t events;         /* counts changes of slots; the futex on which the keeper sleeps */
     uint32_t keeper_waits;   /* for a change of events */

@@ -14,8 +14,9 @@ struct task {
     char state;          /* 'R', 'S', ...; 0 where it has ended or was not looked at */
     uint64_t runs;       /* times that it was given a processor */
     uint64_t cpu_ns;     /* processor time */
-    uint64_t counted_ns, counted_reads; /* keeper.c */
-    bool is_listed;
+    /* keeper.c's */
+    uint64_t counted_ns; /* 0, or the processor time up to which the clock stands or went on */
+    bool is_listed;      /* needs no look */
 };
 
 /* All; tasks_find_new moves them. */

@@ -140,9 +140,13 @@ void vtime_note_signal(void)
 /* What is kept is of a sleep that a signal's handler, in which this is, interrupted. */
 static struct vtime_slot lie_down(struct vtime_slot *slot, uint32_t state, uint64_t until_ns)
 {
+    uint64_t next = __atomic_load_n(&page->next_ns, __ATOMIC_SEQ_CST);
     struct vtime_slot kept = *slot;
     kept.state = __atomic_exchange_n(&slot->state, VTIME_RUNS, __ATOMIC_SEQ_CST);
-    slot->until_ns = until_ns > NEVER - VTIME_LATE_NS ? NEVER : until_ns + VTIME_LATE_NS;
+    slot->until_ns = until_ns;
+    while (until_ns < next && !__atomic_compare_exchange_n(&page->next_ns, &next, until_ns, false,
+                                  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        continue;
     slot->order = __atomic_add_fetch(&page->order, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&slot->state, state, __ATOMIC_SEQ_CST);
     note_event();
@@ -164,7 +168,12 @@ static bool get_up(struct vtime_slot *slot, const struct vtime_slot *kept)
     return is_due;
 }
 
-int vtime_sleep(uint64_t until_ns)
+static uint64_t late(uint64_t until_ns)
+{
+    return until_ns > NEVER - VTIME_LATE_NS ? NEVER : until_ns + VTIME_LATE_NS;
+}
+
+static int sleep_until(uint64_t until_ns)
 {
     const struct timespec renew = {.tv_sec = RENEW_S};
     struct vtime_slot *slot = own_slot();
@@ -173,6 +182,16 @@ int vtime_sleep(uint64_t until_ns)
     while (result != -EINTR && __atomic_load_n(&slot->state, __ATOMIC_SEQ_CST) == VTIME_SLEEPS)
         result = call4(SYS_futex, (long)&slot->state, FUTEX_WAIT, VTIME_SLEEPS, (long)&renew);
     return get_up(slot, &kept) ? 0 : -EINTR;
+}
+
+int vtime_sleep(uint64_t until_ns)
+{
+    return sleep_until(late(until_ns));
+}
+
+void vtime_yield(void)
+{
+    (void)sleep_until(vtime_after(VTIME_YIELD_NS));
 }
 
 /* ---- words ---- */
@@ -189,7 +208,7 @@ long vtime_wait_words(const struct futex_waitv_word *words, unsigned count, uint
     memcpy(all, words, count * sizeof(*words));
     all[count] = (struct futex_waitv_word){
         .value = VTIME_WAITS, .address = (uint64_t)(uintptr_t)&slot->state, .flags = WORD_IS_32_BIT};
-    struct vtime_slot kept = lie_down(slot, VTIME_WAITS, until_ns);
+    struct vtime_slot kept = lie_down(slot, VTIME_WAITS, late(until_ns));
     long result =
         raw_call(SYS_WAITV, (long)all, count + 1, 0, (long)&renew, CLOCK_MONOTONIC, 0);
     bool is_due = get_up(slot, &kept);
@@ -241,11 +260,8 @@ bool vtime_step(const struct vtime_steps *steps, int *ret_error)
 uint64_t vtime_now_ns(void)
 {
     uint64_t now = __atomic_add_fetch(&vtime_page()->now_ns, VTIME_READ_NS, __ATOMIC_SEQ_CST);
-    if (!own)
-        (void)own_slot();
-    own->reads++;
-    if (++reads >= VTIME_READS_MAX) {
-        (void)vtime_sleep(now - VTIME_LATE_NS);
+    if (++reads >= VTIME_READS_MAX || now >= __atomic_load_n(&page->next_ns, __ATOMIC_RELAXED)) {
+        (void)sleep_until(now);
         now = __atomic_load_n(&page->now_ns, __ATOMIC_SEQ_CST);
     }
     return now;

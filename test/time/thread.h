@@ -37,6 +37,7 @@ bool vtime_has_clock(clockid_t clock);
 
 /* 0, or -EINTR where a signal's handler ran meanwhile. */
 int vtime_sleep(uint64_t until_ns);
+void vtime_yield(void);
 
 /* Waits as futex_waitv(2) until a word has another value, is woken, or the deadline has passed.
  * Returns the woken word's index, or -EAGAIN, -EINTR, -ETIMEDOUT. */
