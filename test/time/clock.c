@@ -92,6 +92,14 @@ REPLACES unsigned sleep(unsigned seconds)
     return nanosleep(&left, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec > 0);
 }
 
+/* An interval timer stays on the machine's clock: it is for signals at any instruction. */
+REPLACES unsigned alarm(unsigned seconds)
+{
+    uint64_t former = vtime_set_alarm(seconds ? vtime_after(seconds * 1000000000ull) : NEVER);
+    uint64_t now = vtime_after(0);
+    return former == NEVER ? 0 : former <= now ? 1 : (unsigned)((former - now + 999999999u) / 1000000000u);
+}
+
 /* A thread that spins and yields lets time pass. */
 REPLACES int sched_yield(void)
 {

@@ -137,10 +137,11 @@ static void look_at(struct task *task, struct round *round)
         round->is_changed = true;
         return;
     }
-    bool runs_now = task->state == 'R' || task->state == 'D';
+    /* One that is dead, X, has still to wake whoever waits for its process's end. */
+    bool runs_now = task->state == 'R' || task->state == 'D' || task->state == 'X';
     round->is_changed |= task->state != former || task->runs != runs;
     round->is_busy |= runs_now;
-    round->only_burns &= task->state != 'D';
+    round->only_burns &= task->state == 'R' || !runs_now;
     if (!runs_now)
         task->counted_ns = 0;
     uint64_t more_ns = task->state == 'R' ? burned(task) : round->burned_ns;
@@ -178,7 +179,7 @@ static struct vtime_slot *earliest(uint64_t *ret_next_ns)
     for (uint32_t i = 0; i < load(&page->slots_end); i++) {
         struct vtime_slot *slot = &page->slots[i];
         uint32_t state = load(&slot->state);
-        if (state != VTIME_SLEEPS && state != VTIME_WAITS)
+        if (state != VTIME_SLEEPS && state != VTIME_WAITS && state != VTIME_ALARM)
             continue;
         bool is_first = !first || slot->until_ns < first->until_ns ||
                         (slot->until_ns == first->until_ns && slot->order < first->order);
@@ -207,6 +208,17 @@ static void wake(struct vtime_slot *slot, struct task *task)
         (void)syscall(SYS_futex, &slot->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+static void ring(struct vtime_slot *slot, const struct task *task)
+{
+    uint32_t state = VTIME_ALARM;
+    set_clock(slot->until_ns);
+    if (!__atomic_compare_exchange_n(&slot->state, &state, VTIME_RUNS, false, __ATOMIC_SEQ_CST,
+            __ATOMIC_SEQ_CST))
+        return;
+    (void)kill(task->pid, SIGALRM);
+    signals_seen--; /* it may interrupt a sleeper */
+}
+
 /* False where nobody has a deadline. A sleeper whose thread is gone is dropped. */
 static bool advance(void)
 {
@@ -216,7 +228,9 @@ static bool advance(void)
     if (!slot || slot->until_ns == UINT64_MAX)
         return false;
     struct task *task = task_of_slot((uint32_t)(slot - page->slots));
-    if (task)
+    if (task && load(&slot->state) == VTIME_ALARM)
+        ring(slot, task);
+    else if (task)
         st_adv++, wake(slot, task);
     else
         __atomic_store_n(&slot->state, VTIME_FREE, __ATOMIC_SEQ_CST);

@@ -30,6 +30,7 @@ enum vtime_state {
     VTIME_SLEEPS, /* until the deadline; a signal apart, only the keeper wakes it */
     VTIME_WAITS,  /* for something else as well, which wakes it without the keeper */
     VTIME_WOKEN,  /* by the keeper, and has not run yet */
+    VTIME_ALARM,  /* no thread, but SIGALRM for the process `tid` */
 };
 
 /* Of one thread. */

@@ -27,27 +27,49 @@ bool tasks_begin(void)
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
     loadavg = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    return loadavg >= 0 && access(path, R_OK) == 0 && access("/proc/self/schedstat", R_OK) == 0;
+    return loadavg >= 0 && access(path, R_OK) == 0 && access("/proc/self/schedstat", R_OK) == 0 &&
+           access("/proc/self/syscall", R_OK) == 0;
+}
+
+/* A thread can be in a state of sleep and still run, as it does in wait4 until it has looked at all
+ * children: the kernel then says "running" where it would say in which call the thread is blocked. */
+static bool is_blocked(const struct task *task)
+{
+    char text[64];
+    return read_at_start(task->syscall, text, sizeof(text)) > 0 && strncmp(text, "running", 7) != 0;
+}
+
+static char read_state(const struct task *task)
+{
+    char text[512];
+    if (read_at_start(task->stat, text, sizeof(text)) <= 0)
+        return 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end ? name_end[2] : 0;
 }
 
 bool task_look(struct task *task)
 {
-    char text[512];
+    char text[128];
     unsigned long long cpu = 0, waited = 0, runs = 0;
     bool lives = read_at_start(task->schedstat, text, sizeof(text)) > 0 &&
-                 sscanf(text, "%llu %llu %llu", &cpu, &waited, &runs) == 3 &&
-                 read_at_start(task->stat, text, sizeof(text)) > 0;
-    const char *name_end = lives ? strrchr(text, ')') : NULL;
-    task->state = name_end ? name_end[2] : 0;
+                 sscanf(text, "%llu %llu %llu", &cpu, &waited, &runs) == 3;
+    bool slept = lives && task->state == 'S' && task->runs == runs;
+    bool blocked = lives && is_blocked(task);
+    if (!slept || !blocked)
+        task->state = lives ? read_state(task) : 0;
+    if (task->state == 'S' && !blocked)
+        task->state = 'R';
     task->runs = runs;
     task->cpu_ns = cpu;
-    return task->state && task->state != 'Z' && task->state != 'X';
+    return task->state && task->state != 'Z';
 }
 
 void task_drop(struct task *task)
 {
     close(task->stat);
     close(task->schedstat);
+    close(task->syscall);
     *task = tasks[--tasks_count];
 }
 
@@ -107,16 +129,17 @@ static bool add(pid_t pid, pid_t tid)
         if (!tasks)
             abort();
     }
-    struct task task = {.pid = pid, .tid = tid, .inner_tid = read_inner_tid(pid, tid),
-        .stat = open_of(pid, tid, "stat"), .schedstat = open_of(pid, tid, "schedstat")};
-    if (task.stat >= 0 && task.schedstat >= 0) {
-        tasks[tasks_count++] = task;
+    struct task *task = &tasks[tasks_count];
+    *task = (struct task){.pid = pid, .tid = tid, .inner_tid = read_inner_tid(pid, tid),
+        .stat = open_of(pid, tid, "stat"), .schedstat = open_of(pid, tid, "schedstat"),
+        .syscall = open_of(pid, tid, "syscall")};
+    if (task->stat >= 0 && task->schedstat >= 0 && task->syscall >= 0 && read_state(task) != 'Z') {
+        tasks_count++;
         return true;
     }
-    if (task.stat >= 0)
-        close(task.stat);
-    if (task.schedstat >= 0)
-        close(task.schedstat);
+    close(task->stat);
+    close(task->schedstat);
+    close(task->syscall);
     return false;
 }
 

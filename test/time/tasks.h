@@ -10,10 +10,10 @@
 struct task {
     pid_t pid, tid;
     pid_t inner_tid; /* in its own PID namespace */
-    int stat, schedstat; /* open files of /proc */
-    char state;          /* 'R', 'S', ...; 0 where it has ended or was not looked at */
-    uint64_t runs;       /* times that it was given a processor */
-    uint64_t cpu_ns;     /* processor time */
+    int stat, schedstat, syscall; /* open files of /proc */
+    char state;    /* 'R', 'S', ...; 0 where it has ended or was not looked at */
+    uint64_t runs; /* times that it was given a processor */
+    uint64_t cpu_ns; /* processor time */
     /* keeper.c's */
     uint64_t counted_ns; /* 0, or the processor time up to which the clock stands or went on */
     bool is_listed;      /* needs no look */

@@ -125,6 +125,9 @@ static struct vtime_slot *own_slot(void)
     return own;
 }
 
+/* Not the child's of a fork, and lost where the process executes another program. */
+static struct vtime_slot *alarm_slot;
+
 static void note_event(void)
 {
     __atomic_add_fetch(&page->events, 1, __ATOMIC_SEQ_CST);
@@ -135,6 +138,28 @@ static void note_event(void)
 void vtime_note_signal(void)
 {
     __atomic_add_fetch(&vtime_page()->signals, 1, __ATOMIC_SEQ_CST);
+}
+
+uint64_t vtime_set_alarm(uint64_t at_ns)
+{
+    int32_t pid = (int32_t)call4(SYS_getpid, 0, 0, 0, 0);
+    uint64_t former = NEVER;
+    (void)vtime_page();
+    if (alarm_slot && alarm_slot->tid == pid) {
+        former = alarm_slot->until_ns;
+        uint32_t state = VTIME_ALARM;
+        if (!__atomic_compare_exchange_n(&alarm_slot->state, &state, VTIME_RUNS, false,
+                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            former = NEVER;
+    } else {
+        alarm_slot = claim(pid);
+    }
+    alarm_slot->until_ns = at_ns;
+    alarm_slot->order = __atomic_add_fetch(&page->order, 1, __ATOMIC_SEQ_CST);
+    if (at_ns != NEVER)
+        __atomic_store_n(&alarm_slot->state, VTIME_ALARM, __ATOMIC_SEQ_CST);
+    note_event();
+    return former;
 }
 
 /* What is kept is of a sleep that a signal's handler, in which this is, interrupted. */

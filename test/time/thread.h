@@ -58,6 +58,10 @@ struct vtime_steps {
 struct vtime_steps vtime_steps_begin(uint64_t until_ns);
 bool vtime_step(const struct vtime_steps *steps, int *ret_error);
 
+/* SIGALRM for this process at that time in place of the one set before; NEVER: none. Returns when that
+ * would have been. */
+uint64_t vtime_set_alarm(uint64_t at_ns);
+
 /* A signal was sent: sleepers may run. */
 void vtime_note_signal(void);
 
