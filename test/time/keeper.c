@@ -78,7 +78,20 @@ static void free_slots_of(pid_t tid)
     }
 }
 
-static uint32_t signals_seen;
+/* Counts as they were when all slept last. */
+static struct {
+    uint32_t signals, wakes_shared, wakes[VTIME_GROUPS];
+} seen;
+
+/* Whether the slot's thread may have been woken by a word or a signal since. */
+static bool may_run(const struct vtime_slot *slot, uint32_t state)
+{
+    uint32_t group = (uint32_t)slot->pid % VTIME_GROUPS;
+    if (load(&page->signals) != seen.signals)
+        return true;
+    return state == VTIME_WAITS && (load(&page->wakes_shared) != seen.wakes_shared ||
+                                       load(&page->wakes[group]) != seen.wakes[group]);
+}
 
 /* Whether the thread of a slot that was woken has still to run. One that was killed never does, one
  * that is stopped not yet. */
@@ -94,7 +107,7 @@ static bool has_to_run(uint32_t index)
 }
 
 /* Marks the tasks that need no look. False where one was woken that has not run yet. */
-static bool mark_sleepers(bool look_at_all)
+static bool mark_sleepers(void)
 {
     for (unsigned i = 0; i < tasks_count; i++)
         tasks[i].is_listed = false;
@@ -102,9 +115,11 @@ static bool mark_sleepers(bool look_at_all)
         if (load(&page->slots[i].state) == VTIME_WOKEN && has_to_run(i))
             return false;
     }
-    for (uint32_t i = 0; !look_at_all && i < load(&page->slots_end); i++) {
+    for (uint32_t i = 0; i < load(&page->slots_end); i++) {
+        uint32_t state = load(&page->slots[i].state);
+        bool waits = state == VTIME_SLEEPS || state == VTIME_WAITS;
         struct task *task =
-            load(&page->slots[i].state) == VTIME_SLEEPS ? task_of_slot(i) : NULL;
+            waits && !may_run(&page->slots[i], state) ? task_of_slot(i) : NULL;
         if (task)
             task->is_listed = true;
     }
@@ -133,7 +148,7 @@ static void look_at(struct task *task, struct round *round)
     if (!task_look(task)) {
         free_slots_of(tid);
         task_drop(task);
-        signals_seen--; /* its parent gets one */
+        seen.signals--; /* its parent gets one */
         round->is_changed = true;
         return;
     }
@@ -150,10 +165,12 @@ static void look_at(struct task *task, struct round *round)
 
 static enum found look(struct round *round)
 {
-    uint32_t signals = load(&page->signals);
+    const uint32_t signals = load(&page->signals), wakes_shared = load(&page->wakes_shared);
+    uint32_t wakes[VTIME_GROUPS];
+    memcpy(wakes, page->wakes, sizeof(wakes));
     st_look++;
     *round = (struct round){.only_burns = true, .burned_ns = UINT64_MAX};
-    if (!mark_sleepers(signals != signals_seen)) {
+    if (!mark_sleepers()) {
         round->only_burns = false;
         return BUSY;
     }
@@ -165,8 +182,12 @@ static enum found look(struct round *round)
         return BUSY;
     if (round->is_changed)
         return AGAIN;
-    signals_seen = signals;
-    return tasks_changed() && tasks_find_new() ? AGAIN : QUIET;
+    if (tasks_changed() && tasks_find_new())
+        return AGAIN;
+    seen.signals = signals;
+    seen.wakes_shared = wakes_shared;
+    memcpy(seen.wakes, wakes, sizeof(wakes));
+    return QUIET;
 }
 
 /* ---- the clock ---- */
@@ -179,7 +200,8 @@ static struct vtime_slot *earliest(uint64_t *ret_next_ns)
     for (uint32_t i = 0; i < load(&page->slots_end); i++) {
         struct vtime_slot *slot = &page->slots[i];
         uint32_t state = load(&slot->state);
-        if (state != VTIME_SLEEPS && state != VTIME_WAITS && state != VTIME_ALARM)
+        bool waits = state == VTIME_SLEEPS || state == VTIME_WAITS || state == VTIME_ALARM;
+        if (!waits || slot->until_ns == UINT64_MAX)
             continue;
         bool is_first = !first || slot->until_ns < first->until_ns ||
                         (slot->until_ns == first->until_ns && slot->order < first->order);
@@ -216,7 +238,7 @@ static void ring(struct vtime_slot *slot, const struct task *task)
             __ATOMIC_SEQ_CST))
         return;
     (void)kill(task->pid, SIGALRM);
-    signals_seen--; /* it may interrupt a sleeper */
+    seen.signals--; /* it may interrupt a sleeper */
 }
 
 /* False where nobody has a deadline. A sleeper whose thread is gone is dropped. */
@@ -225,7 +247,7 @@ static bool advance(void)
     uint64_t next_ns;
     struct vtime_slot *slot = earliest(&next_ns);
     __atomic_store_n(&page->next_ns, next_ns, __ATOMIC_SEQ_CST);
-    if (!slot || slot->until_ns == UINT64_MAX)
+    if (!slot)
         return false;
     struct task *task = task_of_slot((uint32_t)(slot - page->slots));
     if (task && load(&slot->state) == VTIME_ALARM)
@@ -255,11 +277,11 @@ static void advance_burned(uint64_t ns)
 
 /* ---- the command ---- */
 
-static void wait_for_event(uint32_t seen, uint64_t ns)
+static void wait_for_event(uint32_t events, uint64_t ns)
 {
     const struct timespec time = {.tv_nsec = (long)ns};
     __atomic_store_n(&page->keeper_waits, 1, __ATOMIC_SEQ_CST);
-    (void)syscall(SYS_futex, &page->events, FUTEX_WAIT, seen, &time, NULL, 0);
+    (void)syscall(SYS_futex, &page->events, FUTEX_WAIT, events, &time, NULL, 0);
     __atomic_store_n(&page->keeper_waits, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -282,9 +304,9 @@ static int keep(pid_t command)
     int status;
     while (!has_ended(command, &status)) {
         struct round round;
-        uint32_t seen = load(&page->events);
+        uint32_t events = load(&page->events);
         enum found found = look(&round);
-        if (found == AGAIN || (found == QUIET && load(&page->events) != seen))
+        if (found == AGAIN || (found == QUIET && load(&page->events) != events))
             continue;
         if (found == QUIET && advance()) {
             pause_ns = PAUSE_FIRST_NS;
@@ -292,7 +314,7 @@ static int keep(pid_t command)
         }
         if (found == BUSY && round.only_burns && round.burned_ns > 0)
             advance_burned(round.burned_ns);
-        st_wait++;wait_for_event(seen, found == QUIET ? IDLE_NS : pause_ns);
+        st_wait++;wait_for_event(events, found == QUIET ? IDLE_NS : pause_ns);
         pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
     }
     return status;

@@ -28,7 +28,7 @@ enum vtime_state {
     VTIME_FREE,
     VTIME_RUNS,
     VTIME_SLEEPS, /* until the deadline; a signal apart, only the keeper wakes it */
-    VTIME_WAITS,  /* for something else as well, which wakes it without the keeper */
+    VTIME_WAITS,  /* for words as well, or only (deadline UINT64_MAX), by which others wake it */
     VTIME_WOKEN,  /* by the keeper, and has not run yet */
     VTIME_ALARM,  /* no thread, but SIGALRM for the process `tid` */
 };
@@ -36,10 +36,14 @@ enum vtime_state {
 /* Of one thread. */
 struct vtime_slot {
     uint32_t state; /* the futex on which the thread sleeps */
-    int32_t tid;    /* in the thread's PID namespace */
+    int32_t tid;    /* in the thread's PID namespace, as the process's */
+    int32_t pid;
     uint64_t until_ns;
     uint64_t order; /* of equal deadlines the one with the lower number is first */
 };
+
+/* Counts of wakes: a process's number modulo this names its count. */
+#define VTIME_GROUPS 512u
 
 struct vtime_page {
     uint64_t magic;
@@ -50,6 +54,8 @@ struct vtime_page {
     uint32_t events;         /* counts changes of slots; the futex on which the keeper sleeps */
     uint32_t keeper_waits;   /* for a change of events */
     uint32_t signals;        /* counts signals that were sent */
+    uint32_t wakes_shared;   /* counts wakes by words that processes share */
+    uint32_t wakes[VTIME_GROUPS]; /* and by words of one process */
     uint32_t slots_end;      /* above all slots that were ever in use */
     struct vtime_slot slots[VTIME_SLOTS];
 };

@@ -107,6 +107,7 @@ static struct vtime_slot *claim(int32_t tid)
                 &slot->state, &state, VTIME_RUNS, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             continue;
         slot->tid = tid;
+        slot->pid = (int32_t)call4(SYS_getpid, 0, 0, 0, 0);
         while (end <= i && !__atomic_compare_exchange_n(&page->slots_end, &end, i + 1, false,
                                __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             continue;
@@ -252,8 +253,34 @@ static long wait_by_steps(const uint32_t *word, uint32_t value, uint64_t until_n
     return error;
 }
 
+void vtime_note_wake(bool shared)
+{
+    uint32_t group = (uint32_t)call4(SYS_getpid, 0, 0, 0, 0) % VTIME_GROUPS;
+    uint32_t *count = shared ? &vtime_page()->wakes_shared : &vtime_page()->wakes[group];
+    __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
+}
+
+long vtime_wake_word(uint32_t *word, long waiters, bool shared)
+{
+    vtime_note_wake(shared);
+    return call4(SYS_futex, (long)word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), waiters, 0);
+}
+
+/* Without a deadline one word is waited for by FUTEX_WAIT, which older kernels have too. */
+static long wait_for_ever(uint32_t *word, uint32_t value, bool shared)
+{
+    struct vtime_slot *slot = own_slot();
+    struct vtime_slot kept = lie_down(slot, VTIME_WAITS, NEVER);
+    long result = call4(
+        SYS_futex, (long)word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value, 0);
+    (void)get_up(slot, &kept);
+    return result;
+}
+
 long vtime_wait_word(uint32_t *word, uint32_t value, bool shared, uint64_t until_ns)
 {
+    if (until_ns == NEVER)
+        return wait_for_ever(word, value, shared);
     const struct futex_waitv_word one = {.value = value, .address = (uint64_t)(uintptr_t)word,
         .flags = WORD_IS_32_BIT | (shared ? 0u : (uint32_t)FUTEX_PRIVATE_FLAG)};
     long result = vtime_wait_words(&one, 1, until_ns);

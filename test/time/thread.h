@@ -39,8 +39,8 @@ bool vtime_has_clock(clockid_t clock);
 int vtime_sleep(uint64_t until_ns);
 void vtime_yield(void);
 
-/* Waits as futex_waitv(2) until a word has another value, is woken, or the deadline has passed.
- * Returns the woken word's index, or -EAGAIN, -EINTR, -ETIMEDOUT. */
+/* Waits as futex_waitv(2) until a word has another value, is woken, or the deadline has passed (NEVER:
+ * without one). Returns the woken word's index, or -EAGAIN, -EINTR, -ETIMEDOUT. */
 struct futex_waitv_word {
     uint64_t value, address;
     uint32_t flags, reserved;
@@ -48,6 +48,11 @@ struct futex_waitv_word {
 #define VTIME_WORDS_MAX 15
 long vtime_wait_words(const struct futex_waitv_word *words, unsigned count, uint64_t until_ns);
 long vtime_wait_word(uint32_t *word, uint32_t value, bool shared, uint64_t until_ns);
+
+/* Wakes who waits by such a word. */
+long vtime_wake_word(uint32_t *word, long waiters, bool shared);
+/* To be called before a wake by other means. */
+void vtime_note_wake(bool shared);
 
 /* Between looks at what cannot be slept on together with a deadline: a 16th of the time that was
  * waited so far, from STEP_FIRST_NS to STEP_LAST_NS. Returns false once the deadline has passed;

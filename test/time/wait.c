@@ -163,6 +163,7 @@ REPLACES int sem_timedwait(sem_t *semaphore, const struct timespec *time)
 struct condition {
     uint32_t signals; /* counts them; waited on */
     clockid_t clock;
+    int shared; /* between processes */
 };
 _Static_assert(sizeof(struct condition) <= sizeof(pthread_cond_t), "fits");
 
@@ -174,9 +175,13 @@ static struct condition *condition_of(pthread_cond_t *cond)
 REPLACES int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attributes)
 {
     clockid_t clock = CLOCK_REALTIME;
-    if (attributes)
+    int shared = PTHREAD_PROCESS_PRIVATE;
+    if (attributes) {
         (void)pthread_condattr_getclock(attributes, &clock);
-    *condition_of(cond) = (struct condition){.clock = clock};
+        (void)pthread_condattr_getpshared(attributes, &shared);
+    }
+    *condition_of(cond) =
+        (struct condition){.clock = clock, .shared = shared == PTHREAD_PROCESS_SHARED};
     return 0;
 }
 
@@ -193,11 +198,7 @@ static int condition_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t
     int unlocked = pthread_mutex_unlock(mutex);
     if (unlocked)
         return unlocked;
-    long result = -EAGAIN;
-    if (until_ns != NEVER)
-        result = vtime_wait_word(&condition->signals, seen, true, until_ns);
-    else
-        (void)raw_call(SYS_futex, (long)&condition->signals, FUTEX_WAIT, (long)seen, 0, 0, 0);
+    long result = vtime_wait_word(&condition->signals, seen, condition->shared, until_ns);
     int locked = pthread_mutex_lock(mutex);
     return locked ? locked : result == -ETIMEDOUT ? ETIMEDOUT : 0;
 }
@@ -223,7 +224,7 @@ static int condition_wake(pthread_cond_t *cond, long waiters)
 {
     struct condition *condition = condition_of(cond);
     __atomic_add_fetch(&condition->signals, 1, __ATOMIC_SEQ_CST);
-    (void)raw_call(SYS_futex, (long)&condition->signals, FUTEX_WAKE, waiters, 0, 0, 0);
+    (void)vtime_wake_word(&condition->signals, waiters, condition->shared);
     return 0;
 }
 
@@ -250,16 +251,18 @@ REPLACES int kill(pid_t pid, int number)
 static long futex(const long arguments[6])
 {
     int operation = (int)arguments[1], command = operation & FUTEX_CMD_MASK;
+    bool shared = !(operation & FUTEX_PRIVATE_FLAG);
     const struct timespec *time = (const struct timespec *)arguments[3];
-    bool is_wait = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
-    if (!is_wait || !time)
+    if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) {
+        vtime_note_wake(shared);
         return raw_call(SYS_futex, arguments[0], arguments[1], arguments[2], arguments[3],
             arguments[4], arguments[5]);
+    }
     clockid_t clock = operation & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-    uint64_t until =
-        command == FUTEX_WAIT ? vtime_after(ns_of(time)) : vtime_deadline(clock, time);
-    return vtime_wait_word((uint32_t *)arguments[0], (uint32_t)arguments[2],
-        !(operation & FUTEX_PRIVATE_FLAG), until);
+    uint64_t until = NEVER;
+    if (time)
+        until = command == FUTEX_WAIT ? vtime_after(ns_of(time)) : vtime_deadline(clock, time);
+    return vtime_wait_word((uint32_t *)arguments[0], (uint32_t)arguments[2], shared, until);
 }
 
 static long waitv(const long arguments[6])
