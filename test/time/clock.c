@@ -16,8 +16,7 @@ static uint64_t realtime_ns(void)
 REPLACES int clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
     if (!vtime_has_clock(clock))
-        return (int)call_result(
-            raw_call(SYS_clock_gettime, clock, (long)ret_time, 0, 0, 0, 0));
+        return (int)call_result(raw_call(SYS_clock_gettime, clock, (long)ret_time, 0, 0, 0, 0));
     bool is_realtime = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     *ret_time = timespec_of(is_realtime ? realtime_ns() : vtime_now_ns());
     return 0;
@@ -61,8 +60,7 @@ REPLACES int clock_nanosleep(
     clockid_t clock, int flags, const struct timespec *time, struct timespec *ret_left)
 {
     if (!vtime_has_clock(clock))
-        return (int)-raw_call(
-            SYS_clock_nanosleep, clock, flags, (long)time, (long)ret_left, 0, 0);
+        return (int)-raw_call(SYS_clock_nanosleep, clock, flags, (long)time, (long)ret_left, 0, 0);
     if (!is_time(time))
         return EINVAL;
     bool is_absolute = flags & TIMER_ABSTIME;
@@ -97,7 +95,9 @@ REPLACES unsigned alarm(unsigned seconds)
 {
     uint64_t former = vtime_set_alarm(seconds ? vtime_after(seconds * 1000000000ull) : NEVER);
     uint64_t now = vtime_after(0);
-    return former == NEVER ? 0 : former <= now ? 1 : (unsigned)((former - now + 999999999u) / 1000000000u);
+    return former == NEVER ? 0
+           : former <= now ? 1
+                           : (unsigned)((former - now + 999999999u) / 1000000000u);
 }
 
 /* A thread that spins and yields lets time pass. */

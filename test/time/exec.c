@@ -66,8 +66,8 @@ static void fill_environment(char *const list[], char **ret_list, char *ret_prel
 {
     const char *before = preload_of(list);
     bool has = strstr(before, library()) != NULL;
-    sprintf(ret_preload, PRELOAD "=%s%s%s", before, *before && !has ? ":" : "",
-        has ? "" : library());
+    sprintf(
+        ret_preload, PRELOAD "=%s%s%s", before, *before && !has ? ":" : "", has ? "" : library());
     size_t count = 0;
     bool has_preload = false;
     for (size_t i = 0; list && list[i]; i++) {
@@ -90,8 +90,7 @@ static void fill_environment(char *const list[], char **ret_list, char *ret_prel
 static int execute(const char *path, char *const argv[], char *const list[])
 {
     FILL_ENVIRONMENT(list, all);
-    return (int)call_result(
-        raw_call(SYS_execve, (long)path, (long)argv, (long)all, 0, 0, 0));
+    return (int)call_result(raw_call(SYS_execve, (long)path, (long)argv, (long)all, 0, 0, 0));
 }
 
 REPLACES int execve(const char *path, char *const argv[], char *const list[])
@@ -145,7 +144,7 @@ REPLACES int execvp(const char *name, char *const argv[])
         size_t count = 1;                                                                          \
         (words)[0] = (char *)(uintptr_t)(first);                                                   \
         va_start(rest, first);                                                                     \
-        while (count < WORDS_MAX && ((words)[count] = va_arg(rest, char *)))            \
+        while (count < WORDS_MAX && ((words)[count] = va_arg(rest, char *)))                       \
             count++;                                                                               \
         if (has_environment)                                                                       \
             (list) = va_arg(rest, char *const *);                                                  \

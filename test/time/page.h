@@ -8,15 +8,15 @@
 
 #include <stdint.h>
 
-#define VTIME_VARIABLE "VGPU_TEST_TIME" /* names the page's file */
+#define VTIME_VARIABLE "VGPU_TEST_TIME"        /* names the page's file */
 #define VTIME_LIBRARY "VGPU_TEST_TIME_LIBRARY" /* names the library that is preloaded */
 #define VTIME_MAGIC 0x656d697476757067u
 #define VTIME_SLOTS 4096u
 
 /* Virtual cost of one look at the clock, ns: what a call around it takes on a processor. */
 #define VTIME_READ_NS 400u
-/* By which a sleeper wakes late: the kernel's usual timer slack, 50 us, and what a processor takes to
- * switch to it. */
+/* By which a sleeper wakes late: the kernel's usual timer slack, 50 us, and what a processor takes
+ * to switch to it. */
 #define VTIME_LATE_NS 53000u
 /* Looks at the clock after which a thread that has not slept meanwhile lets the others go first; so
  * it does at once where a deadline has passed. */
@@ -47,16 +47,16 @@ struct vtime_slot {
 
 struct vtime_page {
     uint64_t magic;
-    uint64_t now_ns;         /* CLOCK_MONOTONIC */
-    int64_t realtime_ns;     /* CLOCK_REALTIME less CLOCK_MONOTONIC */
-    uint64_t next_ns;        /* the earliest deadline; may be one that is over */
-    uint64_t order;          /* the last one given */
-    uint32_t events;         /* counts changes of slots; the futex on which the keeper sleeps */
-    uint32_t keeper_waits;   /* for a change of events */
-    uint32_t signals;        /* counts signals that were sent */
-    uint32_t wakes_shared;   /* counts wakes by words that processes share */
+    uint64_t now_ns;       /* CLOCK_MONOTONIC */
+    int64_t realtime_ns;   /* CLOCK_REALTIME less CLOCK_MONOTONIC */
+    uint64_t next_ns;      /* the earliest deadline; may be one that is over */
+    uint64_t order;        /* the last one given */
+    uint32_t events;       /* counts changes of slots; the futex on which the keeper sleeps */
+    uint32_t keeper_waits; /* for a change of events */
+    uint32_t signals;      /* counts signals that were sent */
+    uint32_t wakes_shared; /* counts wakes by words that processes share */
     uint32_t wakes[VTIME_GROUPS]; /* and by words of one process */
-    uint32_t slots_end;      /* above all slots that were ever in use */
+    uint32_t slots_end;           /* above all slots that were ever in use */
     struct vtime_slot slots[VTIME_SLOTS];
 };
 

@@ -32,7 +32,8 @@ bool tasks_begin(void)
 }
 
 /* A thread can be in a state of sleep and still run, as it does in wait4 until it has looked at all
- * children: the kernel then says "running" where it would say in which call the thread is blocked. */
+ * children: the kernel then says "running" where it would say in which call the thread is blocked.
+ */
 static bool is_blocked(const struct task *task)
 {
     char text[64];
@@ -117,11 +118,11 @@ static int open_of(pid_t pid, pid_t tid, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static bool add(pid_t pid, pid_t tid)
+static void add(pid_t pid, pid_t tid)
 {
     for (unsigned i = 0; i < tasks_count; i++) {
         if (tasks[i].tid == tid && tasks[i].pid == pid)
-            return false;
+            return;
     }
     if (tasks_count == tasks_room) {
         tasks_room = 2 * tasks_room + 64;
@@ -130,54 +131,52 @@ static bool add(pid_t pid, pid_t tid)
             abort();
     }
     struct task *task = &tasks[tasks_count];
-    *task = (struct task){.pid = pid, .tid = tid, .inner_tid = read_inner_tid(pid, tid),
-        .stat = open_of(pid, tid, "stat"), .schedstat = open_of(pid, tid, "schedstat"),
+    *task = (struct task){.pid = pid,
+        .tid = tid,
+        .inner_tid = read_inner_tid(pid, tid),
+        .stat = open_of(pid, tid, "stat"),
+        .schedstat = open_of(pid, tid, "schedstat"),
         .syscall = open_of(pid, tid, "syscall")};
     if (task->stat >= 0 && task->schedstat >= 0 && task->syscall >= 0 && read_state(task) != 'Z') {
         tasks_count++;
-        return true;
+        return;
     }
     close(task->stat);
     close(task->schedstat);
     close(task->syscall);
-    return false;
 }
 
-static bool add_process(pid_t pid, bool is_own);
+static void add_process(pid_t pid, bool is_own);
 
-static bool add_children(pid_t pid, pid_t tid)
+static void add_children(pid_t pid, pid_t tid)
 {
     char path[64];
     int child;
-    bool any = false;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
     FILE *file = fopen(path, "re");
     while (file && fscanf(file, "%d", &child) == 1)
-        any |= add_process(child, false);
+        add_process(child, false);
     if (file)
         fclose(file);
-    return any;
 }
 
-static bool add_process(pid_t pid, bool is_own)
+static void add_process(pid_t pid, bool is_own)
 {
     char path[64];
-    bool any = false;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     DIR *directory = opendir(path);
     for (const struct dirent *entry; directory && (entry = readdir(directory));) {
         pid_t tid = (pid_t)atoi(entry->d_name);
         if (tid > 0 && !is_own)
-            any |= add(pid, tid);
+            add(pid, tid);
         if (tid > 0)
-            any |= add_children(pid, tid);
+            add_children(pid, tid);
     }
     if (directory)
         closedir(directory);
-    return any;
 }
 
-bool tasks_find_new(void)
+void tasks_find_new(void)
 {
-    return add_process(getpid(), true);
+    add_process(getpid(), true);
 }

@@ -9,12 +9,12 @@
 
 struct task {
     pid_t pid, tid;
-    pid_t inner_tid; /* in its own PID namespace */
+    pid_t inner_tid;              /* in its own PID namespace */
     int stat, schedstat, syscall; /* open files of /proc */
-    char state;    /* 'R', 'S', ...; 0 where it has ended or was not looked at */
-    uint64_t runs; /* times that it was given a processor */
-    uint64_t cpu_ns; /* processor time */
-    /* keeper.c's */
+    char state;                   /* 'R', 'S', ...; 0 where it has ended or was not looked at */
+    uint64_t runs;                /* times that it was given a processor */
+    uint64_t cpu_ns;              /* processor time */
+    /* keeper.c.s */
     uint64_t counted_ns; /* 0, or the processor time up to which the clock stands or went on */
     bool is_listed;      /* needs no look */
 };
@@ -38,7 +38,7 @@ struct task *task_of(pid_t inner_tid);
 /* Whether a task was made anywhere since the last call. */
 bool tasks_changed(void);
 
-/* Looks for all descendants of this process. True where one was not known. */
-bool tasks_find_new(void);
+/* Looks for all descendants of this process. */
+void tasks_find_new(void);
 
 #endif

@@ -16,8 +16,8 @@
 #define STEP_FIRST_NS 20000u
 #define STEP_LAST_NS 2000000u
 #define STEP_PART 16u
-/* In which the real wait under a virtual one is renewed. With a bound, the kernel ends it with EINTR
- * after a handler that has SA_RESTART too, as it does sleeps. */
+/* In which the real wait under a virtual one is renewed. With a bound, the kernel ends it with
+ * EINTR after a handler that has SA_RESTART too, as it does sleeps. */
 #define RENEW_S 3600
 
 static struct vtime_page *page;
@@ -36,8 +36,8 @@ long raw_call(long number, long a, long b, long c, long d, long e, long f)
     return result;
 #else
     register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b,
-                  x2 __asm__("x2") = c, x3 __asm__("x3") = d, x4 __asm__("x4") = e,
-                  x5 __asm__("x5") = f;
+                     x2 __asm__("x2") = c, x3 __asm__("x3") = d, x4 __asm__("x4") = e,
+                     x5 __asm__("x5") = f;
     __asm__ volatile("svc 0"
                      : "+r"(x0)
                      : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
@@ -77,8 +77,7 @@ struct vtime_page *vtime_page(void)
     long fd = call4(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0)
         give_up("virtual time: the page cannot be opened\n");
-    long at = raw_call(
-        SYS_mmap, 0, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    long at = raw_call(SYS_mmap, 0, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)call4(SYS_close, fd, 0, 0, 0);
     mapped = (struct vtime_page *)at;
     if (at < 0 && at > -4096)
@@ -149,8 +148,8 @@ uint64_t vtime_set_alarm(uint64_t at_ns)
     if (alarm_slot && alarm_slot->tid == pid) {
         former = alarm_slot->until_ns;
         uint32_t state = VTIME_ALARM;
-        if (!__atomic_compare_exchange_n(&alarm_slot->state, &state, VTIME_RUNS, false,
-                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        if (!__atomic_compare_exchange_n(
+                &alarm_slot->state, &state, VTIME_RUNS, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
             former = NEVER;
     } else {
         alarm_slot = claim(pid);
@@ -232,11 +231,11 @@ long vtime_wait_words(const struct futex_waitv_word *words, unsigned count, uint
     renew.tv_sec += RENEW_S;
     struct vtime_slot *slot = own_slot();
     memcpy(all, words, count * sizeof(*words));
-    all[count] = (struct futex_waitv_word){
-        .value = VTIME_WAITS, .address = (uint64_t)(uintptr_t)&slot->state, .flags = WORD_IS_32_BIT};
+    all[count] = (struct futex_waitv_word){.value = VTIME_WAITS,
+        .address = (uint64_t)(uintptr_t)&slot->state,
+        .flags = WORD_IS_32_BIT};
     struct vtime_slot kept = lie_down(slot, VTIME_WAITS, late(until_ns));
-    long result =
-        raw_call(SYS_WAITV, (long)all, count + 1, 0, (long)&renew, CLOCK_MONOTONIC, 0);
+    long result = raw_call(SYS_WAITV, (long)all, count + 1, 0, (long)&renew, CLOCK_MONOTONIC, 0);
     bool is_due = get_up(slot, &kept);
     if (result == (long)count || (is_due && result == -EAGAIN))
         result = -ETIMEDOUT;
@@ -271,8 +270,8 @@ static long wait_for_ever(uint32_t *word, uint32_t value, bool shared)
 {
     struct vtime_slot *slot = own_slot();
     struct vtime_slot kept = lie_down(slot, VTIME_WAITS, NEVER);
-    long result = call4(
-        SYS_futex, (long)word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value, 0);
+    long result =
+        call4(SYS_futex, (long)word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value, 0);
     (void)get_up(slot, &kept);
     return result;
 }
@@ -281,7 +280,8 @@ long vtime_wait_word(uint32_t *word, uint32_t value, bool shared, uint64_t until
 {
     if (until_ns == NEVER)
         return wait_for_ever(word, value, shared);
-    const struct futex_waitv_word one = {.value = value, .address = (uint64_t)(uintptr_t)word,
+    const struct futex_waitv_word one = {.value = value,
+        .address = (uint64_t)(uintptr_t)word,
         .flags = WORD_IS_32_BIT | (shared ? 0u : (uint32_t)FUTEX_PRIVATE_FLAG)};
     long result = vtime_wait_words(&one, 1, until_ns);
     return result == -ENOSYS || result == -EPERM ? wait_by_steps(word, value, until_ns) : result;

@@ -39,8 +39,8 @@ bool vtime_has_clock(clockid_t clock);
 int vtime_sleep(uint64_t until_ns);
 void vtime_yield(void);
 
-/* Waits as futex_waitv(2) until a word has another value, is woken, or the deadline has passed (NEVER:
- * without one). Returns the woken word's index, or -EAGAIN, -EINTR, -ETIMEDOUT. */
+/* Waits as futex_waitv(2) until a word has another value, is woken, or the deadline has passed
+ * (NEVER: without one). Returns the woken word's index, or -EAGAIN, -EINTR, -ETIMEDOUT. */
 struct futex_waitv_word {
     uint64_t value, address;
     uint32_t flags, reserved;
@@ -63,8 +63,8 @@ struct vtime_steps {
 struct vtime_steps vtime_steps_begin(uint64_t until_ns);
 bool vtime_step(const struct vtime_steps *steps, int *ret_error);
 
-/* SIGALRM for this process at that time in place of the one set before; NEVER: none. Returns when that
- * would have been. */
+/* SIGALRM for this process at that time in place of the one set before; NEVER: none. Returns when
+ * that would have been. */
 uint64_t vtime_set_alarm(uint64_t at_ns);
 
 /* A signal was sent: sleepers may run. */

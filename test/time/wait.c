@@ -90,8 +90,9 @@ REPLACES int epoll_pwait(
     int epoll, struct epoll_event *events, int most, int ms, const sigset_t *mask)
 {
     bool is_timed = ms > 0;
-    const struct vtime_steps steps = is_timed ? vtime_steps_begin(vtime_after((uint64_t)ms * 1000000u))
-                                              : (struct vtime_steps){0};
+    const struct vtime_steps steps = is_timed
+                                         ? vtime_steps_begin(vtime_after((uint64_t)ms * 1000000u))
+                                         : (struct vtime_steps){0};
     int result, error = 0;
     do {
         result = (int)raw_call(SYS_epoll_pwait, epoll, (long)events, most, is_timed ? 0 : ms,
@@ -105,8 +106,7 @@ REPLACES int epoll_wait(int epoll, struct epoll_event *events, int most, int ms)
     return epoll_pwait(epoll, events, most, ms, NULL);
 }
 
-REPLACES int sigtimedwait(
-    const sigset_t *set, siginfo_t *ret_info, const struct timespec *time)
+REPLACES int sigtimedwait(const sigset_t *set, siginfo_t *ret_info, const struct timespec *time)
 {
     bool is_timed = time && ns_of(time);
     const struct vtime_steps steps =
@@ -269,8 +269,8 @@ static long waitv(const long arguments[6])
 {
     const struct timespec *time = (const struct timespec *)arguments[3];
     if (!time || arguments[1] > VTIME_WORDS_MAX)
-        return raw_call(SYS_WAITV, arguments[0], arguments[1], arguments[2], arguments[3],
-            arguments[4], 0);
+        return raw_call(
+            SYS_WAITV, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], 0);
     return vtime_wait_words((const struct futex_waitv_word *)arguments[0], (unsigned)arguments[1],
         vtime_deadline((clockid_t)arguments[4], time));
 }
@@ -308,6 +308,6 @@ REPLACES long syscall(long number, ...)
     default:
         break;
     }
-    return call_result(raw_call(number, arguments[0], arguments[1],
-        arguments[2], arguments[3], arguments[4], arguments[5]));
+    return call_result(raw_call(number, arguments[0], arguments[1], arguments[2], arguments[3],
+        arguments[4], arguments[5]));
 }
