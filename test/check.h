@@ -278,28 +278,7 @@ static inline bool check_run_one(int number, const struct check_test *test)
     return passed;
 }
 
-/* The lines of VGPU_TEST_ONLY, taken out of the environment; NULL where it is not set. */
-static inline char *check_take_only(void)
-{
-    const char *lines = getenv("VGPU_TEST_ONLY");
-    char *copy = lines ? strdup(lines) : NULL;
-    unsetenv("VGPU_TEST_ONLY");
-    return copy;
-}
-
-static inline bool check_is_line(const char *lines, const char *sentence)
-{
-    size_t length = strlen(sentence);
-    for (const char *line = lines; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (!strncmp(line, sentence, length) && (line[length] == '\n' || !line[length]))
-            return true;
-    }
-    return false;
-}
-
-/* Runs the tests whose sentence contains an argument; without one, those that are lines of
- * VGPU_TEST_ONLY (scripts/test sets it); without that, all. The exit status for main. */
+/* Runs the tests whose sentence contains an argument; without one, all. The exit status for main. */
 static inline int check_run(int argc, char **argv)
 {
     check_shared = mmap(
@@ -308,15 +287,13 @@ static inline int check_run(int argc, char **argv)
         return 1;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     int chosen = 0, failed = 0;
-    char *only = check_take_only();
     for (int i = 0; i < check_count; i++) {
-        bool wanted = argc < 2 && (!only || check_is_line(only, check_tests[i].sentence));
+        bool wanted = argc < 2;
         for (int a = 1; a < argc; a++)
             wanted |= strstr(check_tests[i].sentence, argv[a]) != NULL;
         if (wanted)
             check_tests[chosen++] = check_tests[i];
     }
-    free(only);
     printf("1..%d\n", chosen);
     fflush(stdout);
     for (int i = 0; i < chosen; i++)

@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import tap
-from tap import Skip, equal, needed, test, true
+from tap import Skip, equal, test, true
 
 SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 VGPU = os.path.join(BUILD, "vgpu")
@@ -107,7 +107,7 @@ def refuse(*arguments, status=2, within=""):
     true(one_line(done) and within in done.stderr, f"not one clear line with {within!r}: {done.stderr!r}")
 
 
-@needed
+@test
 def test_whole():
     """the whole of it: each figure has its texts, and each subject's samples or why there are none"""
     results = bench(WHOLE, "--library", "vgpu", "--library", f"{BAD},BAD=crash", "--label", "crashes",

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests as functions whose first line of documentation is their sentence; TAP on stdout. A test has
 passed if it made a check (equal, true, checked) and returned. Temporary files are removed at the end
-(scratch.py). Where scripts/test sets VGPU_TEST_ONLY, only the tests run that are lines of it, and those
-that others need."""
+(scratch.py)."""
 import os
 import sys
 import traceback
@@ -12,8 +11,6 @@ import scratch
 scratch.begin()
 scratch.end_in_order()
 TESTS = []
-NEEDED = []
-ONLY = os.environ.pop("VGPU_TEST_ONLY", None)
 OWN = os.getpid()
 CHECKS = [0]
 
@@ -27,19 +24,8 @@ def test(function):
     return function
 
 
-def needed(function):
-    """A test that leaves something to others."""
-    NEEDED.append(function)
-    return test(function)
-
-
 def sentence_of(function):
     return function.__doc__.splitlines()[0]
-
-
-def chosen():
-    lines = ONLY.splitlines() if ONLY is not None else None
-    return [t for t in TESTS if lines is None or sentence_of(t) in lines or t in NEEDED]
 
 
 def checked():
@@ -79,9 +65,8 @@ def run(function):
 
 def main():
     failed = 0
-    tests = chosen()
-    print(f"1..{len(tests)}", flush=True)
-    for number, function in enumerate(tests, 1):
+    print(f"1..{len(TESTS)}", flush=True)
+    for number, function in enumerate(TESTS, 1):
         sentence = sentence_of(function)
         try:
             run(function)
