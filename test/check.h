@@ -278,7 +278,8 @@ static inline bool check_run_one(int number, const struct check_test *test)
     return passed;
 }
 
-/* Runs the tests whose sentence contains an argument; without one, all. The exit status for main. */
+/* Runs the tests whose sentence contains an argument; without one, all. The exit status for main.
+ */
 static inline int check_run(int argc, char **argv)
 {
     check_shared = mmap(
