@@ -101,7 +101,7 @@ static nvmlReturn_t wait(
             return NVML_ERROR_TIMEOUT;
         /* Without faults nothing can come. */
         unsigned left = timeoutms - waited;
-        unsigned pause = getenv("VGPU_SIM_FAULTS") != NULL && left > LOOK_MS ? LOOK_MS : left;
+        unsigned pause = nvml_fault_is_possible() && left > LOOK_MS ? LOOK_MS : left;
         struct timespec time = {.tv_sec = pause / 1000, .tv_nsec = (long)(pause % 1000) * 1000000};
         nanosleep(&time, NULL);
         waited += pause;

@@ -53,13 +53,24 @@ static void obey(const char *line)
         fprintf(stderr, "vgpu-sim: VGPU_SIM_FAULTS: not understood: %s", line);
 }
 
+static const char *find_file(void)
+{
+    const char *path = getenv("VGPU_SIM_FAULTS");
+    return path && *path ? path : NULL;
+}
+
+bool nvml_fault_is_possible(void)
+{
+    return find_file() != NULL;
+}
+
 /* Takes the lines that are new and whole. */
 static void refresh_locked(void)
 {
-    const char *path = getenv("VGPU_SIM_FAULTS");
+    const char *path = find_file();
     struct stat status;
     char line[128];
-    if (!path || !*path || stat(path, &status) != 0 || status.st_size <= faults.read)
+    if (!path || stat(path, &status) != 0 || status.st_size <= faults.read)
         return;
     FILE *file = fopen(path, "re");
     if (!file)

@@ -17,6 +17,9 @@ struct nvml_fault_event {
     unsigned long long type, data; /* as nvmlEventData_t has them */
 };
 
+/* Whether there may be any. */
+bool nvml_fault_is_possible(void);
+
 bool nvml_fault_is_lost(unsigned card);
 
 /* How many events there were so far; the event of a number below that. */
