@@ -98,7 +98,8 @@ struct vgpu_device {
     uint64_t hami_memory_limit; /* 104: what HAMi's part was last given of memory_limit; where that
                                    says something else, its monitor has set a limit */
     uint64_t hami_core_limit;   /* 112: likewise, as it stands there */
-    uint64_t reserved[1];       /* 120 */
+    uint64_t refusals; /* 120: charges of memory that were refused; a refused request that is asked
+                          for again counts again */
 };
 
 /* Which of the defaults were set while programs ran: they hold for a device that is met later,
@@ -134,7 +135,9 @@ struct vgpu_compute {
     } holds[VGPU_COMPUTE_HOLDS]; /* 40: the last ones */
     uint64_t parts_ns;           /* 104: what its processes took, each as it says: the sum, of which
                                     each that asks has an equal part */
-    uint64_t reserved[2];
+    uint64_t waited_ns;          /* 112: how long launches waited for the limit, summed over the
+                                    threads that waited */
+    uint64_t reserved;
     /* 128: span number, its low 16 bits << 16 | nanoseconds of it in which some process was busy.
      * The span of time t is t / VGPU_COMPUTE_SPAN_NS; its word lies at that % VGPU_COMPUTE_SPANS,
      * its number is that / VGPU_COMPUTE_SPANS. */
@@ -222,6 +225,7 @@ _Static_assert(offsetof(struct vgpu_device, core_limit) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, tenant) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, hami_memory_limit) == 104, "frozen layout");
 _Static_assert(offsetof(struct vgpu_device, hami_core_limit) == 112, "frozen layout");
+_Static_assert(offsetof(struct vgpu_device, refusals) == 120, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, settings_hash) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, defaults_set) == 60, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, orders_epoch) == 64, "frozen layout");
@@ -236,6 +240,7 @@ _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, holds) == 40, "frozen layout");
+_Static_assert(offsetof(struct vgpu_compute, waited_ns) == 112, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_history) == 1024, "frozen layout");

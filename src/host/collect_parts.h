@@ -3,13 +3,7 @@
 #ifndef VGPU_HOST_COLLECT_PARTS_H
 #define VGPU_HOST_COLLECT_PARTS_H
 
-#include "host/collection.h"
-
-/* Reads the region that `fd` is open on; keeps the descriptor open. `path` is taken over where it
- * succeeds. `own_namespace`: of this process's pids. Returns 0, -ENOMEM, or -errno as region_read.
- */
-int collect_region(int fd, char *path, uint64_t own_namespace,
-    struct collected_container *ret_container) __attribute__((warn_unused_result));
+#include "host/collect_region.h"
 
 /* The command line of a process of this PID namespace, if it is the one that started then (field 22
  * of /proc/PID/stat; 0 whichever it is), when it was called `name`; NULL where it is not, or cannot

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One region, as a container with its devices and processes. */
-#include "host/collect_parts.h"
+#include "host/collect_region.h"
 
 #include "base/saturating.h"
 #include "compute/budget.h"
 #include "compute/window.h"
 #include "region/region_read.h"
 #include "region/slot.h"
+#include "host/collect_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -156,6 +157,8 @@ static void finish_device(const struct region_reading *reading, unsigned number,
             ? held->core_soft_limit
             : 0;
     device->busy_ns = reading->compute[number].busy_ns;
+    device->waited_ns = reading->compute[number].waited_ns;
+    device->refusals = held->refusals;
     device->throttled =
         in_force && (is_in_window(reading) ||
                         (sums->asked[number] && is_at_limit(reading, number, held->core_limit)));
@@ -175,6 +178,7 @@ static void take_state(const struct region_reading *reading, struct collected_co
     container->has_priority = reading->head.priority_set == VGPU_PRIORITY_ENVIRONMENT ||
                               reading->head.priority_set == VGPU_PRIORITY_LIVE;
     container->priority = container->has_priority ? reading->head.priority : VGPU_PRIORITY_DEFAULT;
+    container->last_kernel_s = reading->hami.last_kernel_time;
     container->device_count = reading->device_count;
 }
 

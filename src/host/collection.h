@@ -46,6 +46,8 @@ struct collected_device {
     double share_now, share_minute; /* percent of the GPU's time, over the last second and minute;
                                        COLLECT_UNKNOWN where it is not measured */
     uint64_t busy_ns;               /* GPU time used since the region was made */
+    uint64_t waited_ns;             /* launches waited for the limit, since then */
+    uint64_t refusals;              /* of memory, since then */
     bool throttled; /* the limit keeps its programs waiting, or keeps them off the GPU, now */
 };
 
@@ -61,7 +63,8 @@ struct collected_container {
     bool paused, held; /* by vgpu pause; by HAMi's monitor */
     bool lifted;       /* HAMi's monitor has taken the compute limits out of force */
     bool has_priority;
-    uint32_t priority; /* 0 high */
+    uint32_t priority;      /* 0 high */
+    uint64_t last_kernel_s; /* when it last launched, seconds since the epoch; 0 never */
     unsigned device_count, process_count;
     struct collected_device *devices;    /* from malloc */
     struct collected_process *processes; /* from malloc, by their slots */

@@ -43,6 +43,13 @@ static bool passes(uint64_t used, uint64_t bytes, uint64_t limit)
 }
 
 /* Both within a look. */
+static void count_refusal_locked(unsigned device) REQUIRES(account.lock)
+{
+    int entry = account.region->devices[device].entry;
+    if (entry >= 0)
+        add_relaxed(&account.region->shared->devices[entry].refusals, (uint64_t)1);
+}
+
 static int refuse_locked(unsigned device, uint64_t bytes, const struct account_limits *limits)
     REQUIRES(account_lock)
 {
@@ -50,6 +57,7 @@ static int refuse_locked(unsigned device, uint64_t bytes, const struct account_l
         closed_log(device);
     else
         refusal_log(device, limits->bytes, bytes);
+    count_refusal_locked(device);
     store_relaxed(&account.seen_free_bytes[device], 0);
     return -ENOMEM;
 }

@@ -46,6 +46,8 @@ static void note_hold(struct vgpu_compute *words, struct vgpu_usage *own, void *
     (void)own;
     store_relaxed(&words->holds[number].from_ns, hold->from_ns);
     store_relaxed(&words->holds[number].to_ns, hold->to_ns);
+    if (hold->to_ns > hold->from_ns)
+        add_relaxed(&words->waited_ns, hold->to_ns - hold->from_ns);
 }
 
 void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns)

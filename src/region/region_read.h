@@ -40,7 +40,9 @@ struct region_hami_words {
 
 /* The first words of struct vgpu_compute. */
 struct region_compute_words {
-    uint64_t granted_ns, charged_ns, refilled_ns, busy_ns;
+    uint64_t granted_ns, charged_ns, refilled_ns, busy_ns, holds_made;
+    uint64_t holds[2 * VGPU_COMPUTE_HOLDS];
+    uint64_t parts_ns, waited_ns;
 };
 
 struct region_reading {

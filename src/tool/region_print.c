@@ -104,13 +104,14 @@ static void print_device(const struct region_copy *copy, unsigned number)
     char clean[4 * sizeof(uuid.text)];
     text_escape(clean, sizeof(clean), uuid.text, strlen(uuid.text));
     printf("device %u %s\n", number, clean);
-    printf("  %-16s %s%s; orphaned %s\n", "memory",
+    printf("  %-16s %s%s; orphaned %s, refused %" PRIu64 " times\n", "memory",
         device->memory_limit ? size_text(device->memory_limit).text : "no limit",
         device->memory_closed ? ", closed: its limit was not understood" : "",
-        size_text(device->orphaned).text);
+        size_text(device->orphaned).text, device->refusals);
     printf("  %-16s limit %u %%, soft %u %%, tenant %016" PRIx64 "\n", "cores", device->core_limit,
         device->core_soft_limit, device->tenant);
-    printf("  %-16s %" PRIu64 " ns busy, %" PRId64 " ns to spend", "GPU time", compute->busy_ns,
+    printf("  %-16s %" PRIu64 " ns busy, %" PRIu64 " ns waited, %" PRId64 " ns to spend",
+        "GPU time", compute->busy_ns, compute->waited_ns,
         (int64_t)(compute->granted_ns - compute->charged_ns));
     print_share("last second", share(copy, number, SECOND_NS));
     print_share("last minute", share(copy, number, 60 * SECOND_NS));
@@ -191,12 +192,14 @@ static void write_devices(struct json *json, const struct region_copy *copy)
         json_write_number(json, "memory_limit", device->memory_limit);
         json_write_bool(json, "memory_closed", device->memory_closed != 0);
         json_write_number(json, "orphaned", device->orphaned);
+        json_write_number(json, "refusals", device->refusals);
         json_write_number(json, "core_limit", device->core_limit);
         json_write_number(json, "core_soft_limit", device->core_soft_limit);
         json_write_number(json, "granted_ns", compute->granted_ns);
         json_write_number(json, "charged_ns", compute->charged_ns);
         json_write_number(json, "refilled_ns", compute->refilled_ns);
         json_write_number(json, "busy_ns", compute->busy_ns);
+        json_write_number(json, "waited_ns", compute->waited_ns);
         json_write_number(json, "parts_ns", compute->parts_ns);
         json_write_number(json, "history_marks", copy->map.region.history[d].made);
         json_write_end_inner(json);

@@ -56,6 +56,31 @@ TEST("the limit is reached to the last byte, and not passed by one")
     CHECK_EQ(account_own_bytes(device, ACCOUNT_KINDS), 1000 * PEERS_MIB);
 }
 
+TEST("each refusal is counted in the device's entry, and nothing else is")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    const struct vgpu_device *entry = &peers_region.shared->devices[0];
+    CHECK_EQ(reserve(900), 0);
+    CHECK_EQ(account_check(device, 100 * PEERS_MIB), 0);
+    CHECK_EQ(load_relaxed(&entry->refusals), 0);
+    CHECK_EQ(reserve(101), -ENOMEM);
+    CHECK_EQ(account_check(device, 101 * PEERS_MIB), -ENOMEM);
+    CHECK_EQ(load_relaxed(&entry->refusals), 2);
+}
+
+TEST("the time that launches waited is summed, and a clock that goes back adds nothing")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    const struct vgpu_compute *words = &peers_region.shared->compute[0];
+    account_note_hold(device, 1000, 3500);
+    account_note_hold(device, 10000, 10500);
+    account_note_hold(device, 10500, 10400);
+    CHECK_EQ(load_relaxed(&words->waited_ns), 3000);
+    CHECK_EQ(load_relaxed(&words->holds_made), 3);
+}
+
 TEST("requests near 2^64 are refused without a wrap")
 {
     static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 1, 1ull << 63, (1ull << 63) - 1,
