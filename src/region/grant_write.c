@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,6 +36,28 @@ static bool is_grant(const struct vgpu_grant *file)
            file->byte_order == VGPU_GRANT_BYTE_ORDER && file->size >= sizeof(*file);
 }
 
+/* Writers take turns by the lock of the directory above, which is in no container: what is mounted
+ * there can be locked there too. Returns the descriptor that holds it, or -errno. */
+static int take_turn(const char *directory)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s/..", directory);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return -ENAMETOOLONG;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int result;
+    do {
+        result = flock(fd, LOCK_EX);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0)
+        return fd;
+    result = -errno;
+    close(fd);
+    return result;
+}
+
 /* All behind the sequence. */
 static void store(struct vgpu_grant *file, const struct vgpu_grant *grant)
 {
@@ -55,10 +78,12 @@ static int write_file(int fd, const struct vgpu_grant *grant)
         error = file_lengthen(fd, sizeof(*grant));
     if (error)
         return error;
-    struct vgpu_grant *file = map_file(fd, PROT_READ | PROT_WRITE);
+    struct vgpu_grant *file = map_file(fd, PROT_READ | PROT_WRITE), all = *grant;
     if (!file)
         return -errno;
-    store(file, grant);
+    if (is_grant(file))
+        all.lifted = load_relaxed(&file->lifted);
+    store(file, &all);
     file->version = VGPU_GRANT_VERSION;
     file->byte_order = VGPU_GRANT_BYTE_ORDER;
     file->size = sizeof(*file);
@@ -69,11 +94,50 @@ static int write_file(int fd, const struct vgpu_grant *grant)
 
 int grant_write(const char *directory, const struct vgpu_grant *grant)
 {
+    int turn = take_turn(directory);
+    if (turn < 0)
+        return turn;
     int fd = open_file(directory, O_RDWR | O_CREAT);
-    if (fd < 0)
-        return fd;
-    int error = write_file(fd, grant);
-    close(fd);
+    int error = fd < 0 ? fd : write_file(fd, grant);
+    if (fd >= 0)
+        close(fd);
+    close(turn);
+    return error;
+}
+
+static int write_lifted(int fd, uint32_t lifted)
+{
+    struct stat status;
+    int error = file_status(fd, &status);
+    if (error)
+        return error;
+    if (!S_ISREG(status.st_mode) || (size_t)status.st_size < sizeof(struct vgpu_grant))
+        return -EPROTO;
+    struct vgpu_grant *file = map_file(fd, PROT_READ | PROT_WRITE);
+    if (!file)
+        return -errno;
+    if (!is_grant(file)) {
+        error = -EPROTO;
+    } else if (load_relaxed(&file->lifted) != lifted) {
+        uint32_t sequence = load_relaxed(&file->sequence) | 1;
+        store_seq_cst(&file->sequence, sequence);
+        store_seq_cst(&file->lifted, lifted);
+        store_seq_cst(&file->sequence, sequence + 1);
+    }
+    munmap(file, sizeof(*file));
+    return error;
+}
+
+int grant_write_lifted(const char *directory, bool lifted)
+{
+    int turn = take_turn(directory);
+    if (turn < 0)
+        return turn;
+    int fd = open_file(directory, O_RDWR);
+    int error = fd < 0 ? fd : write_lifted(fd, lifted);
+    if (fd >= 0)
+        close(fd);
+    close(turn);
     return error;
 }
 
