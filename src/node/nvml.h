@@ -21,6 +21,7 @@
     USE(nvmlDeviceGetPciInfo_v3)                                                                   \
     USE(nvmlDeviceGetMinorNumber)                                                                  \
     USE(nvmlDeviceGetMemoryInfo)                                                                   \
+    USE(nvmlDeviceGetUtilizationRates)                                                             \
     USE(nvmlDeviceGetTotalEnergyConsumption)                                                       \
     USE(nvmlDeviceGetMigMode)                                                                      \
     USE(nvmlDeviceGetMaxMigDeviceCount)                                                            \
