@@ -9,7 +9,7 @@ J ?=
 V ?=
 export CC BUILD PREFIX DESTDIR J V
 
-.PHONY: all tools place test test-all test-aarch64 fuzz demo lint security install uninstall build-in-docker clean
+.PHONY: all tools place test test-all test-aarch64 test-cluster fuzz demo lint security install uninstall build-in-docker clean
 
 all: tools
 	@scripts/build
@@ -32,6 +32,10 @@ test-all: place all
 test-aarch64:
 	@scripts/install-tools aarch64
 	@scripts/test-aarch64 "$$BUILD-aarch64"
+
+# In a real cluster of one node; scripts/build-peers makes its programs.
+test-cluster: place all
+	@scripts/test-cluster "$$BUILD"
 
 fuzz: tools
 	@scripts/fuzz $(SECONDS)
