@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RECORD_BYTES_MAX (1u << 20)
 #define NAME "allocation.json"
@@ -82,6 +83,11 @@ static void look_at(struct containers_records *records, const char *path, const 
     if (!record)
         return;
     record->seen = true;
+    if (access(file, F_OK) != 0 && errno == ENOENT) {
+        record->valid = false;
+        record->stamp = (struct file_stamp){.inode = 0};
+        return;
+    }
     if (file_stamp_differs(&record->stamp, file) || !record->stamp.inode)
         read_record(record, file);
 }

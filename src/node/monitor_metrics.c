@@ -33,8 +33,7 @@ static const struct family {
         "Limit of GPU time while the device is otherwise idle, percent of the device",
         FIGURE_CORE_SOFT_LIMIT, false},
     {"vgpu_gpu_time_seconds_total", "counter",
-        "Time for which the container kept the device busy, where it has a compute limit or a "
-        "priority",
+        "Time for which the container kept the device busy while it was held to a compute limit",
         FIGURE_GPU_TIME_S, false},
     {"vgpu_gate_wait_seconds_total", "counter",
         "Time for which launches waited for the compute limit, summed over threads",
