@@ -7,6 +7,7 @@
 #include "compute/window.h"
 #include "region/region_read.h"
 #include "region/slot.h"
+#include "host/collect_grant.h"
 #include "host/collect_parts.h"
 
 #include <errno.h>
@@ -225,6 +226,8 @@ int collect_region(
     take_state(&reading, &container);
     container.devices = calloc(reading.device_count + 1, sizeof(*container.devices));
     error = container.devices ? take_identity(&reading, &container) : -ENOMEM;
+    if (!error)
+        collect_grant(path, &reading.status, &container);
     if (!error)
         error = add_processes(&reading, &container, &sums);
     for (unsigned d = 0; d < reading.device_count && !error; d++)

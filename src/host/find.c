@@ -22,6 +22,7 @@ static const char *const default_places[] = {
     "/tmp/cudevshr.cache*",
     "/tmp/vgpu-run-*/region",
     "/usr/local/vgpu/containers/*/*.cache", /* HAMi, on the host */
+    "/usr/local/vgpu/grants/*/account",     /* vgpu-device-plugin, the same files */
     "/usr/local/vgpu/*.cache",              /* and in the container */
     "/tmp/vgpu/containers/*/*.cache",       /* Volcano, likewise */
     "/tmp/vgpu/*.cache",

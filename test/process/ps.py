@@ -195,6 +195,41 @@ def identities():
             equal((container["pod"], container["pod_uid"], container["container"]), (None, POD, "side_car"))
 
 
+def write_grant(directory, pod="trainer-0", namespace="lab", container="main", lifted=0):
+    """As vgpu-device-plugin does."""
+    os.makedirs(directory + "/limits.d")
+    head = struct.pack("<QIIQIIIIII256s256s64s64s64s", 0x3154524755504756, 1, 0x01020304, 5120, 2, 0, 0, 0, 0, lifted,
+                       b"/etc/vgpu/account", pod.encode(), namespace.encode(), POD.encode(), container.encode())
+    with open(directory + "/limits.d/grant", "wb") as file:
+        file.write(head.ljust(5120, b"\0"))
+
+
+@test
+def granted():
+    """on a node where the plugin runs a container is called as its grant says, whatever it says itself or deletes"""
+    lie = {"VGPU_POD_NAME": "another", "VGPU_POD_NAMESPACE": "other", "VGPU_CONTAINER_NAME": "x"}
+    with Place() as place:
+        os.makedirs(f"{place.directory}/containers/8f14e45fceea167a")
+        grant = f"{place.directory}/grants/0011"
+        write_grant(f"{place.directory}/grants/0000", "nobody")
+        write_grant(grant, lifted=1)
+        place.region = f"{place.directory}/containers/8f14e45fceea167a/x.cache"
+        with place.program("--memory", "2g", "--cores", "30", environment=lie) as program:
+            program.got(1)
+            os.link(place.region, grant + "/account")
+            search = f"{place.directory}/containers/*/*.cache:{place.directory}/grants/*/account"
+            for delete in (False, True):
+                if delete:
+                    os.unlink(place.region)
+                container = one("--search", search)
+                equal((container["namespace"], container["pod"], container["pod_uid"], container["container"],
+                       container["lifted"]), ("lab", "trainer-0", POD, "main", True))
+                true("lab/trainer-0/main" in tool(VGPU, "ps", "--search", search).stdout, "the table")
+            with open(grant + "/limits.d/grant", "r+b") as file:
+                file.write(bytes(8))
+            equal(one("--search", search)["pod"], "another", "without a grant that is understood")
+
+
 class Load:
     """vgpu-load in the place's container."""
 
