@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu-monitor: reads the containers' regions for /metrics, gives them HAMi's priority feedback,
  * and removes what Pods left that are gone. One thread with one event loop owns all state; a second
- * one asks NVML (node/card_samples.h). Exit status: 0 after SIGTERM or SIGINT, 1 where it cannot
- * run, 2 for flags that are not understood. */
+ * one asks NVML (node/monitor/card_samples.h). Exit status: 0 after SIGTERM or SIGINT, 1 where it
+ * cannot run, 2 for flags that are not understood. */
 #include "base/clock.h"
 #include "daemon/monitor_flags.h"
 #include "kube/client.h"
 #include "net/http_server.h"
 #include "net/log_line.h"
-#include "node/card_samples.h"
-#include "node/container_figures.h"
-#include "node/containers.h"
-#include "node/monitor_metrics.h"
-#include "node/pod_names.h"
-#include "node/priorities.h"
+#include "node/monitor/card_samples.h"
+#include "node/monitor/container_figures.h"
+#include "node/monitor/containers.h"
+#include "node/monitor/monitor_metrics.h"
+#include "node/monitor/pod_names.h"
+#include "node/monitor/priorities.h"
 
 #include <errno.h>
 #include <event2/event.h>

@@ -3,7 +3,7 @@
 #ifndef VGPU_HOST_COLLECT_PARTS_H
 #define VGPU_HOST_COLLECT_PARTS_H
 
-#include "host/collect_region.h"
+#include "host/collection.h"
 
 /* The command line of a process of this PID namespace, if it is the one that started then (field 22
  * of /proc/PID/stat; 0 whichever it is), when it was called `name`; NULL where it is not, or cannot

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One region, as a container with its devices and processes. */
-#include "host/collect_region.h"
+#include "host/collect.h"
 
 #include "base/saturating.h"
 #include "compute/budget.h"

@@ -639,7 +639,7 @@ def manual():
     true(len(flags_of) > 8, said)
     for word in flags_of + re.findall(r"also ([A-Z_]+)", said) + re.findall(r"\[([^\]]+)\]$", said, re.M)[1:]:
         true(word in page, f"{word} is not in the man page")
-    with open(os.path.join(ROOT, "src/node/monitor_metrics.c"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "src/node/monitor/monitor_metrics.c"), encoding="utf-8") as file:
         names = set(re.findall(r'"(vgpu_[a-z_]+)"', file.read()))
     true(len(names) > 10, names)
     for name in names:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/exposition.h"
+#include "node/monitor/exposition.h"
 
 #include <inttypes.h>
 #include <math.h>

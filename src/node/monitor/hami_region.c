@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/hami_region.h"
+#include "node/monitor/hami_region.h"
 
 #include "base/file.h"
 #include "base/saturating.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NVML says of the node's cards, taken in a thread of its own: a driver that hangs, hangs that
  * thread alone. A driver that is loaded later is found at a later sample. */
-#ifndef VGPU_NODE_CARD_SAMPLES_H
-#define VGPU_NODE_CARD_SAMPLES_H
+#ifndef VGPU_NODE_MONITOR_CARD_SAMPLES_H
+#define VGPU_NODE_MONITOR_CARD_SAMPLES_H
 
 #include "net/error.h"
 

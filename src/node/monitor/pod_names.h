@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Pods of this node, as the monitor knows them: whose a container's directory is, and whether
  * its Pod is gone. One watch; a Pod is kept as its names alone. In the loop's thread. */
-#ifndef VGPU_NODE_POD_NAMES_H
-#define VGPU_NODE_POD_NAMES_H
+#ifndef VGPU_NODE_MONITOR_POD_NAMES_H
+#define VGPU_NODE_MONITOR_POD_NAMES_H
 
 #include "kube/client.h"
 #include "net/error.h"

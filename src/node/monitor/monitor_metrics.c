@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/monitor_metrics.h"
+#include "node/monitor/monitor_metrics.h"
 
 #include <stdio.h>
 

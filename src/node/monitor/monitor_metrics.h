@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The families of vgpu-monitor's /metrics: HAMi's names and labels (v2.10, and with
  * --legacy-metrics those of before), and our own, which have HAMi's labels too. */
-#ifndef VGPU_NODE_MONITOR_METRICS_H
-#define VGPU_NODE_MONITOR_METRICS_H
+#ifndef VGPU_NODE_MONITOR_MONITOR_METRICS_H
+#define VGPU_NODE_MONITOR_MONITOR_METRICS_H
 
-#include "node/card_samples.h"
-#include "node/container_figures.h"
-#include "node/exposition.h"
+#include "node/monitor/card_samples.h"
+#include "node/monitor/container_figures.h"
+#include "node/monitor/exposition.h"
 
 struct monitor_metrics {
     const char *node_name, *version;

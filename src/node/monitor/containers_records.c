@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's records of its allocations: whose a directory is. Root's files, but bounded all the
  * same. */
-#include "node/containers_parts.h"
+#include "node/monitor/containers_parts.h"
 
 #include "cluster/json_read.h"
 #include "net/log_line.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/card_samples.h"
+#include "node/monitor/card_samples.h"
 
 #include "base/clock.h"
 #include "net/log_line.h"

@@ -7,11 +7,11 @@
  * is not opened, a file that is no region gets one line.
  *
  * Calls are made in the loop's thread, and block for as long as local files take. */
-#ifndef VGPU_NODE_CONTAINERS_H
-#define VGPU_NODE_CONTAINERS_H
+#ifndef VGPU_NODE_MONITOR_CONTAINERS_H
+#define VGPU_NODE_MONITOR_CONTAINERS_H
 
 #include "net/error.h"
-#include "node/hami_region.h"
+#include "node/monitor/hami_region.h"
 
 #include <stdbool.h>
 #include <stddef.h>

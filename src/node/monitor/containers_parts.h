@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the containers share. For containers*.c alone. */
-#ifndef VGPU_NODE_CONTAINERS_PARTS_H
-#define VGPU_NODE_CONTAINERS_PARTS_H
+#ifndef VGPU_NODE_MONITOR_CONTAINERS_PARTS_H
+#define VGPU_NODE_MONITOR_CONTAINERS_PARTS_H
 
 #include "net/file_read.h"
-#include "node/containers.h"
+#include "node/monitor/containers.h"
 
 #include <limits.h>
 #include <sys/queue.h>

@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "net/log_line.h"
-#include "node/containers_parts.h"
-#include "node/pod_names.h"
+#include "node/monitor/containers_parts.h"
+#include "node/monitor/pod_names.h"
 #include "region/region_read.h"
 
 #include <dirent.h>

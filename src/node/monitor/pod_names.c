@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/pod_names.h"
+#include "node/monitor/pod_names.h"
 
 #include "base/clock.h"
 #include "cluster/json_read.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the monitor shows of the containers, read from their regions at once, for one answer. */
-#ifndef VGPU_NODE_CONTAINER_FIGURES_H
-#define VGPU_NODE_CONTAINER_FIGURES_H
+#ifndef VGPU_NODE_MONITOR_CONTAINER_FIGURES_H
+#define VGPU_NODE_MONITOR_CONTAINER_FIGURES_H
 
-#include "node/containers.h"
-#include "node/pod_names.h"
+#include "node/monitor/containers.h"
+#include "node/monitor/pod_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * layout (include/vgpu/hami.h). By pread and pwrite alone, so that nothing faults where the file is
  * shortened meanwhile; a program of the container may have written anything. Layout of version 0
  * from HAMi's pkg/monitor/nvidia/v0. */
-#ifndef VGPU_NODE_HAMI_REGION_H
-#define VGPU_NODE_HAMI_REGION_H
+#ifndef VGPU_NODE_MONITOR_HAMI_REGION_H
+#define VGPU_NODE_MONITOR_HAMI_REGION_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/priorities.h"
+#include "node/monitor/priorities.h"
 
 #include "cluster/feedback.h"
 #include "net/log_line.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/containers.h"
+#include "node/monitor/containers.h"
 
 #include "base/text.h"
 #include "net/log_line.h"
-#include "node/containers_parts.h"
+#include "node/monitor/containers_parts.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/container_figures.h"
+#include "node/monitor/container_figures.h"
 
-#include "host/collect_region.h"
-#include "node/exposition.h"
+#include "host/collect.h"
+#include "node/monitor/exposition.h"
 #include "region/grant_write.h"
 
 #include <errno.h>
