@@ -34,6 +34,8 @@ class Machine:
     def __init__(self, directory, name):
         self.directory, self.cgroup = directory, name
         self.make_cgroups()
+        # As on a node with systemd; among the namespaces that are made from here on.
+        run("mount", "--make-rshared", "/")
         for path in DIRECTORIES:
             self.hide(path)
         for path, value in SETTINGS.items():
