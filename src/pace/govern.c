@@ -2,26 +2,26 @@
 /* The governor's looks. */
 #include "pace/govern.h"
 
-#include "base/word.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/log.h"
-#include "pace/completions.h"
+#include "base/word.h"
+#include "compute/budget.h"
+#include "compute/window.h"
+#include "container/container.h"
 #include "pace/channels.h"
-#include "pace/gang.h"
+#include "pace/completions.h"
 #include "pace/events.h"
+#include "pace/gang.h"
+#include "pace/governor.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
 #include "pace/thread.h"
 #include "pace/unmeasured.h"
-#include "compute/budget.h"
-#include "container/container.h"
-#include "pace/governor.h"
-#include "rm/rm_channels.h"
-#include "compute/window.h"
 #include "region/account.h"
+#include "rm/rm_channels.h"
 #include "vgpu/board.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@
 /* Nanoseconds between looks in a pause by HAMi's monitor, which wakes nothing when it ends. */
 #define MONITOR_LOOK_NS 20000000ull
 /* Nanoseconds between looks in windows: less than what makes the container silent to others
- * (BOARD_SILENT_WINDOWS_NS). Tenants that come wake the governor. */
+ * (REGISTRY_SILENT_WINDOWS_NS). Tenants that come wake the governor. */
 #define WINDOW_LOOK_NS 28000000ull
 /* Nanoseconds. A container that was in windows within this keeps to its slot, also between the end
  * of one kernel and the moment when the next is known to be long. */

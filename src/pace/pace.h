@@ -29,10 +29,10 @@
 #ifndef VGPU_PACE_PACE_H
 #define VGPU_PACE_PACE_H
 
+#include "compute/durations.h"
 #include "pace/capture.h"
 #include "pace/channels.h"
 #include "pace/policy.h"
-#include "compute/durations.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -26,7 +26,7 @@
 #define READ_NS 25000000ull
 
 /* Nanoseconds between two looks for a directory of registries, each a system call. */
-#define BOARD_LOOK_NS 1000000000ull
+#define REGISTRY_LOOK_NS 1000000000ull
 #define LIMITED_BESIDE_NS 2000000000ull
 
 bool policy_limited;
@@ -65,7 +65,7 @@ static struct {
 bool policy_may_have_neighbours(uint64_t now_ns)
 {
     if (!load_relaxed(&policy.registry_looked_ns) ||
-        now_ns - load_relaxed(&policy.registry_looked_ns) > BOARD_LOOK_NS) {
+        now_ns - load_relaxed(&policy.registry_looked_ns) > REGISTRY_LOOK_NS) {
         const char *directory = container_config()->registry_directory;
         store_relaxed(&policy.registry_exists, *directory && access(directory, X_OK) == 0);
         store_relaxed(&policy.registry_looked_ns, now_ns);

@@ -2,18 +2,18 @@
 /* A registry for each device, written and read at each of the governor's looks. */
 #include "pace/tenants.h"
 
-#include "base/word.h"
 #include "abi/rm.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "pace/policy.h"
+#include "base/word.h"
 #include "compute/budget.h"
-#include "container/container.h"
-#include "rm/rm_channels.h"
 #include "compute/slices.h"
+#include "container/container.h"
+#include "pace/policy.h"
 #include "region/account.h"
 #include "registry/registry.h"
+#include "rm/rm_channels.h"
 
 #include <stddef.h>
 #include <string.h>
