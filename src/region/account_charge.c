@@ -43,7 +43,7 @@ static bool passes(uint64_t used, uint64_t bytes, uint64_t limit)
 }
 
 /* Both within a look. */
-static void count_refusal_locked(unsigned device) REQUIRES(account.lock)
+static void count_refusal_locked(unsigned device) REQUIRES(account_lock)
 {
     int entry = account.region->devices[device].entry;
     if (entry >= 0)
