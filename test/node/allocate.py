@@ -337,6 +337,26 @@ def killed():
 
 
 @test
+def unnamed():
+    """a record whose name was lost with the power is one all the same, and half of one is not"""
+    with World() as world:
+        world.pod("p", device(1, 3000) + ";", lock=True)
+        world.pod("q", device(2, 3000) + ";")
+        world.allocate(device_id(1, 0))
+        world.allocate(device_id(2, 0))
+        world.told("q")
+        world.kill()
+        for record in world.records():
+            path = f"{world.hook}/vgpu/grants/{record['id']}/allocation.json"
+            os.rename(path, path + ".new")
+            if record["pod"] == "q":
+                os.truncate(path + ".new", 100)
+        world.start()
+        equal([record["pod"] for record in world.records()], ["p"])
+        equal(len(world.grants()), 1)
+
+
+@test
 def gone():
     """grants of Pods that are gone are removed, and only after the API server said so"""
     with World() as world:

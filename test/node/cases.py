@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cases BUILD [DIRECTORY]: behaviour cases of the kinds allocate and plugin.preferred as JSON (a file has one
-case or a list of them), against the plugin's allocation between a fake kubelet and a fake API server.
-Without a directory: test/cluster/cases."""
+"""cases BUILD [DIRECTORY] [daemon]: behaviour cases of the kinds allocate and plugin.preferred as JSON (a file has
+one case or a list of them), against the plugin's allocation between a fake kubelet and a fake API server;
+with `daemon` those of the kind allocate against vgpu-device-plugin itself. Without a directory:
+test/cluster/cases."""
 import glob
 import json
 import os
@@ -9,10 +10,13 @@ import re
 import sys
 import time
 
+import daemon_world
 from plugin_world import ALLOCATED, KEY, LOCK, PHASE, QUIET_S, ROOT, TO_ALLOCATE, World, device_id, proof, tap, until
 
 HAMI_KIND, KIND = "k8s.device-plugin.nvidia.com/gpu", "nvidia.com/gpu"
 DIRECTORY = sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "test", "cluster", "cases")
+DAEMON = "daemon" in sys.argv[3:]
+CARDS = daemon_world.uuids() if DAEMON else []
 
 
 def physical(identifier):
@@ -146,7 +150,8 @@ class Case:
             tap.equal({r["pod"] for r in world.records()}, {chosen}, "who was chosen")
 
     def allocate(self):
-        with World(cards=self.cards(), **self.config()) as world:
+        make = daemon_world.DaemonWorld if DAEMON else World
+        with make(cards=self.cards(), **self.config()) as world:
             self.put_pods(world)
             time.sleep(QUIET_S)
             told = world.kubelet.call("allocate", containers=self.input["kubelet_request"])
@@ -180,7 +185,10 @@ class Case:
 
 def add(case):
     run = {"allocate": Case.allocate, "plugin.preferred": Case.preferred}.get(case["kind"])
-    if not run:
+    if DAEMON:
+        run = Case.allocate if case["kind"] == "allocate" else None
+        case = run and daemon_world.translate(case, CARDS)
+    if not run or not case:
         return
 
     def function():

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define RECORD "allocation.json"
+#define UNNAMED ".new" /* a record that is written and has not got its name */
 #define RECORD_BYTES_MAX (4 << 20)
 
 __attribute__((format(printf, 2, 3))) static int print_path(
@@ -149,12 +150,11 @@ int allocation_files_save(
     const char *hook_path, const struct allocation_record *record, struct error *error)
 {
     struct allocation_paths paths;
-    char path[ALLOCATION_PATH_BYTES], made[ALLOCATION_PATH_BYTES], grants[ALLOCATION_PATH_BYTES];
+    char path[ALLOCATION_PATH_BYTES], made[ALLOCATION_PATH_BYTES];
     int result = allocation_files_paths(hook_path, record, &paths, error);
     if (result)
         return result;
-    if (print_path(path, "%s/" RECORD, paths.grant) || print_path(made, "%s.new", path) ||
-        print_path(grants, "%s/vgpu/grants", hook_path))
+    if (print_path(path, "%s/" RECORD, paths.grant) || print_path(made, "%s" UNNAMED, path))
         return error_set(error, ENAMETOOLONG, "HOOK_PATH %s is too long", hook_path);
     json_t *object = allocation_record_encode(record);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
@@ -164,9 +164,19 @@ int allocation_files_save(
     json_decref(object);
     if (!result && rename(made, path) != 0)
         result = failed(error, "rename", made);
+    return result;
+}
+
+int allocation_files_sync(
+    const char *hook_path, const struct allocation_record *record, struct error *error)
+{
+    struct allocation_paths paths;
+    char grants[ALLOCATION_PATH_BYTES];
+    int result = allocation_files_paths(hook_path, record, &paths, error);
+    if (!result && print_path(grants, "%s/vgpu/grants", hook_path))
+        result = error_set(error, ENAMETOOLONG, "HOOK_PATH %s is too long", hook_path);
     if (!result)
         result = sync_directory(paths.grant, error);
-    /* Its own entry, the first time; later it costs little. */
     return result ? result : sync_directory(grants, error);
 }
 
@@ -177,8 +187,10 @@ void allocation_files_remove(const char *hook_path, const struct allocation_reco
     if (allocation_files_paths(hook_path, record, &paths, NULL))
         return;
     /* The record first: what has none is removed at the next start. */
-    if (!print_path(path, "%s/" RECORD, paths.grant))
-        (void)unlink(path);
+    static const char *const names[] = {RECORD UNNAMED, RECORD};
+    for (size_t i = 0; i < 2; i++)
+        if (!print_path(path, "%s/%s", paths.grant, names[i]))
+            (void)unlink(path);
     remove_tree(paths.grant);
 }
 
@@ -186,6 +198,21 @@ static bool is_id(const char *name)
 {
     return strlen(name) == ALLOCATION_ID_BYTES - 1 &&
            strspn(name, "0123456789abcdef") == ALLOCATION_ID_BYTES - 1;
+}
+
+/* A loss of power may take the name back, not the file: one that is whole is the record. */
+static void name_whole(const char *path)
+{
+    char made[ALLOCATION_PATH_BYTES], *text;
+    size_t bytes;
+    if (print_path(made, "%s" UNNAMED, path) ||
+        file_read(made, RECORD_BYTES_MAX, &text, &bytes, NULL, NULL))
+        return;
+    json_t *object = json_loadb(text, bytes, 0, NULL);
+    if (object)
+        (void)rename(made, path);
+    json_decref(object);
+    free(text);
 }
 
 static struct allocation_record *load_one(const char *grants, const char *id)
@@ -196,6 +223,8 @@ static struct allocation_record *load_one(const char *grants, const char *id)
     size_t bytes;
     if (print_path(directory, "%s/%s", grants, id) || print_path(path, "%s/" RECORD, directory))
         return NULL;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        name_whole(path);
     if (access(path, F_OK) != 0 && errno == ENOENT) {
         log_line(LOG_LINE_INFO, "allocation: %s was not finished; it is removed", id);
         remove_tree(directory);

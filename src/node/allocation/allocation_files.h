@@ -32,8 +32,13 @@ int allocation_files_paths(const char *hook_path, const struct allocation_record
 int allocation_files_make(const char *hook_path, const struct allocation_record *record,
     struct error *error) __attribute__((warn_unused_result));
 
-/* Writes the record so that it is there after a loss of power: all or what was before. */
+/* Writes the record: all, or what was before. Its content is on the disk when this returns, and on
+ * ext4, XFS and btrfs its name too, if it is new; elsewhere after allocation_files_sync. */
 int allocation_files_save(const char *hook_path, const struct allocation_record *record,
+    struct error *error) __attribute__((warn_unused_result));
+
+/* The names on the disk, too: two waits for it that nobody needs to wait for. */
+int allocation_files_sync(const char *hook_path, const struct allocation_record *record,
     struct error *error) __attribute__((warn_unused_result));
 
 /* Removes grants/<id>. The container's directory is the monitor's to remove. */
