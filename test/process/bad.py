@@ -21,7 +21,7 @@ HOSTILE = ("1\n[HAMI-core ERROR (pid:1)]: forged", "1\rforged", "\x1b[2J1", "\x9
            "é" * (LONG // 2), "%s%n%s", "1\\n", '"')
 
 # A refusal, which is no report of what is set: at most one a second.
-REFUSAL = re.compile(r"account\.c:\d+\)\]: (Device \d+ OOM|device \d+ is treated as full)")
+REFUSAL = re.compile(r"account\w*\.c:\d+\)\]: (Device \d+ OOM|device \d+ is treated as full)")
 
 
 class Done:

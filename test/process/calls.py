@@ -123,9 +123,9 @@ def no_thread():
 
 @test
 def few_files():
-    """of files the region's, the boards', /overrideEnv, two of its own process and vgpu-controller's are looked at beside the driver's; no cgroup is"""
+    """of files the region's, the grant's, the registries', /overrideEnv, two of its own process and vgpu-controller's are looked at beside the driver's; no cgroup is"""
     above = {str(directory) for directory in pathlib.Path(tempfile.gettempdir(), "any").parents} - {"/"}
-    wanted = above | {"DIRECTORY", "DIRECTORY/region", "/etc/vgpu/region", "/overrideEnv", "/proc/self/ns/pid",
+    wanted = above | {"DIRECTORY", "DIRECTORY/region", "/etc/vgpu/region", "/etc/vgpu/limits.d/grant", "/overrideEnv", "/proc/self/ns/pid",
                       "/proc/self/stat", "/etc/vgpu-manager/vgpu.config", os.path.join(BUILD, "libvgpu.so")}
     for variables in (LIMIT, {}, dict(LIMIT, VGPU_LEDGER="api")):
         lines = trace(True, **variables)
