@@ -19,8 +19,8 @@ enum { OUTSIDE = 0, ENTERING = 1, ENTERED = 2 };
 
 unsigned *fork_entered_word;
 
-/* In its place where the kernel wipes no page. Then process ids decide: who is entering, and who
- * has entered. */
+/* In its place where the kernel wipes no page. Then process ids decide: which process is
+ * entering, and which has entered. */
 static unsigned no_word;
 static int entering_pid, entered_pid;
 

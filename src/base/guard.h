@@ -33,8 +33,8 @@ void guard_unmap(void *start, size_t bytes, bool is_mapped);
 void guard_enter(void);
 void guard_leave(void);
 
-/* guard_enter for who may have come in a signal's handler, from the midst of either of the two:
- * false, and no window is open, where somebody is there, who may be this very thread. */
+/* guard_enter for code that may run in a signal's handler, which interrupted either of the two:
+ * false, and no window is open, where a thread is in one of them, because it may be this thread. */
 bool guard_try_enter(void) __attribute__((warn_unused_result));
 
 /* In a forked child, which has no other thread: closes the windows of its parent. The ranges stay

@@ -38,7 +38,7 @@ static int map_grow(struct map *map)
         if (map->entries[i].key)
             *entry_of(&grown, map->entries[i].key) = map->entries[i];
     }
-    /* Who calls exit from a signal's handler may have interrupted this, and look things up: at each
+    /* A signal's handler that calls exit may have interrupted this, and look things up: at each
      * instant the table stands, and is as large as it is said to be. */
     struct map former = *map;
     map->entries = grown.entries;

@@ -6,7 +6,7 @@
  *
  * The file is the container's administrator's: one that is not a regular file of root's (or of the
  * process's own user), or that others may write, is not read, with a warning. One that is, and
- * cannot be understood, may have set a limit: who reads it then lets memory fail closed. */
+ * cannot be understood, may have set a limit: memory then fails closed. */
 #ifndef VGPU_CONFIG_OVERRIDE_H
 #define VGPU_CONFIG_OVERRIDE_H
 

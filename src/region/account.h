@@ -133,7 +133,7 @@ uint32_t *account_control_word(void);
  * where that is not known. */
 bool account_control_stands(uint32_t seen);
 
-/* Raises the epoch of the control words and wakes all who sleep on it, in all processes of the
+/* Raises the epoch of the control words and wakes all that sleep on it, in all processes of the
  * container. */
 void account_control_wake(void);
 

@@ -101,8 +101,8 @@ int account_check(unsigned device, uint64_t bytes)
     return error;
 }
 
-/* Pending is raised before bytes and lowered after, so that who sees the bytes sees that they may
- * go away again. */
+/* Pending is raised before bytes and lowered after, so that a process that sees the bytes sees that
+ * they may go away again. */
 static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
     enum account_kind kind, bool pending) REQUIRES(account_lock)
 {

@@ -56,7 +56,7 @@ void account_note_hold(unsigned device, uint64_t from_ns, uint64_t to_ns)
     (void)account_visit_compute(device, note_hold, &hold);
 }
 
-/* Who writes one meanwhile makes it look like another hold, once. */
+/* A writer meanwhile makes it look like another hold, once. */
 static uint64_t admitted_ns(const struct vgpu_compute *words, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t last = 0;

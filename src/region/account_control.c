@@ -71,7 +71,7 @@ static bool limits_are_in_force(const struct region *region, const struct region
     }
 }
 
-/* The epoch is read before all else: who sleeps on it has seen no less than it says. */
+/* The epoch is read before all else: a thread that sleeps on it has seen no less than it says. */
 static bool take_control_locked(struct account_control *control) REQUIRES(account_lock)
 {
     struct region *region = account.region;
@@ -182,7 +182,8 @@ void account_note_activity(void)
 
 /* ---- the window ---- */
 
-/* Who closed it may have read the clock later than the one who asks, but not later than now. */
+/* The process that closed it may have read the clock later than the one that asks, not later than
+ * now. */
 static bool is_closed(uint64_t until_ns, uint64_t now_ns)
 {
     return until_ns > now_ns && (until_ns - now_ns <= ACCOUNT_WINDOW_MAX_NS ||
@@ -208,7 +209,7 @@ struct account_window account_window(uint64_t now_ns)
     return window;
 }
 
-/* Who reads the new end reads no older beginning; of two who close it, both began now. */
+/* A reader of the new end reads no older beginning; of two that close it, both began now. */
 static bool close_locked(struct vgpu_region *shared, uint64_t now_ns, uint64_t until_ns)
 {
     uint64_t until = load_acquire(&shared->window_until_ns);

@@ -126,7 +126,8 @@ static bool look_locked(void) REQUIRES(account_lock)
     return is_free;
 }
 
-/* Who calls exit from a signal's handler may hold the account's lock or the guard's. */
+/* A signal's handler that calls exit may have interrupted what holds the account's lock or the
+ * guard's. */
 static bool done_at_end(bool (*act_locked)(void))
 {
     int errno_kept = errno;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The epoch of the region's control words (vgpu_region.orders_epoch): who changes one of them
- * raises it and wakes its sleepers. Within a window (base/guard.h), except epoch_wait and epoch_is.
+/* The epoch of the region's control words (vgpu_region.orders_epoch): a process that changes one of
+ * them raises it and wakes its sleepers. Within a window (base/guard.h), except epoch_wait and
+ * epoch_is.
  */
 #ifndef VGPU_REGION_EPOCH_H
 #define VGPU_REGION_EPOCH_H
@@ -24,7 +25,7 @@ void epoch_wait(uint32_t *epoch, uint32_t seen, uint64_t timeout_ns);
  * word is gone with its file, or cannot be asked for so. Keeps errno. */
 bool epoch_is(uint32_t *epoch, uint32_t seen);
 
-/* After another file was mapped in this one's place (epoch_raise before it woke who slept on the
+/* After another file was mapped in this one's place (epoch_raise before it woke what slept on the
  * old one's epoch): the epoch is another than any that was seen before. `fresh`: as control_take.
  */
 void epoch_arrive(struct vgpu_region *shared, bool fresh);

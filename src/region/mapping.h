@@ -60,7 +60,7 @@ struct region {
     struct region_control known_control; /* likewise */
     bool control_known;                  /* they were seen */
     struct vgpu_identity known_identity;
-    uint64_t lock_wait_ns;   /* for who initialises the file */
+    uint64_t lock_wait_ns;   /* for the initialiser of the file */
     uint64_t whole_seen_ns;  /* when the file was last seen to be there, and whole */
     uint64_t path_seen_ns;   /* when the path was last seen to name the file */
     uint64_t mend_failed_ns; /* when a device's entry could last not be mended; 0 never */

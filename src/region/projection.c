@@ -69,7 +69,8 @@ bool projection_is_settled(const struct vgpu_region_map *map, unsigned entry)
            cores == load_relaxed(&device->hami_core_limit);
 }
 
-/* What was shown is noted last: who is killed before leaves the same limit as an order. */
+/* What was shown is noted last: a process that is killed before leaves the same limit as an order.
+ */
 static void show_limits(struct vgpu_region_map *map, unsigned entry)
 {
     struct vgpu_device *device = &map->region.devices[entry];
@@ -195,8 +196,8 @@ static void show_usage(struct vgpu_hami_slot *here, unsigned entry, const struct
     store_relaxed(&here->monitorused[entry], now.total - managed);
 }
 
-/* Somebody who took this process for dead may have wiped its place when it was claimed anew, long
- * after he looked; or others wrote there. */
+/* A process that took this one for dead may have wiped its place when it was claimed anew, long
+ * after it looked; or others wrote there. */
 static void show_all(struct region *region, struct vgpu_hami_slot *here)
 {
     projection_claim(region->map, (unsigned)region->slot, slot_word_pid(region->word));

@@ -3,7 +3,7 @@
  * the region and each slot at its own place there, as far as there is one.
  *
  * Within a window (base/guard.h). Nothing that stands there is trusted: it decides no index and no
- * length. A process writes its own slot alone; who reaps a slot wipes it there, too. */
+ * length. A process writes its own slot alone; a process that reaps a slot wipes it there, too. */
 #ifndef VGPU_REGION_PROJECTION_H
 #define VGPU_REGION_PROJECTION_H
 
@@ -11,7 +11,7 @@
 
 /* Under the initialiser's lock, all down to projection_settle. */
 
-/* Who attaches: what says that the file is HAMi's, and how many slots are in use. */
+/* A process attaches: what says that the file is HAMi's, and how many slots are in use. */
 void projection_begin(struct vgpu_region_map *map);
 
 /* The region has no devices any more. */

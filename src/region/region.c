@@ -28,7 +28,7 @@
 #define ATTACH_AGAIN_WAIT_NS 100000000ull
 
 /* The file that takes this one's place has what this one says last, unless it is this one itself,
- * made whole again; who sleeps on this one would never hear of it. */
+ * made whole again; a process that sleeps on this one would never notice. */
 static void leave_file(struct region *region, const struct stat *next)
 {
     if (!region->shared)
@@ -264,8 +264,8 @@ static int open_again(struct region *region)
     return 0;
 }
 
-/* The old file, where it is still mapped, keeps those to the limit who map it too. Without it there
- * is nothing to share. */
+/* The old file, where it is still mapped, keeps the others that map it to the limit. Without it
+ * there is nothing to share. */
 static int stay(struct region *region, enum file_state state, int error, uint64_t now)
 {
     region->failed_ns = now;

@@ -10,10 +10,11 @@
 
 /* Opens, creates where it is missing, checks and maps the region that the configuration means,
  * gives it the configuration's limits where no process of the container lives and they differ from
- * those it holds (or it never held any), and claims a slot: who has attached counts as living.
- * `region` and `config` stay in use until region_detach. Blocks at most 2 s on another process that
- * initialises the file. Returns 0, or -errno after one log line naming the file: -EPROTO the file
- * is not a region of ours, -EACCES, -EROFS, -ENOSPC and the like as the kernel said. */
+ * those it holds (or it never held any), and claims a slot: a process that has attached counts as
+ * living. `region` and `config` stay in use until region_detach. Blocks at most 2 s on another
+ * process that initialises the file. Returns 0, or -errno after one log line naming the file:
+ * -EPROTO the file is not a region of ours, -EACCES, -EROFS, -ENOSPC and the like as the kernel
+ * said. */
 int region_attach(struct region *region, const struct config *config)
     __attribute__((warn_unused_result));
 

@@ -12,8 +12,8 @@
 
 #include <errno.h>
 
-/* Who joins waits for the lock, and finds what is left. Zeros, never a shorter file: the monitor's
- * mapping of it would fault. */
+/* A process that joins waits for the lock, and finds what is left. Zeros, never a shorter file: the
+ * monitor's mapping of it would fault. */
 static int blank_where_nobody_lives(struct region *region)
 {
     int error = region_edit_begin(region);

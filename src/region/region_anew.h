@@ -12,7 +12,7 @@
  * first: limits that were set while programs ran, a pause, a priority, devices, the words of HAMi's
  * monitor. Limits for all devices then hold as those that are set while programs run; those of
  * single devices (CUDA_DEVICE_MEMORY_LIMIT_<i>) come with the programs that meet the devices. The
- * file stays the same, for those who have it mapped or mounted. *ret_was: there was one.
+ * file stays the same, for the processes that have it mapped or mounted. *ret_was: there was one.
  *
  * Blocks at most 2.1 s, and logs nothing. Returns 0, or -errno with nothing changed: -EBUSY where a
  * process of the container lives, -EPERM where the file is another user's and we are not root,

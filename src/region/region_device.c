@@ -134,7 +134,7 @@ static int entry_find(const struct region *region, const char *uuid)
     return -ENOENT;
 }
 
-/* Whoever reads in between sees the device closed rather than without a limit: see limits_read. */
+/* A reader in between sees the device closed rather than without a limit: see limits_read. */
 static void limits_write(struct vgpu_device *device, uint64_t memory_limit, bool closed)
 {
     if (closed)
@@ -207,7 +207,7 @@ static void set_limits(
     const struct config *config = region->config;
     struct config_value memory = config_memory_limit(config, index);
     uint64_t held = load_relaxed(&region->shared->settings_hash);
-    /* Who runs under other limits than the region's says nothing about its devices. */
+    /* A process under other limits than the region's says nothing about its devices. */
     bool ours = region->settings_hash == held;
     if (is_unset_pin(region) || (region->pinned && held && !ours)) {
         set_limits_pinned(region->shared, device);
@@ -416,7 +416,7 @@ struct vgpu_device *region_device_entry(struct region *region, unsigned number)
     return &region->shared->devices[device->entry];
 }
 
-/* Others who make one at the same time all take the first. */
+/* Others that make one at the same time all take the first. */
 uint64_t region_device_tenant(struct region *region, unsigned number)
 {
     uint64_t *known = &region->devices[number].known.tenant;

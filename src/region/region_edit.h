@@ -5,7 +5,7 @@
 
 #include "region/mapping.h"
 
-/* Takes the lock of who initialises the file, for which it waits 2 s at most, and opens a guard
+/* Takes the initialiser's lock of the file, for which it waits 2 s at most, and opens a guard
  * window. Returns 0, and region_edit_end must follow; -EPERM for a region that is root's, not ours,
  * or -errno.
  */

@@ -239,7 +239,7 @@ static int write_hami_words(int fd)
     return error;
 }
 
-/* In one piece: whoever shortens the file in between must not leave half of it. */
+/* In one piece: a process that shortens the file in between must not leave half of it. */
 static int write_head(int fd)
 {
     const struct head head = {.magic = VGPU_REGION_MAGIC,

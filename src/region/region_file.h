@@ -27,7 +27,7 @@ bool region_file_pins(const struct stat *status);
  * caller's region. The caller's own may. Another user's may not, with one exception: in a
  * container, root's region holds the programs of all users, as the container's limits are meant for
  * all of them. It counts only where it has limits: a region without any was left by a program that
- * asked for none, and the limits of whoever came first would hold everybody. May wait 0.2 s for
+ * asked for none, and the limits of the first user would hold all. May wait 0.2 s for
  * a region that is just being made. */
 bool region_file_is_trusted(int fd, const struct stat *status);
 
@@ -48,7 +48,8 @@ int region_file_path(const struct config *config, char *ret_path, size_t path_by
  * descriptor or -errno: -EPROTO for what cannot be a region. */
 int region_file_open(const char *path, bool create) __attribute__((warn_unused_result));
 
-#define REGION_INITIALISER_WAIT_NS 2000000000ull /* for who has the file's initialisation lock */
+/* Longest wait for the file's initialisation lock. */
+#define REGION_INITIALISER_WAIT_NS 2000000000ull
 
 enum region_file_make {
     REGION_FILE_KEEP, /* never write */

@@ -32,8 +32,8 @@ void region_history_note(
     uint64_t made = load_relaxed(&history->made);
     if (made && !is_due(mark_read(history, made - 1), now_ns))
         return;
-    /* Who raises the number is the one who writes the mark. Before, the old one of a minute ago
-     * goes: who is killed in between must not leave it as the newest. */
+    /* The process that raises the number writes the mark. Before, the old one of a minute ago
+     * goes: a process that is killed in between must not leave it as the newest. */
     unsigned place = (unsigned)(made % VGPU_HISTORY_MARKS);
     store_seq_cst(&history->marks[place].time_ns, (uint64_t)0);
     if (!swap_seq_cst(&history->made, made, made + 1))

@@ -18,11 +18,11 @@ void region_history_note(
 
 /* How long the container kept the device with this history busy in the `span_ns` before `now_ns`
  * (CLOCK_MONOTONIC, now or a moment ago), up to a minute, to within what it does in a second;
- * `busy_ns` is what its busy_ns is then. The history may be a copy, of who reads the file by pread.
- * *ret_span_ns: the time that this is known of, never 0: less than the span where the container
- * first worked within it (it was idle before), or the span is longer than a minute. *ret_busy_ns is
- * at most that, whatever the file says. False where nothing is known, because the container never
- * worked on the device or only now began. */
+ * `busy_ns` is what its busy_ns is then. The history may be a copy, of a process that reads the
+ * file by pread. *ret_span_ns: the time that this is known of, never 0: less than the span where
+ * the container first worked within it (it was idle before), or the span is longer than a minute.
+ * *ret_busy_ns is at most that, whatever the file says. False where nothing is known, because the
+ * container never worked on the device or only now began. */
 bool region_history_share(const struct vgpu_history *history, uint64_t busy_ns, uint64_t now_ns,
     uint64_t span_ns, uint64_t *ret_busy_ns, uint64_t *ret_span_ns);
 

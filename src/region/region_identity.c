@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity's texts, word by word, each in its order after the state and the count: a reader who
- * finds both unchanged after the last of them has read no half of a new text. */
+/* The identity's texts, word by word, each in its order after the state and the count: a reader
+ * that finds both unchanged after the last of them has read no half of a new text. */
 #include "region/region_identity.h"
 
 #include "base/atomic.h"
@@ -93,7 +93,8 @@ static bool has_storage(const struct region *region)
     return error != -ENOSPC && error != -EDQUOT;
 }
 
-/* The lock keeps other writers away; only who does not keep to it makes the swap fail. */
+/* The lock keeps other writers away; only a process that does not keep to it makes the swap fail.
+ */
 static void write_texts(struct vgpu_identity *held, const struct vgpu_identity *texts)
 {
     uint64_t *to = &held->state + 1;

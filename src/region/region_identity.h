@@ -24,7 +24,7 @@ bool region_identity_read(
 /* The process's attachment, within a window, under the initialiser's lock: a file that has no
  * identity takes that of the file before it, else the environment's. One that has another than the
  * environment takes the environment's if nobody lives in the container. A writer that was killed
- * leaves state 1, which counts as none: the next who attaches writes it. */
+ * leaves state 1, which counts as none: the next process that attaches writes it. */
 void identity_take(struct region *region);
 
 /* Within a window: remembers what the mapped file says, for one that takes its place. */

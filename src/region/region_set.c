@@ -52,7 +52,7 @@ int region_set_open(struct region *region, int fd)
     region->fd = fd;
     region->device = status.st_dev;
     region->inode = status.st_ino;
-    /* Here: whoever's it is, if not ours. */
+    /* Here: any other user's. */
     region->pinned = region_file_pins(&status) || (geteuid() != 0 && geteuid() != status.st_uid);
     return 0;
 }

@@ -53,8 +53,8 @@ struct region_state {
 int region_set_state(struct region *region, struct region_state *ret_state)
     __attribute__((warn_unused_result));
 
-/* Pauses the container or lets it go on, and wakes its programs; waits for nobody. Whoever may set
- * limits may do either, whoever paused it. *ret_was: whether it was paused before. Returns 0,
+/* Pauses the container or lets it go on, and wakes its programs; does not wait. A user who may set
+ * limits may do either, whatever paused it. *ret_was: whether it was paused before. Returns 0,
  * -EPERM or -EIO, as region_set_limits. */
 int region_set_paused(struct region *region, bool paused, bool *ret_was)
     __attribute__((warn_unused_result));

@@ -61,9 +61,9 @@ static void take_from(uint64_t *word, uint64_t bytes)
 }
 
 /* Ends the dead one's claim on the slot, unless somebody else did so before. What the dead
- * exported lives on with whoever imported it, and is added before the slot ceases to count: who is
- * killed in between leaves it counted twice until nobody holds an import; the other way round it
- * would not be counted at all. */
+ * exported lives on with the importers, and is added before the slot ceases to count: a process
+ * that is killed in between leaves it counted twice until nobody holds an import; the other way
+ * round it would not be counted at all. */
 static void retire(struct region *region, struct vgpu_slot *slot, uint64_t word)
 {
     uint64_t bytes[VGPU_REGION_DEVICES];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots: one a process, claimed when it attaches, judged dead by its peers.
  * A slot's process is alive while an open file holds its lock, or, in the same PID namespace, while
- * its pid exists with its start time and has not become another program by exec: whoever closes all
- * descriptors keeps his slot. Who cannot tell takes it for alive. All functions keep errno. */
+ * its pid exists with its start time and has not become another program by exec: a process that
+ * closes all descriptors keeps its slot. A peer that cannot tell takes it for alive. All functions
+ * keep errno. */
 #ifndef VGPU_REGION_SLOT_H
 #define VGPU_REGION_SLOT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saying, and hearing from others, who is at work on a GPU. How one attaches is
+/* Saying, and hearing from others, which tenants are at work on a GPU. How a process attaches is
  * registry_attach.c's.
  */
 #include "registry/registry.h"
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define WAIT_GAP_NS 500000ull
-/* Who is at work says so each 10 ms. */
+/* A tenant at work says so each 10 ms. */
 #define SILENT_NS 20000000ull
 
 /* Within a window, as all that follows. */
@@ -68,7 +68,8 @@ static bool say_active(struct registry *registry, struct vgpu_board_slot *slot, 
     return idle;
 }
 
-/* True where the container turned idle by it: whoever was active since has written another time. */
+/* True where the container turned idle by it: a process that was active since has written another
+ * time. */
 static bool say_idle(struct registry *registry, struct vgpu_board_slot *slot)
 {
     uint64_t mine = load_relaxed(&registry->published_ns);
@@ -203,7 +204,7 @@ static void count_slot(struct registry_view *view, const struct vgpu_board_slot 
     count(view, &said, priority, now_ns);
 }
 
-/* Also of one who died: he was at work until then. */
+/* Also of one that died: it was at work until then. */
 static void hear(struct registry_view *view, const struct vgpu_board_slot *slot, uint64_t now_ns)
 {
     uint64_t active_ns = load_acquire(&slot->active_ns);
@@ -226,8 +227,8 @@ static bool is_held(struct registry *registry, unsigned index)
     return (int)index == load_relaxed(&registry->slot) || file_lock_held(registry->fd, byte) != 0;
 }
 
-/* A tenant that was killed is at work by what it said last: its lock tells. Asked only of those who
- * have not been heard of for a while. */
+/* A tenant that was killed is at work by what it said last: its lock tells. Asked only of those
+ * that have not been heard of for a while. */
 static bool is_gone(struct registry *registry, unsigned index, uint64_t now_ns)
 {
     uint64_t heard_ns = load_acquire(&shared_of(registry)->slots[index].active_ns);

@@ -44,7 +44,7 @@ struct registry_own {
     bool paused;
     bool saturating;          /* it keeps the GPU busy for a good part of the time */
     bool windows;             /* it works in windows: the next word may take 28 ms */
-    bool divided;             /* which keep to its slot while there are others who do so */
+    bool divided;             /* which keep to its slot while there are others that do so */
     uint32_t core_limit;      /* percent; 0 none */
     uint32_t core_soft_limit; /* percent; 0 none */
     uint32_t priority;        /* 0 high */
@@ -61,7 +61,7 @@ struct registry_divided {
     uint64_t busy_ns;                         /* as registry_view.busy_ns */
 };
 
-/* What the other tenants say, each value bounded. Those at work are those who said so within the
+/* What the other tenants say, each value bounded. Those at work are those that said so within the
  * last VGPU_BOARD_ACTIVE_NS and are not paused. */
 struct registry_view {
     uint32_t epoch;            /* for registry_wait; read before the rest. 0 without a registry */
@@ -71,14 +71,14 @@ struct registry_view {
     unsigned equal;            /* of them: of our priority */
     unsigned higher_limit_sum; /* percent */
     unsigned equal_limit_sum;  /* percent */
-    unsigned saturating;       /* of them: who keep the GPU busy for a good part of the time */
+    unsigned saturating; /* of them: those that keep the GPU busy for a good part of the time */
     unsigned saturating_limit_sum; /* percent */
     unsigned wanting;              /* of them: held back by their limits within the same time */
     struct registry_divided divided;
     uint64_t busy_ns;   /* GPU time that all others say they had so far, at work or not; wraps
                            around, and jumps where one comes or goes */
     uint64_t since_ns;  /* when the last of them turned active, at most now; 0 where none */
-    uint64_t heard_ns;  /* when somebody who was at work was heard of last, also who died since, at
+    uint64_t heard_ns;  /* when a tenant at work was heard of last, also one that died since, at
                            most now; 0: nobody was within VGPU_BOARD_ACTIVE_NS */
     uint64_t silent_ns; /* when the last of those will have been silent for too long to be at work,
                            unless it is heard of again; 0 where none was heard of */
@@ -86,8 +86,8 @@ struct registry_view {
                            again, at most now + VGPU_BOARD_ACTIVE_NS; UINT64_MAX: none */
 };
 
-/* Who is at work says so each 10 ms, each 20 while it knows of nobody else, each 28 in windows: who
- * has not for so long does not work. */
+/* A tenant at work says so each 10 ms, each 20 while it knows of no other, each 28 in windows: one
+ * that has not for this time does not work. */
 #define REGISTRY_SILENT_NS 28000000ull
 #define REGISTRY_SILENT_WINDOWS_NS 40000000ull
 
@@ -129,7 +129,7 @@ void registry_keep(struct registry *registry, uint64_t now_ns);
 bool registry_is_attached(const struct registry *registry);
 
 /* Writes what we say. Stores, and no system call, but where we turn active or idle, or change
- * `paused` or the priority: then wakes whoever sleeps on the epoch. Not active: idle at once,
+ * `paused` or the priority: then wakes all that sleep on the epoch. Not active: idle at once,
  * unless another process of the container was active since this one said so. */
 void registry_publish(struct registry *registry, const struct registry_own *own, uint64_t now_ns);
 
@@ -137,8 +137,8 @@ void registry_publish(struct registry *registry, const struct registry_own *own,
  * registry_publish does where `active` is false, and nothing else. Takes no lock. */
 void registry_idle(struct registry *registry);
 
-/* What the others say, without those who died. Loads, and a system call of 0.2 us for each who says
- * that he is at work and has not been heard of for 20 ms. */
+/* What the others say, without those that died. Loads, and a system call of 0.2 us for each that
+ * says that it is at work and has not been heard of for 20 ms. */
 void registry_look(struct registry *registry, uint64_t now_ns, struct registry_view *ret_view);
 
 /* Sleeps until the epoch is another than `epoch`, at most `timeout_ns`; may return sooner. Returns
@@ -152,7 +152,7 @@ void registry_wait(struct registry *registry, uint32_t epoch, uint64_t timeout_n
  */
 uint32_t *registry_wait_word(struct registry *registry);
 
-/* Wakes all who sleep in registry_wait on this GPU's registry, of all tenants. */
+/* Wakes all that sleep in registry_wait on this GPU's registry, of all tenants. */
 void registry_wake(struct registry *registry);
 
 /* A tenant as the registry has it, its name terminated: for tools. */

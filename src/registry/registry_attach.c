@@ -24,10 +24,10 @@
 #define LOOK_NS 100000000ull
 #define LOOK_FOR_NONE_NS 1000000000ull
 #define CLAIM_WAIT_NS 20000000ull
-#define CLAIM_BYTE 0 /* locked by who claims a slot: two processes of a container take one */
-#define STALE_NS                                                                                   \
-    10000000000ull /* where no lock tells, who was not heard of for so long is gone                \
-                    */
+/* Locked by a process that claims a slot: two processes of a container take one. */
+#define CLAIM_BYTE 0
+/* Where no lock tells, a tenant that was not heard of for this time is gone. */
+#define STALE_NS 10000000000ull
 #define RAISE_TRIES 10
 #ifndef GRND_NONBLOCK
 #define GRND_NONBLOCK 1
@@ -162,8 +162,8 @@ static int claim_slot(const struct registry *registry, int fd)
     return -1;
 }
 
-/* Who cannot have the claimers' lock in time goes on without it: at worst the container is there
- * twice, until its processes look after their slots. */
+/* A process that cannot have the claimers' lock in time goes on without it: at worst the container
+ * is there twice, until its processes look after their slots. */
 static void have_slot_locked(struct registry *registry, uint64_t wait_ns) REQUIRES(registry->lock)
 {
     int error = file_lock_wait(registry->fd, CLAIM_BYTE, wait_ns);

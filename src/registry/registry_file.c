@@ -71,8 +71,9 @@ static int write_whole(int fd)
     return 0;
 }
 
-/* Writes nothing that another who mends, or works on it already, could miss: the head's words that
- * never change, and a byte behind the last slot's words that grows the file, but never cuts it. */
+/* Writes nothing that another process that mends it, or works on it already, could miss: the head's
+ * words that never change, and a byte behind the last slot's words that grows the file, but never
+ * cuts it. */
 static int mend(int fd)
 {
     if (!file_may_reach(REGISTRY_BYTES))
@@ -133,7 +134,7 @@ static int fill(int fd)
     return write_whole(fd);
 }
 
-/* Without a name until it is linked: who is killed leaves nothing behind. */
+/* Without a name until it is linked: a process that is killed leaves nothing behind. */
 static int make_unnamed(const char *directory, const char *path)
 {
     char self[64];

@@ -13,10 +13,10 @@ int registry_file_path(const char *directory, const char *uuid, char *ret_path, 
 
 /* Opens the registry, for reading and writing, close-on-exec, at a high number. Where it is missing
  * and `make` says so it is made whole, mode 0666, under another name and then linked to this one:
- * nobody ever sees half of it, and what exists is never replaced. Who finds a file that is blank
- * (empty, or zeros alone), or a registry whose end was cut off, makes it whole (with `make`). Never
- * blocks, and never follows a symbolic link at the name. Returns the descriptor, or -errno:
- * -EPROTO for what is no registry, and is left as it is. */
+ * no process ever sees half of it, and what exists is never replaced. A process that finds a file
+ * that is blank (empty, or zeros alone), or a registry whose end was cut off, makes it whole (with
+ * `make`). Never blocks, and never follows a symbolic link at the name. Returns the descriptor, or
+ * -errno: -EPROTO for what is no registry, and is left as it is. */
 int registry_file_open(const char *path, bool make) __attribute__((warn_unused_result));
 
 #endif

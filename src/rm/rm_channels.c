@@ -322,7 +322,7 @@ void rm_channels_finish(void)
     open_all();
 }
 
-/* ---- who else ---- */
+/* ---- other processes ---- */
 
 static uint32_t ask_pids_locked(unsigned device, struct rm_pids *ret_pids) REQUIRES(gate_lock)
 {

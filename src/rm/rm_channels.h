@@ -81,7 +81,7 @@ bool rm_channels_is_closed(unsigned device);
 void rm_channels_hold_open(void);
 void rm_channels_release(void);
 
-/* Whoever holds them open has done so for long enough: devices can be closed again. What these
+/* They were held open for long enough: devices can be closed again. What the holders
  * release later may be another's hold, which then ends early. */
 void rm_channels_end_holds(void);
 
@@ -107,7 +107,7 @@ enum rm_channels_state rm_channels_state(unsigned device);
 #define RM_CHANNELS_WORDS 160
 void rm_channels_describe(unsigned device, char ret_words[RM_CHANNELS_WORDS]);
 
-/* ---- who else ---- */
+/* ---- other processes ---- */
 
 struct rm_pids;
 

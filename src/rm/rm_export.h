@@ -2,7 +2,7 @@
 /* Memory that is shared with other processes: exported by descriptor or by handle, imported.
  *
  * Freeing exported memory does not make it free while others hold it. Seen on an H200 (580.159.04):
- * the driver counts it for the owner until he frees it, then for the importer that is left, and for
+ * the driver counts it for the owner until it frees it, then for the importer that is left, and for
  * nobody while only a descriptor holds it. So bytes freed here after an export stay charged while
  * the descriptor is open in this process, and after that "linger": they count as far as other
  * processes of the container hold imports (region/account_charge.c), whose audits then find them.
@@ -21,7 +21,7 @@ int rm_export_control(const struct rm_call *call);
 int rm_export_share(const struct rm_call *call);
 
 /* RM_EXPORT_TO_DMABUF, carried out: the kernel holds what goes into the dma-buf, whose descriptor
- * counts as one that memory was exported to. Whoever else holds the dma-buf, as an RDMA adapter's
+ * counts as one that memory was exported to. Another holder of the dma-buf, as an RDMA adapter's
  * driver may when it is closed here, is not seen. */
 int rm_export_dmabuf(const struct rm_call *call);
 
