@@ -36,7 +36,8 @@
 #define IDLE_NS 2000000
 /* Processor time that a thread gets between two sleeps while the clock stands. Once all that run
  * have had it, the clock goes on by their processor time. */
-#define BURST_NS 100000000u
+#define BURST_NS 20000000u
+#define SPIN_FACTOR 10u
 
 enum found { BUSY, AGAIN, QUIET };
 
@@ -68,6 +69,14 @@ static struct task *task_of_slot(uint32_t index)
     return task;
 }
 
+/* Also of a thread that was made since all slept last, which may be long ago where one spins. */
+static struct task *find_task_of_slot(uint32_t index)
+{
+    if (!task_of_slot(index))
+        tasks_find_new();
+    return task_of_slot(index);
+}
+
 static void free_slots_of(pid_t tid)
 {
     for (uint32_t i = 0; i < load(&page->slots_end); i++) {
@@ -96,7 +105,7 @@ static bool may_run(const struct vtime_slot *slot, uint32_t state)
  * that is stopped not yet. */
 static bool has_to_run(uint32_t index)
 {
-    struct task *task = task_of_slot(index);
+    struct task *task = find_task_of_slot(index);
     if (task && task_look(task))
         return task->state != 'T' && task->state != 't';
     free_slots_of(page->slots[index].tid);
@@ -249,7 +258,7 @@ static bool advance(void)
     __atomic_store_n(&page->next_ns, next_ns, __ATOMIC_SEQ_CST);
     if (!slot)
         return false;
-    struct task *task = task_of_slot((uint32_t)(slot - page->slots));
+    struct task *task = find_task_of_slot((uint32_t)(slot - page->slots));
     if (task && load(&slot->state) == VTIME_ALARM)
         ring(slot, task);
     else if (task)
@@ -264,7 +273,7 @@ static void advance_burned(uint64_t ns)
 {
     uint64_t next_ns;
     const struct vtime_slot *slot = earliest(&next_ns);
-    uint64_t to = page->now_ns + ns;
+    uint64_t to = page->now_ns + SPIN_FACTOR * ns;
     for (unsigned i = 0; i < tasks_count; i++) {
         if (tasks[i].state == 'R')
             tasks[i].counted_ns += ns;
