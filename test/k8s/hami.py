@@ -17,11 +17,14 @@ class Scheduler:
         self.api, self.node = api, f"/api/v1/nodes/{node}"
         self.name = node
 
+    def annotations(self):
+        """The node's."""
+        return self.api.get(self.node)["metadata"].get("annotations", {})
+
     def devices(self):
         """As the node has registered them, with what HAMi's reader has for a member that is absent."""
-        annotations = self.api.get(self.node)["metadata"].get("annotations", {})
         absent = {"index": 0, "numa": 0, "health": False}
-        return [{**absent, **device} for device in json.loads(annotations.get(REGISTER, "[]"))]
+        return [{**absent, **found} for found in json.loads(self.annotations().get(REGISTER, "[]"))]
 
     def filter(self, pod, devices):
         """`devices`: a string as HAMi writes it."""
@@ -44,13 +47,19 @@ class Scheduler:
             return False
         return True
 
-    def bind(self, pod, namespace, name):
-        wait_for(f"the node's lock is free for {name}", lambda: self.lock(namespace, name))
+    def set_phase(self, pod):
         self.api.patch(pod, {"metadata": {"annotations": {PHASE: "allocating",
                                                           "hami.io/bind-time": str(int(time.time()))}}})
+
+    def post_binding(self, pod, namespace, name):
         self.api.call("POST", pod + "/binding", {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self.name}})
+
+    def bind(self, pod, namespace, name):
+        wait_for(f"the node's lock is free for {name}", lambda: self.lock(namespace, name))
+        self.set_phase(pod)
+        self.post_binding(pod, namespace, name)
 
     def place(self, name, devices, namespace="default"):
         pod = f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -116,7 +116,7 @@ class Node:
         pki = self.plane.pki
         path = self.write("kubelet.yaml", json.dumps(kubelet_configuration(pki, self.machine.cgroup)))
         self.plane.start("kubelet", program("kubelet"), f"--config={path}", f"--kubeconfig={pki}/node.kubeconfig",
-                         "--hostname-override=n1", f"--node-ip={NODE_ADDRESS}", "-v=2",
+                         "--hostname-override=n1", f"--node-ip={NODE_ADDRESS}", "-v=4",
                          "--node-labels=nvidia.com/gpu.present=true,gpu=on")
 
     def is_ready(self):

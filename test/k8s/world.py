@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one cluster of all tests: vgpu's DaemonSet on it as deploy/kubernetes/ has it, and Pods that get
 a share of a simulated card."""
+import glob
 import json
 import os
 import shutil
+import urllib.request
 
 from tap import Skip
 
 import peers
 from control_plane import ControlPlane, wait_for
-from hami import Scheduler
+from hami import LOCK, Scheduler
 from machine import Machine
 from node import IMAGE, ROOT, Node
 
@@ -66,14 +68,12 @@ class World:
         """The manifest of deploy/kubernetes, with the image's name and the driver's root changed as an
         operator does it."""
         shutil.copy(os.path.join(ROOT, "deploy/kubernetes/node.yaml"), cls.plane.machine.path())
-        with open(os.path.join(ROOT, "deploy/kubernetes/node.yaml"), encoding="utf-8") as file:
-            names = [line.split()[-1] for line in file if line.startswith("      - name: ")]
-        names = [name for name in names if name in ("device-plugin", "monitor")]
         simulator = [{"name": "VGPU_SIM", "value": CARDS}, {"name": "VGPU_SIM_MACHINE", "value": MACHINE + "/machine"}]
+        fast = {"device-plugin": [], "monitor": [{"name": "HAMI_RESYNC_INTERVAL", "value": "2s"}]}
         patch = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "vgpu-node"},
                  "spec": {"template": {"spec": {
-                     "containers": [{"name": name, "env": simulator,
-                                     "volumeMounts": [{"name": "sim", "mountPath": MACHINE}]} for name in names],
+                     "containers": [{"name": name, "env": simulator + fast[name],
+                                     "volumeMounts": [{"name": "sim", "mountPath": MACHINE}]} for name in ("device-plugin", "monitor")],
                      "volumes": [{"name": "driver-root", "hostPath": {"path": DRIVER, "type": "Directory"}},
                                  {"name": "sim", "hostPath": {"path": MACHINE}}]}}}}
         KUSTOMIZATION["patches"][0]["patch"] = json.dumps(patch)
@@ -86,8 +86,28 @@ class World:
         return cls.api.get("/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name%3Dvgpu-node")["items"]
 
     @classmethod
+    def wait_daemons(cls):
+        def ready():
+            pods = [pod for pod in cls.daemon_pods() if "deletionTimestamp" not in pod["metadata"]]
+            return pods and all(one["ready"] for pod in pods for one in pod["status"].get("containerStatuses", [{"ready": False}]))
+        wait_for("the Pod of plugin and monitor is ready", ready, seconds=120)
+
+    @classmethod
     def plugin_log(cls):
-        return cls.plane.kubectl("-n", "kube-system", "logs", "daemonset/vgpu-node", "-c", "device-plugin").stdout
+        """Of the youngest Pod; from the node's files, since the kubelet may be away."""
+        directory = max(glob.glob("/var/log/pods/kube-system_vgpu-node-*/device-plugin"), key=os.path.getmtime)
+        lines = []
+        for path in sorted(glob.glob(directory + "/*.log")):
+            with open(path, encoding="utf-8") as file:
+                lines += [line.split(" ", 3)[-1] for line in file]  # behind the time, the stream and a flag
+        return "".join(lines)
+
+    @classmethod
+    def metrics(cls):
+        """The monitor's."""
+        address = cls.daemon_pods()[0]["status"]["podIP"]
+        with urllib.request.urlopen(f"http://{address}:9394/metrics", timeout=10) as answer:
+            return answer.read().decode()
 
     @classmethod
     def allocatable(cls):
@@ -127,6 +147,19 @@ class World:
     @classmethod
     def run(cls, pod, *command, container="main", check=True):
         return cls.plane.kubectl("exec", pod, "-c", container, "--", *command, check=check)
+
+    @classmethod
+    def end_container(cls, pod, name):
+        """Kills its first process, from the node."""
+        status = next(one for one in cls.pod(pod)["status"]["containerStatuses"] if one["name"] == name)
+        cls.node.ctr("tasks", "kill", "--signal", "SIGKILL", status["containerID"].rpartition("/")[2])
+
+    @classmethod
+    def clean(cls):
+        """Deletes all Pods of tests, and takes a lock from the node that a failed one left."""
+        cls.delete(*[pod["metadata"]["name"] for pod in cls.api.get(NAMESPACE)["items"]])
+        if LOCK in cls.hami.annotations():
+            cls.api.patch("/api/v1/nodes/n1", {"metadata": {"annotations": {LOCK: None}}})
 
     @classmethod
     def delete(cls, *names):
