@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/ask.h"
+
+#include "cluster/no_memory.h"
+#include "cluster/pod_devices.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+const json_t *ask_container_at(const json_t *pod, size_t at)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    const json_t *init = json_object_get(spec, "initContainers");
+    size_t before = json_array_size(init);
+    return at < before ? json_array_get(init, at)
+                       : json_array_get(json_object_get(spec, "containers"), at - before);
+}
+
+int ask_kinds(const json_t *pod, enum ask_kind *kinds, size_t max)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    size_t init = json_array_size(json_object_get(spec, "initContainers"));
+    size_t count = init + json_array_size(json_object_get(spec, "containers"));
+    if (count > max)
+        return -E2BIG;
+    for (size_t i = 0; i < count; i++)
+        kinds[i] = i >= init ? ASK_APP
+                   : !strcmp(text_of(ask_container_at(pod, i), "restartPolicy"), "Always")
+                       ? ASK_SIDECAR
+                       : ASK_INIT;
+    return (int)count;
+}
+
+static int read_containers(
+    const json_t *pod, const struct request_config *config, struct ask *ask, struct error *error)
+{
+    enum ask_kind kinds[POD_DEVICES_CONTAINERS_MAX];
+    int count = ask_kinds(pod, kinds, POD_DEVICES_CONTAINERS_MAX);
+    if (count < 0)
+        return error_set(
+            error, EINVAL, "the Pod has more than %d containers", POD_DEVICES_CONTAINERS_MAX);
+    ask->containers = calloc((size_t)count + 1, sizeof(ask->containers[0]));
+    if (!ask->containers)
+        return no_memory(error, "the Pod's containers");
+    ask->count = (size_t)count;
+    for (size_t i = 0; i < ask->count; i++) {
+        const json_t *container = ask_container_at(pod, i);
+        ask->containers[i].kind = kinds[i];
+        ask->containers[i].request = request_parse(config, json_object_get(container, "resources"));
+        ask->devices += (size_t)ask->containers[i].request.count;
+    }
+    if (ask->devices > ASK_DEVICES_MAX)
+        return error_set(error, EINVAL, "the Pod asks for %zu devices, more than %d", ask->devices,
+            ASK_DEVICES_MAX);
+    return 0;
+}
+
+int ask_read(
+    const json_t *pod, const struct ask_config *config, struct ask *ret_ask, struct error *error)
+{
+    const json_t *metadata = json_object_get(pod, "metadata");
+    struct ask ask = {
+        .pod_namespace = text_of(metadata, "namespace"),
+        .name = text_of(metadata, "name"),
+        .uid = text_of(metadata, "uid"),
+    };
+    int result = read_containers(pod, &config->request, &ask, error);
+    if (!result && ask.devices)
+        result = wish_read(
+            json_object_get(metadata, "annotations"), &config->defaults, &ask.wish, error);
+    if (result)
+        ask_finish(&ask);
+    else
+        *ret_ask = ask;
+    return result;
+}
+
+void ask_finish(struct ask *ask)
+{
+    free(ask->containers);
+    wish_finish(&ask->wish);
+    *ask = (struct ask){0};
+}
