@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 static int value_of(char letter)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *found = letter ? strchr(letters, letter) : NULL;
     return found ? (int)(found - letters) : -1;
 }
@@ -51,5 +51,27 @@ int base64_decode(const char *text, char **ret_text)
     }
     target[bytes] = 0;
     *ret_text = target;
+    return 0;
+}
+
+int base64_encode(const char *bytes, size_t size, char **ret_text)
+{
+    const unsigned char *at = (const unsigned char *)bytes;
+    char *text = size > SIZE_MAX / 2 ? NULL : malloc((size + 2) / 3 * 4 + 1);
+    if (!text)
+        return -ENOMEM;
+    char *to = text;
+    for (size_t left = size, taken; left; left -= taken, at += taken) {
+        taken = left < 3 ? left : 3;
+        uint32_t bits = (uint32_t)at[0] << 16;
+        bits |= left > 1 ? (uint32_t)at[1] << 8 : 0;
+        bits |= left > 2 ? at[2] : 0;
+        *to++ = letters[bits >> 18];
+        *to++ = letters[bits >> 12 & 63];
+        *to++ = left > 1 ? letters[bits >> 6 & 63] : '=';
+        *to++ = left > 2 ? letters[bits & 63] : '=';
+    }
+    *to = '\0';
+    *ret_text = text;
     return 0;
 }

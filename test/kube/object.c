@@ -200,6 +200,29 @@ TEST("text is escaped for a URL, and base64 is decoded or refused")
     }
 }
 
+TEST("base64 is encoded as RFC 4648 has it, NUL bytes too")
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *wanted;
+    } rows[] = {
+        {"", 0, ""},
+        {"f", 1, "Zg=="},
+        {"fo", 2, "Zm8="},
+        {"foo", 3, "Zm9v"},
+        {"foob", 4, "Zm9vYg=="},
+        {"\xfb\xff\xbf", 3, "+/+/"},
+        {"\0\0", 2, "AAA="},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = NULL;
+        CHECK_EQ(base64_encode(rows[i].bytes, rows[i].size, &text), 0);
+        CHECK_STR(text, rows[i].wanted);
+        free(text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);
