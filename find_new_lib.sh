@@ -96,7 +96,7 @@ check "$2" "the driver's libnvidia-ml.so.1"
 replaced=$(sed -n 's/^HOOK(\([A-Za-z0-9_]*\)).*/\1/p' "$here"/src/driver/*.def | tr '\n' ' ')
 known=$({
     sed -n 's/^[A-Z]*(\([A-Za-z0-9_]*\)[,)].*/\1/p' "$here"/src/driver/*.def \
-        "$here/src/abi/cuda_versions.def" "$here/src/sim/cuda_entries.def"
+        "$here/src/abi/cuda_versions.def" "$here/src/sim/cuda/entries.def"
     sed -n 's/^[a-zA-Z].*[ *]\(nvml[A-Za-z0-9_]*\)(.*/\1/p' "$here/src/abi/nvml_api.h"
 } | tr '\n' ' ')
 printf '%s:\n' "$1"
