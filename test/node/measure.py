@@ -64,23 +64,31 @@ def add_container(world, number, region, held):
 
 class Plugin:
     def __init__(self, world):
-        os.makedirs(world.path("kubelet"))
+        for name in ("kubelet", "plugin"):
+            os.makedirs(world.path(name))
         with open(world.path("device.yaml"), "w", encoding="utf-8") as file:
             file.write("nvidia:\n  deviceSplitCount: 10\n")
         self.kubelet = subprocess.Popen([os.path.join(world.build, "test/node/fake-kubelet"), world.path("kubelet")],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.kubelet.stdout.readline()
+        self.log = open(world.path("plugin.log"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(
             [os.path.join(world.build, "src/daemon/vgpu-device-plugin"), "--library-source=", "--config-file",
              world.path("device.yaml"), "--driver-root-ctr-path="],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
             env={"PATH": os.environ["PATH"], "KUBECONFIG": world.path("config"), "NODE_NAME": NODE,
                  "HOOK_PATH": world.path("plugin"), "KUBELET_SOCKET": world.path("kubelet/kubelet.sock"),
                  "LD_LIBRARY_PATH": os.path.join(world.build, "src/sim"), "VGPU_SIM": SIM,
                  "VGPU_SIM_MACHINE": world.path("machine")})
-        for line in self.kubelet.stdout:
-            if json.loads(line)["event"] == "devices":
-                break
+        world.until(self.serves, lambda: f"the plugin's devices: {self.said()}")
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-500:]
+
+    def serves(self):
+        assert self.process.poll() is None, self.said()
+        return "inventory: 8 cards" in self.said()
 
     def end(self):
         for process in (self.process, self.kubelet):
