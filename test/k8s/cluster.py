@@ -158,7 +158,7 @@ def two_containers():
 
 @test
 def identity():
-    """two Pods that are bound at once, the node's lock naming the other, have each its own limit from their program's first moment on"""
+    """two Pods that are bound at once, with the lock of one, have each its own limit from its program's start on"""
     World.need()
     card = World.uuids()[0]
     wanted = {"left": 2000, "right": 6000}
@@ -177,6 +177,8 @@ def identity():
         equal(filled(text)[0], memory, f"what {name}'s program saw at its start")
         succeeded(name)
         equal(records()[World.pod(name)["metadata"]["uid"], "main"]["sure"], True, f"the record of {name} is sure")
+    right = [line for line in World.plugin_log().splitlines() if "the devices of Pod" in line]
+    print(f"# chosen for another Pod at first, and put right before its program started: {right}")
     true("Issuing a PreStartContainer call" in World.plane.log("kubelet"), "the kubelet's log has no PreStartContainer")
     true("is not known yet" not in World.plugin_log(), World.plugin_log())
 
@@ -200,6 +202,9 @@ def init_container():
         pass
     World.wait_running("stages")
     print(f"# and when it has ended: {pod_resources.listed()[('default', 'stages')]}")
+    uid = World.pod("stages")["metadata"]["uid"]
+    ids = {name: one["ids"] for (owner, name), one in records().items() if owner == uid}
+    print(f"# the IDs that Allocate had: {ids}")
     held_to("stages", 4000)
     succeeded("stages")
 
@@ -245,7 +250,8 @@ def kubelet_restarts():
     World.node.start_kubelet()
     wait_for("the plugin has registered again", lambda: World.plugin_log().count("is registered") > count, seconds=120)
     print(f"# registered {time.monotonic() - started:.1f} s after the start of the kubelet")
-    wait_for("the kubelet has the devices", lambda: World.node.is_ready() and World.allocatable() == SPLIT * CARDS_COUNT)
+    wait_for("the node is ready", World.node.is_ready)
+    wait_for("the kubelet has the devices", lambda: World.allocatable() == SPLIT * CARDS_COUNT)
     wait_for("the kubelet knows its Pods", lambda: World.run("before", "true", check=False).returncode == 0)
     equal(restarts("before"), 0, "restarts of the Pod that ran")
     held_to("before", 3000)
@@ -255,7 +261,7 @@ def kubelet_restarts():
 
 @test
 def plugin_restarts():
-    """a restart of the plugin loses no allocation and restarts no Pod; a container that the kubelet starts anew keeps its limit"""
+    """a restart of the plugin loses no allocation and no Pod; a container that starts again keeps its limit"""
     run_one("stays", 3000)
     uid = World.pod("stays")["metadata"]["uid"]
     record = records()[uid, "main"]
@@ -293,7 +299,7 @@ def api_server_restarts():
     time.sleep(LIVES_S)
     for name in ("through", "later"):
         uid = World.pod(name)["metadata"]["uid"]
-        true(os.path.isdir(f"/usr/local/vgpu/containers/{uid}_main"), f"the directory of {name}, which lives, is removed")
+        true(os.path.isdir(f"/usr/local/vgpu/containers/{uid}_main"), f"{name} lives, and its directory is removed")
 
 
 @test

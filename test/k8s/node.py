@@ -14,7 +14,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "deploy/image"))
 from docker_archive import Archive, Layer  # pylint: disable=wrong-import-position,import-error
 
-IMAGE = "localhost/vgpu:test"
+IMAGE = "vgpu:0.1.0"  # which the manifests name
 PAUSE = "localhost/pause:test"
 # Where this machine does not let a process lower its own oom_score_adj (CAP_SYS_RESOURCE), containers
 # would not start: restrict_oom_score_adj.
@@ -88,8 +88,8 @@ class Node:
         return path
 
     def make_image(self):
-        done = subprocess.run([os.path.join(ROOT, "deploy/image/make-rootfs"), "--simulator", "--name", IMAGE,
-                               self.build, self.machine.path("image.tar")],
+        done = subprocess.run([os.path.join(ROOT, "deploy/image/make-rootfs"), "--simulator", self.build,
+                               self.machine.path("image.tar")],
                               capture_output=True, text=True, check=False)
         if done.returncode == 77:
             raise Skip(done.stderr.strip())

@@ -19,10 +19,9 @@ CARDS = "2xh200"
 MACHINE = "/run/vgpu-sim"       # where the simulated machine's file lies, for the plugin and for Pods
 DRIVER = "/run/vgpu-driver"     # the driver's root on the node
 NAMESPACE = "/api/v1/namespaces/default/pods"
-# What an operator changes of the manifest, and the simulator's place.
+# What an operator may change of the manifest, and the simulator's place.
 KUSTOMIZATION = {
     "resources": ["node.yaml"],
-    "images": [{"name": "vgpu:0.1.0", "newName": IMAGE.split(":", maxsplit=1)[0], "newTag": IMAGE.split(":")[1]}],
     "patches": [{"target": {"kind": "DaemonSet", "name": "vgpu-node"}, "patch": None}]}
 
 
@@ -65,15 +64,14 @@ class World:
 
     @classmethod
     def apply_daemons(cls):
-        """The manifest of deploy/kubernetes, with the image's name and the driver's root changed as an
-        operator does it."""
+        """The manifest of deploy/kubernetes, with the driver's root changed as an operator does it."""
         shutil.copy(os.path.join(ROOT, "deploy/kubernetes/node.yaml"), cls.plane.machine.path())
         simulator = [{"name": "VGPU_SIM", "value": CARDS}, {"name": "VGPU_SIM_MACHINE", "value": MACHINE + "/machine"}]
         fast = {"device-plugin": [], "monitor": [{"name": "HAMI_RESYNC_INTERVAL", "value": "2s"}]}
         patch = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "vgpu-node"},
                  "spec": {"template": {"spec": {
                      "containers": [{"name": name, "env": simulator + fast[name],
-                                     "volumeMounts": [{"name": "sim", "mountPath": MACHINE}]} for name in ("device-plugin", "monitor")],
+                                     "volumeMounts": [{"name": "sim", "mountPath": MACHINE}]} for name in fast],
                      "volumes": [{"name": "driver-root", "hostPath": {"path": DRIVER, "type": "Directory"}},
                                  {"name": "sim", "hostPath": {"path": MACHINE}}]}}}}
         KUSTOMIZATION["patches"][0]["patch"] = json.dumps(patch)
@@ -83,13 +81,15 @@ class World:
 
     @classmethod
     def daemon_pods(cls):
-        return cls.api.get("/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name%3Dvgpu-node")["items"]
+        selector = "labelSelector=app.kubernetes.io/name%3Dvgpu-node"
+        return cls.api.get(f"/api/v1/namespaces/kube-system/pods?{selector}")["items"]
 
     @classmethod
     def wait_daemons(cls):
         def ready():
             pods = [pod for pod in cls.daemon_pods() if "deletionTimestamp" not in pod["metadata"]]
-            return pods and all(one["ready"] for pod in pods for one in pod["status"].get("containerStatuses", [{"ready": False}]))
+            containers = [pod["status"].get("containerStatuses", [{"ready": False}]) for pod in pods]
+            return pods and all(one["ready"] for some in containers for one in some)
         wait_for("the Pod of plugin and monitor is ready", ready, seconds=120)
 
     @classmethod

