@@ -207,7 +207,8 @@ int claim_read(const json_t *pod, const struct request_config *config, struct cl
         .name = text_of(metadata, "name"),
         .node = text_of(json_object_get(pod, "spec"), "nodeName"),
     };
-    if (!*claim.node)
+    claim.bound = *claim.node;
+    if (!claim.bound)
         claim.node = text_of(annotations, POD_ANNOTATION_NODE);
     int result = 0;
     if (text && strcmp(phase, "Succeeded") != 0 && strcmp(phase, "Failed") != 0)

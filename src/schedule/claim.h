@@ -32,6 +32,8 @@ struct claim {
     size_t count;               /* 0: it holds nothing */
     struct quota_amount quota;  /* by the same rule, of all devices together */
     bool init_done;             /* all init containers have ended well: they are not counted */
+    bool bound;                 /* the API server has taken its binding to the node */
+    const char *devices;        /* the device string, to be kept with a reservation; may be NULL */
 };
 
 /* Reads a Pod. It holds nothing after its end (phase Succeeded or Failed) or without the annotation

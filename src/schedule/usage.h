@@ -51,7 +51,8 @@ struct usage_node {
 enum usage_state {
     USAGE_RESERVED, /* chosen by a filter; ends by itself at its deadline */
     USAGE_BOUND,    /* the API server has taken the binding, the watch has not shown it yet */
-    USAGE_OBSERVED, /* the watch has shown it */
+    USAGE_NAMED,    /* its annotations name the devices, but it is not bound (HAMi's scheduler) */
+    USAGE_OBSERVED, /* the watch has shown it bound */
 };
 
 struct usage_pod {
@@ -64,6 +65,7 @@ struct usage_pod {
     bool init_done;
     uint64_t generation; /* rises with each change of any Pod */
     int64_t deadline_ns; /* of a reservation or binding */
+    char *devices;       /* of a reservation or binding: its device string; may be NULL */
     size_t count;
     struct usage_pod_share {
         struct claim_share share;
@@ -106,8 +108,9 @@ const struct usage_node *usage_find_node(const struct usage *usage, const char *
 const struct usage_node **usage_list_nodes(const struct usage *usage, size_t *ret_count);
 
 /* What the watch shows of a Pod. A claim of nothing takes away what was observed before, but not a
- * reservation or a binding that the watch may not have seen yet, unless the Pod has `ended`. Once
- * its init containers are done, a Pod's claim does not grow again. Returns 0 or -ENOMEM: all is as
+ * reservation or a binding that the watch may not have seen yet, unless the Pod has `ended`. What
+ * annotations say of a Pod that is not bound changes no reservation. Once its init containers are
+ * done, a Pod's claim does not grow again. Returns 0 or -ENOMEM: all is as
  * before. */
 int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
     __attribute__((warn_unused_result));

@@ -52,6 +52,7 @@ void usage_pod_free(struct usage_pod *pod)
     free(pod->uid);
     free(pod->pod_namespace);
     free(pod->name);
+    free(pod->devices);
     free(pod);
 }
 
@@ -91,7 +92,9 @@ static struct usage_pod *make_pod(const struct claim *claim)
     pod->count = claim->count;
     for (size_t i = 0; i < claim->count; i++)
         pod->shares[i] = (struct usage_pod_share){claim->shares[i], -1};
-    if (pod->uid && pod->pod_namespace && pod->name)
+    if (claim->devices)
+        pod->devices = strdup(claim->devices);
+    if (pod->uid && pod->pod_namespace && pod->name && (pod->devices || !claim->devices))
         return pod;
     usage_pod_free(pod);
     return NULL;
@@ -130,19 +133,25 @@ static int put(struct usage *usage, struct usage_pod *old, const struct claim *c
     return 0;
 }
 
+static bool is_pending(const struct usage_pod *pod)
+{
+    return pod->state == USAGE_RESERVED || pod->state == USAGE_BOUND;
+}
+
 int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
 {
     struct usage_pod *old = table_get(usage->pods, claim->uid);
-    if (claim->count && *claim->node && !ended) {
-        bool regrows =
-            old && old->init_done && !claim->init_done && !strcmp(old->node->name, claim->node);
-        if (!regrows)
-            return put(usage, old, claim, USAGE_OBSERVED, 0);
-        old->generation = ++usage->generation;
+    if (old && (ended || (!claim->count && !is_pending(old)))) {
+        take_out(usage, old);
         return 0;
     }
-    if (old && (ended || old->state == USAGE_OBSERVED))
-        take_out(usage, old);
+    if (ended || !claim->count || !*claim->node || (old && is_pending(old) && !claim->bound))
+        return 0;
+    bool regrows = old && old->state == USAGE_OBSERVED && old->init_done && !claim->init_done &&
+                   !strcmp(old->node->name, claim->node);
+    if (!regrows)
+        return put(usage, old, claim, claim->bound ? USAGE_OBSERVED : USAGE_NAMED, 0);
+    old->generation = ++usage->generation;
     return 0;
 }
 
@@ -157,7 +166,7 @@ int usage_reserve(
     struct usage *usage, const struct claim *claim, int64_t deadline_ns, uint64_t *ret_generation)
 {
     struct usage_pod *old = table_get(usage->pods, claim->uid);
-    if (old && old->state != USAGE_RESERVED)
+    if (old && old->state != USAGE_RESERVED && old->state != USAGE_NAMED)
         return -EEXIST;
     int result = put(usage, old, claim, USAGE_RESERVED, deadline_ns);
     if (!result)
@@ -178,7 +187,7 @@ bool usage_bind(struct usage *usage, const char *uid, uint64_t generation, int64
 void usage_cancel(struct usage *usage, const char *uid, uint64_t generation)
 {
     struct usage_pod *pod = table_get(usage->pods, uid);
-    if (pod && pod->generation == generation && pod->state != USAGE_OBSERVED)
+    if (pod && pod->generation == generation && is_pending(pod))
         take_out(usage, pod);
 }
 

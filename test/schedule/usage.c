@@ -51,6 +51,7 @@ static void make_claim(
         small->shares[i].slots = 1;
     }
     small->claim = (struct claim){.uid = small->uid,
+        .bound = true,
         .pod_namespace = "default",
         .name = small->uid,
         .node = small->node,
@@ -161,6 +162,27 @@ TEST("what the watch shows takes the reservation's place, and an observed Pod ma
     claim.claim.count = 0;
     CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
     CHECK_EQ(used(usage, "n1", 0), 0);
+    usage_destroy(usage);
+}
+
+TEST("annotations of a Pod that is not bound count, but change no reservation")
+{
+    struct usage *usage = make_usage(2);
+    struct small_claim claim;
+    uint64_t generation = 0;
+    make_claim(&claim, 1, 0, 0, 100);
+    claim.claim.bound = false;
+    CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
+    CHECK_EQ(used(usage, "n0", 0), 100);
+    make_claim(&claim, 1, 1, 0, 40);
+    claim.claim.devices = "text";
+    CHECK_EQ(usage_reserve(usage, &claim.claim, 10, &generation), 0);
+    CHECK_STR(usage_find_pod(usage, "u1")->devices, "text");
+    make_claim(&claim, 1, 0, 0, 100);
+    claim.claim.bound = false;
+    CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
+    CHECK_EQ(used(usage, "n0", 0), 0);
+    CHECK_EQ(used(usage, "n1", 0), 40);
     usage_destroy(usage);
 }
 
