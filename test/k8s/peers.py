@@ -8,7 +8,7 @@ PEERS = os.environ.get("VGPU_PEERS", "/opt/k8speer")
 BUILT = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"]
 PLUGINS = "/usr/lib/cni"
 PACKAGES = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "openssl": "openssl",
-            "busybox": "busybox-static", "ip": "iproute2"}
+            "busybox": "busybox-static", "ip": "iproute2", "curl": "curl"}
 def program(name):
     return os.path.join(PEERS, name)
 

@@ -28,7 +28,7 @@ KUSTOMIZATION = {
 class World:
     """Made by the first test; what was reached stands in it."""
 
-    build = plane = node = api = hami = None
+    build = plane = node = api = hami = reason = None
 
     @classmethod
     def start(cls, build):
@@ -38,21 +38,24 @@ class World:
         print("# " + "; ".join(peers.versions()), flush=True)
         cls.build = build
         cls.plane = ControlPlane(Machine(os.environ["TMPDIR"], os.environ["VGPU_TEST_CLUSTER"]))
-        cls.api, cls.hami = cls.plane.api, Scheduler(cls.plane.api)
         cls.node = Node(cls.plane, build)
-        cls.node.make_image()
+        cls.reason = cls.node.make_image()
+        if cls.reason:
+            raise Skip(cls.reason)
         cls.plane.start_all()
         cls.node.start_runtime()
         cls.node.start_kubelet()
         wait_for("the node is ready", cls.node.is_ready)
         wait_for("the ServiceAccount of Pods is there",
-                 lambda: cls.api.found("/api/v1/namespaces/default/serviceaccounts/default"))
+                 lambda: cls.plane.api.found("/api/v1/namespaces/default/serviceaccounts/default"))
+        cls.api, cls.hami = cls.plane.api, Scheduler(cls.plane.api)
 
     @classmethod
     def need(cls):
         """For all tests but the first."""
         if not cls.api:
-            raise Skip(os.environ.get("VGPU_TEST_CLUSTER_REASON") or peers.why_not() or "the cluster did not start")
+            raise Skip(os.environ.get("VGPU_TEST_CLUSTER_REASON") or peers.why_not() or cls.reason or
+                       "the cluster did not start")
 
     @classmethod
     def install_driver(cls):
