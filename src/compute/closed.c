@@ -22,24 +22,22 @@ static uint64_t *running_end(struct closed_times *times) REQUIRES(times->lock)
 
 void closed_begin(struct closed_times *times, uint64_t at_ns)
 {
-    lock_take(&times->lock);
+    LOCKED_TO_END(times->lock);
     if (!running_end(times)) {
         times->from_ns[times->count % CLOSED_KEPT] = at_ns;
         times->to_ns[times->count % CLOSED_KEPT] = 0;
         times->count++;
         store_relaxed(&times->running, true);
     }
-    lock_release(&times->lock);
 }
 
 void closed_end(struct closed_times *times, uint64_t at_ns)
 {
-    lock_take(&times->lock);
+    LOCKED_TO_END(times->lock);
     uint64_t *end = running_end(times);
     if (end)
         *end = at_ns ? at_ns : 1;
     store_relaxed(&times->running, false);
-    lock_release(&times->lock);
 }
 
 uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t to_ns)
@@ -47,7 +45,7 @@ uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t t
     uint64_t closed = 0;
     if (!times)
         return 0;
-    lock_take(&times->lock);
+    LOCKED_TO_END(times->lock);
     unsigned kept = times->count < CLOSED_KEPT ? times->count : CLOSED_KEPT;
     for (unsigned i = 1; i <= kept; i++) {
         unsigned at = (times->count - i) % CLOSED_KEPT;
@@ -58,7 +56,6 @@ uint64_t closed_between(struct closed_times *times, uint64_t from_ns, uint64_t t
         end = end < to_ns ? end : to_ns;
         closed += end > begin ? end - begin : 0;
     }
-    lock_release(&times->lock);
     return closed;
 }
 
@@ -69,7 +66,7 @@ struct span {
 /* The first interval inside `within` in which the gate was open. */
 static struct span first_open(struct closed_times *times, struct span within)
 {
-    lock_take(&times->lock);
+    LOCKED_TO_END(times->lock);
     unsigned kept = times->count < CLOSED_KEPT ? times->count : CLOSED_KEPT;
     unsigned i = 0;
     /* Back to the first closure that was over before. */
@@ -87,7 +84,6 @@ static struct span first_open(struct closed_times *times, struct span within)
         }
         within.from_ns = end && end < within.to_ns ? end : within.to_ns;
     }
-    lock_release(&times->lock);
     return within;
 }
 

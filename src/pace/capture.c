@@ -10,12 +10,12 @@
 
 #include <stddef.h>
 
+static struct lock lists_lock;
 /* Streams that capture into command lists: few, if any. */
 static struct {
-    struct lock lock;
     struct map streams;
     size_t count; /* of the map, read without the lock */
-} lists;
+} lists GUARDED_BY(lists_lock);
 
 /* The driver's number of the stream, which no other stream of the process ever has: a handle, and
  * each thread's own default stream, may later be another stream. 0: not told (drivers with command
@@ -33,10 +33,9 @@ bool capture_list_begins(CUstream stream, enum stream_zero zero)
     uint64_t key = list_key(stream, zero);
     if (!key)
         return false;
-    lock_take(&lists.lock);
+    LOCKED_TO_END(lists_lock);
     bool newly = !map_get(&lists.streams, key) && map_put(&lists.streams, key, &lists) == 0;
     store_relaxed(&lists.count, lists.streams.count);
-    lock_release(&lists.lock);
     return newly;
 }
 
@@ -45,10 +44,9 @@ void capture_list_ends(CUstream stream, enum stream_zero zero)
     uint64_t key = load_relaxed(&lists.count) ? list_key(stream, zero) : 0;
     if (!key)
         return;
-    lock_take(&lists.lock);
+    LOCKED_TO_END(lists_lock);
     (void)map_remove(&lists.streams, key);
     store_relaxed(&lists.count, lists.streams.count);
-    lock_release(&lists.lock);
 }
 
 static bool captures_list(CUstream stream, enum stream_zero zero)
@@ -56,15 +54,13 @@ static bool captures_list(CUstream stream, enum stream_zero zero)
     if (__builtin_expect(!load_relaxed(&lists.count), 1))
         return false;
     uint64_t key = list_key(stream, zero);
-    lock_take(&lists.lock);
-    bool captures = key && map_get(&lists.streams, key);
-    lock_release(&lists.lock);
-    return captures;
+    LOCKED_TO_END(lists_lock);
+    return key && map_get(&lists.streams, key);
 }
 
-void capture_reset(void)
+void capture_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
-    lock_reset(&lists.lock);
+    lock_reset(&lists_lock);
     map_finish(&lists.streams);
     store_relaxed(&lists.count, (size_t)0);
 }

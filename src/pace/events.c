@@ -33,12 +33,11 @@ void events_note_other(struct meter_record *record)
 
 void events_context_waits(CUcontext handle)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next)
             record->meter.open.other |= context->handle == handle;
     }
-    lock_release(&meters_lock);
 }
 
 /* ---- recording ---- */
@@ -118,19 +117,18 @@ static _Thread_local const struct meter_record *recording_on
  * (wait_for_recording). */
 static bool begin_recording(struct meter_record *record, uint32_t id, CUevent *ret_event)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     bool wanted = meters_is_same(record, id) && !meter_is_full(&record->meter);
     *ret_event = wanted ? meters_spare_take(record->context) : NULL;
     record->recording += wanted;
     recording_on = wanted ? record : NULL;
-    lock_release(&meters_lock);
     return wanted;
 }
 
 static void end_recording(struct meter_record *record, CUevent event, bool recorded,
     uint64_t now_ns, struct meter_run run)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     if (recorded && !meter_is_full(&record->meter)) {
         run.shared = is_shared(record);
         run.siblings = share_active((unsigned)record->device) > 1;
@@ -144,7 +142,6 @@ static void end_recording(struct meter_record *record, CUevent event, bool recor
     }
     record->recording--;
     recording_on = NULL;
-    lock_release(&meters_lock);
 }
 
 static void record_event(struct meter_record *record, CUevent event, struct meter_run run)
@@ -195,11 +192,14 @@ void events_close_others(const struct meter_record *record, uint32_t id)
 {
     const struct meter_record *former = NULL;
     for (;;) {
-        lock_take(&meters_lock);
-        struct meter_record *meter = meters_is_same(record, id) ? open_meter(record) : NULL;
-        uint32_t meter_id = meter ? meter->id : 0;
-        struct meter_run run = {.continuous = meter && meter->meter.count > 0};
-        lock_release(&meters_lock);
+        struct meter_record *meter = NULL;
+        struct meter_run run = {.continuous = false};
+        uint32_t meter_id = 0;
+        LOCKED(meters_lock) {
+            meter = meters_is_same(record, id) ? open_meter(record) : NULL;
+            meter_id = meter ? meter->id : 0;
+            run.continuous = meter && meter->meter.count > 0;
+        }
         if (!meter || meter == former)
             return;
         events_record(meter, meter_id, run);

@@ -145,10 +145,11 @@ unsigned gate_poll(const struct meter_record *record, unsigned *ret_on_device)
         *ret_on_device = 1;
         return load_relaxed(&record->meter.count);
     }
-    lock_take(&meters_lock);
-    *ret_on_device = completions_poll(record->device);
-    unsigned outstanding = record->meter.count;
-    lock_release(&meters_lock);
+    unsigned outstanding = 0;
+    LOCKED(meters_lock) {
+        *ret_on_device = completions_poll(record->device);
+        outstanding = record->meter.count;
+    }
     govern_note_polled(clock_now_ns());
     return outstanding;
 }
@@ -231,10 +232,8 @@ int64_t gate_charge_now(unsigned device)
 /* Whether the stream is one of several of its context that launch. */
 static bool has_streams_beside(const struct meter_record *record, uint64_t now_ns)
 {
-    lock_take(&meters_lock);
-    bool beside = events_beside(record, now_ns);
-    lock_release(&meters_lock);
-    return beside;
+    LOCKED_TO_END(meters_lock);
+    return events_beside(record, now_ns);
 }
 
 /* One sleep of a launch that has to wait. */
@@ -289,11 +288,10 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
 /* True if the launch waits; `vain`: it waited too long. */
 static bool too_many_unknown(struct meter_record *record, bool vain)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     bool many = events_unknown(record->device) >= UNKNOWN_MAX && !record->stuck;
     if (many && vain)
         record->stuck = true;
-    lock_release(&meters_lock);
     return many && !vain;
 }
 

@@ -50,7 +50,7 @@ static void wait_for_recording(CUcontext handle, CUstream stream) REQUIRES(meter
 
 void leave_capture_begins(CUstream stream)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
@@ -61,7 +61,6 @@ void leave_capture_begins(CUstream stream)
             record->opener = NULL;
         }
     }
-    lock_release(&meters_lock);
 }
 
 static struct meter_record *open_on(CUstream stream) REQUIRES(meters_lock)
@@ -77,20 +76,23 @@ static struct meter_record *open_on(CUstream stream) REQUIRES(meters_lock)
 
 void leave_close(CUstream stream)
 {
-    lock_take(&meters_lock);
-    struct meter_record *meter = open_on(stream);
-    if (meter)
-        (void)completions_poll(meter->device);
-    uint32_t id = meter ? meter->id : 0;
-    struct meter_run run = {.continuous = meter && meter->meter.count > 0};
-    lock_release(&meters_lock);
+    struct meter_record *meter = NULL;
+    struct meter_run run = {.continuous = false};
+    uint32_t id = 0;
+    LOCKED(meters_lock) {
+        meter = open_on(stream);
+        if (meter)
+            (void)completions_poll(meter->device);
+        id = meter ? meter->id : 0;
+        run.continuous = meter && meter->meter.count > 0;
+    }
     if (meter && !capture_records(stream, STREAM_ZERO_LEGACY))
         events_record(meter, id, run);
 }
 
 void leave_stream(CUstream stream)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     wait_for_recording(NULL, stream);
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
@@ -98,19 +100,17 @@ void leave_stream(CUstream stream)
                 meter_ends(record);
         }
     }
-    lock_release(&meters_lock);
 }
 
 void leave_thread(void)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *record = context->meters; record; record = record->next) {
             if (record->thread == meters_thread() && !record->orphan)
                 meter_ends(record);
         }
     }
-    lock_release(&meters_lock);
 }
 
 /* A meter on which a thread still records (wait_for_recording) goes when that is done; its context
@@ -133,15 +133,15 @@ static void context_ends(struct pace_context *context) REQUIRES(meters_lock)
 void leave_context(CUcontext handle)
 {
     struct capture_relaxed former = capture_relax();
-    lock_take(&meters_lock);
-    wait_for_recording(handle, NULL);
-    for (struct pace_context *context = meters_contexts(), *next; context; context = next) {
-        next = context->next;
-        if (context->handle != handle)
-            continue;
-        (void)completions_poll_context(context); /* charges for what was reached */
-        context_ends(context);
+    LOCKED(meters_lock) {
+        wait_for_recording(handle, NULL);
+        for (struct pace_context *context = meters_contexts(), *next; context; context = next) {
+            next = context->next;
+            if (context->handle != handle)
+                continue;
+            (void)completions_poll_context(context); /* charges for what was reached */
+            context_ends(context);
+        }
     }
-    lock_release(&meters_lock);
     capture_restore(&former);
 }

@@ -19,8 +19,8 @@ static struct {
     struct slab context_slab, meter_slab;
     struct map meters; /* by stream_key */
     uint32_t last_id;
-    bool used; /* some launch was under a limit */
-} meters = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
+    bool used; /* some launch was under a limit; read without the lock */
+} meters GUARDED_BY(meters_lock) = {.context_slab = {.object_bytes = sizeof(struct pace_context)},
     .meter_slab = {.object_bytes = sizeof(struct meter_record)}};
 
 static uint64_t stream_key(const struct pace_context *context, CUstream stream, const void *thread)
@@ -196,7 +196,7 @@ void meters_use(bool used)
     store_relaxed(&meters.used, used);
 }
 
-void meters_reset(void)
+void meters_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
     lock_reset(&meters_lock);
     meters.contexts = NULL;

@@ -120,16 +120,16 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 {
     struct found found = {.busy = false};
     bool open = false;
-    lock_take(&meters_lock);
-    find_meter(&found, stream, here);
-    if (found.record) {
-        thread_gather(found.record);
-        (void)completions_poll(found.record->device);
-        found.busy = found.record->meter.count > 0;
-        found.alone = !events_beside(found.record, now_ns);
-        open = found.record->meter.open.launches || found.record->meter.open.other;
+    LOCKED(meters_lock) {
+        find_meter(&found, stream, here);
+        if (found.record) {
+            thread_gather(found.record);
+            (void)completions_poll(found.record->device);
+            found.busy = found.record->meter.count > 0;
+            found.alone = !events_beside(found.record, now_ns);
+            open = found.record->meter.open.launches || found.record->meter.open.other;
+        }
     }
-    lock_release(&meters_lock);
     if (open) {
         bool outstanding = found.busy;
         /* Estimated work may still run: then the stream is not idle. */
@@ -144,11 +144,10 @@ static struct found find_stream(CUstream stream, struct thread_stream *here, uin
 /* A capture began elsewhere while the launch waited, and gave the meter another id. */
 static void find_again(struct found *found, CUstream stream, struct thread_stream *here)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     find_meter(found, stream, here);
     found->busy = found->record && found->record->meter.count > 0;
     found->recorded_ns = 0;
-    lock_release(&meters_lock);
 }
 
 /* The thread will not launch for a while: what it launched on other streams of the context ends
@@ -157,10 +156,10 @@ static void close_others(const struct meter_record *record, uint32_t id)
 {
     if (!thread_mine)
         return;
-    lock_take(&meters_lock);
-    for (unsigned i = 0; i < THREAD_STREAMS; i++)
-        thread_flush(&thread_mine->streams[i]);
-    lock_release(&meters_lock);
+    LOCKED(meters_lock) {
+        for (unsigned i = 0; i < THREAD_STREAMS; i++)
+            thread_flush(&thread_mine->streams[i]);
+    }
     events_close_others(record, id);
 }
 
@@ -283,9 +282,8 @@ static bool admit_uninstrumented(
     if (!is_known_enough(here, stream, launch->key, work_ns, now_ns))
         return false;
     unsigned device = (unsigned)here->device, percent = policy_percent(device);
-    lock_take(&meters_lock);
-    thread_charge(here);
-    lock_release(&meters_lock);
+    LOCKED(meters_lock)
+        thread_charge(here);
     int64_t balance = gate_charge_now(device);
     if (!percent || balance <= budget_burst_ns(percent) / 2)
         return false;
@@ -318,9 +316,8 @@ static void show(struct pace_launch *launch, struct thread_stream *here)
 
 static void hide(struct pace_launch *launch)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     thread_hide(launch->shown);
-    lock_release(&meters_lock);
 }
 
 /* Records the event from which the launch is measured on an idle stream. An event's own time lies
@@ -403,16 +400,17 @@ static bool admit_by_estimate_again(
 {
     if (capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
-    lock_take(&meters_lock);
-    const struct meter_record *record = thread_meter(stream, here);
-    uint64_t open = record && record->meter.started && policy_percent((unsigned)record->device)
-                        ? record->meter.open.work_ns
-                        : BUDGET_QUANTUM_NS;
-    uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
-    here->due_ns = open < due ? due - (uint32_t)open : 0;
-    here->looked_ns = record ? meter_recorded_ns(&record->meter) : 0;
-    bool other = record && record->meter.open.other;
-    lock_release(&meters_lock);
+    bool other = false;
+    LOCKED(meters_lock) {
+        const struct meter_record *record = thread_meter(stream, here);
+        uint64_t open = record && record->meter.started && policy_percent((unsigned)record->device)
+                            ? record->meter.open.work_ns
+                            : BUDGET_QUANTUM_NS;
+        uint32_t due = next_due_ns(thread_mine, BUDGET_QUANTUM_NS);
+        here->due_ns = open < due ? due - (uint32_t)open : 0;
+        here->looked_ns = record ? meter_recorded_ns(&record->meter) : 0;
+        other = record && record->meter.open.other;
+    }
     /* An event behind it could not tell its time from that of what it may wait for. */
     if (other && here->round.awaited_ns && is_quiet(here, clock_now_ns()))
         return false;
@@ -485,13 +483,12 @@ static bool was_awaited(const struct pace_launch *launch, uint64_t now_ns)
 static bool note_launch(const struct pace_launch *launch, uint64_t now_ns)
 {
     struct meter_record *record = launch->meter;
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     bool same = meters_is_same(record, launch->meter_id);
     if (same) {
         meter_note(&record->meter, 1, launch->work_ns, launch->key, now_ns);
         record->opener = meters_thread();
     }
-    lock_release(&meters_lock);
     return same;
 }
 
@@ -556,14 +553,13 @@ void pace_note_other_slow(CUstream stream, enum stream_zero zero)
     struct thread_stream *here = thread_stream(own, named);
     if (here->launches)
         (void)thread_record(here, named, false);
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     struct meter_record *record = thread_meter(named, here);
     if (record)
         events_note_other(record);
     here->round.other = true;
     /* By this the stream may become part of a capture: the next launch asks. */
     store_relaxed(&here->meter, (struct meter_record *)NULL);
-    lock_release(&meters_lock);
 }
 
 /* ---- what else happens to streams ---- */
@@ -582,9 +578,8 @@ void pace_note_context_waits(CUcontext context, CUcontext home)
  * gets another id. */
 static void gather_on(CUstream stream)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     thread_gather_on(stream);
-    lock_release(&meters_lock);
 }
 
 void pace_capture_begins(CUstream stream, enum stream_zero zero)

@@ -38,25 +38,31 @@ struct policy_away {
     uint32_t others_us;
 };
 
+static struct lock policy_lock; /* a leaf lock */
+/* What is read from the region is written under the lock; single values are read without it. */
 static struct {
-    struct lock lock; /* for writing; a leaf lock */
-    uint64_t number;  /* of the last reading */
+    uint64_t number GUARDED_BY(policy_lock); /* of the last reading */
     uint64_t looked_ns, read_ns, registry_looked_ns, noted_ns;
-    uint32_t epoch;
-    unsigned priority;
-    unsigned char hard[VGPU_REGION_DEVICES], soft[VGPU_REGION_DEVICES];
+    uint32_t epoch GUARDED_BY(policy_lock);
+    unsigned priority GUARDED_BY(policy_lock);
+    unsigned char hard[VGPU_REGION_DEVICES] GUARDED_BY(policy_lock);
+    unsigned char soft[VGPU_REGION_DEVICES] GUARDED_BY(policy_lock);
     struct policy_away now[VGPU_REGION_DEVICES];
     struct policy_away beside[VGPU_REGION_DEVICES]; /* when others last worked */
     uint64_t beside_ns[VGPU_REGION_DEVICES];        /* and that time; 0: never */
     bool soft_is_on[VGPU_REGION_DEVICES], higher_work[VGPU_REGION_DEVICES];
-    bool watched; /* it has a priority, and there may be tenants to give way to; or others need to
-                     know */
+    /* It has a priority, and there may be tenants to give way to; or others need to know. */
+    bool watched GUARDED_BY(policy_lock);
     uint64_t limited_beside_ns; /* when a tenant with a limit last worked; 0 never */
     bool registry_exists;
-    bool given, has_priority, paused, preempted;
-    bool by_monitor; /* HAMi's monitor paused it, and wakes no thread when it resumes */
+    bool given GUARDED_BY(policy_lock);
+    bool has_priority GUARDED_BY(policy_lock);
+    bool paused GUARDED_BY(policy_lock);
+    bool preempted;
+    /* HAMi's monitor paused it, and wakes no thread when it resumes. */
+    bool by_monitor GUARDED_BY(policy_lock);
     bool finished;
-    bool gang;
+    bool gang GUARDED_BY(policy_lock);
     int32_t explained; /* the pause was, once */
 } policy = {.priority = VGPU_PRIORITY_DEFAULT};
 
@@ -86,7 +92,7 @@ static bool is_gang(const struct account_control *control, uint64_t now_ns)
     return control->coupled_ns && now_ns >= control->coupled_ns && passed < GANG_HOLDS_NS;
 }
 
-static bool differs(const struct account_control *control) REQUIRES(policy.lock)
+static bool differs(const struct account_control *control) REQUIRES(policy_lock)
 {
     bool differs = policy.paused != (control->paused || control->held);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++)
@@ -95,7 +101,7 @@ static bool differs(const struct account_control *control) REQUIRES(policy.lock)
 }
 
 static void take_in(const struct account_control *control, bool watched, bool limited, bool gang)
-    REQUIRES(policy.lock)
+    REQUIRES(policy_lock)
 {
     bool news = differs(control);
     for (unsigned d = 0; d < VGPU_REGION_DEVICES; d++) {
@@ -125,10 +131,10 @@ bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
     bool any = account_control(&control);
     bool watched =
         (control.has_priority || is_beside_limited(now_ns)) && policy_may_have_neighbours(now_ns);
-    lock_take(&policy.lock);
-    if (control.number > policy.number)
-        take_in(&control, watched, any || watched, is_gang(&control, now_ns));
-    lock_release(&policy.lock);
+    LOCKED(policy_lock) {
+        if (control.number > policy.number)
+            take_in(&control, watched, any || watched, is_gang(&control, now_ns));
+    }
     *ret_epoch = control.epoch;
     return load_relaxed(&policy_limited);
 }
@@ -330,8 +336,9 @@ bool policy_is_finished(void)
     return load_relaxed(&policy.finished);
 }
 
-void policy_reset(void)
+void policy_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
+    lock_reset(&policy_lock);
     memset(&policy, 0, sizeof(policy));
     policy.priority = VGPU_PRIORITY_DEFAULT;
     store_relaxed(&policy_limited, false);

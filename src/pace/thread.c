@@ -23,13 +23,13 @@
 
 _Thread_local struct pace_thread *thread_mine __attribute__((tls_model("initial-exec")));
 
+static struct lock threads_lock; /* inside meters_lock, never around it */
 static struct {
-    struct lock lock; /* inside meters_lock, never around it */
     struct slab slab;
     struct pace_thread *first;
     pthread_key_t ended; /* its destructor runs when the thread ends */
     __typeof__(pthread_setspecific) *set;
-} threads = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
+} threads GUARDED_BY(threads_lock) = {.slab = {.object_bytes = sizeof(struct pace_thread)}};
 
 /* ---- the owner's ---- */
 
@@ -98,7 +98,7 @@ void thread_flush(struct thread_stream *here)
 
 void thread_took_less(struct thread_stream *here, uint32_t less_ns)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     uint32_t work_ns = load_relaxed(&here->work_ns), noted_ns = here->noted.work_ns;
     /* Not if some of it is on a meter already: that may be settled. */
     if (here->round.before_ns >= 0 && work_ns > noted_ns && work_ns - noted_ns > less_ns) {
@@ -109,7 +109,6 @@ void thread_took_less(struct thread_stream *here, uint32_t less_ns)
             here->charged_ns = work_ns;
         }
     }
-    lock_release(&meters_lock);
 }
 
 /* It was charged at the gate, so that it shows as hardly any work, from its end on. */
@@ -133,14 +132,13 @@ void thread_gather(struct meter_record *record)
 {
     if (record->thread)
         return;
-    lock_take(&threads.lock);
+    LOCKED_TO_END(threads_lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS && own != thread_mine; i++) {
             if (load_relaxed(&own->streams[i].meter) == record)
                 note_estimated(&own->streams[i], 0);
         }
     }
-    lock_release(&threads.lock);
 }
 
 static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(meters_lock)
@@ -154,11 +152,10 @@ static void gather_own(struct pace_thread *own, CUstream stream) REQUIRES(meters
 
 void thread_gather_on(CUstream stream)
 {
-    lock_take(&threads.lock);
+    LOCKED_TO_END(threads_lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         gather_own(own, stream);
     }
-    lock_release(&threads.lock);
 }
 
 static void forget(struct thread_stream *here)
@@ -172,12 +169,11 @@ static void forget(struct thread_stream *here)
 
 void thread_flush_all(struct pace_thread *own)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     for (unsigned i = 0; i < THREAD_STREAMS; i++) {
         thread_flush(&own->streams[i]);
         forget(&own->streams[i]);
     }
-    lock_release(&meters_lock);
 }
 
 struct meter_record *thread_meter(CUstream stream, struct thread_stream *here)
@@ -204,13 +200,14 @@ bool thread_record(struct thread_stream *here, CUstream stream, bool dry)
     if (!thread_is_current(here, stream) || capture_records(stream, STREAM_ZERO_LEGACY))
         return false;
     struct meter_record *record = here->meter;
-    lock_take(&meters_lock);
-    thread_flush(here);
-    if (!dry || record->meter.count > METER_EVENTS / 2)
-        (void)completions_poll(record->device);
-    bool open = record->meter.open.launches > 0;
-    bool busy = !dry && record->meter.count > 0;
-    lock_release(&meters_lock);
+    bool open = false, busy = false;
+    LOCKED(meters_lock) {
+        thread_flush(here);
+        if (!dry || record->meter.count > METER_EVENTS / 2)
+            (void)completions_poll(record->device);
+        open = record->meter.open.launches > 0;
+        busy = !dry && record->meter.count > 0;
+    }
     if (open)
         events_record(record, here->meter_id, (struct meter_run){.continuous = busy});
     return open;
@@ -224,7 +221,7 @@ uint32_t thread_random(struct pace_thread *own)
 
 /* ---- the list ---- */
 
-static void link_in(struct pace_thread *own) REQUIRES(threads.lock)
+static void link_in(struct pace_thread *own) REQUIRES(threads_lock)
 {
     own->next = threads.first;
     own->link = &threads.first;
@@ -233,7 +230,7 @@ static void link_in(struct pace_thread *own) REQUIRES(threads.lock)
     threads.first = own;
 }
 
-static void link_out(struct pace_thread *own) REQUIRES(threads.lock)
+static void link_out(struct pace_thread *own) REQUIRES(threads_lock)
 {
     *own->link = own->next;
     if (own->next)
@@ -248,14 +245,13 @@ static void thread_ends(void *argument)
     thread_mine = NULL;
     thread_flush_all(argument);
     leave_thread();
-    lock_take(&threads.lock);
+    LOCKED_TO_END(threads_lock);
     link_out(argument);
     slab_give(&threads.slab, argument);
-    lock_release(&threads.lock);
 }
 
 /* The functions are looked up: linking them would require glibc 2.34. */
-static void find_thread_ends(void) REQUIRES(threads.lock)
+static void find_thread_ends(void) REQUIRES(threads_lock)
 {
     __typeof__(pthread_key_create) *create =
         (__typeof__(pthread_key_create) *)library_next_function("pthread_key_create");
@@ -269,19 +265,24 @@ struct pace_thread *thread_own(void)
 {
     if (thread_mine)
         return thread_mine;
-    lock_take(&threads.lock);
-    if (!threads.set)
-        find_thread_ends();
-    struct pace_thread *own = slab_take(&threads.slab);
-    if (own) {
-        own->distrust.events = THREAD_EVENTS;
-        own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
-        link_in(own);
+    struct pace_thread *own = NULL;
+    __typeof__(pthread_setspecific) *set = NULL;
+    pthread_key_t ended = 0;
+    LOCKED(threads_lock) {
+        if (!threads.set)
+            find_thread_ends();
+        set = threads.set;
+        ended = threads.ended;
+        own = slab_take(&threads.slab);
+        if (own) {
+            own->distrust.events = THREAD_EVENTS;
+            own->random = (uint32_t)(clock_now_ns() ^ (uintptr_t)own >> 4);
+            link_in(own);
+        }
     }
-    lock_release(&threads.lock);
     thread_mine = own;
-    if (own && threads.set)
-        (void)threads.set(threads.ended, own);
+    if (own && set)
+        (void)set(ended, own);
     return own;
 }
 
@@ -421,14 +422,14 @@ struct events_survey thread_survey(int device, uint64_t now_ns, uint64_t long_ns
 {
     struct events_survey survey = {.long_in_ns = UINT64_MAX};
     struct estimated estimated;
-    lock_take(&threads.lock);
-    for (struct pace_thread *own = threads.first; own; own = own->next) {
-        for (unsigned i = 0; i < THREAD_STREAMS; i++) {
-            if (read_estimated(&own->streams[i], device, &estimated))
-                survey_stream(&own->streams[i], &estimated, now_ns, long_ns, &survey);
+    LOCKED(threads_lock) {
+        for (struct pace_thread *own = threads.first; own; own = own->next) {
+            for (unsigned i = 0; i < THREAD_STREAMS; i++) {
+                if (read_estimated(&own->streams[i], device, &estimated))
+                    survey_stream(&own->streams[i], &estimated, now_ns, long_ns, &survey);
+            }
         }
     }
-    lock_release(&threads.lock);
     for (struct pace_context *context = meters_contexts(); context; context = context->next) {
         for (struct meter_record *meter = context->meters; meter; meter = meter->next) {
             if (meter->device == device)
@@ -450,19 +451,18 @@ static bool works(const struct thread_stream *here, int device) REQUIRES(meters_
 bool thread_estimated_works(int device)
 {
     bool any = false;
-    lock_take(&threads.lock);
+    LOCKED_TO_END(threads_lock);
     for (struct pace_thread *own = threads.first; own; own = own->next) {
         for (unsigned i = 0; i < THREAD_STREAMS && !any; i++)
             any = works(&own->streams[i], device);
     }
-    lock_release(&threads.lock);
     return any;
 }
 
-void thread_reset(void)
+void thread_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
     thread_mine = NULL;
-    lock_reset(&threads.lock);
+    lock_reset(&threads_lock);
     threads.first = NULL;
     slab_finish(&threads.slab);
 }

@@ -15,7 +15,7 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
     struct unmeasured_noted noted = {.record = NULL};
     if (!policy_is_given() || capture_records(stream, zero))
         return noted;
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     struct meter_record *record = meters_of(thread_named(stream, zero));
     if (record && !record->unmeasured) {
         record->unmeasured_ns = 0;
@@ -23,7 +23,6 @@ struct unmeasured_noted unmeasured_note(CUstream stream, enum stream_zero zero)
     }
     if (record)
         noted = (struct unmeasured_noted){record, record->id};
-    lock_release(&meters_lock);
     return noted;
 }
 

@@ -95,11 +95,13 @@ static void note_measured(
     distrust->measured_ns += ns;
     if (known && distrust->measured_ns <= EXCESS_NS)
         return;
-    lock_take(&meters_lock);
-    const struct stream_meter *meter = polled_meter(here);
-    bool same = meter != NULL;
-    uint64_t longer_ns = same ? meter->longer_ns : 0;
-    lock_release(&meters_lock);
+    bool same = false;
+    uint64_t longer_ns = 0;
+    LOCKED(meters_lock) {
+        const struct stream_meter *meter = polled_meter(here);
+        same = meter != NULL;
+        longer_ns = same ? meter->longer_ns : 0;
+    }
     if (same && known && longer_ns - distrust->meter_ns < distrust->measured_ns / 4)
         tolerate_more(distrust);
     else if (same && known)
@@ -129,11 +131,9 @@ static int64_t off_by(int64_t work_ns)
 /* When the device had finished the round, by the event behind it; 0 if that is not known. */
 static uint64_t done_ns(const struct thread_stream *here)
 {
-    lock_take(&meters_lock);
+    LOCKED_TO_END(meters_lock);
     const struct stream_meter *meter = here->launches ? NULL : polled_meter(here);
-    uint64_t done = meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
-    lock_release(&meters_lock);
-    return done;
+    return meter && !meter->count && !meter->open.launches ? meter->reached_ns : 0;
 }
 
 /* How long the round took: the thread may have been woken late. */
