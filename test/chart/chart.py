@@ -4,7 +4,6 @@ Kubernetes' API, the daemons' own flags, and the manifest of the same DaemonSet 
 import os
 import re
 import subprocess
-import sys
 import tempfile
 
 import helm
