@@ -35,12 +35,12 @@
 /* The same for a program with several streams. Their kernels fill each other's tails, except at the
  * ends of what is admitted at a time: of 2 ms that was 3 to 5 % of the work, so that 4 ms halve it
  * (H200; kernels of 10 us and 1 ms, four streams). */
-#define BUDGET_OPEN_STREAMS_NS (2 * BUDGET_OPEN_NS)
+#define BUDGET_OPEN_STREAMS_NS (2ll * BUDGET_OPEN_NS)
 
 /* Nanoseconds. A process may take more than its part while this much of the container's GPU time is
  * left over, or three quarters of the burst: twice what opens the gate, so that the others can go
  * on. */
-#define BUDGET_SURPLUS_NS (2 * BUDGET_OPEN_NS)
+#define BUDGET_SURPLUS_NS (2ll * BUDGET_OPEN_NS)
 
 /* Nanoseconds. A process waits when it is this far ahead of the others, until it is behind them. A
  * change between two processes costs the device 0.2 ms (H200): 7 % of this. It averages out within
@@ -53,8 +53,8 @@
 /* The same while half of the burst is available; and at most, where the thread waits for its
  * launches and a look leaves the device idle for 20 us (H200): with launches of 100 us fewer than
  * one in a hundred is looked at, so that their 99th percentile is as without a limit. */
-#define BUDGET_QUANTUM_PLENTY_NS (2 * BUDGET_QUANTUM_NS)
-#define BUDGET_QUANTUM_IDLE_NS (20 * BUDGET_QUANTUM_NS)
+#define BUDGET_QUANTUM_PLENTY_NS (2ll * BUDGET_QUANTUM_NS)
+#define BUDGET_QUANTUM_IDLE_NS (20ll * BUDGET_QUANTUM_NS)
 
 /* Nanoseconds. There, launches of steady durations go on uninstrumented for this long while half of
  * the burst is available: one launch of 100 us in 500 is measured. */
