@@ -6,6 +6,7 @@
 #include "schedule/table.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static struct moments *moments_of(struct collapse *collapse, const char *uuid)
         at++;
     if (at == collapse->count) {
         struct claim_share *share = &collapse->shares[collapse->count++];
-        strcpy(share->uuid, uuid);
+        snprintf(share->uuid, sizeof(share->uuid), "%s", uuid);
         share->hash = hash;
     }
     return &collapse->moments[at];
@@ -159,7 +160,7 @@ static bool are_init_containers_done(const json_t *pod, const enum ask_kind *kin
 static void guess_kinds(const json_t *pod, const struct request_config *config,
     const struct pod_devices *devices, enum ask_kind *kinds, size_t count)
 {
-    enum ask_kind asking[POD_DEVICES_CONTAINERS_MAX];
+    enum ask_kind asking[POD_DEVICES_CONTAINERS_MAX] = {ASK_INIT};
     size_t asked = 0, used = pod_devices_used(devices);
     for (size_t i = 0; i < count; i++) {
         const json_t *resources = json_object_get(ask_container_at(pod, i), "resources");

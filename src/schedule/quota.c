@@ -203,14 +203,15 @@ static int compare_names(const void *a, const void *b)
 
 const struct quota_namespace **quotas_list(const struct quotas *quotas, size_t *ret_count)
 {
-    const struct quota_namespace **list = calloc(quotas->namespaces.count + 1, sizeof(*list));
+    const struct quota_namespace **list =
+        calloc(quotas->namespaces.count + 1, sizeof(struct quota_namespace *));
     if (!list)
         return NULL;
     size_t count = 0;
     const struct quota_namespace *entry;
     for (size_t cursor = 0; (entry = table_next(&quotas->namespaces, &cursor));)
         list[count++] = entry;
-    qsort(list, count, sizeof(*list), compare_names);
+    qsort(list, count, sizeof(struct quota_namespace *), compare_names);
     *ret_count = count;
     return list;
 }

@@ -263,7 +263,7 @@ static int compare_names(const void *a, const void *b)
 
 const struct usage_node **usage_list_nodes(const struct usage *usage, size_t *ret_count)
 {
-    const struct usage_node **list = calloc(usage->nodes->count + 1, sizeof(*list));
+    const struct usage_node **list = calloc(usage->nodes->count + 1, sizeof(struct usage_node *));
     if (!list)
         return NULL;
     size_t count = 0;
@@ -271,7 +271,7 @@ const struct usage_node **usage_list_nodes(const struct usage *usage, size_t *re
     for (size_t cursor = 0; (node = table_next(usage->nodes, &cursor));)
         if (node->count)
             list[count++] = node;
-    qsort(list, count, sizeof(*list), compare_names);
+    qsort(list, count, sizeof(struct usage_node *), compare_names);
     *ret_count = count;
     return list;
 }

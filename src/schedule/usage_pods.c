@@ -16,7 +16,7 @@ static int32_t find_device(const struct usage_node *node, const struct claim_sha
     return -1;
 }
 
-static void add(struct usage_amounts *amounts, const struct claim_share *share, int sign)
+static void add(struct usage_amounts *amounts, const struct claim_share *share, int64_t sign)
 {
     amounts->memory += sign * share->memory_mib;
     amounts->cores += sign * share->cores_percent;
