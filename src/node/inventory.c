@@ -208,7 +208,7 @@ static bool make_card(
 {
     const struct node_config *config = &inventory->settings->config;
     bool mig = *fact->parent;
-    memset(ret_card, 0, sizeof(*ret_card)); /* cards are compared whole */
+    memset(ret_card, 0, sizeof(*ret_card));
     if (!set_memory(inventory, fact, ret_card))
         return false;
     snprintf(ret_card->uuid, sizeof(ret_card->uuid), "%s", fact->uuid);
@@ -253,6 +253,28 @@ static bool derive_control_nodes(struct inventory *inventory)
     return true;
 }
 
+static bool has_same_nodes(const struct node_card *a, const struct node_card *b)
+{
+    bool same = a->node_count == b->node_count;
+    for (unsigned i = 0; same && i < a->node_count; i++)
+        same = !strcmp(a->nodes[i], b->nodes[i]);
+    return same;
+}
+
+/* Member by member: between them are bytes without a meaning. */
+static bool is_same_card(const struct node_card *a, const struct node_card *b)
+{
+    return !strcmp(a->uuid, b->uuid) && !strcmp(a->parent, b->parent) &&
+           !strcmp(a->resource, b->resource) && !strcmp(a->profile, b->profile) &&
+           a->index == b->index && a->mig_index == b->mig_index &&
+           a->gpu_instance == b->gpu_instance && a->compute_instance == b->compute_instance &&
+           a->minor == b->minor && a->memory_mib == b->memory_mib &&
+           a->scaled_memory_mib == b->scaled_memory_mib && a->cores_percent == b->cores_percent &&
+           a->replicas == b->replicas && !strcmp(a->type, b->type) &&
+           !strcmp(a->bus_id, b->bus_id) && a->numa == b->numa && a->healthy == b->healthy &&
+           has_same_nodes(a, b);
+}
+
 void inventory_derive(
     struct inventory *inventory, bool (*is_healthy)(void *context, const char *uuid), void *context)
 {
@@ -266,8 +288,7 @@ void inventory_derive(
         if (!is_offered(inventory, fact) || !make_card(inventory, fact, &card))
             continue;
         card.healthy = is_healthy(context, fact->uuid);
-        if (count >= inventory->card_count ||
-            memcmp(&card, &inventory->cards[count], sizeof(card)) != 0)
+        if (count >= inventory->card_count || !is_same_card(&card, &inventory->cards[count]))
             changed = true;
         memcpy(&inventory->cards[count++], &card, sizeof(card));
     }
