@@ -55,7 +55,7 @@ static struct entry *find_entry(struct health *health, const char *uuid)
 static struct entry *get_entry(struct health *health, const char *uuid)
 {
     struct entry *entry = find_entry(health, uuid);
-    if (entry || health->count >= 2 * INVENTORY_CARDS_MAX || strlen(uuid) >= sizeof(entry->uuid))
+    if (entry || health->count >= 2ul * INVENTORY_CARDS_MAX || strlen(uuid) >= sizeof(entry->uuid))
         return entry;
     entry = &health->entries[health->count++];
     memset(entry, 0, sizeof(*entry));

@@ -71,7 +71,7 @@ static bool differs(const struct registration *registration)
 
 static void arm(struct registration *registration, unsigned wait_ms)
 {
-    const struct timeval wait = {wait_ms / 1000, (wait_ms % 1000) * 1000};
+    const struct timeval wait = {wait_ms / 1000, (wait_ms % 1000) * 1000l};
     event_add(registration->timer, &wait);
 }
 
@@ -275,8 +275,7 @@ struct registration *register_create(const struct register_options *options, str
         registration->options.node_name = name;
         registration->wants[WANT_DEVICES].key = REGISTER_DEVICES;
         registration->wants[WANT_SCORES].key = REGISTER_SCORES;
-        registration->wants[WANT_PLUGIN] =
-            (struct want){.key = REGISTER_PLUGIN, .value = version};
+        registration->wants[WANT_PLUGIN] = (struct want){.key = REGISTER_PLUGIN, .value = version};
         kube_client_backoff(options->client, &registration->backoff);
         registration->timer =
             evtimer_new(kube_client_base(options->client), on_timer, registration);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STACK_BYTES (256u * 1024)
+#define STACK_BYTES (256ul * 1024)
 #define END_WAIT_S 2
 
 struct card_samples {
