@@ -29,14 +29,18 @@ static int open_choice(const struct allocate_question *question, const struct al
 {
     struct allocate_choice choice = {.pod = pod};
     const struct pod_view *view = &pod->view;
-    if (!view->to_allocate)
-        return error_set(error, ENOENT, "Pod %s/%s has no annotation " POD_ANNOTATION_TO_ALLOCATE,
+    if (!view->to_allocate) {
+        (void)error_set(error, ENOENT, "Pod %s/%s has no annotation " POD_ANNOTATION_TO_ALLOCATE,
             view->pod_namespace, view->name);
+        return -ENOENT;
+    }
     struct error reason;
     int result = pod_devices_decode(view->to_allocate, &choice.left, &reason);
-    if (result)
-        return error_set(
+    if (result) {
+        (void)error_set(
             error, -result, "Pod %s/%s: %s", view->pod_namespace, view->name, reason.text);
+        return result;
+    }
     choice.steps = calloc(question->request_count + 1, sizeof(*choice.steps));
     result = choice.steps ? allocate_match(view, &choice.left, question->requests,
                                 question->request_count, choice.steps, error)
