@@ -154,7 +154,7 @@ int grant_write_read(const char *directory, struct vgpu_grant *ret_grant)
     if (!error && !file)
         error = -errno;
     close(fd);
-    if (error)
+    if (!file)
         return error;
     if (is_grant(file))
         memcpy(ret_grant, file, sizeof(*ret_grant));
