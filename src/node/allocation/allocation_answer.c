@@ -3,6 +3,7 @@
 #include "node/allocation/allocation_parts.h"
 
 #include "base/guard.h"
+#include "cluster/no_memory.h"
 #include "node/allocation/allocation_files.h"
 #include "node/allocation/allocation_usage.h"
 #include "node/inventory.h"
@@ -62,7 +63,7 @@ static int check_card(const struct allocation *allocation, const struct allocati
     room += other->device_count;
     struct allocation_use *uses = calloc(room + 1, sizeof(*uses));
     if (!uses)
-        return error_set(error, ENOMEM, "Allocate: no memory");
+        return no_memory(error, "Allocate");
     for (other = TAILQ_FIRST(&allocation->records);; other = TAILQ_NEXT(other, entry)) {
         const struct allocation_record *from = other ? other : record;
         bool counts = !other || (other != record && !allocation_is_ended(allocation, other));
@@ -139,7 +140,7 @@ static int copy_devices(struct allocation *allocation, struct allocation_record 
     struct pod_device *devices = calloc(from->count + 1, sizeof(*devices));
     record->devices = calloc(from->count + 1, sizeof(*record->devices));
     if (!devices || !record->devices)
-        result = error_set(error, ENOMEM, "Allocate: no memory");
+        result = no_memory(error, "Allocate");
     if (!result)
         memcpy(devices, from->devices, from->count * sizeof(*devices));
     if (!result && allocation->settings->config.preferred_allocation && !is_in_mig_mode(allocation))
@@ -182,11 +183,11 @@ static int fill(struct allocation *allocation, const struct pods_pod *pod,
         allocation_record_set(&record->pod_name, pod->view.name) ||
         allocation_record_set(&record->pod_uid, pod->view.uid) ||
         allocation_record_set(&record->container, container->name) || copy_ids(record, request))
-        return error_set(error, ENOMEM, "Allocate: no memory");
+        return no_memory(error, "Allocate");
     int result =
         copy_devices(allocation, record, &choice->left.containers[step->slot], request, error);
     if (!result && record->limited && name_files(allocation, pod, choice, record))
-        result = error_set(error, ENOMEM, "Allocate: no memory");
+        result = no_memory(error, "Allocate");
     return result ? result : allocation_check_room(allocation, record, error);
 }
 
@@ -197,7 +198,7 @@ int allocation_make(struct allocation *allocation, const struct pods_pod *pod,
 {
     struct allocation_record *record = allocation_record_create();
     if (!record)
-        return error_set(error, ENOMEM, "Allocate: no memory");
+        return no_memory(error, "Allocate");
     int result = fill(allocation, pod, choice, step, request, record, error);
     if (result)
         allocation_record_destroy(record);
@@ -276,8 +277,7 @@ int allocation_answer(const struct allocation *allocation, const struct allocati
     struct allocation_paths paths = {.grant = ""};
     char cache_uuid[64], answer_uuid[37];
     const bool limited = record && record->limited;
-    int result =
-        answer_cards_make(allocation, &cards) ? error_set(error, ENOMEM, "Allocate: no memory") : 0;
+    int result = answer_cards_make(allocation, &cards) ? no_memory(error, "Allocate") : 0;
     if (!result && limited)
         result = allocation_files_paths(settings->hook_path, record, &paths, error);
     allocation_files_random_uuid(answer_uuid);

@@ -21,8 +21,11 @@ static int find_slot(const struct pods_pod *pod, size_t container, struct pod_de
 {
     struct pod_devices all = {0};
     const struct pod_view *view = &pod->view;
-    int result = view->allocated ? pod_devices_decode(view->allocated, &all, error)
-                                 : error_set(error, ENOENT, "no device was assigned");
+    if (!view->allocated) {
+        (void)error_set(error, ENOENT, "no device was assigned");
+        return -ENOENT;
+    }
+    int result = pod_devices_decode(view->allocated, &all, error);
     if (result)
         return result;
     size_t used = pod_devices_used(&all), count = 0;
@@ -39,8 +42,10 @@ static int find_slot(const struct pods_pod *pod, size_t container, struct pod_de
         if (found)
             *ret_slot = steps[i].slot;
     }
-    if (!result && !found)
-        result = error_set(error, ENOENT, "no device was assigned to the container");
+    if (!result && !found) {
+        (void)error_set(error, ENOENT, "no device was assigned to the container");
+        result = -ENOENT;
+    }
     free(requests);
     free(steps);
     if (result)

@@ -174,8 +174,12 @@ static int read_text(
 {
     char text[TEXT_BYTES];
     const json_t *value = json_object_get(object, key);
-    if (!value || json_is_null(value))
-        return needed ? error_set(error, EINVAL, WHAT ": no \"%s\"", key) : 0;
+    if (!value || json_is_null(value)) {
+        if (!needed)
+            return 0;
+        (void)error_set(error, EINVAL, WHAT ": no \"%s\"", key);
+        return -EINVAL;
+    }
     int result = json_read_string(WHAT, object, key, text, sizeof(text), error);
     if (!result && !(*ret_text = strdup(text)))
         result = no_memory(error, WHAT);

@@ -3,6 +3,7 @@
 #include "node/allocation/allocation.h"
 #include "node/allocation/allocation_serving.h"
 
+#include "cluster/no_memory.h"
 #include "net/log_line.h"
 #include "node/allocation/allocation_files.h"
 #include "node/settings.h"
@@ -154,7 +155,8 @@ static int answer_kubelet(struct kubelet_call *call, const struct allocate_answe
     struct kubelet_container *containers = calloc(count + 1, sizeof(*containers));
     if (!containers) {
         kubelet_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory");
-        return error_set(error, ENOMEM, "no memory");
+        (void)error_set(error, ENOMEM, "no memory");
+        return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
         const struct allocate_answer *from = &answers[i];
@@ -209,7 +211,7 @@ static int make_one(struct serving *serving, const struct pods_pod *pod,
     result = devices ? allocation_answer(allocation, record,
                            pod->view.containers[step->container].control_disabled, devices,
                            record->device_count, ret_answer, error)
-                     : error_set(error, ENOMEM, "Allocate: no memory");
+                     : no_memory(error, "Allocate");
     free(devices);
     if (!result)
         result = store(allocation, record, error);
@@ -243,7 +245,7 @@ static int grant_all(struct serving *serving, const struct pods_pod *pod,
     size_t count = serving->count;
     struct allocation_record **made = calloc(count + 1, sizeof(struct allocation_record *));
     struct allocate_answer *answers = calloc(count + 1, sizeof(*answers));
-    int result = made && answers ? 0 : error_set(error, ENOMEM, "Allocate: no memory");
+    int result = made && answers ? 0 : no_memory(error, "Allocate");
     for (size_t i = 0; !result && i < count; i++)
         result = make_one(serving, pod, choice, i, &made[i], &answers[i], error);
     if (!result) {
@@ -253,7 +255,7 @@ static int grant_all(struct serving *serving, const struct pods_pod *pod,
     }
     if (result && made)
         drop_made(allocation, made, count);
-    if (!result)
+    if (!result && count)
         say_granted(choice, made[0]);
     struct error late;
     for (size_t i = 0; !result && i < count; i++)
@@ -392,7 +394,9 @@ void allocation_allocate(
 
 void allocation_serve_stop(struct allocation *allocation)
 {
-    for (struct serving *serving; (serving = TAILQ_FIRST(&allocation->servings));) {
+    struct serving *serving = TAILQ_FIRST(&allocation->servings), *next;
+    for (; serving; serving = next) {
+        next = TAILQ_NEXT(serving, entry);
         kubelet_refuse(serving->call, GRPC_UNAVAILABLE, "the plugin ends");
         serving_destroy(serving);
     }

@@ -381,7 +381,9 @@ void allocation_write_lock(struct allocation *allocation)
 void allocation_write_stop(struct allocation *allocation)
 {
     kube_call_cancel(allocation->lock_call);
-    for (struct allocation_job *job; (job = LIST_FIRST(&allocation->jobs));) {
+    struct allocation_job *job = LIST_FIRST(&allocation->jobs), *next;
+    for (; job; job = next) {
+        next = LIST_NEXT(job, entry);
         kube_call_cancel(job->call);
         remove_job(job);
     }
