@@ -13,8 +13,8 @@
 
 #define READ_TRIES 8 /* of a slot that changes hands meanwhile */
 
-_Static_assert(offsetof(struct region_compute_words, waited_ns) ==
-                   offsetof(struct vgpu_compute, waited_ns),
+_Static_assert(
+    offsetof(struct region_compute_words, waited_ns) == offsetof(struct vgpu_compute, waited_ns),
     "as laid out");
 
 #define SAME(field)                                                                                \
