@@ -143,10 +143,13 @@ static int take_event(void *context, enum watch_line_type type, const json_t *ob
         take_deleted(watch, object);
     else if (type != WATCH_LINE_BOOKMARK)
         failure = take_present(watch, object, false);
-    /* Only now: an event that was not taken comes again. */
-    if (!failure && *object_resource_version(object))
+    if (failure) /* an event that was not taken comes again */
+        return failure;
+    if (*object_resource_version(object))
         set_text(&watch->version, object_resource_version(object));
-    return failure;
+    /* Not by the stream's beginning: what comes first may be that the version is too old. */
+    tell_back(watch);
+    return 0;
 }
 
 /* The list of the version that is known now is to be made anew. */
@@ -171,7 +174,6 @@ static void on_stream_data(void *context, const char *data, size_t bytes)
 {
     struct kube_watch *watch = context;
     struct error error = {0};
-    tell_back(watch);
     int result = watch_lines_feed(&watch->lines, data, bytes, take_event, watch, &error);
     if (!result)
         return;
