@@ -2,7 +2,7 @@
 /* A container's region file with anybody's bytes, as vgpu-monitor reads it and writes its words: no
  * count is followed beyond what there is, a UUID is fit to be a label, the file's size stays, and
  * the label that is made of any text can be read back. */
-#include "node/monitor/exposition.h"
+#include "net/exposition.h"
 #include "node/monitor/hami_region.h"
 #include "vgpu/region.h"
 

@@ -2,7 +2,7 @@
 #include "node/monitor/container_figures.h"
 
 #include "host/collect.h"
-#include "node/monitor/exposition.h"
+#include "net/exposition.h"
 #include "region/grant_write.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 
 #include "node/monitor/card_samples.h"
 #include "node/monitor/container_figures.h"
-#include "node/monitor/exposition.h"
+#include "net/exposition.h"
 
 struct monitor_metrics {
     const char *node_name, *version;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prometheus' text format (version 0.0.4), written into memory. */
-#ifndef VGPU_NODE_MONITOR_EXPOSITION_H
-#define VGPU_NODE_MONITOR_EXPOSITION_H
+#ifndef VGPU_NET_EXPOSITION_H
+#define VGPU_NET_EXPOSITION_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/monitor/exposition.h"
+#include "net/exposition.h"
 
 #include <inttypes.h>
 #include <math.h>
