@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vgpu-scheduler: chooses nodes and devices for Pods that ask for GPUs. One thread with one event
+ * loop owns all state. Exit status: 0 after SIGTERM or SIGINT, 1 where it cannot run, 2 for flags
+ * that are not understood. */
+#include "scheduler/scheduler.h"
+
+#include "cluster/node_config.h"
+#include "cluster/proof.h"
+#include "daemon/scheduler_flags.h"
+#include "net/file_read.h"
+#include "net/log_line.h"
+#include "node/yaml_json.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_MISUSED 2
+/* 65,536 names of nodes, or some hundreds of whole nodes. */
+#define REQUEST_BYTES (16u << 20)
+#define PROOF_KEY_BYTES_MAX 4096
+/* Binds under way at once, and the watches. */
+#define CONNECTIONS 32
+
+struct program {
+    struct scheduler_flags flags;
+    struct node_config config;
+    struct ask_config ask;
+    char *proof_key;
+    size_t proof_key_bytes;
+    struct event_base *base;
+    struct event *signals[2];
+    struct kube_auth *auth;
+    struct kube_client *client;
+    struct kube_events *events;
+    struct scheduler *scheduler;
+    struct http_server *server, *metrics;
+};
+
+static void report(const char *line)
+{
+    log_line(LOG_LINE_WARNING, "settings: %s", line);
+}
+
+static void report_config(void *context, const char *line)
+{
+    (void)context;
+    report(line);
+}
+
+static int read_config(struct program *program, struct error *error)
+{
+    const char *path = program->flags.config_file;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct file_stamp stamp;
+    node_config_default(&program->config);
+    if (!*path)
+        return 0;
+    int result = file_read(path, NODE_CONFIG_TEXT_MAX, &text, &bytes, &stamp, error);
+    if (result)
+        return result;
+    json_t *document = yaml_json_read(path, text, bytes, error);
+    free(text);
+    if (!document)
+        return -EINVAL;
+    node_config_read_global(&program->config, document, report_config, NULL);
+    json_decref(document);
+    return 0;
+}
+
+static void override_text(char *to, size_t size, const char *value)
+{
+    if (*value)
+        snprintf(to, size, "%s", value);
+}
+
+/* Flags that were given go over the configuration. */
+static void override_config(struct program *program)
+{
+    const struct scheduler_flags *flags = &program->flags;
+    struct request_config *request = &program->config.request;
+    override_text(request->count_name, sizeof(request->count_name), flags->resource_name);
+    override_text(request->memory_name, sizeof(request->memory_name), flags->resource_memory);
+    override_text(
+        request->percentage_name, sizeof(request->percentage_name), flags->resource_percentage);
+    override_text(request->cores_name, sizeof(request->cores_name), flags->resource_cores);
+    override_text(request->priority_name, sizeof(request->priority_name), flags->resource_priority);
+    if (flags->default_memory >= 0)
+        request->default_memory = flags->default_memory;
+    if (flags->default_cores >= 0)
+        request->default_cores = flags->default_cores;
+    if (flags->default_count >= 0)
+        request->default_count = flags->default_count;
+}
+
+static int read_key(struct program *program, struct error *error)
+{
+    const char *path = program->flags.proof_key_file;
+    struct file_stamp stamp;
+    if (!*path)
+        return 0;
+    int result = file_read(
+        path, PROOF_KEY_BYTES_MAX, &program->proof_key, &program->proof_key_bytes, &stamp, error);
+    if (!result && program->proof_key_bytes < PROOF_KEY_MIN)
+        return error_set(error, EINVAL, "%s has %zu bytes, a key has at least %d", path,
+            program->proof_key_bytes, PROOF_KEY_MIN);
+    return result;
+}
+
+static int settle(struct program *program, struct error *error)
+{
+    const struct scheduler_flags *flags = &program->flags;
+    struct policy policy;
+    if (!*flags->certificate != !*flags->key)
+        return error_set(error, EINVAL, "--cert_file and --key_file go together");
+    if (policy_parse(flags->device_policy, false, &policy, error))
+        return error_set(error, EINVAL, "--gpu-scheduler-policy: %.200s", error->text);
+    int result = read_config(program, error);
+    if (!result)
+        result = read_key(program, error);
+    if (result)
+        return result;
+    override_config(program);
+    program->ask.request = program->config.request;
+    program->ask.defaults.device_policy = flags->device_policy;
+    return policy_parse_node(flags->node_policy, &program->ask.defaults.node_policy, error);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *context)
+{
+    struct program *program = context;
+    (void)what;
+    log_line(LOG_LINE_INFO, "scheduler: ends by signal %d", (int)number);
+    event_base_loopbreak(program->base);
+}
+
+static bool catch_signals(struct program *program, struct error *error)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        program->signals[i] = evsignal_new(program->base, numbers[i], on_signal, program);
+        if (program->signals[i] && !event_add(program->signals[i], NULL))
+            continue;
+        error_set(error, ENOMEM, "signals cannot be caught");
+        return false;
+    }
+    return true;
+}
+
+static bool reach_cluster(struct program *program, struct error *error)
+{
+    const struct scheduler_flags *flags = &program->flags;
+    const struct kube_client_options options = {
+        .user_agent = "vgpu-scheduler/" VGPU_VERSION, .connections_max = CONNECTIONS};
+    const char *source = *flags->scheduler_name ? flags->scheduler_name : "vgpu-scheduler";
+    program->auth = kube_auth_create(NULL, NULL, error);
+    program->client =
+        program->auth ? kube_client_create(program->base, program->auth, &options, error) : NULL;
+    program->events =
+        program->client ? kube_events_create(program->client, source, "", 0, error) : NULL;
+    if (!program->events)
+        return false;
+    program->scheduler = scheduler_create(&(struct scheduler_options){.client = program->client,
+                                              .events = program->events,
+                                              .ask = &program->ask,
+                                              .node_selector = flags->node_selector,
+                                              .proof_key = program->proof_key,
+                                              .proof_key_bytes = program->proof_key_bytes,
+                                              .filter_patch = flags->filter_patch,
+                                              .all_nodes = flags->all_nodes,
+                                              .lock_expiry_ns = flags->lock_expiry_ns,
+                                              .legacy_metrics = flags->legacy_metrics},
+        error);
+    return program->scheduler;
+}
+
+static bool serve(struct program *program, struct error *error)
+{
+    const struct scheduler_flags *flags = &program->flags;
+    program->server = http_server_create(program->base,
+        &(struct http_server_options){.address = flags->http_bind,
+            .certificate = *flags->certificate ? flags->certificate : NULL,
+            .key = *flags->key ? flags->key : NULL,
+            .request_bytes_max = REQUEST_BYTES},
+        error);
+    program->metrics =
+        program->server
+            ? http_server_create(program->base,
+                  &(struct http_server_options){.address = flags->metrics_address}, error)
+            : NULL;
+    if (!program->metrics)
+        return false;
+    struct scheduler *scheduler = program->scheduler;
+    int result =
+        http_server_handle(program->server, "POST", "/filter", scheduler_filter, scheduler);
+    result |= http_server_handle(program->server, "POST", "/bind", scheduler_bind, scheduler);
+    result |= http_server_handle(program->server, "GET", "/healthz", scheduler_healthz, scheduler);
+    result |= http_server_handle(program->server, "GET", "/readyz", scheduler_readyz, scheduler);
+    result |= http_server_handle(program->metrics, "GET", "/metrics", scheduler_metrics, scheduler);
+    if (!result)
+        return true;
+    error_set(error, ENOMEM, "no memory for the servers");
+    return false;
+}
+
+static bool start(struct program *program, struct error *error)
+{
+    program->base = event_base_new();
+    if (program->base)
+        return catch_signals(program, error) && reach_cluster(program, error) &&
+               serve(program, error);
+    error_set(error, ENOMEM, "no event loop");
+    return false;
+}
+
+static void finish(struct program *program)
+{
+    if (program->server)
+        http_server_destroy(program->server);
+    if (program->metrics)
+        http_server_destroy(program->metrics);
+    scheduler_destroy(program->scheduler);
+    if (program->events)
+        kube_events_destroy(program->events);
+    if (program->client)
+        kube_client_destroy(program->client);
+    if (program->auth)
+        kube_auth_destroy(program->auth);
+    for (size_t i = 0; i < sizeof(program->signals) / sizeof(program->signals[0]); i++)
+        if (program->signals[i])
+            event_free(program->signals[i]);
+    if (program->base)
+        event_base_free(program->base);
+    free(program->proof_key);
+    node_config_finish(&program->config);
+}
+
+int main(int argc, char **argv)
+{
+    static struct program program;
+    enum flag_action action = FLAG_RUN;
+    struct error error = {.text = ""};
+    if (flag_table_read(
+            &scheduler_flag_table, &program.flags, argc, argv, report, &action, &error)) {
+        log_line(LOG_LINE_ERROR, "settings: %s", error.text);
+        return EXIT_MISUSED;
+    }
+    if (action == FLAG_HELP) {
+        flag_table_print_help(&scheduler_flag_table, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (action == FLAG_VERSION) {
+        puts("vgpu-scheduler " VGPU_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (program.flags.debug)
+        log_line_set_level(LOG_LINE_DEBUG);
+    bool running = false;
+    if (settle(&program, &error))
+        log_line(LOG_LINE_ERROR, "settings: %s", error.text);
+    else if (!(running = start(&program, &error)))
+        log_line(LOG_LINE_ERROR, "scheduler: %s", error.text);
+    if (running)
+        log_line(LOG_LINE_INFO, "scheduler: version %s, port %u, metrics at port %u", VGPU_VERSION,
+            http_server_port(program.server), http_server_port(program.metrics));
+    if (running && event_base_dispatch(program.base) < 0) {
+        log_line(LOG_LINE_ERROR, "scheduler: the event loop failed");
+        running = false;
+    }
+    finish(&program);
+    return running ? EXIT_SUCCESS : EXIT_FAILURE;
+}

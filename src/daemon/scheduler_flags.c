@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/scheduler_flags.h"
+
+#define AT(member)                                                                                 \
+    offsetof(struct scheduler_flags, member), sizeof(((struct scheduler_flags *)NULL)->member)
+#define UNUSED(name, why)                                                                          \
+    {                                                                                              \
+        name, NULL, FLAG_UNUSED, 0, 0, NULL, NULL, why                                             \
+    }
+#define SWITCH(name, why)                                                                          \
+    {                                                                                              \
+        name, NULL, FLAG_SWITCH, 0, 0, NULL, NULL, why                                             \
+    }
+
+#define NO_LIMIT "requests are few: they are not throttled"
+#define ONE_VENDOR "only NVIDIA's devices are scheduled"
+#define LOG "log lines go to stderr; see --debug"
+
+static const struct flag_row rows[] = {
+    {"http_bind", NULL, FLAG_TEXT, AT(http_bind), "127.0.0.1:8080", NULL,
+        "address and port of /filter, /bind, /healthz and /readyz"},
+    {"cert_file", NULL, FLAG_PATH, AT(certificate), "", NULL,
+        "certificate of that port (PEM), read again as it changes; with --key_file"},
+    {"key_file", NULL, FLAG_PATH, AT(key), "", NULL, "its key (PEM)"},
+    {"metrics-bind-address", NULL, FLAG_TEXT, AT(metrics_address), ":9395", NULL,
+        "address and port of /metrics"},
+    {"scheduler-name", NULL, FLAG_TEXT, AT(scheduler_name), "", NULL,
+        "name that Pods with devices get as their scheduler's, and source of events"},
+    {"node-scheduler-policy", NULL, FLAG_WORD, AT(node_policy), "binpack", "binpack spread",
+        "which node a Pod gets"},
+    {"gpu-scheduler-policy", NULL, FLAG_TEXT, AT(device_policy), "spread", NULL,
+        "which devices: binpack, spread, topology-aware, mutex, numa, or several with commas"},
+    {"node-label-selector", NULL, FLAG_TEXT, AT(node_selector), "", NULL,
+        "labels of the nodes that count, as key=value by commas"},
+    {"device-config-file", NULL, FLAG_PATH, AT(config_file), "", NULL,
+        "device configuration (YAML); its \"nvidia\" block is read"},
+    {"resource-name", NULL, FLAG_TEXT, AT(resource_name), "", NULL,
+        "resource of devices, over the configuration's"},
+    {"resource-mem", NULL, FLAG_TEXT, AT(resource_memory), "", NULL, "that of memory"},
+    {"resource-mem-percentage", NULL, FLAG_TEXT, AT(resource_percentage), "", NULL,
+        "that of memory in percent"},
+    {"resource-cores", NULL, FLAG_TEXT, AT(resource_cores), "", NULL, "that of cores"},
+    {"resource-priority", NULL, FLAG_TEXT, AT(resource_priority), "", NULL, "that of priorities"},
+    {"default-mem", NULL, FLAG_NUMBER, AT(default_memory), "-1", NULL,
+        "MiB where a container names none, 0: the whole card; -1: as the configuration has it"},
+    {"default-cores", NULL, FLAG_NUMBER, AT(default_cores), "-1", NULL,
+        "percent of the cores, likewise; 0: no limit"},
+    {"default-gpu", NULL, FLAG_NUMBER, AT(default_count), "-1", NULL,
+        "devices where a container names only memory or cores, likewise"},
+    {"node-lock-timeout", "HAMI_NODELOCK_EXPIRE", FLAG_DURATION, AT(lock_expiry_ns), "5m", NULL,
+        "age from which a node's lock may be taken over"},
+    {"force-overwrite-default-scheduler", NULL, FLAG_BOOL, AT(force_overwrite), "true", NULL,
+        "Pods with the name default-scheduler are ours too"},
+    {"legacy-metrics", NULL, FLAG_BOOL, AT(legacy_metrics), "false", NULL,
+        "also the metrics by the names that HAMi had before 2.8"},
+    {"compat-filter-patch", NULL, FLAG_BOOL, AT(filter_patch), "false", NULL,
+        "write a Pod's annotations at the filter, as HAMi does, not only with its binding"},
+    {"filter-all-nodes", NULL, FLAG_BOOL, AT(all_nodes), "false", NULL,
+        "answer a filter with all nodes that fit, so that kube-scheduler's own scores count"},
+    {"proof-key-file", NULL, FLAG_PATH, AT(proof_key_file), "", NULL,
+        "key of at least 16 bytes that proofs of assignments are made with"},
+    {"debug", NULL, FLAG_BOOL, AT(debug), "false", NULL, "more log lines"},
+    UNUSED("kube-qps", NO_LIMIT),
+    UNUSED("kube-burst", NO_LIMIT),
+    UNUSED("kube-timeout", "requests have time limits of their own"),
+    UNUSED("node-lock-retry-timeout", "kube-scheduler tries again"),
+    SWITCH("profiling", "there is no profile to be had here; use perf"),
+    SWITCH("enable-ascend", ONE_VENDOR),
+    SWITCH("enable-iluvatar", ONE_VENDOR),
+    UNUSED("v", LOG),
+    UNUSED("vmodule", LOG),
+    SWITCH("logtostderr", LOG),
+    SWITCH("alsologtostderr", LOG),
+    UNUSED("stderrthreshold", LOG),
+    UNUSED("log_dir", LOG),
+};
+
+const struct flag_table scheduler_flag_table = {
+    "usage: vgpu-scheduler [FLAG]...\n\n"
+    "Chooses nodes and devices for Pods that ask for GPUs: kube-scheduler's extender.\n\n",
+    rows, sizeof(rows) / sizeof(rows[0])};

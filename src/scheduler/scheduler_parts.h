@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the files of src/scheduler. */
+#ifndef VGPU_SCHEDULER_SCHEDULER_PARTS_H
+#define VGPU_SCHEDULER_SCHEDULER_PARTS_H
+
+#include "kube/watch.h"
+#include "schedule/choice.h"
+#include "schedule/table.h"
+#include "schedule/usage.h"
+#include "scheduler/scheduler.h"
+
+#include <event2/event.h>
+
+/* After which a reservation ends: kube-scheduler binds within seconds, but volumes may take long;
+ * a bind without a reservation fits again. */
+#define RESERVATION_NS (INT64_C(300) * 1000000000)
+/* Within which the watch should show a binding. */
+#define SHOWN_NS (INT64_C(30) * 1000000000)
+/* For all requests of one bind; kube-scheduler gives up after 30 s. */
+#define BIND_MS 20000
+
+#define ANSWER_TYPE "application/json"
+
+/* Merge patches and the like. */
+#define KEY_PLUGIN "vgpu.io/plugin"
+
+enum { WATCH_NODES, WATCH_PODS, WATCH_QUOTAS, WATCH_COUNT };
+
+/* What is known of a node besides its devices. */
+struct scheduler_node {
+    char *name;
+    uint64_t digest; /* of what node_read reads */
+    bool usable;
+    bool is_ours; /* its plugin is vgpu's: binds need no lock */
+};
+
+struct scheduler_watch {
+    struct scheduler *scheduler;
+    struct kube_watch *watch;
+    const char *what;
+    bool synced;
+};
+
+struct scheduler {
+    struct scheduler_options options;
+    struct usage *usage;
+    struct choice choice;
+    struct table nodes; /* of struct scheduler_node */
+    struct scheduler_watch watches[WATCH_COUNT];
+    struct event *timer;
+    struct kube_call *overdue; /* the Pod that is being asked for */
+    char *overdue_uid;
+    struct bind *binds; /* under way */
+    struct patch *patches;
+    unsigned long filters, filters_failed, binds_done, binds_failed, refits;
+};
+
+int64_t scheduler_now_ns(void); /* CLOCK_MONOTONIC */
+
+/* Takes the text; NULL: an answer of status 500. */
+void scheduler_answer(struct http_exchange *exchange, char *body);
+
+/* An event of a Pod. */
+void scheduler_tell(struct scheduler *scheduler, const char *pod_namespace, const char *name,
+    const char *uid, const char *reason, const char *message, bool is_warning);
+
+/* What a Pod with these devices on the node has in its annotations; the caller releases it. With a
+ * bind phase where `binding`. NULL without memory. */
+json_t *scheduler_annotations(const struct scheduler *scheduler, const char *uid, const char *node,
+    const char *devices, bool binding);
+
+/* "/api/v1/namespaces/NS/pods/NAME" and "<rest>", or "/api/v1/nodes/NAME"; the caller frees it. */
+char *scheduler_pod_path(const char *pod_namespace, const char *name, const char *rest);
+char *scheduler_node_path(const char *name);
+
+/* Chooses among the names and reserves. Returns 0: choice.best tells whether it fits; or a negative
+ * errno with the error. */
+int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const char *const *names,
+    size_t count, uint64_t *ret_generation, struct error *error)
+    __attribute__((warn_unused_result));
+
+/* Takes a Pod as the watch, or a GET, shows it. */
+void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod);
+
+/* Ends what is under way, without answers. */
+void scheduler_cancel_binds(struct scheduler *scheduler);
+void scheduler_cancel_patches(struct scheduler *scheduler);
+
+#endif

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scheduler BUILD: vgpu-scheduler as a black box between HTTP clients and a fake API server."""
+import hashlib
+import hmac
+import json
+import time
+
+from scheduler_world import (ALLOCATED, LOCK, NODE, REGISTER, TIME, TO_ALLOCATE, World, api_server, make_node,
+                             make_pod, tap, until)
+
+equal, test, true = tap.equal, tap.test, tap.true
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+def used(world, node="n1", card=0):
+    return world.metric(f'hami_gpu_memory_allocated_bytes{{node="{node}",device_uuid="GPU-{node}-{card}"') / 2**20
+
+
+@test
+def a_filter_makes_no_request_and_a_bind_makes_one():
+    """a filter makes no API request, and a bind makes one"""
+    with World([("nodes", make_node("n1"))]) as world:
+        pod = world.create("pods", make_pod("p"))
+        before = len(world.requests("pods|nodes"))
+        answer = world.filter(pod, ["n1"])
+        equal(answer, {"Nodes": None, "NodeNames": ["n1"], "FailedNodes": None,
+                       "FailedAndUnresolvableNodes": None, "Error": ""})
+        equal(len(world.requests("pods|nodes")), before, "requests")
+        equal(used(world), 1000)
+        equal(world.bind(pod, "n1"), "")
+        equal(world.requests("pods|nodes")[before:before + 1], ["POST /api/v1/namespaces/default/pods/p/binding"])
+        said = world.said("p")
+        equal(said[ALLOCATED], "GPU-n1-0,NVIDIA,1000,0:;")
+        equal(said[TO_ALLOCATE], said[ALLOCATED])
+        equal((said[NODE], said["hami.io/bind-phase"]), ("n1", "allocating"))
+        true(abs(int(said[TIME]) - time.time()) < 600 and said["hami.io/bind-time"].isdigit(), "times")
+        true("vgpu.io/proof" not in said, "a proof without a key")
+        equal(world.pod("p")["spec"]["nodeName"], "n1")
+        until(lambda: world.pod("p")["metadata"].get("labels", {}).get(NODE) == "n1", "the label")
+        equal(used(world), 1000)
+
+
+@test
+def labels_that_come_with_the_binding():
+    """a label that the API server takes from the Binding is not patched"""
+    with World([("nodes", make_node("n1"))]) as world:
+        world.server.store.binding_labels = True
+        equal(world.place("p", ["n1"])[1], "")
+        equal(world.place("q", ["n1"])[1], "")
+        until(lambda: used(world) == 2000)
+        equal([r for r in world.requests("pods") if r.startswith("PATCH")], [])
+
+
+@test
+def a_proof():
+    """with a key the binding has a proof, and annotations without it do not count before it"""
+    forged = {ALLOCATED: "GPU-n1-0,NVIDIA,9000,0:;", NODE: "n1"}
+    with World([("nodes", make_node("n1")), ("pods", make_pod("forged", **forged))], key=KEY) as world:
+        equal(used(world), 0)
+        pod, error = world.place("p", ["n1"], memory=9000)
+        equal(error, "")
+        text = world.said("p")[ALLOCATED]
+        message = b"vgpu.io/proof/1\n"
+        for part in (pod["metadata"]["uid"], "n1", text):
+            message += b"%d:%s\n" % (len(part), part.encode())
+        equal(world.said("p")["vgpu.io/proof"], hmac.new(KEY.encode(), message, hashlib.sha256).hexdigest())
+
+
+@test
+def devices_come_back():
+    """a Pod gives its devices back when it ends or goes, and holds them while it terminates"""
+    with World([("nodes", make_node("n1"))]) as world:
+        for name in "abc":
+            equal(world.place(name, ["n1"], memory=3000)[1], "")
+        until(lambda: used(world) == 9000)
+        world.server.store.patch("pods", "default", "a", "application/merge-patch+json",
+                                 {"status": {"phase": "Succeeded"}}, "status")
+        until(lambda: used(world) == 6000)
+        world.server.store.delete("pods", "default", "b", {"gracePeriodSeconds": 0})
+        until(lambda: used(world) == 3000)
+        true("CardInsufficientMemory" in world.place("d", ["n1"], memory=7001)[1], "d does not fit")
+        equal(world.place("e", ["n1"], memory=7000)[1], "")
+
+
+@test
+def no_reservation():
+    """a bind without a reservation chooses again, or refuses"""
+    with World([("nodes", make_node("n1")), ("nodes", make_node("n2"))]) as world:
+        pod = world.create("pods", make_pod("p", memory=6000))
+        equal(world.filter(pod, ["n1", "n2"])["NodeNames"], ["n1"])
+        equal(world.bind(pod, "n2"), "")
+        equal(world.said("p")[ALLOCATED], "GPU-n2-0,NVIDIA,6000,0:;")
+        equal((used(world, "n1"), used(world, "n2")), (0, 6000))
+        other = world.create("pods", make_pod("q", memory=6000))
+        error = world.bind(other, "n2")
+        equal(error, "the Pod does not fit any more: 1/1 CardInsufficientMemory")
+        true("nodeName" not in world.pod("q")["spec"], "q is not bound")
+        plain = world.create("pods", make_pod("plain", cards=0))
+        equal(world.bind(plain, "n1"), "")
+        true(ALLOCATED not in world.said("plain"), "no devices")
+        gone = make_pod("gone")
+        gone["metadata"]["uid"] = "u"
+        true("404" in world.bind(gone, "n1"), "a Pod that is gone")
+
+
+@test
+def a_restart():
+    """a scheduler that is killed knows all after its start, bound a moment ago or long"""
+    with World([("nodes", make_node("n1", count=100))]) as world:
+        total = 0
+        for number in range(6):
+            equal(world.place(f"p{number}", ["n1"])[1], "")
+            total += 1000
+            if number % 2:
+                world.kill()
+                world.start()
+                equal(used(world), total)
+        pod = world.create("pods", make_pod("late"))
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        world.kill()
+        world.start()
+        equal(used(world), total, "a reservation that is gone")
+        equal(world.bind(pod, "n1"), "")
+        equal(used(world), total + 1000)
+
+
+@test
+def lost_answers():
+    """a binding whose answer is lost counts once, and one that is refused gives its devices back"""
+    with World([("nodes", make_node("n1"))]) as world:
+        world.server.faults.append(api_server.Fault("POST", "/binding", cut="after"))
+        equal(world.place("p", ["n1"])[1], "")
+        until(lambda: used(world) == 1000)
+        world.server.faults.append(api_server.Fault("POST", "/binding", status=403))
+        true("403" in world.place("q", ["n1"])[1], "q is refused")
+        equal(used(world), 1000)
+        world.server.faults.append(api_server.Fault("POST", "/binding", count=2, status=503))
+        equal(world.place("r", ["n1"])[1], "")
+        until(lambda: used(world) == 2000)
+
+
+@test
+def the_node_lock():
+    """HAMi's node lock is taken where the plugin is HAMi's, and only there"""
+    objects = [("nodes", make_node("n1", ours=False)), ("nodes", make_node("n2"))]
+    with World(objects) as world:
+        equal(world.place("a", ["n1"])[1], "")
+        true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,a"), "the lock's value")
+        error = world.place("b", ["n1"])[1]
+        equal(error, "node n1 has been locked within 5m0s: node lock contention")
+        equal(world.place("c", ["n2"])[1], "")
+        true(LOCK not in world.node("n2")["metadata"]["annotations"], "no lock on n2")
+        world.server.store.delete("pods", "default", "a", {"gracePeriodSeconds": 0})
+        equal(world.bind(world.pod("b"), "n1"), "")
+        true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,b"), "taken over")
+
+
+@test
+def a_lock_after_a_failure():
+    """the node lock is given back when the binding fails"""
+    with World([("nodes", make_node("n1", ours=False))]) as world:
+        world.server.faults.append(api_server.Fault("POST", "/binding", status=403))
+        true("403" in world.place("a", ["n1"])[1], "refused")
+        until(lambda: LOCK not in world.node("n1")["metadata"]["annotations"], "the lock's end")
+
+
+@test
+def nodes_change():
+    """a node whose devices go, or whose kubelet offers none, is not registered"""
+    with World([("nodes", make_node("n1"))]) as world:
+        pod = world.create("pods", make_pod("p"))
+        world.server.store.patch("nodes", "", "n1", "application/merge-patch+json",
+                                 {"status": {"allocatable": {"nvidia.com/gpu": "0"}}}, "status")
+        until(lambda: world.filter(pod, ["n1"])["FailedNodes"] == {"n1": "node unregistered"}, "the node's end")
+        world.server.store.patch("nodes", "", "n1", "application/merge-patch+json",
+                                 {"status": {"allocatable": {"nvidia.com/gpu": "5"}}}, "status")
+        until(lambda: world.filter(pod, ["n1"])["NodeNames"] == ["n1"], "the node's return")
+        world.annotate("nodes", "", "n1", **{"hami.io/device-cordon": "GPU-n1-0"})
+        until(lambda: world.filter(pod, ["n1"])["FailedNodes"] == {"n1": "1/1 CardCordoned"}, "the cordon")
+        world.annotate("nodes", "", "n1", **{REGISTER: "{", "hami.io/device-cordon": None})
+        until(lambda: world.filter(pod, ["n1"])["FailedNodes"] == {"n1": "node unregistered"}, "the bad text")
+
+
+@test
+def quotas_change():
+    """quotas come, change and go"""
+    quota = {"metadata": {"name": "q", "namespace": "default"},
+             "spec": {"hard": {"limits.nvidia.com/gpumem": "500"}}}
+    with World([("nodes", make_node("n1"))]) as world:
+        pod = world.create("pods", make_pod("p"))
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        world.create("resourcequotas", quota)
+        until(lambda: world.filter(pod, ["n1"])["FailedNodes"] == {"n1": "1/1 ResourceQuotaNotFit"}, "the quota")
+        world.server.store.delete("resourcequotas", "default", "q", {})
+        until(lambda: world.filter(pod, ["n1"])["NodeNames"] == ["n1"], "the quota's end")
+
+
+@test
+def all_nodes():
+    """--filter-all-nodes answers with all nodes that fit, and a bind may take another one"""
+    objects = [("nodes", make_node(name, memory=memory)) for name, memory in
+               (("n1", 10000), ("n2", 500), ("n3", 10000))]
+    with World(objects, ["--filter-all-nodes"]) as world:
+        pod = world.create("pods", make_pod("p"))
+        equal(world.filter(pod, ["n3", "n2", "n1"])["NodeNames"], ["n3", "n1"])
+        equal(world.bind(pod, "n3"), "")
+        equal((used(world, "n1"), used(world, "n3")), (0, 1000))
+
+
+@test
+def hostile_requests():
+    """requests that are wrong get an error and harm nobody"""
+    with World([("nodes", make_node("n1"))]) as world:
+        for body in ("", "{", "[]", '"x"', '{"Pod": 1}', '{"Pod": {}, "NodeNames": 1}', '{"Pod": {}, "NodeNames": [1]}',
+                     '{"Pod":{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":2147483647}}}]}}}',
+                     "[" * 100000):
+            for path in ("/filter", "/bind"):
+                status, text = world.request("POST", path, body)
+                equal(status, 200)
+                true(json.loads(text)["Error"], f"{path}: no error for {body[:60]}")
+        equal(world.request("GET", "/filter")[0], 405)
+        equal(world.get("/healthz")[0], 200)
+        equal(world.post("/filter", {"pod": make_pod("x", cards=0), "nodenames": ["b", "a"], "NODES": None})["NodeNames"],
+              ["b", "a"])
+
+
+@test
+def whole_nodes():
+    """whole nodes, as an autoscaler sends them, are judged as they come, and nothing is kept"""
+    with World([("nodes", make_node("n1"))]) as world:
+        nodes = [make_node("x", memory=10), make_node("y")]
+        answer = world.post("/filter", {"Pod": make_pod("p"), "Nodes": {"items": nodes}})
+        equal([n["metadata"]["name"] for n in answer["Nodes"]["items"]], ["y"])
+        equal(answer["FailedNodes"], {"x": "1/1 CardInsufficientMemory"})
+        equal(used(world), 0)
+
+
+@test
+def many_in_a_row():
+    """no device is over-committed by many Pods, with watches that die and binds that fail"""
+    with World([("nodes", make_node(f"n{i}", cards=2)) for i in range(3)]) as world:
+        names, placed = [f"n{i}" for i in range(3)], 0
+        for number in range(80):
+            if number % 9 == 4:
+                world.server.cut_watches()
+            if number % 7 == 3:
+                world.server.faults.append(api_server.Fault("POST", "/binding", status=409))
+            placed += world.place(f"p{number}", names, memory=1900)[1] == ""
+            sums = {}
+            for pod in world.server.store.items("pods"):
+                text = (pod["metadata"].get("annotations") or {}).get(ALLOCATED, "")
+                if pod["spec"].get("nodeName"):
+                    sums[text.split(",")[0]] = sums.get(text.split(",")[0], 0) + 1900
+            true(all(total <= 10000 for total in sums.values()), f"over-committed: {sums}")
+        equal(placed, 3 * 2 * 5)
+
+
+tap.main()
