@@ -21,6 +21,8 @@
 /* 65,536 names of nodes, or some hundreds of whole nodes. */
 #define REQUEST_BYTES (16u << 20)
 #define PROOF_KEY_BYTES_MAX 4096
+/* Names in --owners. */
+#define OWNERS_MAX 32
 /* Binds under way at once, and the watches. */
 #define CONNECTIONS 32
 
@@ -28,6 +30,8 @@ struct program {
     struct scheduler_flags flags;
     struct node_config config;
     struct ask_config ask;
+    struct admission_settings admission;
+    const char *owners[OWNERS_MAX];
     char *proof_key;
     size_t proof_key_bytes;
     struct event_base *base;
@@ -110,6 +114,25 @@ static int read_key(struct program *program, struct error *error)
     return result;
 }
 
+/* Splits the flag's text in place. */
+static int settle_admission(struct program *program, struct error *error)
+{
+    struct scheduler_flags *flags = &program->flags;
+    size_t count = 0;
+    char *rest = flags->owners, *name;
+    while ((name = strsep(&rest, ",")))
+        if (*name && count == OWNERS_MAX)
+            return error_set(error, EINVAL, "--owners has more than %d names", OWNERS_MAX);
+        else if (*name)
+            program->owners[count++] = name;
+    program->admission = (struct admission_settings){.config = &program->config,
+        .scheduler_name = flags->scheduler_name,
+        .force_overwrite_default_scheduler = flags->force_overwrite,
+        .owners = program->owners,
+        .owner_count = count};
+    return 0;
+}
+
 static int settle(struct program *program, struct error *error)
 {
     const struct scheduler_flags *flags = &program->flags;
@@ -124,6 +147,9 @@ static int settle(struct program *program, struct error *error)
     if (result)
         return result;
     override_config(program);
+    result = settle_admission(program, error);
+    if (result)
+        return result;
     program->ask.request = program->config.request;
     program->ask.defaults.device_policy = flags->device_policy;
     return policy_parse_node(flags->node_policy, &program->ask.defaults.node_policy, error);
@@ -167,6 +193,7 @@ static bool reach_cluster(struct program *program, struct error *error)
     program->scheduler = scheduler_create(&(struct scheduler_options){.client = program->client,
                                               .events = program->events,
                                               .ask = &program->ask,
+                                              .admission = &program->admission,
                                               .node_selector = flags->node_selector,
                                               .proof_key = program->proof_key,
                                               .proof_key_bytes = program->proof_key_bytes,
@@ -198,6 +225,9 @@ static bool serve(struct program *program, struct error *error)
     int result =
         http_server_handle(program->server, "POST", "/filter", scheduler_filter, scheduler);
     result |= http_server_handle(program->server, "POST", "/bind", scheduler_bind, scheduler);
+    result |= http_server_handle(program->server, "POST", "/webhook", scheduler_webhook, scheduler);
+    result |=
+        http_server_handle(program->server, "POST", "/validate", scheduler_validate, scheduler);
     result |= http_server_handle(program->server, "GET", "/healthz", scheduler_healthz, scheduler);
     result |= http_server_handle(program->server, "GET", "/readyz", scheduler_readyz, scheduler);
     result |= http_server_handle(program->metrics, "GET", "/metrics", scheduler_metrics, scheduler);
@@ -239,11 +269,21 @@ static void finish(struct program *program)
     node_config_finish(&program->config);
 }
 
+/* jansson takes some allocations that fail for bad input: then nothing would be right any more. */
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
 int main(int argc, char **argv)
 {
     static struct program program;
     enum flag_action action = FLAG_RUN;
     struct error error = {.text = ""};
+    json_set_alloc_funcs(allocate, free);
     if (flag_table_read(
             &scheduler_flag_table, &program.flags, argc, argv, report, &action, &error)) {
         log_line(LOG_LINE_ERROR, "settings: %s", error.text);

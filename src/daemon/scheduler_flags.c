@@ -18,7 +18,7 @@
 
 static const struct flag_row rows[] = {
     {"http_bind", NULL, FLAG_TEXT, AT(http_bind), "127.0.0.1:8080", NULL,
-        "address and port of /filter, /bind, /healthz and /readyz"},
+        "address and port of /filter, /bind, /webhook, /validate, /healthz and /readyz"},
     {"cert_file", NULL, FLAG_PATH, AT(certificate), "", NULL,
         "certificate of that port (PEM), read again as it changes; with --key_file"},
     {"key_file", NULL, FLAG_PATH, AT(key), "", NULL, "its key (PEM)"},
@@ -59,6 +59,9 @@ static const struct flag_row rows[] = {
         "answer a filter with all nodes that fit, so that kube-scheduler's own scores count"},
     {"proof-key-file", NULL, FLAG_PATH, AT(proof_key_file), "", NULL,
         "key of at least 16 bytes that proofs of assignments are made with"},
+    {"owners", NULL, FLAG_TEXT, AT(owners), "", NULL,
+        "users by commas that may write the annotations of devices and bindings, as "
+        "system:serviceaccount:NAMESPACE:NAME: this scheduler's and the device plugin's"},
     {"debug", NULL, FLAG_BOOL, AT(debug), "false", NULL, "more log lines"},
     UNUSED("kube-qps", NO_LIMIT),
     UNUSED("kube-burst", NO_LIMIT),

@@ -17,6 +17,7 @@ struct scheduler_flags {
     char node_selector[1024];
     char config_file[1024];
     char proof_key_file[1024];
+    char owners[4096]; /* user names by commas */
     char resource_name[128], resource_memory[128], resource_percentage[128], resource_cores[128],
         resource_priority[128];                           /* "": as the configuration has it */
     int32_t default_memory, default_cores, default_count; /* -1: likewise */

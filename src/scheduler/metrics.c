@@ -202,6 +202,8 @@ static void add_own(struct page *page)
         {"vgpu_scheduler_refits_total",
             "Binds for which devices had to be chosen again, because none were reserved",
             scheduler->refits},
+        {"vgpu_scheduler_reviews_total", "Admission reviews", scheduler->reviews},
+        {"vgpu_scheduler_denials_total", "Admission reviews that were denied", scheduler->denials},
     };
     struct exposition_labels labels = {.length = 0};
     exposition_label(&labels, "version", VGPU_VERSION);

@@ -4,6 +4,7 @@
 #ifndef VGPU_SCHEDULER_SCHEDULER_H
 #define VGPU_SCHEDULER_SCHEDULER_H
 
+#include "admission/admission_settings.h"
 #include "kube/client.h"
 #include "kube/event.h"
 #include "net/error.h"
@@ -21,6 +22,7 @@ struct scheduler_options {
     struct kube_client *client;
     struct kube_events *events;
     const struct ask_config *ask;
+    const struct admission_settings *admission;
     const char *node_selector; /* labels of nodes that count; "": all */
     const void *proof_key;     /* NULL: no proofs are written or looked at */
     size_t proof_key_bytes;
@@ -37,11 +39,16 @@ void scheduler_destroy(struct scheduler *scheduler);
 /* Whether nodes, Pods and quotas have been read since the start. */
 bool scheduler_is_ready(const struct scheduler *scheduler);
 
-/* Handlers for POST /filter and /bind (kube-scheduler's extender protocol), and for GET /readyz,
- * /healthz and /metrics; the context is the scheduler. */
+/* Handlers for POST /filter and /bind (kube-scheduler's extender protocol), POST /webhook and
+ * /validate (admission reviews), and for GET /readyz, /healthz and /metrics; the context is the
+ * scheduler. */
 void scheduler_filter(
     void *context, struct http_exchange *exchange, const struct http_server_request *request);
 void scheduler_bind(
+    void *context, struct http_exchange *exchange, const struct http_server_request *request);
+void scheduler_webhook(
+    void *context, struct http_exchange *exchange, const struct http_server_request *request);
+void scheduler_validate(
     void *context, struct http_exchange *exchange, const struct http_server_request *request);
 void scheduler_readyz(
     void *context, struct http_exchange *exchange, const struct http_server_request *request);

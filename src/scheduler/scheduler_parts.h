@@ -52,7 +52,7 @@ struct scheduler {
     char *overdue_uid;
     struct bind *binds; /* under way */
     struct patch *patches;
-    unsigned long filters, filters_failed, binds_done, binds_failed, refits;
+    unsigned long filters, filters_failed, binds_done, binds_failed, refits, reviews, denials;
 };
 
 int64_t scheduler_now_ns(void); /* CLOCK_MONOTONIC */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scheduler BUILD: vgpu-scheduler as a black box between HTTP clients and a fake API server."""
+import base64
 import hashlib
 import hmac
 import json
@@ -233,6 +234,28 @@ def whole_nodes():
         equal([n["metadata"]["name"] for n in answer["Nodes"]["items"]], ["y"])
         equal(answer["FailedNodes"], {"x": "1/1 CardInsufficientMemory"})
         equal(used(world), 0)
+
+
+@test
+def the_webhook():
+    """the webhook names the scheduler, knows the quota, and keeps owned keys from others"""
+    quota = {"metadata": {"name": "q", "namespace": "default"},
+             "spec": {"hard": {"limits.nvidia.com/gpumem": "1500"}}}
+    options = ["--scheduler-name=ours", "--owners=system:serviceaccount:v:plugin,system:serviceaccount:v:scheduler"]
+    with World([("nodes", make_node("n1")), ("resourcequotas", quota)], options) as world:
+        def review(pod, path="/webhook", user="somebody"):
+            return world.post(path, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+                "uid": "u", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "namespace": "default",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "operation": "CREATE", "userInfo": {"username": user}, "object": pod}})["response"]
+        answer = review(make_pod("a"))
+        true(answer["allowed"] and b"ours" in base64.b64decode(answer["patch"]), answer)
+        equal(world.place("p", ["n1"])[1], "")
+        answer = review(make_pod("b"))
+        equal((answer["allowed"], answer["status"]["message"]), (False, "exceeding resource quota"))
+        forged = make_pod("c", 100, **{ALLOCATED: "x"})
+        equal(review(forged, "/validate")["allowed"], False)
+        equal(review(forged, "/validate", "system:serviceaccount:v:plugin")["allowed"], True)
 
 
 @test
