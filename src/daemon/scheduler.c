@@ -139,6 +139,11 @@ static int settle(struct program *program, struct error *error)
     struct policy policy;
     if (!*flags->certificate != !*flags->key)
         return error_set(error, EINVAL, "--cert_file and --key_file go together");
+    if (flags->leader_elect &&
+        (!*flags->lease_name || !*flags->lease_namespace || !*flags->identity))
+        return error_set(error, EINVAL,
+            "--leader-elect needs --leader-elect-resource-name, --leader-elect-resource-namespace "
+            "and --pod-name");
     if (policy_parse(flags->device_policy, false, &policy, error))
         return error_set(error, EINVAL, "--gpu-scheduler-policy: %.200s", error->text);
     int result = read_config(program, error);
@@ -190,18 +195,22 @@ static bool reach_cluster(struct program *program, struct error *error)
         program->client ? kube_events_create(program->client, source, "", 0, error) : NULL;
     if (!program->events)
         return false;
-    program->scheduler = scheduler_create(&(struct scheduler_options){.client = program->client,
-                                              .events = program->events,
-                                              .ask = &program->ask,
-                                              .admission = &program->admission,
-                                              .node_selector = flags->node_selector,
-                                              .proof_key = program->proof_key,
-                                              .proof_key_bytes = program->proof_key_bytes,
-                                              .filter_patch = flags->filter_patch,
-                                              .all_nodes = flags->all_nodes,
-                                              .lock_expiry_ns = flags->lock_expiry_ns,
-                                              .legacy_metrics = flags->legacy_metrics},
-        error);
+    program->scheduler =
+        scheduler_create(&(struct scheduler_options){.client = program->client,
+                             .events = program->events,
+                             .ask = &program->ask,
+                             .admission = &program->admission,
+                             .node_selector = flags->node_selector,
+                             .proof_key = program->proof_key,
+                             .proof_key_bytes = program->proof_key_bytes,
+                             .filter_patch = flags->filter_patch,
+                             .all_nodes = flags->all_nodes,
+                             .lock_expiry_ns = flags->lock_expiry_ns,
+                             .legacy_metrics = flags->legacy_metrics,
+                             .lease_name = flags->leader_elect ? flags->lease_name : NULL,
+                             .lease_namespace = flags->lease_namespace,
+                             .identity = flags->identity},
+            error);
     return program->scheduler;
 }
 

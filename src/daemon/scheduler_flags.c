@@ -59,6 +59,13 @@ static const struct flag_row rows[] = {
         "answer a filter with all nodes that fit, so that kube-scheduler's own scores count"},
     {"proof-key-file", NULL, FLAG_PATH, AT(proof_key_file), "", NULL,
         "key of at least 16 bytes that proofs of assignments are made with"},
+    {"leader-elect", NULL, FLAG_BOOL, AT(leader_elect), "false", NULL,
+        "only the scheduler beside the kube-scheduler that holds the Lease acts"},
+    {"leader-elect-resource-name", NULL, FLAG_TEXT, AT(lease_name), "", NULL, "the Lease's name"},
+    {"leader-elect-resource-namespace", "POD_NAMESPACE", FLAG_TEXT, AT(lease_namespace), "", NULL,
+        "the Lease's namespace"},
+    {"pod-name", "POD_NAME", FLAG_TEXT, AT(identity), "", NULL,
+        "with which the name of the Lease's holder begins"},
     {"owners", NULL, FLAG_TEXT, AT(owners), "", NULL,
         "users by commas that may write the annotations of devices and bindings, as "
         "system:serviceaccount:NAMESPACE:NAME: this scheduler's and the device plugin's"},

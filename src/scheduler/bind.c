@@ -116,7 +116,11 @@ static void fail(struct bind *bind, const char *text)
 static void ask(struct bind *bind, const char *method, char *path, const char *content_type,
     json_t *body, void (*on_done)(void *context, const struct kube_reply *reply))
 {
+    const struct leader *leader = bind->scheduler->leader;
     int64_t left_ms = (bind->until_ns - scheduler_now_ns()) / 1000000;
+    /* Nothing of this bind is under way when another scheduler may lead. */
+    if (leader && leader_left_ms(leader) < left_ms)
+        left_ms = leader_left_ms(leader);
     const struct kube_request request = {.method = method,
         .path = path,
         .content_type = content_type,
@@ -124,12 +128,13 @@ static void ask(struct bind *bind, const char *method, char *path, const char *c
         .deadline_ms = left_ms > 0 ? (unsigned)left_ms : 1,
         .on_done = on_done,
         .context = bind};
-    int result =
-        path ? kube_client_start(bind->scheduler->options.client, &request, &bind->call) : -ENOMEM;
+    int result = path && left_ms > 0
+                     ? kube_client_start(bind->scheduler->options.client, &request, &bind->call)
+                     : -ENOMEM;
     json_decref(body);
     free(path);
     if (result)
-        fail(bind, "too many requests are under way");
+        fail(bind, left_ms > 0 ? "too many requests are under way" : "the time is over");
 }
 
 /* ---- The binding ---- */

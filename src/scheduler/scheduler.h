@@ -30,13 +30,17 @@ struct scheduler_options {
     bool all_nodes;    /* the filter answers with all nodes that fit */
     int64_t lock_expiry_ns;
     bool legacy_metrics;
+    /* The Lease of the kube-scheduler beside it, and this Pod's name; NULL: there is no other
+     * scheduler. */
+    const char *lease_namespace, *lease_name, *identity;
 };
 
 struct scheduler *scheduler_create(const struct scheduler_options *options, struct error *error);
 /* After the HTTP servers; their exchanges must be gone. */
 void scheduler_destroy(struct scheduler *scheduler);
 
-/* Whether nodes, Pods and quotas have been read since the start. */
+/* Whether it would answer rightly: it leads, and nodes, Pods and quotas have been read since it
+ * does. */
 bool scheduler_is_ready(const struct scheduler *scheduler);
 
 /* Handlers for POST /filter and /bind (kube-scheduler's extender protocol), POST /webhook and

@@ -7,6 +7,7 @@
 #include "schedule/choice.h"
 #include "schedule/table.h"
 #include "schedule/usage.h"
+#include "scheduler/leader.h"
 #include "scheduler/scheduler.h"
 
 #include <event2/event.h>
@@ -47,6 +48,8 @@ struct scheduler {
     struct choice choice;
     struct table nodes; /* of struct scheduler_node */
     struct scheduler_watch watches[WATCH_COUNT];
+    struct leader *leader; /* NULL: it always leads */
+    struct event *anew;    /* all is read anew */
     struct event *timer;
     struct kube_call *overdue; /* the Pod that is being asked for */
     char *overdue_uid;

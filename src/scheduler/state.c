@@ -329,23 +329,91 @@ static bool start_watches(struct scheduler *scheduler, struct error *error)
     return true;
 }
 
-struct scheduler *scheduler_create(const struct scheduler_options *options, struct error *error)
+static void forget_nodes(struct scheduler *scheduler)
+{
+    struct scheduler_node *node;
+    for (size_t cursor = 0; (node = table_next(&scheduler->nodes, &cursor));) {
+        free(node->name);
+        free(node);
+    }
+    table_finish(&scheduler->nodes);
+}
+
+static void stop_watches(struct scheduler *scheduler)
+{
+    for (size_t i = 0; i < WATCH_COUNT; i++) {
+        if (scheduler->watches[i].watch)
+            kube_watch_destroy(scheduler->watches[i].watch);
+        scheduler->watches[i] = (struct scheduler_watch){.scheduler = scheduler};
+    }
+}
+
+/* From the loop, as a watch's callback may not end it. What another scheduler has done is in the
+ * lists that are asked for now. */
+static void on_anew(evutil_socket_t number, short what, void *context)
+{
+    struct scheduler *scheduler = context;
+    struct error error = {.text = ""};
+    struct usage *usage = usage_create();
+    (void)number, (void)what;
+    stop_watches(scheduler);
+    if (!usage) {
+        log_line(LOG_LINE_ERROR, "leader: no memory to read the cluster anew");
+        return;
+    }
+    /* What is still under way must not meet its number again. */
+    usage->generation = scheduler->usage->generation;
+    usage_destroy(scheduler->usage);
+    scheduler->usage = usage;
+    forget_nodes(scheduler);
+    if (!start_watches(scheduler, &error))
+        log_line(LOG_LINE_ERROR, "leader: %s", error.text);
+}
+
+static void on_gain(void *context)
+{
+    struct scheduler *scheduler = context;
+    for (size_t i = 0; i < WATCH_COUNT; i++)
+        scheduler->watches[i].synced = false;
+    event_active(scheduler->anew, EV_TIMEOUT, 0);
+}
+
+static bool start(struct scheduler *scheduler, struct error *error)
 {
     const struct timeval tick = {.tv_sec = TICK_S};
-    struct scheduler *scheduler = calloc(1, sizeof(*scheduler));
-    if (scheduler) {
-        scheduler->options = *options;
-        scheduler->usage = usage_create();
-        scheduler->timer =
-            event_new(kube_client_base(options->client), -1, EV_PERSIST, on_tick, scheduler);
-    }
-    if (!scheduler || !scheduler->usage || !scheduler->timer ||
+    const struct scheduler_options *options = &scheduler->options;
+    struct event_base *base = kube_client_base(options->client);
+    scheduler->usage = usage_create();
+    scheduler->timer = event_new(base, -1, EV_PERSIST, on_tick, scheduler);
+    scheduler->anew = event_new(base, -1, 0, on_anew, scheduler);
+    if (!scheduler->usage || !scheduler->timer || !scheduler->anew ||
         event_add(scheduler->timer, &tick)) {
         error_set(error, ENOMEM, "no memory for the scheduler");
-        scheduler_destroy(scheduler);
+        return false;
+    }
+    if (options->lease_name) {
+        scheduler->leader = leader_create(&(struct leader_options){.client = options->client,
+                                              .lease_namespace = options->lease_namespace,
+                                              .lease_name = options->lease_name,
+                                              .identity = options->identity,
+                                              .on_gain = on_gain,
+                                              .context = scheduler},
+            error);
+        if (!scheduler->leader)
+            return false;
+    }
+    return start_watches(scheduler, error);
+}
+
+struct scheduler *scheduler_create(const struct scheduler_options *options, struct error *error)
+{
+    struct scheduler *scheduler = calloc(1, sizeof(*scheduler));
+    if (!scheduler) {
+        error_set(error, ENOMEM, "no memory for the scheduler");
         return NULL;
     }
-    if (start_watches(scheduler, error))
+    scheduler->options = *options;
+    if (start(scheduler, error))
         return scheduler;
     scheduler_destroy(scheduler);
     return NULL;
@@ -355,27 +423,26 @@ void scheduler_destroy(struct scheduler *scheduler)
 {
     if (!scheduler)
         return;
-    for (size_t i = 0; i < WATCH_COUNT; i++)
-        kube_watch_destroy(scheduler->watches[i].watch);
+    leader_destroy(scheduler->leader);
+    stop_watches(scheduler);
     scheduler_cancel_binds(scheduler);
     scheduler_cancel_patches(scheduler);
     kube_call_cancel(scheduler->overdue);
     free(scheduler->overdue_uid);
-    struct scheduler_node *node;
-    for (size_t cursor = 0; (node = table_next(&scheduler->nodes, &cursor));) {
-        free(node->name);
-        free(node);
-    }
-    table_finish(&scheduler->nodes);
+    forget_nodes(scheduler);
     choice_finish(&scheduler->choice);
     usage_destroy(scheduler->usage);
     if (scheduler->timer)
         event_free(scheduler->timer);
+    if (scheduler->anew)
+        event_free(scheduler->anew);
     free(scheduler);
 }
 
 bool scheduler_is_ready(const struct scheduler *scheduler)
 {
+    if (scheduler->leader && !leader_left_ms(scheduler->leader))
+        return false;
     for (size_t i = 0; i < WATCH_COUNT; i++)
         if (!scheduler->watches[i].synced)
             return false;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scheduler BUILD: vgpu-scheduler as a black box between HTTP clients and a fake API server."""
 import base64
+import datetime
 import hashlib
 import hmac
 import json
@@ -256,6 +257,42 @@ def the_webhook():
         forged = make_pod("c", 100, **{ALLOCATED: "x"})
         equal(review(forged, "/validate")["allowed"], False)
         equal(review(forged, "/validate", "system:serviceaccount:v:plugin")["allowed"], True)
+
+
+@test
+def the_leader():
+    """only the leader acts; a new one has read what the old one did, an old one stops before its lease ends"""
+    def lease(holder, transitions, age=0, duration=3600):
+        renewed = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=age)
+        return {"holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": transitions,
+                "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+
+    def take(world, *arguments, **more):
+        found = world.server.store.get("leases", "v", "l")
+        world.server.store.replace("leases", "v", "l", dict(found, spec=lease(*arguments, **more)))
+
+    objects = [("nodes", make_node("n1")),
+               ("leases", {"metadata": {"name": "l", "namespace": "v"}, "spec": lease("pod-b_1", 1)})]
+    options = ["--leader-elect", "--leader-elect-resource-name=l", "--leader-elect-resource-namespace=v"]
+    with World(objects, options + ["--pod-name=pod-a"], ready=False) as world:
+        until(lambda: any("quotas: all" in line for line in world.lines), "the quotas")
+        pod = world.create("pods", make_pod("p"))
+        true("read" in world.filter(pod, ["n1"])["Error"], "a follower answers")
+        true(world.bind(pod, "n1"), "a follower binds")
+        take(world, "pod-a_7", 2)
+        world.wait_ready()
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        take(world, "pod-ab_7", 3)
+        world.wait_ready(False)
+        true(world.bind(pod, "n1"), "an old leader binds")
+        other = world.create("pods", make_pod("q", memory=9500, **{NODE: "n1", ALLOCATED: "GPU-n1-0,NVIDIA,9500,0:;"}))
+        take(world, "pod-a_7", 4)
+        world.wait_ready()
+        equal(used(world), 9500, "what the new leader knows")
+        true("does not fit" in world.bind(pod, "n1"), "a reservation of an earlier term")
+        take(world, "pod-a_7", 4, age=15, duration=16)
+        world.wait_ready(False)
+        true(other and "read" in world.filter(pod, ["n1"])["Error"], "a leader whose lease is about to end")
 
 
 @test

@@ -56,7 +56,8 @@ def make_pod(name, memory=1000, cards=1, namespace="default", **annotations):
 class World:
     """With the objects, a list of (resource, object), before the scheduler starts."""
 
-    def __init__(self, objects=(), options=(), key=None):
+    def __init__(self, objects=(), options=(), key=None, ready=True):
+        self.ready = ready
         self.server = api_server.Server()
         self.server.start()
         self.directory = tempfile.mkdtemp()
@@ -90,7 +91,11 @@ class World:
         ports = until(lambda: re.search(r"port (\d+), metrics at port (\d+)", "\n".join(self.lines)),
                       "the scheduler's ports")
         self.port, self.metrics_port = int(ports[1]), int(ports[2])
-        until(lambda: self.get("/readyz")[0] == 200, "readiness")
+        if self.ready:
+            self.wait_ready()
+
+    def wait_ready(self, ready=True):
+        until(lambda: (self.get("/readyz")[0] == 200) == ready, "readiness")
 
     def read(self, process):
         for line in process.stderr:
