@@ -643,7 +643,7 @@ def flags():
 def manual():
     """the man page has each flag, variable and default of --help, and each metric that is ours"""
     with open(os.path.join(ROOT, "man/vgpu-monitor.8"), encoding="utf-8") as file:
-        page = file.read().replace("\\-", "-")
+        page = file.read().replace("Fl Fl ", "--")
     said = run("--help").stdout
     flags_of = re.findall(r"^  (--[a-z-]+)", said, re.M)
     true(len(flags_of) > 8, said)
