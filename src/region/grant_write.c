@@ -44,7 +44,7 @@ static int take_turn(const char *directory)
     int length = snprintf(path, sizeof(path), "%s/..", directory);
     if (length < 0 || (size_t)length >= sizeof(path))
         return -ENAMETOOLONG;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
     int result;
