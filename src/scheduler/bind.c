@@ -48,9 +48,10 @@ static void bind_free(struct bind *bind)
 
 void scheduler_cancel_binds(struct scheduler *scheduler)
 {
-    while (scheduler->binds) {
-        kube_call_cancel(scheduler->binds->call);
-        bind_free(scheduler->binds);
+    for (struct bind *bind = scheduler->binds, *next; bind; bind = next) {
+        next = bind->next;
+        kube_call_cancel(bind->call);
+        bind_free(bind);
     }
 }
 

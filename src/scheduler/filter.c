@@ -162,9 +162,10 @@ static void patch_free(struct patch *patch)
 
 void scheduler_cancel_patches(struct scheduler *scheduler)
 {
-    while (scheduler->patches) {
-        kube_call_cancel(scheduler->patches->call);
-        patch_free(scheduler->patches);
+    for (struct patch *patch = scheduler->patches, *next; patch; patch = next) {
+        next = patch->next;
+        kube_call_cancel(patch->call);
+        patch_free(patch);
     }
 }
 
