@@ -2,6 +2,7 @@
 /* A program never stays stopped: orders that change while its channels are closed, again and again,
  * a region whose file goes or holds garbage, and what its other threads do meanwhile. */
 #include "govern_load.h"
+#include "../time/sleeps.h"
 
 #include "base/atomic.h"
 #include "sim/machine/machine.h"
@@ -538,6 +539,8 @@ BED_TEST("so are those that are made in a pause", MEMORY)
 /* How often the thread has slept so far. */
 static unsigned sleeps_of(pid_t thread)
 {
+    if (vtime_sleeps_of)
+        return vtime_sleeps_of(thread);
     char path[64], line[128];
     unsigned sleeps = 0;
     snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);

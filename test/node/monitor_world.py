@@ -130,7 +130,7 @@ class World:
         self.build, self.tokens, self.monitor, self.lines = build, tokens, None, []
 
     def __enter__(self):
-        self.directory = tempfile.mkdtemp(prefix="vgpu-test-monitor-")
+        self.directory = tempfile.mkdtemp(prefix="m-")
         os.makedirs(self.path("hook/containers"))
         self.server = api_server.Server(tokens=self.tokens, bookmark_s=1.0).start()
         with open(self.path("config"), "w", encoding="utf-8") as file:

@@ -117,7 +117,7 @@ class Node:
         self.plugins = []
 
     def __enter__(self):
-        self.directory = tempfile.mkdtemp(prefix="vgpu-plugin-")
+        self.directory = tempfile.mkdtemp(prefix="p-")
         for name in ("kubelet", "hook", "driver/usr/lib"):
             os.makedirs(self.path(name))
         self.server = api_server.Server().start()

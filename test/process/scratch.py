@@ -29,7 +29,7 @@ def begin():
     (rooted.py) nothing is removed for it: the machine's own directories may be below."""
     if "VGPU_TEST_NAMESPACE" in os.environ:
         return
-    root = tempfile.mkdtemp(prefix="vgpu-test-")
+    root = tempfile.mkdtemp(prefix="t-")
     os.chmod(root, 0o711)  # for other users' programs
     # Its input ends with this process; no other has the pipe's end.
     subprocess.Popen(["sh", "-c", REMOVE, "sh", root],

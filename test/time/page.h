@@ -39,7 +39,8 @@ struct vtime_slot {
     int32_t tid;    /* in the thread's PID namespace, as the process's */
     int32_t pid;
     uint64_t until_ns;
-    uint64_t order; /* of equal deadlines the one with the lower number is first */
+    uint64_t order;  /* of equal deadlines the one with the lower number is first */
+    uint32_t sleeps; /* counts sleeps and waits that have a deadline */
 };
 
 /* Counts of wakes: a process's number modulo this names its count. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calling thread's slot in the page, and its sleep. All of it may run in a signal's handler. */
 #include "thread.h"
+#include "sleeps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,6 +108,7 @@ static struct vtime_slot *claim(int32_t tid)
             continue;
         slot->tid = tid;
         slot->pid = (int32_t)call4(SYS_getpid, 0, 0, 0, 0);
+        slot->sleeps = 0;
         while (end <= i && !__atomic_compare_exchange_n(&page->slots_end, &end, i + 1, false,
                                __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             continue;
@@ -211,7 +213,16 @@ static int sleep_until(uint64_t until_ns)
 
 int vtime_sleep(uint64_t until_ns)
 {
+    own_slot()->sleeps++;
     return sleep_until(late(until_ns));
+}
+
+unsigned vtime_sleeps_of(pid_t tid)
+{
+    for (uint32_t i = 0; i < __atomic_load_n(&vtime_page()->slots_end, __ATOMIC_SEQ_CST); i++)
+        if (page->slots[i].tid == tid && __atomic_load_n(&page->slots[i].state, __ATOMIC_SEQ_CST))
+            return __atomic_load_n(&page->slots[i].sleeps, __ATOMIC_RELAXED);
+    return 0;
 }
 
 void vtime_yield(void)
@@ -234,6 +245,7 @@ long vtime_wait_words(const struct futex_waitv_word *words, unsigned count, uint
     all[count] = (struct futex_waitv_word){.value = VTIME_WAITS,
         .address = (uint64_t)(uintptr_t)&slot->state,
         .flags = WORD_IS_32_BIT};
+    slot->sleeps += until_ns != NEVER;
     struct vtime_slot kept = lie_down(slot, VTIME_WAITS, late(until_ns));
     long result = raw_call(SYS_WAITV, (long)all, count + 1, 0, (long)&renew, CLOCK_MONOTONIC, 0);
     bool is_due = get_up(slot, &kept);
