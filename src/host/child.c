@@ -9,10 +9,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* `failure`: to be told why the command cannot be run. */
@@ -28,6 +31,46 @@ static void start(
     _exit(error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE);
 }
 
+/* 'T' where the process is stopped; 0 where it cannot be read. */
+static char state_of(pid_t pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[length < 0 ? 0 : length] = 0;
+    const char *after_name = strrchr(text, ')');
+    return after_name && after_name[1] ? after_name[2] : 0;
+}
+
+/* Continues `stopped` once the command is not stopped any more. */
+__attribute__((noreturn)) static void wake_with(pid_t command, pid_t stopped)
+{
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == stopped && state_of(command) == 'T')
+        nanosleep(&pause, NULL);
+    if (getppid() == stopped)
+        kill(stopped, SIGCONT);
+    _exit(0);
+}
+
+/* Stops us as the command is stopped, for the shell's job control. Who continues us, continues the
+ * command (SIGCONT is passed on); who continues the command alone, continues us too. */
+static void stop_with(pid_t command)
+{
+    pid_t self = getpid(), waker = fork();
+    if (waker == 0)
+        wake_with(command, self);
+    if (waker < 0) /* without it we might stay stopped for good */
+        return;
+    raise(SIGSTOP);
+    kill(waker, SIGKILL);
+    waitpid(waker, NULL, 0);
+}
+
 /* Takes what has ended or stopped: the child, and as a container's first process any orphan too.
  * True where the child has ended. */
 static bool reap(pid_t child, struct child_end *ret_end)
@@ -38,7 +81,7 @@ static bool reap(pid_t child, struct child_end *ret_end)
         if (pid != child)
             continue;
         if (WIFSTOPPED(status)) {
-            raise(SIGSTOP);
+            stop_with(child);
         } else {
             ret_end->status = status;
             ended = true;

@@ -148,6 +148,20 @@ def terminal_stop():
 
 
 @test
+def stopped_by_another():
+    """a command that another stops and continues does not leave us stopped"""
+    process = start(*sh("echo $$; sleep 0.3; echo went on"))
+    child = int(process.stdout.readline())
+    for _ in range(3):
+        os.kill(child, signal.SIGSTOP)
+        wait_for_state(child, "T")
+        time.sleep(0.1)  # in which we hear of it
+        os.kill(child, signal.SIGCONT)
+    out, _ = process.communicate(timeout=30)
+    equal((out, process.returncode), ("went on\n", 0))
+
+
+@test
 def signal_state():
     """the command starts with the signal state that we were given"""
     look = ["grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"]
