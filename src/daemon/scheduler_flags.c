@@ -49,6 +49,10 @@ static const struct flag_row rows[] = {
         "devices where a container names only memory or cores, likewise"},
     {"node-lock-timeout", "HAMI_NODELOCK_EXPIRE", FLAG_DURATION, AT(lock_expiry_ns), "5m", NULL,
         "age from which a node's lock may be taken over"},
+    {"node-lock-retry-timeout", NULL, FLAG_DURATION, AT(lock_retry_ns), "28s", NULL,
+        "for how long the bind of a PodGroup's Pod waits for a node's lock; less than the time "
+        "that "
+        "kube-scheduler gives its extender"},
     {"force-overwrite-default-scheduler", NULL, FLAG_BOOL, AT(force_overwrite), "true", NULL,
         "Pods with the name default-scheduler are ours too"},
     {"legacy-metrics", NULL, FLAG_BOOL, AT(legacy_metrics), "false", NULL,
@@ -73,7 +77,6 @@ static const struct flag_row rows[] = {
     UNUSED("kube-qps", NO_LIMIT),
     UNUSED("kube-burst", NO_LIMIT),
     UNUSED("kube-timeout", "requests have time limits of their own"),
-    UNUSED("node-lock-retry-timeout", "kube-scheduler tries again"),
     SWITCH("profiling", "there is no profile to be had here; use perf"),
     SWITCH("enable-ascend", ONE_VENDOR),
     SWITCH("enable-iluvatar", ONE_VENDOR),

@@ -38,6 +38,14 @@ int ask_kinds(const json_t *pod, enum ask_kind *kinds, size_t max)
     return (int)count;
 }
 
+/* As HAMi knows it: a label, or the member of newer APIs. */
+static bool is_grouped(const json_t *pod)
+{
+    const json_t *labels = json_object_get(json_object_get(pod, "metadata"), "labels");
+    const json_t *group = json_object_get(json_object_get(pod, "spec"), "schedulingGroup");
+    return *text_of(labels, "scheduling.x-k8s.io/pod-group") || *text_of(group, "podGroupName");
+}
+
 static int read_containers(
     const json_t *pod, const struct request_config *config, struct ask *ask, struct error *error)
 {
@@ -70,6 +78,7 @@ int ask_read(
         .pod_namespace = text_of(metadata, "namespace"),
         .name = text_of(metadata, "name"),
         .uid = text_of(metadata, "uid"),
+        .grouped = is_grouped(pod),
     };
     int result = read_containers(pod, &config->request, &ask, error);
     if (!result && ask.devices)

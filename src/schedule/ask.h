@@ -32,6 +32,7 @@ struct ask {
     struct ask_container *containers;
     size_t count;
     size_t devices; /* of all containers; 0: the Pod asks for none */
+    bool grouped;   /* it is of a group of Pods that are started together */
     struct wish wish;
 };
 

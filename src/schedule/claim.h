@@ -33,6 +33,7 @@ struct claim {
     struct quota_amount quota;  /* by the same rule, of all devices together */
     bool init_done;             /* all init containers have ended well: they are not counted */
     bool bound;                 /* the API server has taken its binding to the node */
+    bool grouped;               /* as ask.h has it; of a reservation */
     const char *devices;        /* the device string, to be kept with a reservation; may be NULL */
 };
 

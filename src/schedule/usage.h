@@ -62,7 +62,7 @@ struct usage_pod {
     struct quota_namespace *quota_entry;
     struct quota_amount quota;
     enum usage_state state;
-    bool init_done;
+    bool init_done, grouped;
     uint64_t generation; /* rises with each change of any Pod */
     int64_t deadline_ns; /* of a reservation or binding */
     char *devices;       /* of a reservation or binding: its device string; may be NULL */

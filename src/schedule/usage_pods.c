@@ -89,6 +89,7 @@ static struct usage_pod *make_pod(const struct claim *claim)
     pod->name = strdup(claim->name);
     pod->quota = claim->quota;
     pod->init_done = claim->init_done;
+    pod->grouped = claim->grouped;
     pod->count = claim->count;
     for (size_t i = 0; i < claim->count; i++)
         pod->shares[i] = (struct usage_pod_share){claim->shares[i], -1};

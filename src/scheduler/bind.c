@@ -1,41 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /bind. One request to the API server where the node's plugin is vgpu's and the filter has
  * reserved: the Binding, with all annotations. The devices are chosen again where nothing is
- * reserved for this node; HAMi's node lock is taken first where the plugin is HAMi's. */
-#include "cluster/node_lock.h"
+ * reserved for this node. HAMi's node lock is taken first where the plugin is HAMi's; where it is
+ * vgpu's, a Pod waits until those in flight on the node cannot be taken for it. */
 #include "cluster/pod_view.h"
 #include "kube/object.h"
-#include "kube/patch.h"
 #include "net/log_line.h"
 #include "schedule/extender.h"
-#include "scheduler/scheduler_parts.h"
+#include "scheduler/bind_parts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-struct bind {
-    struct scheduler *scheduler;
-    struct http_exchange *exchange;
-    struct kube_call *call;
-    char *pod_namespace, *pod_name, *uid, *node;
-    char *devices; /* NULL: the Pod has none */
-    uint64_t generation;
-    int64_t until_ns;
-    bool has_lock;
-    /* Of the lock. */
-    char *lock_value, *node_version;
-    enum node_lock_holder holder;
-    struct bind *next, **at;
-};
 
 static void bind_free(struct bind *bind)
 {
-    *bind->at = bind->next;
-    if (bind->next)
-        bind->next->at = bind->at;
+    TAILQ_REMOVE(&bind->scheduler->binds, bind, entry);
     free(bind->pod_namespace);
     free(bind->pod_name);
     free(bind->uid);
@@ -48,8 +29,7 @@ static void bind_free(struct bind *bind)
 
 void scheduler_cancel_binds(struct scheduler *scheduler)
 {
-    for (struct bind *bind = scheduler->binds, *next; bind; bind = next) {
-        next = bind->next;
+    for (struct bind *bind; (bind = TAILQ_FIRST(&scheduler->binds));) {
         kube_call_cancel(bind->call);
         bind_free(bind);
     }
@@ -57,64 +37,41 @@ void scheduler_cancel_binds(struct scheduler *scheduler)
 
 /* ---- The end ---- */
 
-static void ignore_reply(void *context, const struct kube_reply *reply)
-{
-    (void)context;
-    if (*reply->text)
-        log_line(LOG_LINE_WARNING, "bind: a node lock may stay: %s", reply->text);
-}
-
-/* The value that was written is taken away, if nobody has changed the node since; else it expires,
- * or is taken over when its Pod is gone. */
-static void release_lock(struct bind *bind)
-{
-    json_t *patch = patch_create();
-    char *path = scheduler_node_path(bind->node);
-    if (bind->has_lock && bind->node_version && patch && path &&
-        !patch_annotation(patch, NODE_LOCK_ANNOTATION, NULL) &&
-        !patch_resource_version(patch, bind->node_version) &&
-        kube_client_start(bind->scheduler->options.client,
-            &(struct kube_request){.method = "PATCH",
-                .path = path,
-                .content_type = PATCH_MERGE,
-                .body = patch,
-                .deadline_ms = BIND_MS,
-                .on_done = ignore_reply},
-            NULL))
-        log_line(LOG_LINE_WARNING, "bind: the lock of node %s stays: no memory", bind->node);
-    json_decref(patch);
-    free(path);
-}
-
 static void succeed(struct bind *bind)
 {
+    struct scheduler *scheduler = bind->scheduler;
     char text[EVENT_MESSAGE_MAX];
     snprintf(text, sizeof(text), "Successfully binding node [%s] to %s/%s", bind->node,
         bind->pod_namespace, bind->pod_name);
-    scheduler_tell(bind->scheduler, bind->pod_namespace, bind->pod_name, bind->uid,
-        "BindingSucceed", text, false);
-    bind->scheduler->binds_done++;
+    scheduler_tell(
+        scheduler, bind->pod_namespace, bind->pod_name, bind->uid, "BindingSucceed", text, false);
+    scheduler->binds_done++;
     if (bind->devices)
-        usage_bind(
-            bind->scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
+        usage_bind(scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
+    /* The watch may have been faster, and have ended the flight. */
+    if (bind->in_flight && flights_deadline(scheduler->flights, bind->uid) == FLIGHT_BINDING)
+        flights_set_deadline(scheduler->flights, bind->uid, scheduler_now_ns() + FLIGHT_NS);
     scheduler_answer(bind->exchange, extender_answer_bind(""));
     bind_free(bind);
 }
 
-static void fail(struct bind *bind, const char *text)
+void bind_fail(struct bind *bind, const char *text)
 {
+    struct scheduler *scheduler = bind->scheduler;
     log_line(LOG_LINE_WARNING, "bind: %s/%s to %s: %s", bind->pod_namespace, bind->pod_name,
         bind->node, text);
-    scheduler_tell(bind->scheduler, bind->pod_namespace, bind->pod_name, bind->uid, "BindingFailed",
-        text, true);
-    bind->scheduler->binds_failed++;
-    release_lock(bind);
+    scheduler_tell(
+        scheduler, bind->pod_namespace, bind->pod_name, bind->uid, "BindingFailed", text, true);
+    scheduler->binds_failed++;
+    bind_release_lock(bind);
+    if (bind->in_flight && flights_deadline(scheduler->flights, bind->uid) == FLIGHT_BINDING)
+        (void)flights_remove(scheduler->flights, bind->uid);
     scheduler_answer(bind->exchange, extender_answer_bind(text));
     bind_free(bind);
+    scheduler_wake(scheduler);
 }
 
-/* Starts a request of this bind; fails it where that cannot be. Takes the path and the body. */
-static void ask(struct bind *bind, const char *method, char *path, const char *content_type,
+void bind_ask(struct bind *bind, const char *method, char *path, const char *content_type,
     json_t *body, void (*on_done)(void *context, const struct kube_reply *reply))
 {
     const struct leader *leader = bind->scheduler->leader;
@@ -135,7 +92,7 @@ static void ask(struct bind *bind, const char *method, char *path, const char *c
     json_decref(body);
     free(path);
     if (result)
-        fail(bind, left_ms > 0 ? "too many requests are under way" : "the time is over");
+        bind_fail(bind, left_ms > 0 ? "too many requests are under way" : "the time is over");
 }
 
 /* ---- The binding ---- */
@@ -146,11 +103,27 @@ static void give_up_devices(struct bind *bind)
         usage_cancel(bind->scheduler->usage, bind->uid, bind->generation);
 }
 
+/* It may have been carried out: the devices are held until the Pod tells. */
+static void fail_unsure(struct bind *bind, const char *text)
+{
+    struct scheduler *scheduler = bind->scheduler;
+    if (bind->devices)
+        usage_bind(scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
+    if (bind->in_flight && flights_deadline(scheduler->flights, bind->uid) == FLIGHT_BINDING)
+        flights_set_deadline(scheduler->flights, bind->uid, scheduler_now_ns() + FLIGHT_NS);
+    bind->has_lock = false;
+    bind_fail(bind, *text ? text : "the API server does not answer");
+}
+
 /* After a conflict: the binding may be our own, whose answer was lost. */
 static void on_conflict(void *context, const struct kube_reply *reply)
 {
     struct bind *bind = context;
     bind->call = NULL;
+    if (reply->status != 200 && reply->status != 404) {
+        fail_unsure(bind, reply->text);
+        return;
+    }
     const char *allocated = object_annotation(reply->body, POD_ANNOTATION_ALLOCATED);
     bool is_ours = reply->status == 200 && !strcmp(object_uid(reply->body), bind->uid) &&
                    !strcmp(object_pod_node(reply->body), bind->node) &&
@@ -159,9 +132,8 @@ static void on_conflict(void *context, const struct kube_reply *reply)
         succeed(bind);
         return;
     }
-    if (reply->status == 200 || reply->status == 404)
-        give_up_devices(bind);
-    fail(bind, "the Pod is bound already, or another one has its name");
+    give_up_devices(bind);
+    bind_fail(bind, "the Pod is bound already, or another one has its name");
 }
 
 static void on_bound(void *context, const struct kube_reply *reply)
@@ -171,23 +143,30 @@ static void on_bound(void *context, const struct kube_reply *reply)
     if (reply->status >= 200 && reply->status < 300) {
         succeed(bind);
     } else if (reply->status == 409) {
-        ask(bind, "GET", scheduler_pod_path(bind->pod_namespace, bind->pod_name, ""), NULL, NULL,
-            on_conflict);
-    } else if (reply->status >= 400 && reply->status < 500) {
+        bind_ask(bind, "GET", scheduler_pod_path(bind->pod_namespace, bind->pod_name, ""), NULL,
+            NULL, on_conflict);
+    } else if (reply->status == 404 ||
+               (reply->status >= 400 && reply->status < 500 && reply->attempts < 2)) {
         give_up_devices(bind);
-        fail(bind, reply->text);
+        bind_fail(bind, reply->text);
     } else {
-        /* It may have been carried out: the devices are held until the Pod tells. */
-        if (bind->devices)
-            usage_bind(
-                bind->scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
-        bind->has_lock = false;
-        fail(bind, *reply->text ? reply->text : "the API server does not answer");
+        fail_unsure(bind, reply->text);
     }
 }
 
-static void post_binding(struct bind *bind)
+/* What was reserved may have been given up since: for another filter, or another leader. */
+static bool has_reservation(const struct bind *bind)
 {
+    const struct usage_pod *pod = usage_find_pod(bind->scheduler->usage, bind->uid);
+    return pod && pod->state == USAGE_RESERVED && pod->generation == bind->generation;
+}
+
+void bind_post(struct bind *bind)
+{
+    if (bind->devices && !has_reservation(bind)) {
+        bind_fail(bind, "the devices that were reserved for it have been given up");
+        return;
+    }
     json_t *metadata = json_pack("{s:s,s:s,s:s}", "name", bind->pod_name, "namespace",
         bind->pod_namespace, "uid", bind->uid);
     int result = metadata ? 0 : -1;
@@ -196,117 +175,46 @@ static void post_binding(struct bind *bind)
             scheduler_annotations(bind->scheduler, bind->uid, bind->node, bind->devices, true));
         result |= json_object_set_new(
             metadata, "labels", json_pack("{s:s}", POD_ANNOTATION_NODE, bind->node));
+        result |= flights_add(
+            bind->scheduler->flights, bind->node, bind->uid, bind->devices, FLIGHT_BINDING);
+        bind->in_flight = true;
     }
     json_t *body = json_pack("{s:s,s:s,s:o,s:{s:s,s:s,s:s}}", "apiVersion", "v1", "kind", "Binding",
         "metadata", metadata, "target", "apiVersion", "v1", "kind", "Node", "name", bind->node);
     if (result || !body) {
         json_decref(body);
-        fail(bind, "no memory");
+        bind_fail(bind, "no memory");
         return;
     }
-    ask(bind, "POST", scheduler_pod_path(bind->pod_namespace, bind->pod_name, "/binding"), NULL,
-        body, on_bound);
+    bind_ask(bind, "POST", scheduler_pod_path(bind->pod_namespace, bind->pod_name, "/binding"),
+        NULL, body, on_bound);
 }
 
-/* ---- HAMi's node lock ---- */
-
-static void decide_lock(struct bind *bind);
-
-static void on_locked(void *context, const struct kube_reply *reply)
+void bind_go_on(struct bind *bind)
 {
-    struct bind *bind = context;
-    struct error error = {.text = ""};
-    bind->call = NULL;
-    if (reply->status < 200 || reply->status > 299) {
-        if (reply->status == 409)
-            node_lock_error_locked(bind->node, &error);
-        fail(bind, reply->status == 409 ? error.text : reply->text);
+    const struct scheduler *scheduler = bind->scheduler;
+    const struct scheduler_node *node = table_get(&scheduler->nodes, bind->node);
+    if (!bind->devices) {
+        bind_post(bind);
         return;
     }
-    free(bind->node_version);
-    bind->node_version = strdup(object_resource_version(reply->body));
-    bind->has_lock = true;
-    post_binding(bind);
-}
-
-static void write_lock(struct bind *bind)
-{
-    char value[NODE_LOCK_VALUE_BYTES];
-    json_t *patch = patch_create();
-    if (!patch || node_lock_encode(time(NULL), bind->pod_namespace, bind->pod_name, value) ||
-        patch_annotation(patch, NODE_LOCK_ANNOTATION, value) ||
-        patch_resource_version(patch, bind->node_version)) {
-        json_decref(patch);
-        fail(bind, "the node lock cannot be written");
-        return;
+    if (node && node->is_ours) {
+        int clash = bind_has_earlier(bind) ? 1
+                                           : flights_clash(scheduler->flights, bind->node,
+                                                 bind->uid, bind->devices, scheduler_now_ns());
+        if (clash < 0)
+            bind_fail(bind, "no memory");
+        if (clash > 0)
+            bind_wait(bind, BIND_WAITS_FLIGHT);
+        if (clash)
+            return;
     }
-    ask(bind, "PATCH", scheduler_node_path(bind->node), PATCH_MERGE, patch, on_locked);
-}
-
-static void on_holder(void *context, const struct kube_reply *reply)
-{
-    struct bind *bind = context;
-    bind->call = NULL;
-    if (reply->status != 200 && reply->status != 404) {
-        fail(bind, reply->text);
-        return;
-    }
-    bind->holder = reply->status == 200 ? NODE_LOCK_HOLDER_EXISTS : NODE_LOCK_HOLDER_GONE;
-    decide_lock(bind);
-}
-
-static void ask_holder(struct bind *bind)
-{
-    struct node_lock lock;
-    if (node_lock_decode(bind->lock_value, &lock, NULL))
-        fail(bind, "the node lock cannot be read");
+    bind->waits = BIND_GOES;
+    /* HAMi's scheduler may be at work there, too. */
+    if (node && node->is_ours && !node->is_locked)
+        bind_post(bind);
     else
-        ask(bind, "GET", scheduler_pod_path(lock.pod_namespace, lock.pod_name, ""), NULL, NULL,
-            on_holder);
-}
-
-static void decide_lock(struct bind *bind)
-{
-    enum node_lock_decision decision = NODE_LOCK_CONTENTION;
-    struct error error = {.text = ""};
-    if (node_lock_decide(bind->lock_value, bind->node, bind->pod_namespace, bind->pod_name,
-            bind->holder, time(NULL), bind->scheduler->options.lock_expiry_ns, &decision, &error) ||
-        decision == NODE_LOCK_CONTENTION) {
-        fail(bind, error.text);
-        return;
-    }
-    if (decision == NODE_LOCK_ASK)
-        ask_holder(bind);
-    else if (decision == NODE_LOCK_TAKE)
-        write_lock(bind);
-    else
-        post_binding(bind);
-}
-
-static void on_node(void *context, const struct kube_reply *reply)
-{
-    struct bind *bind = context;
-    bind->call = NULL;
-    if (reply->status != 200) {
-        fail(bind, reply->text);
-        return;
-    }
-    const char *value = object_annotation(reply->body, NODE_LOCK_ANNOTATION);
-    bind->lock_value = value ? strdup(value) : NULL;
-    bind->node_version = strdup(object_resource_version(reply->body));
-    if ((value && !bind->lock_value) || !bind->node_version)
-        fail(bind, "no memory");
-    else
-        decide_lock(bind);
-}
-
-static void bind_devices(struct bind *bind)
-{
-    const struct scheduler_node *node = table_get(&bind->scheduler->nodes, bind->node);
-    if (!bind->devices || (node && node->is_ours))
-        post_binding(bind);
-    else
-        ask(bind, "GET", scheduler_node_path(bind->node), NULL, NULL, on_node);
+        bind_take_lock(bind);
 }
 
 /* ---- The devices ---- */
@@ -318,6 +226,7 @@ static bool take_reservation(struct bind *bind)
         strcmp(pod->node->name, bind->node) != 0)
         return false;
     bind->generation = pod->generation;
+    bind->grouped = pod->grouped;
     bind->devices = strdup(pod->devices);
     return bind->devices != NULL;
 }
@@ -331,15 +240,15 @@ static void refit(struct bind *bind, const struct ask *ask_of_pod)
     uint64_t generation = 0;
     scheduler->refits++;
     if (scheduler_choose(scheduler, ask_of_pod, names, 1, &generation, &error)) {
-        fail(bind, error.text);
+        bind_fail(bind, error.text);
     } else if (!scheduler->choice.best) {
         reasons_format(&scheduler->choice.candidates[0].reasons, reasons);
         snprintf(text, sizeof(text), "the Pod does not fit any more: %s", reasons);
-        fail(bind, text);
+        bind_fail(bind, text);
     } else if (!take_reservation(bind)) {
-        fail(bind, "no memory");
+        bind_fail(bind, "no memory");
     } else {
-        bind_devices(bind);
+        bind_go_on(bind);
     }
 }
 
@@ -350,18 +259,18 @@ static void on_pod(void *context, const struct kube_reply *reply)
     struct error error = {.text = ""};
     bind->call = NULL;
     if (reply->status != 200) {
-        fail(bind, reply->text);
+        bind_fail(bind, reply->text);
     } else if (strcmp(object_uid(reply->body), bind->uid) != 0) {
-        fail(bind, "another Pod has its name");
+        bind_fail(bind, "another Pod has its name");
     } else if (*object_pod_node(reply->body)) {
-        fail(bind, "the Pod is bound already");
+        bind_fail(bind, "the Pod is bound already");
     } else if (ask_read(reply->body, bind->scheduler->options.ask, &asked, &error)) {
-        fail(bind, error.text);
+        bind_fail(bind, error.text);
     } else {
         if (asked.devices)
             refit(bind, &asked);
         else
-            post_binding(bind);
+            bind_post(bind);
         ask_finish(&asked);
     }
 }
@@ -372,6 +281,7 @@ static struct bind *make_bind(struct scheduler *scheduler, struct http_exchange 
     const struct extender_bind *request)
 {
     struct bind *bind = calloc(1, sizeof(*bind));
+    const int64_t now = scheduler_now_ns();
     if (!bind)
         return NULL;
     *bind = (struct bind){.scheduler = scheduler,
@@ -380,12 +290,9 @@ static struct bind *make_bind(struct scheduler *scheduler, struct http_exchange 
         .pod_name = strdup(request->pod_name),
         .uid = strdup(request->pod_uid),
         .node = strdup(request->node),
-        .until_ns = scheduler_now_ns() + BIND_MS * INT64_C(1000000),
-        .next = scheduler->binds,
-        .at = &scheduler->binds};
-    if (bind->next)
-        bind->next->at = &bind->next;
-    scheduler->binds = bind;
+        .until_ns = now + BIND_MS * INT64_C(1000000),
+        .lock_until_ns = now + scheduler->options.lock_retry_ns};
+    TAILQ_INSERT_TAIL(&scheduler->binds, bind, entry);
     if (bind->pod_namespace && bind->pod_name && bind->uid && bind->node)
         return bind;
     bind_free(bind);
@@ -407,10 +314,10 @@ void scheduler_bind(
     if (!bind)
         scheduler_answer(exchange, extender_answer_bind("no memory"));
     else if (!scheduler_is_ready(scheduler))
-        fail(bind, "the scheduler has not read the cluster yet");
+        bind_fail(bind, SCHEDULER_NOT_READY);
     else if (take_reservation(bind))
-        bind_devices(bind);
+        bind_go_on(bind);
     else
-        ask(bind, "GET", scheduler_pod_path(bind->pod_namespace, bind->pod_name, ""), NULL, NULL,
-            on_pod);
+        bind_ask(bind, "GET", scheduler_pod_path(bind->pod_namespace, bind->pod_name, ""), NULL,
+            NULL, on_pod);
 }

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-#define NOT_READY "the scheduler has not read the cluster yet"
 #define EVENT_NODES_SHOWN 8
 
 void scheduler_answer(struct http_exchange *exchange, char *body)
@@ -264,7 +263,7 @@ static void filter_names(struct scheduler *scheduler, struct http_exchange *exch
     struct error error = {.text = ""};
     uint64_t generation = 0;
     if (!scheduler_is_ready(scheduler))
-        scheduler_answer(exchange, extender_answer_error(NOT_READY));
+        scheduler_answer(exchange, extender_answer_error(SCHEDULER_NOT_READY));
     else if (scheduler_choose(scheduler, ask, filter->names, filter->count, &generation, &error))
         scheduler_answer(exchange, extender_answer_error(error.text));
     else

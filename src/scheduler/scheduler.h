@@ -29,6 +29,7 @@ struct scheduler_options {
     bool filter_patch; /* as HAMi: the filter writes the annotations, before the binding */
     bool all_nodes;    /* the filter answers with all nodes that fit */
     int64_t lock_expiry_ns;
+    int64_t lock_retry_ns; /* for which a Pod of a group waits for a node lock; 0: not at all */
     bool legacy_metrics;
     /* The Lease of the kube-scheduler beside it, and this Pod's name; NULL: there is no other
      * scheduler. */

@@ -5,12 +5,14 @@
 
 #include "kube/watch.h"
 #include "schedule/choice.h"
+#include "schedule/flight.h"
 #include "schedule/table.h"
 #include "schedule/usage.h"
 #include "scheduler/leader.h"
 #include "scheduler/scheduler.h"
 
 #include <event2/event.h>
+#include <sys/queue.h>
 
 /* After which a reservation ends: kube-scheduler binds within seconds, but volumes may take long;
  * a bind without a reservation fits again. */
@@ -19,6 +21,14 @@
 #define SHOWN_NS (INT64_C(30) * 1000000000)
 /* For all requests of one bind; kube-scheduler gives up after 30 s. */
 #define BIND_MS 20000
+/* For the requests of a bind that has waited for a node lock. */
+#define LOCKED_BIND_NS (INT64_C(1000000000))
+/* After which a Pod that was bound stands in nobody's way any more. kubelet asks for its devices
+ * within a second; one that does not is dead, or its plugin is. Whose devices are whose is then
+ * found out by the plugin before a program starts. */
+#define FLIGHT_NS (INT64_C(30) * 1000000000)
+
+#define SCHEDULER_NOT_READY "the scheduler has not read the cluster yet"
 
 #define ANSWER_TYPE "application/json"
 
@@ -32,7 +42,9 @@ struct scheduler_node {
     char *name;
     uint64_t digest; /* of what node_read reads */
     bool usable;
-    bool is_ours; /* its plugin is vgpu's: binds need no lock */
+    bool is_ours;   /* its plugin is vgpu's: binds need no lock */
+    bool is_locked; /* it has HAMi's lock */
+    uint64_t lock_digest;
 };
 
 struct scheduler_watch {
@@ -53,7 +65,9 @@ struct scheduler {
     struct event *timer;
     struct kube_call *overdue; /* the Pod that is being asked for */
     char *overdue_uid;
-    struct bind *binds; /* under way */
+    struct flights *flights;
+    TAILQ_HEAD(, bind) binds; /* under way, as they came */
+    struct event *wakeup;     /* those that wait are looked at */
     struct patch *patches;
     unsigned long filters, filters_failed, binds_done, binds_failed, refits, reviews, denials;
 };
@@ -84,6 +98,11 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
 
 /* Takes a Pod as the watch, or a GET, shows it. */
 void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod);
+
+/* Lets binds that wait be looked at soon. */
+void scheduler_wake(struct scheduler *scheduler);
+/* `all`: also those for which nothing is known to have changed. */
+void scheduler_look_at_binds(struct scheduler *scheduler, bool all);
 
 /* Ends what is under way, without answers. */
 void scheduler_cancel_binds(struct scheduler *scheduler);

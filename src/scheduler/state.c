@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the watches show. */
+#include "cluster/erase.h"
+#include "cluster/node_lock.h"
 #include "cluster/pod_view.h"
 #include "cluster/proof.h"
 #include "kube/object.h"
@@ -110,7 +112,13 @@ static void take_node(struct scheduler *scheduler, const json_t *node)
         log_line(LOG_LINE_ERROR, "nodes: %s: no memory", name);
         return;
     }
+    const char *lock = object_annotation(node, NODE_LOCK_ANNOTATION);
+    uint64_t lock_digest = mix(0, lock);
+    if (entry->is_locked && entry->lock_digest != lock_digest)
+        scheduler_wake(scheduler);
     entry->is_ours = object_annotation(node, KEY_PLUGIN) != NULL;
+    entry->is_locked = lock != NULL;
+    entry->lock_digest = lock_digest;
     if (entry->digest == digest)
         return;
     if (entry->usable && !usable)
@@ -175,6 +183,41 @@ static void add_label(struct scheduler *scheduler, const json_t *pod, const char
     free(path);
 }
 
+static bool is_pending(const json_t *pod)
+{
+    const char *phase = object_string(pod, "status", "phase", NULL);
+    return !phase || !strcmp(phase, "Pending");
+}
+
+/* The plugin may take it for the Pod of an Allocate (cluster/allocate_candidates.h). */
+static bool is_in_flight(const json_t *pod)
+{
+    const char *left = object_annotation(pod, POD_ANNOTATION_TO_ALLOCATE);
+    const char *phase = object_annotation(pod, POD_ANNOTATION_BIND_PHASE);
+    return left && !erase_is_done(left) && phase && strcmp(phase, POD_BIND_FAILED) != 0 &&
+           is_pending(pod) &&
+           !object_get(pod, "metadata", "deletionTimestamp", NULL);
+}
+
+static void follow_flight(struct scheduler *scheduler, const json_t *pod)
+{
+    const char *uid = object_uid(pod), *node = object_pod_node(pod);
+    int64_t deadline = flights_deadline(scheduler->flights, uid);
+    int64_t later = scheduler_now_ns() + FLIGHT_NS;
+    if (!*node)
+        return; /* its binding is under way, or it has none */
+    if (!is_in_flight(pod)) {
+        if (flights_remove(scheduler->flights, uid))
+            scheduler_wake(scheduler);
+    } else if (deadline == FLIGHT_BINDING) {
+        flights_set_deadline(scheduler->flights, uid, later);
+    } else if (!deadline && flights_add(scheduler->flights, node, uid,
+                                object_annotation(pod, POD_ANNOTATION_TO_ALLOCATE), later)) {
+        log_line(LOG_LINE_ERROR, "pods: %s/%s: no memory; another Pod may be bound beside it",
+            object_namespace(pod), object_name(pod));
+    }
+}
+
 void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
 {
     struct claim claim;
@@ -201,14 +244,17 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
     if (was_ours && claim.bound && claim.count && !object_label(pod, POD_ANNOTATION_NODE))
         add_label(scheduler, pod, claim.node);
     claim_finish(&claim);
+    follow_flight(scheduler, pod);
 }
 
 static void on_pod(void *context, enum kube_watch_change change, const json_t *pod)
 {
     struct scheduler_watch *watch = context;
-    if (change == KUBE_WATCH_DELETED)
+    if (change == KUBE_WATCH_DELETED) {
         usage_remove_pod(watch->scheduler->usage, object_uid(pod));
-    else
+        if (flights_remove(watch->scheduler->flights, object_uid(pod)))
+            scheduler_wake(watch->scheduler);
+    } else
         scheduler_take_pod(watch->scheduler, pod);
 }
 
@@ -275,6 +321,18 @@ static void on_tick(evutil_socket_t number, short what, void *context)
         log_line(LOG_LINE_INFO, "pods: %zu reservations ended without a bind", ended);
     if (!scheduler->overdue)
         ask_overdue(scheduler);
+    scheduler_look_at_binds(scheduler, true);
+}
+
+static void on_wakeup(evutil_socket_t number, short what, void *context)
+{
+    (void)number, (void)what;
+    scheduler_look_at_binds(context, false);
+}
+
+void scheduler_wake(struct scheduler *scheduler)
+{
+    event_active(scheduler->wakeup, EV_TIMEOUT, 0);
 }
 
 /* ---- Start and end ---- */
@@ -355,9 +413,12 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     struct scheduler *scheduler = context;
     struct error error = {.text = ""};
     struct usage *usage = usage_create();
+    struct flights *flights = flights_create();
     (void)number, (void)what;
     stop_watches(scheduler);
-    if (!usage) {
+    if (!usage || !flights) {
+        usage_destroy(usage);
+        flights_destroy(flights);
         log_line(LOG_LINE_ERROR, "leader: no memory to read the cluster anew");
         return;
     }
@@ -365,6 +426,8 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     usage->generation = scheduler->usage->generation;
     usage_destroy(scheduler->usage);
     scheduler->usage = usage;
+    flights_destroy(scheduler->flights);
+    scheduler->flights = flights;
     forget_nodes(scheduler);
     if (!start_watches(scheduler, &error))
         log_line(LOG_LINE_ERROR, "leader: %s", error.text);
@@ -384,10 +447,12 @@ static bool start(struct scheduler *scheduler, struct error *error)
     const struct scheduler_options *options = &scheduler->options;
     struct event_base *base = kube_client_base(options->client);
     scheduler->usage = usage_create();
+    scheduler->flights = flights_create();
     scheduler->timer = event_new(base, -1, EV_PERSIST, on_tick, scheduler);
     scheduler->anew = event_new(base, -1, 0, on_anew, scheduler);
-    if (!scheduler->usage || !scheduler->timer || !scheduler->anew ||
-        event_add(scheduler->timer, &tick)) {
+    scheduler->wakeup = event_new(base, -1, 0, on_wakeup, scheduler);
+    if (!scheduler->usage || !scheduler->flights || !scheduler->timer || !scheduler->anew ||
+        !scheduler->wakeup || event_add(scheduler->timer, &tick)) {
         error_set(error, ENOMEM, "no memory for the scheduler");
         return false;
     }
@@ -413,6 +478,7 @@ struct scheduler *scheduler_create(const struct scheduler_options *options, stru
         return NULL;
     }
     scheduler->options = *options;
+    TAILQ_INIT(&scheduler->binds);
     if (start(scheduler, error))
         return scheduler;
     scheduler_destroy(scheduler);
@@ -432,6 +498,9 @@ void scheduler_destroy(struct scheduler *scheduler)
     forget_nodes(scheduler);
     choice_finish(&scheduler->choice);
     usage_destroy(scheduler->usage);
+    flights_destroy(scheduler->flights);
+    if (scheduler->wakeup)
+        event_free(scheduler->wakeup);
     if (scheduler->timer)
         event_free(scheduler->timer);
     if (scheduler->anew)

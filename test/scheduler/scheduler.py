@@ -7,8 +7,8 @@ import hmac
 import json
 import time
 
-from scheduler_world import (ALLOCATED, LOCK, NODE, REGISTER, TIME, TO_ALLOCATE, World, api_server, make_node,
-                             make_pod, tap, until)
+from scheduler_world import (ALLOCATED, LOCK, NODE, PLUGIN, REGISTER, TIME, TO_ALLOCATE, Later, World, api_server,
+                             make_node, make_pod, tap, until)
 
 equal, test, true = tap.equal, tap.test, tap.true
 KEY = "0123456789abcdef0123456789abcdef"
@@ -80,6 +80,7 @@ def devices_come_back():
         until(lambda: used(world) == 6000)
         world.server.store.delete("pods", "default", "b", {"gracePeriodSeconds": 0})
         until(lambda: used(world) == 3000)
+        world.serve("c")
         true("CardInsufficientMemory" in world.place("d", ["n1"], memory=7001)[1], "d does not fit")
         equal(world.place("e", ["n1"], memory=7000)[1], "")
 
@@ -155,6 +156,100 @@ def the_node_lock():
         world.server.store.delete("pods", "default", "a", {"gracePeriodSeconds": 0})
         equal(world.bind(world.pod("b"), "n1"), "")
         true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,b"), "taken over")
+
+
+@test
+def pods_that_differ():
+    """Pods that plugins could take for one another are not bound to a node before the first is served"""
+    with World([("nodes", make_node(name, cards=2)) for name in ("n1", "n2")]) as world:
+        for name in ("a", "b"):
+            equal(world.place(name, ["n1"])[1], "", "equal Pods at once")
+        equal(world.place("two", ["n1"], cards=2, memory=500)[1], "", "another number of devices")
+        waits = Later(world.place, "c", ["n1"])
+        equal(waits.get()[1], "", "a third one")
+        pods = {name: world.create("pods", make_pod(name, memory=memory)) for name, memory in
+                (("d", 2000), ("e", 1000), ("f", 2000))}
+        for pod in pods.values():
+            equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        differs = Later(world.bind, pods["d"], "n1")
+        true(not differs.is_over(0.5), "d did not wait")
+        behind = Later(world.bind, pods["e"], "n1")
+        true(not behind.is_over(0.3), "e has overtaken d")
+        equal(world.place("g", ["n2"], memory=2000)[1], "", "another node")
+        world.serve("a")
+        world.server.store.delete("pods", "default", "b", {"gracePeriodSeconds": 0})
+        true(not differs.is_over(0.3), "d did not wait for c")
+        world.kill()
+        world.start()
+        again = Later(world.bind, pods["d"], "n1")
+        true(not again.is_over(0.5), "d did not wait after a restart")
+        world.server.store.patch("pods", "default", "c", "application/merge-patch+json",
+                                 {"status": {"phase": "Failed"}}, "status")
+        equal(again.get(), "")
+        equal(world.pod("d")["spec"]["nodeName"], "n1")
+        waits = Later(world.bind, pods["e"], "n1")
+        true(not waits.is_over(0.3), "e did not wait")
+        world.server.store.delete("pods", "default", "d", {})  # it terminates
+        equal(waits.get(), "")
+        waits = Later(world.bind, pods["f"], "n1")
+        true(not waits.is_over(0.3), "f did not wait")
+        world.annotate("nodes", "", "n1", **{PLUGIN: None})
+        equal(waits.get(), "", "by the lock, where the plugin is HAMi's now")
+        true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,f"), "the lock's value")
+
+
+@test
+def containers_that_differ():
+    """equal Pods whose containers differ among themselves are kept apart, too"""
+    def twin(name):
+        pod = make_pod(name)
+        pod["spec"]["containers"].append({"name": "d", "image": "i", "resources": {
+            "limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2000"}}})
+        return world.create("pods", pod)
+
+    with World([("nodes", make_node("n1"))]) as world:
+        first, second = twin("a"), twin("b")
+        for pod in (first, second):
+            equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        equal(world.bind(first, "n1"), "")
+        waits = Later(world.bind, second, "n1")
+        true(not waits.is_over(0.5), "b did not wait")
+        said = world.said("a")[TO_ALLOCATE]
+        world.annotate("pods", "default", "a", **{TO_ALLOCATE: ";" + said.split(";", 1)[1]})
+        true(not waits.is_over(0.3), "b did not wait for a's second container")
+        world.serve("a")
+        equal(waits.get(), "")
+
+
+@test
+def a_group_waits_for_the_lock():
+    """Pods of a group wait for a node's lock, others fail at once; the lock of HAMi's scheduler counts on our nodes"""
+    objects = [("nodes", make_node("n1", ours=False)),
+               ("nodes", make_node("n2", **{LOCK: time.strftime("%Y-%m-%dT%H:%M:%SZ,default,hami", time.gmtime())})),
+               ("pods", make_pod("hami", cards=0))]
+    with World(objects, ["--node-lock-retry-timeout=2s"]) as world:
+        def grouped(name, **spec):
+            pod = make_pod(name)
+            if spec:
+                pod["spec"].update(spec)
+            else:
+                pod["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+            pod = world.create("pods", pod)
+            equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+            return pod
+
+        equal(world.place("a", ["n1"])[1], "")
+        waits = Later(world.bind, grouped("b"), "n1")
+        true(not waits.is_over(0.3), "b did not wait")
+        world.annotate("nodes", "", "n1", **{LOCK: None})
+        equal(waits.get(), "")
+        true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,b"), "b's lock")
+        equal(world.bind(grouped("c", schedulingGroup={"podGroupName": "g"}), "n1"),
+              "timed out after 2s waiting for node n1 to be unlocked: node lock contention")
+        error = world.place("d", ["n2"])[1]
+        equal(error, "node n2 has been locked within 5m0s: node lock contention")
+        world.server.store.delete("pods", "default", "hami", {})
+        equal(world.bind(world.pod("d"), "n2"), "")
 
 
 @test

@@ -19,6 +19,7 @@ import tap  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build")
 PATIENCE_S = 60  # for what must happen; a slow machine takes a few
+PHASE = "hami.io/bind-phase"
 ALLOCATED, TO_ALLOCATE = "hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate"
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 REGISTER, LOCK, PLUGIN = "hami.io/node-nvidia-register", "hami.io/mutex.lock", "vgpu.io/plugin"
@@ -51,6 +52,26 @@ def make_pod(name, memory=1000, cards=1, namespace="default", **annotations):
     return {"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
             "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}]}}
+
+
+class Later:
+    """What a function returns that runs beside the test."""
+
+    def __init__(self, function, *arguments):
+        self.value, self.arguments, self.function = None, arguments, function
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        self.value = self.function(*self.arguments)
+
+    def is_over(self, within_s=0.0):
+        self.thread.join(within_s)
+        return not self.thread.is_alive()
+
+    def get(self):
+        tap.true(self.is_over(PATIENCE_S), "it ends")
+        return self.value
 
 
 class World:
@@ -166,6 +187,12 @@ class World:
     def annotate(self, resource, namespace, name, **annotations):
         self.server.store.patch(resource, namespace, name, "application/merge-patch+json",
                                 {"metadata": {"annotations": annotations}})
+
+    def serve(self, name, namespace="default"):
+        """What the node's plugin writes when kubelet has asked for all devices of a Pod."""
+        said = self.pod(name, namespace)["metadata"]["annotations"]
+        self.annotate("pods", namespace, name, **{
+            TO_ALLOCATE: ";" * said[TO_ALLOCATE].count(";"), PHASE: "success"})
 
     def metric(self, start):
         """The value of the sample whose line begins so; None."""

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/bind_parts.h"
+
+#include "kube/object.h"
+#include "kube/patch.h"
+#include "net/log_line.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- The end ---- */
+
+static void ignore_reply(void *context, const struct kube_reply *reply)
+{
+    (void)context;
+    if (*reply->text)
+        log_line(LOG_LINE_WARNING, "bind: a node lock may stay: %s", reply->text);
+}
+
+/* The value that was written is taken away, if nobody has changed the node since; else it expires,
+ * or is taken over when its Pod is gone. */
+void bind_release_lock(struct bind *bind)
+{
+    json_t *patch = patch_create();
+    char *path = scheduler_node_path(bind->node);
+    if (bind->has_lock && bind->node_version && patch && path &&
+        !patch_annotation(patch, NODE_LOCK_ANNOTATION, NULL) &&
+        !patch_resource_version(patch, bind->node_version) &&
+        kube_client_start(bind->scheduler->options.client,
+            &(struct kube_request){.method = "PATCH",
+                .path = path,
+                .content_type = PATCH_MERGE,
+                .body = patch,
+                .deadline_ms = BIND_MS,
+                .on_done = ignore_reply},
+            NULL))
+        log_line(LOG_LINE_WARNING, "bind: the lock of node %s stays: no memory", bind->node);
+    json_decref(patch);
+    free(path);
+}
+
+/* ---- The lock ---- */
+
+/* Another Pod has it. kube-scheduler tries the others again, later and later; Pods of a group would
+ * miss each other by that. */
+static void contend(struct bind *bind, const char *text)
+{
+    struct error error = {.text = ""};
+    if (!bind->grouped || !bind->scheduler->options.lock_retry_ns) {
+        bind_fail(bind, text);
+    } else if (scheduler_now_ns() < bind->lock_until_ns) {
+        /* The Binding has some time left after the longest wait. */
+        if (bind->until_ns < bind->lock_until_ns + LOCKED_BIND_NS)
+            bind->until_ns = bind->lock_until_ns + LOCKED_BIND_NS;
+        bind_wait(bind, BIND_WAITS_LOCK);
+    } else {
+        node_lock_error_waited(bind->node, bind->scheduler->options.lock_retry_ns, &error);
+        bind_fail(bind, error.text);
+    }
+}
+
+static void on_locked(void *context, const struct kube_reply *reply)
+{
+    struct bind *bind = context;
+    struct error error = {.text = ""};
+    bind->call = NULL;
+    if (reply->status == 409) {
+        node_lock_error_locked(bind->node, &error);
+        contend(bind, error.text);
+    } else if (reply->status < 200 || reply->status > 299) {
+        bind_fail(bind, reply->text);
+    } else {
+        free(bind->node_version);
+        bind->node_version = strdup(object_resource_version(reply->body));
+        bind->has_lock = true;
+        bind_post(bind);
+    }
+}
+
+static void write_lock(struct bind *bind)
+{
+    char value[NODE_LOCK_VALUE_BYTES];
+    json_t *patch = patch_create();
+    if (!patch || node_lock_encode(time(NULL), bind->pod_namespace, bind->pod_name, value) ||
+        patch_annotation(patch, NODE_LOCK_ANNOTATION, value) ||
+        patch_resource_version(patch, bind->node_version)) {
+        json_decref(patch);
+        bind_fail(bind, "the node lock cannot be written");
+        return;
+    }
+    bind_ask(bind, "PATCH", scheduler_node_path(bind->node), PATCH_MERGE, patch, on_locked);
+}
+
+static void decide(struct bind *bind);
+
+static void on_holder(void *context, const struct kube_reply *reply)
+{
+    struct bind *bind = context;
+    bind->call = NULL;
+    if (reply->status != 200 && reply->status != 404) {
+        bind_fail(bind, reply->text);
+        return;
+    }
+    bind->holder = reply->status == 200 ? NODE_LOCK_HOLDER_EXISTS : NODE_LOCK_HOLDER_GONE;
+    decide(bind);
+}
+
+static void ask_holder(struct bind *bind)
+{
+    struct node_lock lock;
+    if (node_lock_decode(bind->lock_value, &lock, NULL))
+        bind_fail(bind, "the node lock cannot be read");
+    else
+        bind_ask(bind, "GET", scheduler_pod_path(lock.pod_namespace, lock.pod_name, ""), NULL, NULL,
+            on_holder);
+}
+
+static void decide(struct bind *bind)
+{
+    enum node_lock_decision decision = NODE_LOCK_CONTENTION;
+    struct error error = {.text = ""};
+    if (node_lock_decide(bind->lock_value, bind->node, bind->pod_namespace, bind->pod_name,
+            bind->holder, time(NULL), bind->scheduler->options.lock_expiry_ns, &decision, &error))
+        bind_fail(bind, error.text);
+    else if (decision == NODE_LOCK_CONTENTION)
+        contend(bind, error.text);
+    else if (decision == NODE_LOCK_ASK)
+        ask_holder(bind);
+    else if (decision == NODE_LOCK_TAKE)
+        write_lock(bind);
+    else
+        bind_post(bind);
+}
+
+static void on_node(void *context, const struct kube_reply *reply)
+{
+    struct bind *bind = context;
+    bind->call = NULL;
+    if (reply->status != 200) {
+        bind_fail(bind, reply->text);
+        return;
+    }
+    const char *value = object_annotation(reply->body, NODE_LOCK_ANNOTATION);
+    free(bind->lock_value);
+    free(bind->node_version);
+    bind->lock_value = value ? strdup(value) : NULL;
+    bind->node_version = strdup(object_resource_version(reply->body));
+    bind->holder = NODE_LOCK_HOLDER_UNKNOWN;
+    if ((value && !bind->lock_value) || !bind->node_version)
+        bind_fail(bind, "no memory");
+    else
+        decide(bind);
+}
+
+void bind_take_lock(struct bind *bind)
+{
+    const struct scheduler_node *node = table_get(&bind->scheduler->nodes, bind->node);
+    bind->lock_seen = node ? node->lock_digest : 0;
+    bind_ask(bind, "GET", scheduler_node_path(bind->node), NULL, NULL, on_node);
+}
