@@ -165,6 +165,52 @@ def swapped():
 
 
 @test
+def swapped_cards():
+    """of equal Pods each is told the cards that it has, with a proof where there was one"""
+    with World() as world:
+        for name, card, seconds in (("a", 1, 1), ("b", 2, 2)):
+            text = device(card, 1000, 10) + ";"
+            said = {"vgpu.io/proof": proof("uid-" + name, text if name == "a" else "forged")}
+            world.pod(name, text, seconds=seconds, annotations=said)
+        first, second = world.allocate(device_id(1, 0)), world.allocate(device_id(2, 0))
+        equal([first.grant().who[0], second.grant().who[0]], ["a", "b"])
+        world.told("a")
+        world.told("b")
+        world.resources(a=[("main", [device_id(2, 0)])], b=[("main", [device_id(1, 0)])])
+        world.pre_start(device_id(1, 0))
+        equal(first.grant().who + tuple(first.grant().devices), ("b", "main", (uuid(1), 1000, 10)))
+        texts = {"a": device(2, 1000, 10) + ";", "b": device(1, 1000, 10) + ";"}
+        for name, text in texts.items():
+            until(lambda name=name, text=text: world.annotation(name, ALLOCATED) == text, f"{name}'s cards")
+        equal(world.annotation("a", "vgpu.io/proof"), proof("uid-a", texts["a"]))
+        equal(world.annotation("b", "vgpu.io/proof"), proof("uid-b", "forged"), "a forged one is not made good")
+        world.restart()
+        world.settle()
+        equal(patches(world, "/pods/"), [], "PATCHes after a restart")
+
+
+@test
+def replayed():
+    """what a Pod got is not given again: its own annotation written back, another's proof, another's consent"""
+    with World(require_proof=True) as world:
+        devices = device(1, 1000) + ";"
+        world.pod("p", devices, annotations={"vgpu.io/proof": proof("uid-p", devices)})
+        world.allocate(device_id(1, 0))
+        world.told("p")
+        world.annotate("p", **{TO_ALLOCATE: devices, PHASE: "allocating"})
+        until(lambda: "NVIDIA" not in world.annotation("p", TO_ALLOCATE), "the annotation's end")
+        equal(world.allocate_raw(device_id(1, 1))["status"], "UNKNOWN", "for the second time")
+        equal(len(world.records()), 1)
+        world.pod("q", devices, annotations={"vgpu.io/proof": proof("uid-q", devices)})
+        answer = world.allocate(device_id(1, 1))
+        equal(answer.grant().who, ("q", "main"))
+        wish = json.dumps({"main": {"gpumem": 2000}})
+        world.annotate("q", **{LIMITS: wish, CONSENT: proof("uid-p", wish)})
+        until(lambda: "consent" in " ".join(e["message"] for e in world.server.store.items("events")), "the refusal")
+        equal(answer.grant().devices, [(uuid(1), 1000, 0)])
+
+
+@test
 def swapped_early():
     """a Pod whose devices went to another by mistake is a candidate again"""
     with World() as world:

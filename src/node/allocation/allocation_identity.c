@@ -282,6 +282,8 @@ static void learn(
             !strcmp(pod->view.containers[container].name, record->container)) {
             record->sure = true;
             allocation_save(allocation, record);
+            /* Its cards may be others than the scheduler's. */
+            allocation_write(allocation, record->pod_uid);
         } else if (!move_record(allocation, record, pod, container, &moves[count], &error)) {
             record->sure = true;
             count++;

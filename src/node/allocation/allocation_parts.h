@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the allocation share: allocation.c has the records, allocation_serve.c the
  * Allocates, allocation_answer.c their answers, allocation_write.c what the API server is told,
- * allocation_identity.c whose devices are whose, allocation_live.c wishes of running Pods. */
+ * allocation_identity.c whose devices are whose, allocation_actual.c which those are,
+ * allocation_live.c wishes of running Pods. */
 #ifndef VGPU_NODE_ALLOCATION_PARTS_H
 #define VGPU_NODE_ALLOCATION_PARTS_H
 
@@ -133,6 +134,14 @@ int allocation_check_room(const struct allocation *allocation,
     __attribute__((warn_unused_result));
 /* Memory 0 of a device is all of its card. */
 int32_t allocation_memory_of(const struct allocation *allocation, const struct pod_device *device);
+
+/* allocation_actual.c */
+/* What the allocated annotation is to be, where containers have other cards than it names, as
+ * pod-resources tells; NULL: it is right, or no memory. To be freed. */
+char *allocation_actual(const struct allocation *allocation, const struct pods_pod *pod);
+/* A proof (PROOF_TEXT_BYTES) for that text, if the annotation was proven before. */
+bool allocation_prove(
+    struct allocation *allocation, const struct pods_pod *pod, const char *text, char *ret_proof);
 
 /* allocation_serve.c */
 void allocation_serve_stop(struct allocation *allocation);

@@ -5,6 +5,7 @@
 
 #include "cluster/erase.h"
 #include "cluster/node_lock.h"
+#include "cluster/proof.h"
 #include "kube/object.h"
 #include "kube/patch.h"
 #include "kube/url.h"
@@ -197,8 +198,7 @@ void allocation_ask(struct allocation *allocation, const struct allocation_recor
 
 /* The patch that the Pod needs; NULL: none, or no memory. *ret_done: all of its containers have
  * been served, or it has failed. */
-static json_t *make_patch(
-    const struct allocation *allocation, const struct pods_pod *pod, bool *ret_done)
+static json_t *make_patch(struct allocation *allocation, const struct pods_pod *pod, bool *ret_done)
 {
     const struct pod_view *view = &pod->view;
     bool failed = allocation_find_failure(allocation, view->uid) != NULL;
@@ -207,7 +207,8 @@ static json_t *make_patch(
     const char *phase = failed ? POD_BIND_FAILED : done ? POD_BIND_SUCCESS : NULL;
     bool erases = text && strcmp(text, view->to_allocate) != 0;
     bool phases = phase && (!view->bind_phase || strcmp(view->bind_phase, phase) != 0);
-    json_t *patch = erases || phases ? patch_create() : NULL;
+    char *actual = allocation_actual(allocation, pod), proof[PROOF_TEXT_BYTES];
+    json_t *patch = erases || phases || actual ? patch_create() : NULL;
     int result = 0;
     /* Another Pod of the same name is not meant. */
     if (patch)
@@ -217,6 +218,11 @@ static json_t *make_patch(
         result = patch_annotation(patch, POD_ANNOTATION_TO_ALLOCATE, text);
     if (patch && !result && phases)
         result = patch_annotation(patch, POD_ANNOTATION_BIND_PHASE, phase);
+    if (patch && !result && actual)
+        result = patch_annotation(patch, POD_ANNOTATION_ALLOCATED, actual);
+    if (patch && !result && actual && allocation_prove(allocation, pod, actual, proof))
+        result = patch_annotation(patch, POD_ANNOTATION_PROOF, proof);
+    free(actual);
     free(text);
     *ret_done = done;
     if (result) {
@@ -284,7 +290,7 @@ void allocation_write_all(struct allocation *allocation)
 /* -- the lock */
 
 /* A Pod of ours that has it and needs it no more: its annotations say all. */
-static bool may_release(const struct allocation *allocation, const char *lock)
+static bool may_release(struct allocation *allocation, const char *lock)
 {
     const struct allocation_record *record;
     const struct allocation_release *release;
