@@ -21,6 +21,8 @@
 /* 65,536 names of nodes, or some hundreds of whole nodes. */
 #define REQUEST_BYTES (16u << 20)
 #define PROOF_KEY_BYTES_MAX 4096
+/* How often it is looked whether the key's file is another one. */
+#define KEY_TICK_S 2
 /* Names in --owners. */
 #define OWNERS_MAX 32
 /* Binds under way at once, and the watches. */
@@ -34,6 +36,8 @@ struct program {
     const char *owners[OWNERS_MAX];
     char *proof_key;
     size_t proof_key_bytes;
+    struct file_stamp key_stamp;
+    struct event *key_timer;
     struct event_base *base;
     struct event *signals[2];
     struct kube_auth *auth;
@@ -100,18 +104,62 @@ static void override_config(struct program *program)
         request->default_count = flags->default_count;
 }
 
+static void forget_key(struct program *program)
+{
+    if (program->proof_key)
+        explicit_bzero(program->proof_key, program->proof_key_bytes);
+    free(program->proof_key);
+    program->proof_key = NULL;
+}
+
+/* On failure the key is as before. */
 static int read_key(struct program *program, struct error *error)
 {
     const char *path = program->flags.proof_key_file;
-    struct file_stamp stamp;
+    char *key;
+    size_t bytes;
     if (!*path)
         return 0;
-    int result = file_read(
-        path, PROOF_KEY_BYTES_MAX, &program->proof_key, &program->proof_key_bytes, &stamp, error);
-    if (!result && program->proof_key_bytes < PROOF_KEY_MIN)
-        return error_set(error, EINVAL, "%s has %zu bytes, a key has at least %d", path,
-            program->proof_key_bytes, PROOF_KEY_MIN);
-    return result;
+    int result = file_read(path, PROOF_KEY_BYTES_MAX, &key, &bytes, &program->key_stamp, error);
+    if (result)
+        return result;
+    if (bytes < PROOF_KEY_MIN) {
+        free(key);
+        return error_set(
+            error, EINVAL, "%s has %zu bytes, a key has at least %d", path, bytes, PROOF_KEY_MIN);
+    }
+    forget_key(program);
+    program->proof_key = key;
+    program->proof_key_bytes = bytes;
+    return 0;
+}
+
+/* The Secret's file is read again when it has been replaced. */
+static void on_key_tick(evutil_socket_t number, short what, void *context)
+{
+    struct program *program = context;
+    struct error error;
+    (void)number, (void)what;
+    if (!file_stamp_differs(&program->key_stamp, program->flags.proof_key_file))
+        return;
+    if (read_key(program, &error)) {
+        log_line(LOG_LINE_WARNING, "scheduler: the key for proofs stays as it was: %s", error.text);
+        return;
+    }
+    scheduler_set_proof_key(program->scheduler, program->proof_key, program->proof_key_bytes);
+    log_line(LOG_LINE_INFO, "scheduler: proofs are made with another key from now on");
+}
+
+static bool watch_key(struct program *program, struct error *error)
+{
+    const struct timeval tick = {.tv_sec = KEY_TICK_S};
+    if (!*program->flags.proof_key_file)
+        return true;
+    program->key_timer = event_new(program->base, -1, EV_PERSIST, on_key_tick, program);
+    if (program->key_timer && !event_add(program->key_timer, &tick))
+        return true;
+    error_set(error, ENOMEM, "no memory for a timer");
+    return false;
 }
 
 /* Splits the flag's text in place. */
@@ -210,7 +258,8 @@ static bool reach_cluster(struct program *program, struct error *error)
                              .legacy_metrics = flags->legacy_metrics,
                              .lease_name = flags->leader_elect ? flags->lease_name : NULL,
                              .lease_namespace = flags->lease_namespace,
-                             .identity = flags->identity},
+                             .identity = flags->identity,
+                             .pod_namespace = *flags->pod_namespace ? flags->pod_namespace : NULL},
             error);
     return program->scheduler;
 }
@@ -252,7 +301,7 @@ static bool start(struct program *program, struct error *error)
     program->base = event_base_new();
     if (program->base)
         return catch_signals(program, error) && reach_cluster(program, error) &&
-               serve(program, error);
+               watch_key(program, error) && serve(program, error);
     error_set(error, ENOMEM, "no event loop");
     return false;
 }
@@ -270,12 +319,14 @@ static void finish(struct program *program)
         kube_client_destroy(program->client);
     if (program->auth)
         kube_auth_destroy(program->auth);
+    if (program->key_timer)
+        event_free(program->key_timer);
     for (size_t i = 0; i < sizeof(program->signals) / sizeof(program->signals[0]); i++)
         if (program->signals[i])
             event_free(program->signals[i]);
     if (program->base)
         event_base_free(program->base);
-    free(program->proof_key);
+    forget_key(program);
     node_config_finish(&program->config);
 }
 

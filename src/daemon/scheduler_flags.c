@@ -70,6 +70,8 @@ static const struct flag_row rows[] = {
         "the Lease's namespace"},
     {"pod-name", "POD_NAME", FLAG_TEXT, AT(identity), "", NULL,
         "with which the name of the Lease's holder begins"},
+    {"pod-namespace", "POD_NAMESPACE", FLAG_TEXT, AT(pod_namespace), "", NULL,
+        "namespace of that Pod, which gets the label hami.io/scheduler-role, leader or follower"},
     {"owners", NULL, FLAG_TEXT, AT(owners), "", NULL,
         "users by commas that may write the annotations of devices and bindings, as "
         "system:serviceaccount:NAMESPACE:NAME: this scheduler's and the device plugin's"},

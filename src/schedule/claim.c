@@ -209,6 +209,7 @@ int claim_read(const json_t *pod, const struct request_config *config, struct cl
         .node = text_of(json_object_get(pod, "spec"), "nodeName"),
     };
     claim.bound = *claim.node;
+    claim.mig = json_string_value(json_object_get(annotations, CLAIM_MIG_ANNOTATION));
     if (!claim.bound)
         claim.node = text_of(annotations, POD_ANNOTATION_NODE);
     int result = 0;

@@ -17,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Where HAMi keeps the instances of cards in its dynamic MIG mode; shown in metrics. */
+#define CLAIM_MIG_ANNOTATION "hami.io/vgpu-mig-allocations"
+
 struct claim_share {
     char uuid[DEVICE_UUID_BYTES];
     uint64_t hash; /* table_hash(uuid) */
@@ -34,6 +37,7 @@ struct claim {
     bool init_done;             /* all init containers have ended well: they are not counted */
     bool bound;                 /* the API server has taken its binding to the node */
     bool grouped;               /* as ask.h has it; of a reservation */
+    const char *mig;            /* hami.io/vgpu-mig-allocations, of a Pod's JSON; NULL: none */
     const char *devices;        /* the device string, to be kept with a reservation; may be NULL */
 };
 

@@ -53,6 +53,7 @@ void usage_pod_free(struct usage_pod *pod)
     free(pod->pod_namespace);
     free(pod->name);
     free(pod->devices);
+    free(pod->mig);
     free(pod);
 }
 
@@ -95,7 +96,10 @@ static struct usage_pod *make_pod(const struct claim *claim)
         pod->shares[i] = (struct usage_pod_share){claim->shares[i], -1};
     if (claim->devices)
         pod->devices = strdup(claim->devices);
-    if (pod->uid && pod->pod_namespace && pod->name && (pod->devices || !claim->devices))
+    if (claim->mig)
+        pod->mig = strdup(claim->mig);
+    if (pod->uid && pod->pod_namespace && pod->name && (pod->devices || !claim->devices) &&
+        (pod->mig || !claim->mig))
         return pod;
     usage_pod_free(pod);
     return NULL;

@@ -34,9 +34,13 @@ struct scheduler_options {
     /* The Lease of the kube-scheduler beside it, and this Pod's name; NULL: there is no other
      * scheduler. */
     const char *lease_namespace, *lease_name, *identity;
+    const char
+        *pod_namespace; /* of this Pod, whose label tells whether it leads; NULL: none does */
 };
 
 struct scheduler *scheduler_create(const struct scheduler_options *options, struct error *error);
+/* Another key from now on, which outlives the scheduler or the next call. */
+void scheduler_set_proof_key(struct scheduler *scheduler, const void *key, size_t bytes);
 /* After the HTTP servers; their exchanges must be gone. */
 void scheduler_destroy(struct scheduler *scheduler);
 

@@ -54,6 +54,13 @@ struct scheduler_watch {
     bool synced;
 };
 
+/* What the label of this Pod says. */
+struct scheduler_role {
+    struct kube_call *call;
+    bool leads, is_told;
+    int64_t again_ns;
+};
+
 struct scheduler {
     struct scheduler_options options;
     struct usage *usage;
@@ -61,7 +68,8 @@ struct scheduler {
     struct table nodes; /* of struct scheduler_node */
     struct scheduler_watch watches[WATCH_COUNT];
     struct leader *leader; /* NULL: it always leads */
-    struct event *anew;    /* all is read anew */
+    struct scheduler_role role;
+    struct event *anew; /* all is read anew */
     struct event *timer;
     struct kube_call *overdue; /* the Pod that is being asked for */
     char *overdue_uid;
@@ -98,6 +106,9 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
 
 /* Takes a Pod as the watch, or a GET, shows it. */
 void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod);
+
+/* Makes the label of this Pod say whether it leads. */
+void scheduler_tell_role(struct scheduler *scheduler);
 
 /* Lets binds that wait be looked at soon. */
 void scheduler_wake(struct scheduler *scheduler);

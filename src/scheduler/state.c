@@ -195,8 +195,7 @@ static bool is_in_flight(const json_t *pod)
     const char *left = object_annotation(pod, POD_ANNOTATION_TO_ALLOCATE);
     const char *phase = object_annotation(pod, POD_ANNOTATION_BIND_PHASE);
     return left && !erase_is_done(left) && phase && strcmp(phase, POD_BIND_FAILED) != 0 &&
-           is_pending(pod) &&
-           !object_get(pod, "metadata", "deletionTimestamp", NULL);
+           is_pending(pod) && !object_get(pod, "metadata", "deletionTimestamp", NULL);
 }
 
 static void follow_flight(struct scheduler *scheduler, const json_t *pod)
@@ -322,6 +321,7 @@ static void on_tick(evutil_socket_t number, short what, void *context)
     if (!scheduler->overdue)
         ask_overdue(scheduler);
     scheduler_look_at_binds(scheduler, true);
+    scheduler_tell_role(scheduler);
 }
 
 static void on_wakeup(evutil_socket_t number, short what, void *context)
@@ -485,6 +485,12 @@ struct scheduler *scheduler_create(const struct scheduler_options *options, stru
     return NULL;
 }
 
+void scheduler_set_proof_key(struct scheduler *scheduler, const void *key, size_t bytes)
+{
+    scheduler->options.proof_key = key;
+    scheduler->options.proof_key_bytes = bytes;
+}
+
 void scheduler_destroy(struct scheduler *scheduler)
 {
     if (!scheduler)
@@ -494,6 +500,7 @@ void scheduler_destroy(struct scheduler *scheduler)
     scheduler_cancel_binds(scheduler);
     scheduler_cancel_patches(scheduler);
     kube_call_cancel(scheduler->overdue);
+    kube_call_cancel(scheduler->role.call);
     free(scheduler->overdue_uid);
     forget_nodes(scheduler);
     choice_finish(&scheduler->choice);

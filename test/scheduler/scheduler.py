@@ -5,6 +5,7 @@ import datetime
 import hashlib
 import hmac
 import json
+import os
 import time
 
 from scheduler_world import (ALLOCATED, LOCK, NODE, PLUGIN, REGISTER, TIME, TO_ALLOCATE, Later, World, api_server,
@@ -66,6 +67,52 @@ def a_proof():
         for part in (pod["metadata"]["uid"], "n1", text):
             message += b"%d:%s\n" % (len(part), part.encode())
         equal(world.said("p")["vgpu.io/proof"], hmac.new(KEY.encode(), message, hashlib.sha256).hexdigest())
+
+
+@test
+def another_key():
+    """a key that replaces the one before is used without a restart, and a bad one is not"""
+    with World([("nodes", make_node("n1"))], key=KEY) as world:
+        path = os.path.join(world.directory, "key")
+
+        def write(text):
+            with open(path + ".new", "w", encoding="ascii") as file:
+                file.write(text)
+            os.replace(path + ".new", path)
+
+        def proof(name, key):
+            message = b"vgpu.io/proof/1\n"
+            for part in (world.pod(name)["metadata"]["uid"], "n1", world.said(name)[ALLOCATED]):
+                message += b"%d:%s\n" % (len(part), part.encode())
+            return hmac.new(key.encode(), message, hashlib.sha256).hexdigest()
+
+        write("short")
+        until(lambda: any("stays as it was" in line for line in world.lines), "the refusal")
+        equal(world.place("p", ["n1"])[1], "")
+        equal(world.said("p")["vgpu.io/proof"], proof("p", KEY))
+        write("another key, another key")
+        until(lambda: any("another key from now on" in line for line in world.lines), "the other key")
+        equal(world.place("q", ["n1"])[1], "")
+        equal(world.said("q")["vgpu.io/proof"], proof("q", "another key, another key"))
+
+
+@test
+def mig_instances():
+    """instances that HAMi's plugin has made on demand are shown, those without identity are not"""
+    instance = {"containerIndex": 0, "deviceIndex": 0, "gpuUUID": "GPU-n1-0", "profile": "2g.10gb",
+                "placement": {"start": 2, "size": 2}}
+    made = dict(instance, migUUID="MIG-1", gpuInstanceID=4, computeInstanceID=0)
+    text = json.dumps([made, instance, {"gpuUUID": "x"}, 7])
+    pods = [make_pod(name, **{NODE: "n1", ALLOCATED: "GPU-n1-0,NVIDIA,1000,0:;", "hami.io/vgpu-mig-allocations": value})
+            for name, value in (("p", text), ("q", "["))]
+    for pod in pods:
+        pod["spec"]["nodeName"] = "n1"
+    with World([("nodes", make_node("n1")), *(("pods", pod) for pod in pods)]) as world:
+        lines = [line for line in world.get("/metrics", world.metrics_port)[1].splitlines()
+                 if line.startswith("hami_node_gpu_mig_instance_info")]
+        equal(lines, ['hami_node_gpu_mig_instance_info{node="n1",device_uuid="GPU-n1-0",device_index="0",mig_uuid="MIG-1",'
+                      'profile="2g.10gb",gpu_instance_id="4",compute_instance_id="0",placement_start="2",'
+                      'placement_size="2",zone="vGPU"} 1'])
 
 
 @test
@@ -366,17 +413,20 @@ def the_leader():
         found = world.server.store.get("leases", "v", "l")
         world.server.store.replace("leases", "v", "l", dict(found, spec=lease(*arguments, **more)))
 
-    objects = [("nodes", make_node("n1")),
+    objects = [("nodes", make_node("n1")), ("pods", make_pod("pod-a", cards=0, namespace="v")),
                ("leases", {"metadata": {"name": "l", "namespace": "v"}, "spec": lease("pod-b_1", 1)})]
-    options = ["--leader-elect", "--leader-elect-resource-name=l", "--leader-elect-resource-namespace=v"]
+    role = lambda: world.pod("pod-a", "v")["metadata"].get("labels", {}).get("hami.io/scheduler-role")
+    options = ["--leader-elect", "--pod-namespace=v", "--leader-elect-resource-name=l", "--leader-elect-resource-namespace=v"]
     with World(objects, options + ["--pod-name=pod-a"], ready=False) as world:
         until(lambda: any("quotas: all" in line for line in world.lines), "the quotas")
         pod = world.create("pods", make_pod("p"))
         true("read" in world.filter(pod, ["n1"])["Error"], "a follower answers")
         true(world.bind(pod, "n1"), "a follower binds")
+        until(lambda: role() == "follower", "the label of a follower")
         take(world, "pod-a_7", 2)
         world.wait_ready()
         equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        until(lambda: role() == "leader", "the label of a leader")
         take(world, "pod-ab_7", 3)
         world.wait_ready(False)
         true(world.bind(pod, "n1"), "an old leader binds")
