@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Of a lock whose Pod is not bound: twice what kube-scheduler gives its extender for a bind. */
+#define UNBOUND_S 60
+
 /* ---- The end ---- */
 
 static void ignore_reply(void *context, const struct kube_reply *reply)
@@ -94,6 +97,17 @@ static void write_lock(struct bind *bind)
 
 static void decide(struct bind *bind);
 
+/* Whether the Pod of the lock needs it still: it is bound elsewhere, it has ended, or whoever began
+ * to bind it has given up long ago. */
+static bool needs_lock(const struct bind *bind, const json_t *pod)
+{
+    struct node_lock lock;
+    const char *node = object_pod_node(pod);
+    if (node_lock_decode(bind->lock_value, &lock, NULL) || object_pod_has_ended(pod))
+        return false;
+    return *node ? !strcmp(node, bind->node) : time(NULL) - lock.taken_seconds < UNBOUND_S;
+}
+
 static void on_holder(void *context, const struct kube_reply *reply)
 {
     struct bind *bind = context;
@@ -102,7 +116,8 @@ static void on_holder(void *context, const struct kube_reply *reply)
         bind_fail(bind, reply->text);
         return;
     }
-    bind->holder = reply->status == 200 ? NODE_LOCK_HOLDER_EXISTS : NODE_LOCK_HOLDER_GONE;
+    bind->holder = reply->status == 200 && needs_lock(bind, reply->body) ? NODE_LOCK_HOLDER_EXISTS
+                                                                         : NODE_LOCK_HOLDER_GONE;
     decide(bind);
 }
 

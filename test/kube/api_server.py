@@ -141,6 +141,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.fault = fault
         if fault and fault.delay:
             time.sleep(fault.delay)
+            if self.is_left():  # as an API server cancels what nobody waits for
+                self.cut()
+                return
         if fault and fault.cut == "before":
             self.cut()
         elif fault and fault.status:
@@ -152,6 +155,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer_json(lambda: self.do_api(parts.path))
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_any
+
+    def is_left(self):
+        """Whether the client has closed its connection."""
+        if isinstance(self.connection, ssl.SSLSocket):
+            return False
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def cut(self):
         self.close_connection = True

@@ -75,12 +75,12 @@ class Later:
 
 
 class World:
-    """With the objects, a list of (resource, object), before the scheduler starts."""
+    """With the objects, a list of (resource, object), before the scheduler starts; server: one that others share."""
 
-    def __init__(self, objects=(), options=(), key=None, ready=True):
+    def __init__(self, objects=(), options=(), key=None, ready=True, server=None):
         self.ready = ready
-        self.server = api_server.Server()
-        self.server.start()
+        self.owns_server = server is None
+        self.server = server or api_server.Server().start()
         self.directory = tempfile.mkdtemp()
         for resource, item in objects:
             self.create(resource, item)
@@ -129,7 +129,7 @@ class World:
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(PATIENCE_S)
-        self.server.stop()
+        self.stop_server()
         tap.equal(status, 0, "the exit status")
 
     def __enter__(self):
@@ -141,7 +141,11 @@ class World:
             return
         print("\n".join("# " + line for line in self.lines[-20:]))
         self.kill()
-        self.server.stop()
+        self.stop_server()
+
+    def stop_server(self):
+        if self.owns_server:
+            self.server.stop()
 
     def request(self, method, path, body=None, port=None):
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=PATIENCE_S)
