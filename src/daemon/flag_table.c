@@ -167,9 +167,12 @@ void flag_table_print_help(const struct flag_table *table, FILE *file)
             fprintf(file, " (also %s)", row->variable);
         fprintf(file, "%s%s%s\n", *row->value ? " [" : "", row->value, *row->value ? "]" : "");
     }
-    fputs("  --version\n  --help\n\nAccepted without effect:", file);
+    fputs("  --version\n  --help\n", file);
+    const char *before = "\nAccepted without effect:";
     for (size_t i = 0; i < table->count; i++)
-        if (has_no_effect(&table->rows[i]))
-            fprintf(file, " --%s", table->rows[i].name);
-    fputs("\n", file);
+        if (has_no_effect(&table->rows[i])) {
+            fprintf(file, "%s --%s", before, table->rows[i].name);
+            before = "";
+        }
+    fputs(*before ? "" : "\n", file);
 }

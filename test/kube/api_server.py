@@ -372,7 +372,7 @@ class Server:
 
     def resolve(self, path):
         """(resource, namespace or None, name or None, subresource or None)"""
-        for prefix in (api_store.CORE, api_store.COORDINATION):
+        for prefix in api_store.PREFIXES:
             if not path.startswith(prefix + "/"):
                 continue
             parts = [urllib.parse.unquote(part) for part in path[len(prefix) + 1:].split("/")]

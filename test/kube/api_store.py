@@ -11,6 +11,7 @@ from api_patch import Refused, clone
 
 # plural: (prefix of the path, apiVersion, kind, namespaced)
 CORE, COORDINATION = "/api/v1", "/apis/coordination.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RESOURCES = {
     "nodes": (CORE, "v1", "Node", False),
     "namespaces": (CORE, "v1", "Namespace", False),
@@ -20,8 +21,11 @@ RESOURCES = {
     "secrets": (CORE, "v1", "Secret", True),
     "resourcequotas": (CORE, "v1", "ResourceQuota", True),
     "leases": (COORDINATION, "coordination.k8s.io/v1", "Lease", True),
+    "mutatingwebhookconfigurations": (ADMISSION, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", False),
+    "validatingwebhookconfigurations": (ADMISSION, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", False),
 }
-VERSION_REQUIRED = {"leases"}  # for PUT; the others may be written over
+PREFIXES = sorted({row[0] for row in RESOURCES.values()})
+VERSION_REQUIRED = {"leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}  # for PUT; the others may be written over
 HISTORY_MAX = 200000  # changes; half of them are forgotten then
 KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
         "deletionGracePeriodSeconds")

@@ -189,7 +189,7 @@ def rootfs():
     packages = re.search(r"--no-install-recommends (.*?)&&", last, re.DOTALL)[1].replace("\\\n", " ").split()
     equal(sorted(re.findall(r'"([^"]+)"', listed)), sorted(packages), "packages")
     equal(re.search(r'PATH = "([^"]+)"', script)[1], re.search(r"ENV PATH=(\S+)", last)[1], "PATH")
-    for program in ("vgpu-device-plugin", "vgpu-monitor"):
+    for program in ("vgpu-device-plugin", "vgpu-monitor", "vgpu-scheduler", "vgpu-certgen"):
         true(f"src/daemon/{program}" in script and f"src/daemon/{program}" in last, f"{program} is not in both")
     done = subprocess.run([os.path.join(SOURCE, "deploy/image/make-rootfs"), "/nowhere", "/nowhere/archive"],
                           env=MINE, capture_output=True, text=True, timeout=60)
