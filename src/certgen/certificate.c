@@ -8,6 +8,7 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,17 +263,19 @@ static int append_former(const char *former, time_t now, char **text)
     gnutls_x509_crt_t list[CHAIN_MAX];
     int result = 0, count = former ? read_list(former, list, CHAIN_MAX) : 0;
     for (int i = 0; i < count; i++) {
-        char *added = NULL, *both;
+        char *added = NULL, *both = NULL;
         if (!gnutls_x509_crt_get_ca_status(list[i], NULL) || !is_valid(list[i], now, now))
             continue;
         result = write_certificate(list[i], &added);
         if (result)
             break;
-        both = realloc(*text, strlen(*text) + strlen(added) + 1);
-        if (both)
-            *text = strcat(both, added);
+        if (asprintf(&both, "%s%s", *text, added) < 0)
+            result = GNUTLS_E_MEMORY_ERROR;
         free(added);
-        result = both ? 0 : GNUTLS_E_MEMORY_ERROR;
+        if (result)
+            break;
+        free(*text);
+        *text = both;
         break;
     }
     free_list(list, count);
