@@ -13,6 +13,14 @@ from peers import program
 
 SECONDS = 300  # for what takes some, on a machine that is busy with other things
 TOKEN = "test-admin"
+# Users by token beside the administrator: who keeps the nodes that are only objects (nodes.py), by the
+# name of the device plugin's ServiceAccount, and somebody who may what the ClusterRole "admin" may in a namespace.
+KEEPER, ALICE = "test-keeper", "test-alice"
+KEEPER_NAME = "system:serviceaccount:kube-system:vgpu-node"
+TOKENS = f"""{TOKEN},admin,admin,system:masters
+{KEEPER},{KEEPER_NAME},keeper,system:masters
+{ALICE},alice,alice,people
+"""
 KUBECONFIG = """apiVersion: v1
 kind: Config
 clusters: [{{name: c, cluster: {{server: "https://127.0.0.1:443", certificate-authority: "{pki}/ca.crt"}}}}]
@@ -55,16 +63,22 @@ class Refused(Exception):
 
 
 class Api:
-    """Requests as the cluster's administrator."""
+    """Requests as the cluster's administrator, or by another's token."""
 
-    def __init__(self, pki):
+    def __init__(self, pki, token=TOKEN):
         self.context = ssl.create_default_context(cafile=f"{pki}/ca.crt")
+        self.token = token
+
+    def connect(self):
+        return http.client.HTTPSConnection("127.0.0.1", 443, context=self.context, timeout=60)
+
+    def headers(self, kind="application/json"):
+        return {"Authorization": "Bearer " + self.token, "Content-Type": kind}
 
     def call(self, method, path, body=None, kind="application/json"):
-        connection = http.client.HTTPSConnection("127.0.0.1", 443, context=self.context, timeout=60)
+        connection = self.connect()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body),
-                               {"Authorization": "Bearer " + TOKEN, "Content-Type": kind})
+            connection.request(method, path, None if body is None else json.dumps(body), self.headers(kind))
             answer = connection.getresponse()
             text = answer.read()
         finally:
@@ -129,23 +143,35 @@ class ControlPlane:
                 file.write(KUBECONFIG.format(pki=self.pki, user=name))
         self.openssl("ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", "accounts.key")
         with open(f"{self.pki}/tokens.csv", "w", encoding="ascii") as file:
-            file.write(f"{TOKEN},admin,admin,system:masters\n")
+            file.write(TOKENS)
 
     def start_all(self):
-        pki = self.pki
+        self.start_etcd()
+        self.start_api_server()
+        self.start_manager()
+        self.start_scheduler()
+
+    def start_etcd(self):
         self.start("etcd", program("etcd"), "--data-dir", self.machine.path("etcd"), "--unsafe-no-fsync",
                    "--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
                    "--listen-peer-urls", "http://127.0.0.1:2380")
-        self.start_api_server()
-        manager, scheduler = f"--kubeconfig={pki}/manager.kubeconfig", f"{pki}/scheduler.kubeconfig"
-        self.start("manager", program("kube-controller-manager"), manager, f"--root-ca-file={pki}/ca.crt",
-                   f"--service-account-private-key-file={pki}/accounts.key", "--use-service-account-credentials=true",
-                   "--leader-elect=false", "--bind-address=127.0.0.1")
-        self.start("scheduler", program("kube-scheduler"), f"--kubeconfig={scheduler}",
-                   f"--authentication-kubeconfig={scheduler}", f"--authorization-kubeconfig={scheduler}",
-                   "--leader-elect=false", "--bind-address=127.0.0.1")
 
-    def start_api_server(self):
+    def start_manager(self, *more):
+        pki = self.pki
+        self.start("manager", program("kube-controller-manager"), f"--kubeconfig={pki}/manager.kubeconfig",
+                   f"--root-ca-file={pki}/ca.crt", f"--service-account-private-key-file={pki}/accounts.key",
+                   "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1", *more)
+
+    def start_scheduler(self, name="scheduler", host=None, *more):
+        """kube-scheduler, on a host of that name. One that is named by --config gets its kubeconfig there."""
+        kubeconfig = f"{self.pki}/scheduler.kubeconfig"
+        command = [program("kube-scheduler"), f"--authentication-kubeconfig={kubeconfig}",
+                   f"--authorization-kubeconfig={kubeconfig}", "--bind-address=127.0.0.1"]
+        if host:
+            command = ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh", *command]
+        self.start(name, *command, *(more or [f"--kubeconfig={kubeconfig}", "--leader-elect=false"]))
+
+    def start_api_server(self, *more):
         pki = self.pki
         self.start("apiserver", program("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
                    "--bind-address=0.0.0.0", "--secure-port=443", f"--advertise-address={NODE_ADDRESS}",
@@ -158,7 +184,7 @@ class ControlPlane:
                    "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
                    f"--kubelet-certificate-authority={pki}/ca.crt", f"--kubelet-client-certificate={pki}/client.crt",
                    f"--kubelet-client-key={pki}/client.key", "--kubelet-preferred-address-types=InternalIP",
-                   "--allow-privileged=true", "--profiling=false")
+                   "--allow-privileged=true", "--profiling=false", *more)
         wait_for("the API server is ready", lambda: self.api.get("/readyz"))
 
     def kubectl(self, *arguments, check=True, timeout=SECONDS):
