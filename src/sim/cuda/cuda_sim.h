@@ -216,8 +216,8 @@ struct allocation {
     struct block *block;
     struct pool *pool;
     struct vmm *vmm;
-    uint64_t vmm_offset;
-    unsigned access; /* CUmemAccess_flags of a mapping */
+    uint64_t access; /* of a mapping: CUmemAccess_flags by place, in two bits each */
+    bool shown;      /* a mapping's contents lie in its range's window (vmm.c) */
     unsigned host_flags;
     unsigned refs; /* of an IPC import */
     bool graph;
@@ -253,7 +253,8 @@ bool address_is_device(uint64_t address);
 /* Where [address, address + bytes) can be read or written by the simulator itself; *ret_host is
  * NULL where the contents are not kept. Host addresses stand for themselves. */
 CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host);
-char *vmm_contents(struct vmm *vmm);
+/* The same for a range of mappings that touch each other. */
+CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host);
 /* Makes *contents at first need; NULL if there is no memory. */
 char *contents_get(char **contents, uint64_t bytes);
 void contents_drop(char *contents, uint64_t bytes);

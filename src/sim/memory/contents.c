@@ -37,21 +37,17 @@ CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host)
         *ret_host = (char *)(uintptr_t)address;
         return CUDA_SUCCESS;
     }
-    if (bytes > allocation->bytes - (address - allocation->address) && address_is_device(address) &&
-        allocation->kind != ALLOCATION_MAPPING)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->vmm)
+        return vmm_contents(address, bytes, ret_host);
     if (!address_is_device(address)) {
         *ret_host = (char *)(uintptr_t)address;
         return CUDA_SUCCESS;
     }
-    if (bytes > CONTENTS_KEPT_BYTES || bytes > allocation->bytes - (address - allocation->address))
+    if (bytes > allocation->bytes - (address - allocation->address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > CONTENTS_KEPT_BYTES)
         return CUDA_SUCCESS;
-    if (allocation->vmm) {
-        base = vmm_contents(allocation->vmm);
-        *ret_host = base ? base + allocation->vmm_offset + (address - allocation->address) : NULL;
-    } else {
-        base = contents_get(&allocation->contents, allocation->bytes);
-        *ret_host = base ? base + (address - allocation->address) : NULL;
-    }
+    base = contents_get(&allocation->contents, allocation->bytes);
+    *ret_host = base ? base + (address - allocation->address) : NULL;
     return CUDA_SUCCESS;
 }

@@ -93,13 +93,29 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
     return CUDA_SUCCESS;
 }
 
+/* Some mapping of the bytes is backed by the host: they cross the bus. */
+static bool is_backed_by_host(uint64_t address, uint64_t bytes)
+{
+    for (uint64_t at = address; at - address < bytes;) {
+        const struct allocation *part = allocation_find(at);
+
+        if (!part || part->kind != ALLOCATION_MAPPING)
+            return false;
+        if (part->place == PLACE_HOST)
+            return true;
+        at = part->address + part->bytes;
+    }
+    return false;
+}
+
 /* Both sides are memory of one card. */
-static bool is_on_card(const struct side *from, const struct side *to)
+static bool is_on_card(const struct side *from, const struct side *to, uint64_t bytes)
 {
     const struct allocation *source = allocation_find(from->address);
     const struct allocation *target = allocation_find(to->address);
 
-    return from->device && to->device && (!source || !target || source->device == target->device);
+    return from->device && to->device && (!source || !target || source->device == target->device) &&
+           !is_backed_by_host(from->address, bytes) && !is_backed_by_host(to->address, bytes);
 }
 
 struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
@@ -113,7 +129,7 @@ struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
     if (copy_is_empty(copy))
         return work;
     if (side_init(&from, copy, true) == CUDA_SUCCESS &&
-        side_init(&to, copy, false) == CUDA_SUCCESS && is_on_card(&from, &to)) {
+        side_init(&to, copy, false) == CUDA_SUCCESS && is_on_card(&from, &to, bytes)) {
         work.kind = SIM_WORK_KERNEL;
         rate = COPY_BYTES_PER_US;
     }

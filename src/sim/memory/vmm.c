@@ -4,8 +4,12 @@
  * last reference and mapping are gone, or memory of the host), reserved ranges, mappings, and
  * sharing by descriptor.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sim/cuda/cuda_sim.h"
@@ -19,21 +23,20 @@ struct vmm {
     unsigned handles; /* cuMemCreate, retain and import each give one */
     unsigned mappings;
     CUmemAllocationProp props;
-    char *contents;
+    char *contents; /* shared pages, which each mapping's piece of a window shows */
 };
 
+/* What is written through one mapping is read through another of the same handle, and a copy may go
+ * over several mappings that touch: the range's contents lie in one window, into which each
+ * handle's are mapped at the first need. */
 struct reservation {
     struct reservation *next;
     uint64_t address;
     uint64_t bytes;
+    char *window; /* NULL: nothing in the range was read or written yet */
 };
 
 static struct reservation *reservations;
-
-char *vmm_contents(struct vmm *vmm)
-{
-    return contents_get(&vmm->contents, vmm->bytes);
-}
 
 struct rm_object vmm_object(const struct vmm *vmm)
 {
@@ -173,6 +176,7 @@ CUresult sim_cuMemAddressReserve(
     if (!reservation)
         return CUDA_ERROR_OUT_OF_MEMORY;
     reservation->bytes = bytes;
+    reservation->window = NULL;
     reservation->address =
         wanted && wanted % MEMORY_PAGE_BYTES == 0 && address_take_at(wanted, bytes)
             ? wanted
@@ -187,15 +191,33 @@ CUresult sim_cuMemAddressReserve(
     return CUDA_SUCCESS;
 }
 
+static bool is_mapping_within(const struct allocation *allocation, const void *range)
+{
+    const struct reservation *reservation = range;
+
+    return allocation->kind == ALLOCATION_MAPPING && allocation->address >= reservation->address &&
+           allocation->address - reservation->address < reservation->bytes;
+}
+
+static bool reservation_is_mapped(const struct reservation *reservation)
+{
+    size_t count;
+
+    free(allocation_collect(is_mapping_within, reservation, &count));
+    return count > 0;
+}
+
 CUresult sim_cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
     CUDA_LOCKED;
     struct reservation **at = reservation_of(address, bytes);
     struct reservation *reservation = *at;
 
-    if (!reservation || reservation->address != address || reservation->bytes != bytes)
+    if (!reservation || reservation->address != address || reservation->bytes != bytes ||
+        reservation_is_mapped(reservation))
         return CUDA_ERROR_INVALID_VALUE;
     *at = reservation->next;
+    contents_drop(reservation->window, bytes);
     address_release(address, bytes);
     free(reservation);
     return CUDA_SUCCESS;
@@ -216,12 +238,80 @@ CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                            .kind = ALLOCATION_MAPPING,
                            .place = vmm->place,
                            .device = vmm->device ? vmm->device : device_of(0),
-                           .vmm = vmm,
-                           .vmm_offset = offset},
+                           .vmm = vmm},
         NULL);
     if (r == CUDA_SUCCESS && vmm->mappings++ == 0 && vmm->place == PLACE_DEVICE)
         rm_memory_map(&vmm->rm, true);
     return r;
+}
+
+static bool window_make(struct reservation *reservation)
+{
+    void *window;
+
+    if (reservation->window)
+        return true;
+    window = mmap(
+        NULL, reservation->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (window == MAP_FAILED)
+        return false;
+    reservation->window = window;
+    return true;
+}
+
+/* An old size of 0 makes a second mapping of the same shared pages (mremap(2)). */
+static bool window_show(const struct reservation *reservation, struct allocation *mapping)
+{
+    struct vmm *vmm = mapping->vmm;
+    char *at = reservation->window + (mapping->address - reservation->address);
+
+    if (mapping->shown)
+        return true;
+    if (!vmm->contents) {
+        void *pages = mmap(NULL, vmm->bytes, PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (pages == MAP_FAILED)
+            return false;
+        vmm->contents = pages;
+    }
+    mapping->shown =
+        mremap(vmm->contents, 0, mapping->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
+    return mapping->shown;
+}
+
+static void window_hide(const struct allocation *mapping)
+{
+    const struct reservation *reservation = *reservation_of(mapping->address, mapping->bytes);
+
+    if (mapping->shown && reservation)
+        (void)mmap(reservation->window + (mapping->address - reservation->address), mapping->bytes,
+            PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/* A range with a hole, or with a part that no device was given access to, is refused; on a card a
+ * kernel that touches it ends its context. */
+CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host)
+{
+    struct reservation *reservation = *reservation_of(address, bytes);
+    uint64_t end = address + bytes;
+    bool shown;
+
+    *ret_host = NULL;
+    if (!reservation)
+        return CUDA_ERROR_INVALID_VALUE;
+    shown = bytes <= CONTENTS_KEPT_BYTES && window_make(reservation);
+    for (uint64_t at = address; at < end;) {
+        struct allocation *mapping = allocation_find(at);
+
+        if (!mapping || !mapping->vmm || !mapping->access)
+            return CUDA_ERROR_INVALID_VALUE;
+        shown = shown && window_show(reservation, mapping);
+        at = mapping->address + mapping->bytes;
+    }
+    if (shown)
+        *ret_host = reservation->window + (address - reservation->address);
+    return CUDA_SUCCESS;
 }
 
 /* The first mapping in [address, address + bytes), NULL if none or the range has a hole. */
@@ -253,6 +343,7 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
         struct vmm *vmm = mapping->vmm;
 
         address += mapping->bytes;
+        window_hide(mapping);
         allocation_forget(mapping);
         if (--vmm->mappings == 0 && vmm->place == PLACE_DEVICE)
             rm_memory_map(&vmm->rm, false);
@@ -262,6 +353,32 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* Two bits of flags for each place: the host, then each device. 0: that is no place. */
+static uint64_t access_unit(const CUmemLocation *location)
+{
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return location->type == CU_MEM_LOCATION_TYPE_HOST ||
+                       location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA
+                   ? 1
+                   : 0;
+    return device_of(location->id) && location->id < 31 ? (uint64_t)4 << 2 * location->id : 0;
+}
+
+static bool access_is_known(const CUmemAccessDesc *desc)
+{
+    unsigned flags = (unsigned)desc->flags;
+
+    return access_unit(&desc->location) &&
+           (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+               flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+/* The host reaches only memory that is backed by it. */
+static bool access_may(const struct allocation *mapping, const CUmemAccessDesc *desc)
+{
+    return mapping->place == PLACE_HOST || desc->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 CUresult sim_cuMemSetAccess(
     CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count)
 {
@@ -269,11 +386,23 @@ CUresult sim_cuMemSetAccess(
 
     if (!descs || !count || !mapping_first(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    for (uint64_t at = address; at < address + bytes;) {
-        struct allocation *mapping = allocation_find(at);
+    for (size_t i = 0; i < count; i++) {
+        if (!access_is_known(&descs[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+        for (uint64_t at = address; at < address + bytes; at += allocation_find(at)->bytes) {
+            if (!access_may(allocation_find(at), &descs[i]))
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t unit = access_unit(&descs[i].location);
 
-        mapping->access = (unsigned)descs[0].flags;
-        at += mapping->bytes;
+        for (uint64_t at = address; at < address + bytes;) {
+            struct allocation *mapping = allocation_find(at);
+
+            mapping->access = (mapping->access & ~(3 * unit)) | (unsigned)descs[i].flags * unit;
+            at += mapping->bytes;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -283,10 +412,11 @@ CUresult sim_cuMemGetAccess(
 {
     CUDA_LOCKED;
     const struct allocation *mapping = allocation_find(address);
+    uint64_t unit = location ? access_unit(location) : 0;
 
-    if (!flags || !location || !mapping || !mapping->vmm)
+    if (!flags || !unit || !mapping || !mapping->vmm)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = mapping->access;
+    *flags = mapping->access / unit & 3;
     return CUDA_SUCCESS;
 }
 
