@@ -226,7 +226,7 @@ static void set_defaults(struct kube_client_options *options)
     options->calls_max = options->calls_max ? options->calls_max : 4096;
     options->attempt_ms = options->attempt_ms ? options->attempt_ms : 15000;
     options->backoff_first_ms = options->backoff_first_ms ? options->backoff_first_ms : 200;
-    options->backoff_max_ms = options->backoff_max_ms ? options->backoff_max_ms : 30000;
+    options->backoff_max_ms = options->backoff_max_ms ? options->backoff_max_ms : 10000;
     options->reply_bytes_max =
         options->reply_bytes_max ? options->reply_bytes_max : (size_t)32 << 20;
 }

@@ -30,7 +30,7 @@ struct kube_client_options {
     unsigned calls_max;        /* requests held, waiting ones included [4096] */
     unsigned attempt_ms;       /* longest time for one try [15,000] */
     unsigned backoff_first_ms; /* [200] */
-    unsigned backoff_max_ms;   /* [30,000] */
+    unsigned backoff_max_ms;   /* [10,000] */
     size_t reply_bytes_max;    /* [32 MiB] */
     const char *user_agent;    /* ["vgpu"] */
 };

@@ -299,6 +299,11 @@ static bool is_name(const char *text)
     return *text && *text != '.' && !strchr(text, '/');
 }
 
+static bool is_id(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == ALLOCATION_ID_BYTES - 1;
+}
+
 static int read_all(const json_t *object, struct allocation_record *record, struct error *error)
 {
     int64_t version = 0, serial = 0, priority = -1;
@@ -334,6 +339,8 @@ static int read_all(const json_t *object, struct allocation_record *record, stru
         (!record->directory || !record->cache || !is_name(record->directory) ||
             !is_name(record->cache)))
         result = error_set(error, EINVAL, WHAT ": a directory or cache that is no name");
+    if (!result && !is_id(record->id))
+        result = error_set(error, EINVAL, WHAT ": an \"id\" that is not 32 hexadecimal digits");
     record->serial = (uint64_t)serial;
     record->has_priority = priority >= 0;
     record->priority = priority >= 0 ? (uint32_t)priority : 0;
