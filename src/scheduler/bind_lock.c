@@ -9,9 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-/* Of a lock whose Pod is not bound: twice what kube-scheduler gives its extender for a bind. */
-#define UNBOUND_S 60
-
 /* ---- The end ---- */
 
 static void ignore_reply(void *context, const struct kube_reply *reply)
@@ -97,15 +94,12 @@ static void write_lock(struct bind *bind)
 
 static void decide(struct bind *bind);
 
-/* Whether the Pod of the lock needs it still: it is bound elsewhere, it has ended, or whoever began
- * to bind it has given up long ago. */
+/* Whether the Pod of the lock may need it still: it has not ended, and is not bound to another
+ * node. */
 static bool needs_lock(const struct bind *bind, const json_t *pod)
 {
-    struct node_lock lock;
     const char *node = object_pod_node(pod);
-    if (node_lock_decode(bind->lock_value, &lock, NULL) || object_pod_has_ended(pod))
-        return false;
-    return *node ? !strcmp(node, bind->node) : time(NULL) - lock.taken_seconds < UNBOUND_S;
+    return !object_pod_has_ended(pod) && (!*node || !strcmp(node, bind->node));
 }
 
 static void on_holder(void *context, const struct kube_reply *reply)

@@ -64,8 +64,8 @@ def is_in_flight(pod):
 
 
 def clash(a, b):
-    shapes = [{(len(devices), tuple(d[1:] for d in devices)) for devices in parts(pod["metadata"]["annotations"][ALLOCATED])
-               if devices} for pod in (a, b)]
+    shapes = [{(len(devices), tuple(d[1:] for d in devices))
+               for devices in parts(pod["metadata"]["annotations"][ALLOCATED]) if devices} for pod in (a, b)]
     return any(x[0] == y[0] and x != y for x in shapes[0] for y in shapes[1])
 
 
@@ -165,7 +165,8 @@ class Cluster:
 
     def limits(self):
         dice = self.dice
-        limits = {"nvidia.com/gpu": str(dice.choice((1, 1, 1, 2))), "nvidia.com/gpumem": str(dice.choice((900, 2500, 4000)))}
+        limits = {"nvidia.com/gpu": str(dice.choice((1, 1, 1, 2))),
+                  "nvidia.com/gpumem": str(dice.choice((900, 2500, 4000)))}
         if dice.random() < 0.5:
             limits["nvidia.com/gpucores"] = str(dice.choice((10, 30, 100)))
         return {"limits": limits}
@@ -178,10 +179,12 @@ class Cluster:
                 self.store.delete("pods", "default", self.dice.choice(pods)["metadata"]["name"], {})
             return
         self.serial += 1
-        spec = {"containers": [{"name": f"c{i}", "resources": self.limits()} for i in range(self.dice.choice((1, 1, 1, 2)))]}
+        count = self.dice.choice((1, 1, 1, 2))
+        spec = {"containers": [{"name": f"c{i}", "resources": self.limits()} for i in range(count)]}
         if self.dice.random() < 0.2:
             spec["initContainers"] = [{"name": "i", "resources": self.limits()}]
-        self.store.create("pods", "default", {"metadata": {"name": f"p{self.serial}", "namespace": "default"}, "spec": spec})
+        name = {"name": f"p{self.serial}", "namespace": "default"}
+        self.store.create("pods", "default", {"metadata": name, "spec": spec})
 
     # -- kubelets and plugins
 
@@ -272,7 +275,8 @@ class Cluster:
         elif what == 1:
             self.store.compact()
         elif what == 2:
-            self.server.faults.append(faults("POST", "/binding", count=dice.randint(1, 3), status=dice.choice((409, 410, 500, 503, 429))))
+            status = dice.choice((409, 410, 500, 503, 429))
+            self.server.faults.append(faults("POST", "/binding", count=dice.randint(1, 3), status=status))
         elif what == 3:
             self.server.faults.append(faults("POST", "/binding", cut=dice.choice(("before", "after", "middle"))))
         elif what == 4:

@@ -202,7 +202,15 @@ def the_node_lock():
         true(LOCK not in world.node("n2")["metadata"]["annotations"], "no lock on n2")
         world.server.store.delete("pods", "default", "a", {"gracePeriodSeconds": 0})
         equal(world.bind(world.pod("b"), "n1"), "")
-        true(world.node("n1")["metadata"]["annotations"][LOCK].endswith(",default,b"), "taken over")
+        lock = lambda: world.node("n1")["metadata"]["annotations"][LOCK]
+        true(lock().endswith(",default,b"), "taken over")
+        world.server.store.patch("pods", "default", "b", "application/merge-patch+json",
+                                 {"status": {"phase": "Failed"}}, "status")
+        equal(world.place("d", ["n1"])[1], "", "after a Pod that has ended")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        world.annotate("nodes", "", "n1", **{LOCK: now + ",default,c"})
+        equal(world.place("e", ["n1"])[1], "", "after a Pod that is bound to n2")
+        true(lock().endswith(",default,e"), "e's lock")
 
 
 @test
