@@ -19,6 +19,7 @@ import pod_resources
 from control_plane import wait_for
 from hami import ALLOCATED, LOCK, PHASE, TO_ALLOCATE, device
 from node import IMAGE
+from share_check import fill, filled, held_to, restarts
 from world import MACHINE, NAMESPACE, World, share
 
 SPLIT, CARDS_COUNT = 10, 2
@@ -26,24 +27,6 @@ NOBODY = 65534
 LIVES_S = 15  # after which the monitor, which is told 2 s here, would have removed a directory
 PRELOAD = "/etc/ld.so.preload"
 SAY = ("sh", "-c", "vgpu-example-fill --step 100MiB; exec sleep infinity")
-
-
-def fill(pod, container="main", *before):
-    """(what a program in the container sees, what it got before it was refused), in MiB"""
-    text = World.run(pod, *before, "vgpu-example-fill", "--step", "100MiB", container=container).stdout
-    return filled(text)
-
-
-def filled(text):
-    true("then got CUDA_ERROR_OUT_OF_MEMORY" in text, text)
-    return int(re.search(r"sees (\d+) MiB", text)[1]), int(re.search(r"allocated (\d+) MiB", text)[1])
-
-
-def held_to(pod, memory, container="main"):
-    """A context and its code count too, so a program gets less than the limit."""
-    total, taken = fill(pod, container)
-    equal(total, memory, f"what {pod}/{container} sees")
-    true(memory - 1000 <= taken <= memory, f"{taken} MiB of {memory}")
 
 
 def run_one(name, memory=3000, cores=30, card=0, **more):
@@ -68,10 +51,6 @@ def records():
             record = json.load(file)
         found[record["uid"], record["container"]] = record
     return found
-
-
-def restarts(name):
-    return World.pod(name)["status"]["containerStatuses"][0]["restartCount"]
 
 
 def test(function):

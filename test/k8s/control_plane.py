@@ -106,6 +106,7 @@ class Api:
 class ControlPlane:
     def __init__(self, machine):
         self.machine, self.processes = machine, RUNNING
+        self.api_server = ()  # flags of it beside its own
         self.pki = machine.path("pki")
         os.makedirs(self.pki)
         os.makedirs(machine.path("log"))
@@ -171,7 +172,7 @@ class ControlPlane:
             command = ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh", *command]
         self.start(name, *command, *(more or [f"--kubeconfig={kubeconfig}", "--leader-elect=false"]))
 
-    def start_api_server(self, *more):
+    def start_api_server(self):
         pki = self.pki
         self.start("apiserver", program("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
                    "--bind-address=0.0.0.0", "--secure-port=443", f"--advertise-address={NODE_ADDRESS}",
@@ -184,7 +185,7 @@ class ControlPlane:
                    "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
                    f"--kubelet-certificate-authority={pki}/ca.crt", f"--kubelet-client-certificate={pki}/client.crt",
                    f"--kubelet-client-key={pki}/client.key", "--kubelet-preferred-address-types=InternalIP",
-                   "--allow-privileged=true", "--profiling=false", *more)
+                   "--allow-privileged=true", "--profiling=false", *self.api_server)
         wait_for("the API server is ready", lambda: self.api.get("/readyz"))
 
     def kubectl(self, *arguments, check=True, timeout=SECONDS):

@@ -320,7 +320,7 @@ def api_server():
     schedulers = {name: World.plane.processes.pop(name) for name in ["kube-" + pair for pair in ADDRESSES]}
     World.plane.stop("apiserver", signal.SIGKILL)
     time.sleep(3)
-    World.plane.start_api_server("--enable-aggregator-routing=true", *World.more("apiserver"))
+    World.plane.start_api_server()
     World.plane.processes.update({name: one for name, one in schedulers.items() if one.poll() is None})
     World.start_missing()
     World.wait_counts("through", ROOM, 0)

@@ -59,7 +59,7 @@ class World:
 
     build = plane = api = alice = keeper = observer = None
     nodes = {}  # the cards of each
-    ready = {}  # of the two schedulers
+    elects = True  # with a Lease; False: there is one scheduler
 
     @classmethod
     def start(cls, build):
@@ -75,7 +75,8 @@ class World:
         cls.make_certificates()
         plane.start_etcd()
         # A webhook's Service is looked up in its endpoints, as there is no kube-proxy here.
-        plane.start_api_server("--enable-aggregator-routing=true", *cls.more("apiserver"))
+        plane.api_server = ["--enable-aggregator-routing=true", *cls.more("apiserver")]
+        plane.start_api_server()
         plane.start_manager("--concurrent-deployment-syncs=2", *cls.more("manager"))
         plane.start_scheduler()
         cls.alice = Api(plane.pki, ALICE)
@@ -85,7 +86,8 @@ class World:
         cls.register_webhooks()
         for pair in ADDRESSES:
             cls.start_vgpu(pair)
-            cls.start_kube_scheduler(pair)
+            if cls.elects:
+                cls.start_kube_scheduler(pair)
         threading.Thread(target=cls.keep_endpoints, daemon=True).start()
         cls.observer = Observer(Api(plane.pki))
         cls.observer.start()
@@ -189,7 +191,7 @@ class World:
             "vgpu-" + pair, os.path.join(cls.build, "src/daemon/vgpu-scheduler"),
             f"--http_bind={ADDRESSES[pair]}:{PORT}", f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
             f"--metrics-bind-address={ADDRESSES[pair]}:{METRICS_PORT}", f"--scheduler-name={NAME}",
-            f"--proof-key-file={files}/proof", f"--owners={OWNERS}", "--leader-elect=true",
+            f"--proof-key-file={files}/proof", f"--owners={OWNERS}", f"--leader-elect={str(cls.elects).lower()}",
             f"--leader-elect-resource-name={LEASE}", f"--leader-elect-resource-namespace={SPACE}",
             f"--pod-name=vgpu-{pair}", env={"KUBECONFIG": f"{files}/kubeconfig"})
 
@@ -198,7 +200,7 @@ class World:
         path = cls.plane.machine.path(f"kube-{pair}.yaml")
         kubeconfig = f"{cls.plane.pki}/scheduler.kubeconfig"
         with open(path, "w", encoding="ascii") as file:
-            json.dump(scheduler_configuration(kubeconfig, cls.certificates, ADDRESSES[pair], True), file)
+            json.dump(scheduler_configuration(kubeconfig, cls.certificates, ADDRESSES[pair], cls.elects), file)
         cls.plane.start_scheduler("kube-" + pair, f"vgpu-{pair}", f"--config={path}",
                                   f"--secure-port={10300 + ord(pair)}")
 

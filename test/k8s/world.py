@@ -28,10 +28,11 @@ KUSTOMIZATION = {
 class World:
     """Made by the first test; what was reached stands in it."""
 
-    build = plane = node = api = hami = reason = None
+    build = plane = node = api = hami = reason = version = None
 
     @classmethod
-    def start(cls, build):
+    def start(cls, build, *api_server):
+        """With flags of the API server, which it keeps."""
         reason = os.environ.get("VGPU_TEST_CLUSTER_REASON") or peers.why_not()
         if reason:
             raise Skip(reason)
@@ -42,6 +43,7 @@ class World:
         cls.reason = cls.node.make_image()
         if cls.reason:
             raise Skip(cls.reason)
+        cls.plane.api_server = api_server
         cls.plane.start_all()
         cls.node.start_runtime()
         cls.node.start_kubelet()

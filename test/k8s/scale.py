@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scale BUILD [NODES [PODS]]: how fast Pods are bound in a big cluster: nodes of 8 cards that are objects,
+the real API server, kube-scheduler and vgpu-scheduler. `scripts/test-cluster --only scale` runs it; it is
+no test, but what must never be (scheduling_world.py) fails it too.
+
+All Pods are made first, through the webhooks, while no scheduler looks; then kube-scheduler starts. The
+times of requests to vgpu-scheduler are between packets on the loopback: from the last one of the request to
+the first one of the answer, with TLS on both sides and the wait for a processor."""
+import http.client
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../process"))
+# pylint: disable=wrong-import-position
+import tap  # noqa: E402
+
+from control_plane import TOKEN, wait_for
+from keeper import make_devices
+from scheduling_world import ADDRESSES, NAME, PORT, World, pod
+
+CARDS, MEMORY, MODEL = 8, 81559, "NVIDIA H100 80GB HBM3"
+CLIENTS = 4
+TICKS = os.sysconf("SC_CLK_TCK")
+ETHERNET, HEADER = 14, 96
+SO_TIMESTAMPNS = 35
+FILTER_BYTES = 2000  # a filter has the Pod and the names of nodes, a bind has some names
+
+
+class Wire(threading.Thread):
+    """Looks at packets to and from vgpu-scheduler, and keeps how long each request took, in ms."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        self.socket.bind(("lo", 0))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        self.asked, self.took = {}, []
+
+    def run(self):
+        while True:
+            data, ancillary, _, source = self.socket.recvmsg(HEADER, 64)
+            if source[2] == socket.PACKET_OUTGOING:
+                continue  # each packet of the loopback comes twice
+            inner = ETHERNET + 4 * (data[ETHERNET] & 15)
+            if data[ETHERNET + 9] != socket.IPPROTO_TCP or len(data) < inner + 20:
+                continue
+            size = struct.unpack_from("!H", data, ETHERNET + 2)[0] - (inner - ETHERNET) - 4 * (data[inner + 12] >> 4)
+            ports = struct.unpack_from("!HH", data, inner)
+            if size <= 0 or PORT not in ports:
+                continue
+            seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+            now = seconds * 1000 + nanoseconds / 1e6
+            if ports[1] == PORT:
+                before = self.asked.get(ports[0], (0, 0))
+                self.asked[ports[0]] = now, before[1] + size
+            elif ports[1] in self.asked:
+                then, size = self.asked.pop(ports[1])
+                self.took.append((now - then, size))
+
+
+class Load(threading.Thread):
+    """Posts what it is given, over one connection."""
+
+    def __init__(self, items):
+        super().__init__(daemon=True)
+        self.items = items
+        self.start()
+
+    def run(self):
+        connection = World.plane.api.connect()
+        for method, path, body, kind in self.items:
+            connection.request(method, path, json.dumps(body), {"Authorization": "Bearer " + TOKEN,
+                                                                "Content-Type": kind})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status >= 300:
+                raise http.client.HTTPException(f"{method} {path}: {answer.status} {text[:200]}")
+
+
+def load(items):
+    """All of them, by several clients; seconds."""
+    started = time.monotonic()
+    threads = [Load(items[first::CLIENTS]) for first in range(CLIENTS)]
+    for one in threads:
+        one.join()
+    return time.monotonic() - started
+
+
+def make_node(index):
+    name = f"node-{index:04d}"
+    devices = make_devices(name, CARDS, MEMORY, model=MODEL)
+    for one in devices:
+        one["id"] = f"GPU-{index:08x}-0000-4000-8000-{one['index']:012x}"
+        one["numa"] = one["index"] // 4
+    World.observer.add_node(name, devices)
+    amounts = {"cpu": "128", "memory": "1Ti", "pods": "250", "nvidia.com/gpu": str(10 * CARDS)}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return ("POST", "/api/v1/nodes", {
+        "metadata": {"name": name, "labels": {"gpu": "on", "kubernetes.io/hostname": name}, "annotations": {
+            "hami.io/node-nvidia-register": json.dumps(devices, separators=(",", ":")), "vgpu.io/plugin": "test"}},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Fake", "lastHeartbeatTime": now,
+             "lastTransitionTime": now}]}}, "application/json")
+
+
+def make_pod(index):
+    chance = random.Random(index)
+    body = pod(f"pod-{index:05d}", chance.choice([2000, 4000, 8000, 16000]), chance.choice([5, 10, 20]),
+               chance.choice([1, 1, 1, 2]))
+    return "POST", "/api/v1/namespaces/default/pods", body, "application/json"
+
+
+class Use:
+    """Of a process: processor time in s, and memory resident in MB (now, the most)."""
+
+    def __init__(self, name):
+        self.pid = World.plane.processes[name].pid
+        children = f"/proc/{self.pid}/task/{self.pid}/children"
+        with open(children, encoding="ascii") as file:  # of unshare
+            self.pid = int((file.read().split() or [self.pid])[0])
+        self.start = self.seconds()
+
+    def seconds(self):
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def spent(self):
+        return self.seconds() - self.start
+
+    def memory(self):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return [int(lines[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM")]
+
+
+def percentiles(values):
+    values = sorted(values)
+    if not values:
+        return "none"
+    return " ".join(f"{name} {values[min(len(values) - 1, int(len(values) * share))]:.2f}"
+                    for name, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1)))
+
+
+def tell(what, took, least=0, most=1 << 30):
+    """Of requests of so many bytes, as they are on the wire."""
+    some = [ms for ms, size in took if least <= size < most]
+    print(f"#   ms of {len(some)} {what}: {percentiles(some)}")
+
+
+def bound():
+    """How many Pods have a node."""
+    return len(World.observer.held)
+
+
+def report(what, uses, before):
+    spent = time.monotonic() - before
+    print(f"# {what}: {spent:.1f} s")
+    for name, use in uses.items():
+        now, most = use.memory()
+        print(f"#   {name}: processor {use.spent():.2f} s, resident {now:.0f} MB, at most {most:.0f} MB")
+        use.start = use.seconds()
+
+
+@tap.test
+def scale():
+    """many Pods are bound to many nodes"""
+    nodes = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    pods = int(sys.argv[3]) if len(sys.argv) > 3 else 4000
+    os.environ["VGPU_TEST_FLAGS_MANAGER"] = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
+    os.environ["VGPU_TEST_FLAGS_APISERVER"] = "--disable-admission-plugins=TaintNodesByCondition"
+    for pair in list(ADDRESSES)[1:]:
+        ADDRESSES.pop(pair)
+    World.elects = False
+    print(f"# load before: {os.getloadavg()}, processors {os.cpu_count()}")
+    World.start(sys.argv[1])
+    wire = Wire()
+    wire.start()
+    print(f"# {nodes} nodes made in {load([make_node(index) for index in range(nodes)]):.1f} s")
+    uses = {name: Use(name) for name in ("vgpu-a", "apiserver", "etcd", "manager")}
+    wire.took.clear()
+    before = time.monotonic()
+    seconds = load([make_pod(index) for index in range(pods)])
+    print(f"# {pods} Pods made by {CLIENTS} clients: {pods / seconds:.0f} a second")
+    report("making them", uses, before)
+    tell("admission reviews, two a Pod", wire.took)
+    tap.equal(bound(), 0, "Pods that are bound")
+
+    wire.took.clear()
+    World.start_kube_scheduler("a")
+    wait_for("the first is bound", bound, pause=0.01)
+    uses["kube-a"] = Use("kube-a")
+    before = time.monotonic()
+    wait_for("all are bound", lambda: bound() >= pods, seconds=500, pause=0.05)
+    seconds = time.monotonic() - before
+    took = list(wire.took)
+    print(f"# {pods} Pods bound: {pods / seconds:.0f} a second")
+    report("binding them", uses, before)
+    tell("filters", took, FILTER_BYTES)
+    tell("binds", took, 0, FILTER_BYTES)
+    print(f"# load after: {os.getloadavg()}")
+    held, slots = World.observer.total()
+    print(f"# {held} MiB in {slots} shares are held; the fullest card at {World.observer.highest:.2f}")
+    World.check()
+
+
+tap.main()
