@@ -133,6 +133,21 @@ def held():
 
 
 @test
+def named():
+    """`vgpu ps` and `vgpu top` on the node name the Pod, also where the directory's name is opaque"""
+    with node() as world:
+        install(world)
+        with Container(serve(world, 2000, name="trainer-7")) as container:
+            program = container.program()
+            equal(allocate(program, 100), 0)
+            for command in (("ps",), ("ps", "--json"), ("top", "--batch", "1")):
+                done = subprocess.run([os.path.join(BUILD, "vgpu"), *command], capture_output=True, text=True,
+                                      env={**os.environ, "HOOK_PATH": world.hook}, check=False, timeout=60)
+                equal(done.returncode, 0, done.stderr)
+                true("trainer-7" in done.stdout, f"{command}: {done.stdout[:1500]}")
+
+
+@test
 def escapes():
     """another environment, another region and a deleted file lift nothing"""
     with node() as world:
