@@ -58,7 +58,7 @@ class World:
         cluster = {"server": self.server.url}
         if self.server.authority:
             cluster["certificate-authority"] = self.server.authority.path("ca.crt")
-        config = self.write("config", json.dumps({
+        config = self.write(f"config-{threading.get_ident()}", json.dumps({
             "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "own"}}],
             "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": {"token": "t"}}]}))
         environment = {k: v for k, v in os.environ.items() if k != "POD_NAMESPACE"}
