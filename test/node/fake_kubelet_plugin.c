@@ -2,6 +2,8 @@
 /* The fake kubelet's side of a plugin: registration, and calls. */
 #include "fake_kubelet.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +150,7 @@ const struct grpc_method fake_registration_methods[1] = {{DEVICEPLUGIN_REGISTER,
 struct asked {
     char what[16];
     json_t *tag;
+    uint64_t asked_ns;
 };
 
 static void on_answer(
@@ -164,6 +167,8 @@ static void on_answer(
         json_object_set_new(event, "containers", containers);
     if (asked->tag)
         json_object_set_new(event, "tag", asked->tag);
+    json_object_set_new(
+        event, "took_us", json_integer((json_int_t)((clock_now_ns() - asked->asked_ns) / 1000)));
     fake_tell(event);
     free(asked);
 }
@@ -192,6 +197,7 @@ bool fake_call_plugin(struct fake *fake, const char *what, json_t *command)
         struct asked *asked = calloc(1, sizeof(*asked));
         snprintf(asked->what, sizeof(asked->what), "%s", what);
         asked->tag = json_incref(json_object_get(command, "tag"));
+        asked->asked_ns = clock_now_ns();
         int failed = grpc_client_call(plugin->client, calls[i].method, packed, bytes,
             (unsigned)json_integer_value(json_object_get(command, "timeout_ms")), &events, asked,
             NULL, &error);
