@@ -54,7 +54,7 @@ int file_raise(int fd) __attribute__((warn_unused_result));
  * `fd`, and `former` is closed. */
 int file_replace(int former, int fd) __attribute__((warn_unused_result));
 
-/* Whether this process may make a file of so many bytes: writing past its limit (RLIMIT_FSIZE)
+/* Whether this process may make a file of this size: writing past its limit (RLIMIT_FSIZE)
  * would raise SIGXFSZ. */
 bool file_may_reach(off_t bytes);
 

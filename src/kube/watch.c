@@ -16,8 +16,8 @@
 
 /* A watch that has lasted so long was a good one: the waits begin anew. */
 #define GOOD_WATCH_NS (5ull * 1000000000)
-/* After so many bad streams from one version it lists anew: an event that cannot be decoded would
- * come again and again. */
+/* After this number of bad streams from one version it lists anew: an event that cannot be decoded
+ * would come again and again. */
 #define BAD_STREAMS_MAX 3
 /* timeoutSeconds: the server ends a watch then; spread, so that not all come back together. */
 #define SERVER_SECONDS_MIN 240

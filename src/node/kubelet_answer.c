@@ -80,7 +80,7 @@ struct answer {
     struct error *error; /* the first thing that was not acceptable */
 };
 
-/* Zeroes for so many of a size; NULL where there is no memory, which is noted. */
+/* Zeroed memory for `count` items of `bytes`; NULL where there is no memory, which is noted. */
 static void *take(struct answer *answer, size_t count, size_t bytes)
 {
     struct block *block = calloc(1, sizeof(*block) + count * bytes);

@@ -46,7 +46,7 @@ void projection_usage(struct region *region, unsigned entry);
 /* The region's own process runs, or its container is paused. */
 void projection_status(struct region *region, bool paused);
 
-/* It kept the device busy for so much of the last second. */
+/* The part of the last second in which it kept the device busy. */
 void projection_work(struct region *region, unsigned entry, unsigned percent);
 
 /* Something was launched; `now_s`: since the epoch. Writes each `interval_s` at most. */

@@ -85,7 +85,7 @@ static void check_container(void)
 }
 
 /* Of memory that a dead peer exported and this process imported: the card holds it, so it counts,
- * whoever was killed while he retired the dead. */
+ * a process that was killed while it retired the dead. */
 static void check_import(void)
 {
     size_t free, total;

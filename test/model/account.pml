@@ -25,9 +25,9 @@
  *   missing in the sums, and others may be granted as much as it holds. That call adds everything
  *   again; from then on nobody is granted anything until the sum is below the limit. A write that
  *   it was about to make goes astray, into the slot's next owner: the last case of check-model.
- * - taken: nobody is taken for dead who holds his lock or whose pid can be seen.
+ * - taken: no process is taken for dead that holds its lock or whose pid can be seen.
  * - lost: at rest each live slot shows what its owner holds, and nothing is pending.
- * - refused: who is refused wanted more than was left at some instant of his request, where
+ * - refused: a process that is refused wanted more than was left at some instant of its request, where
  *   all that others ask for counts as granted and what they give back meanwhile as held. The dead
  *   count for nothing. The sum is no snapshot: bytes that one gives back and another takes while it
  *   is made may be counted twice, so what is given back must count here.
@@ -251,7 +251,7 @@ inline note_death()
 }
 
 
-/* is_dead: who holds no lock is dead where he cannot be seen, and where he is seen to be gone. */
+/* is_dead: a process without its lock is dead where it cannot be seen, and where it is seen to be gone. */
 inline judge()
 {
     d_step {

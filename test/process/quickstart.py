@@ -250,7 +250,7 @@ def unit():
 
 @test
 def workstation():
-    """a user's runs, and limits set on his own region"""
+    """a user's runs, and limits set on its own region"""
     shared, own = section("A workstation with several users")
     good(shared, "trains on 4096 MiB")
     said = good(own).stdout

@@ -75,7 +75,7 @@ TEST("processes of one container that come at the same moment share its slot")
         sleep_ns(100000);
     boards_attach(&ours, 1);
     CHECK_EQ(tenants_held(&slots), 5);
-    /* Who waited for the claimers' lock in vain has another until he looks. */
+    /* A process that waited for the claimers' lock in vain has another one until it looks. */
     for (int i = 0; slots > 5 && i < 10000; i++) {
         sleep_ns(1000000);
         CHECK_EQ(tenants_held(&slots), 5);
@@ -201,7 +201,8 @@ static void work_and_die(void)
     kill(getpid(), SIGKILL);
 }
 
-TEST("who was killed at work is not at work any more, once he has not been heard of for 20 ms")
+TEST("a process that was killed at work is not at work any more, once it has not been heard of for "
+     "20 ms")
 {
     const uint64_t now = clock_now_ns();
     boards_begin();

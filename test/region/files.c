@@ -288,7 +288,7 @@ static bool own_path_exists(void)
     return access(path, F_OK) == 0;
 }
 
-TEST("a symlink under the default name is not followed: the user gets a path of his own")
+TEST("a symlink under the default name is not followed: the user gets a path of its own")
 {
     peers_begin();
     char target[sizeof(peers_path) + 16];
@@ -301,7 +301,7 @@ TEST("a symlink under the default name is not followed: the user gets a path of 
     CHECK(own_path_exists());
 }
 
-TEST("another user's file under the default name: the user gets a path of his own")
+TEST("another user's file under the default name: the user gets a path of its own")
 {
     peers_begin();
     if (!users_may_change())

@@ -183,7 +183,7 @@ static void hold_850(void)
         sleep_ns(1000000000);
 }
 
-/* Each time that the holder has been killed, all ask at once for what he held. */
+/* Each time that the holder has been killed, all ask at once for what it held. */
 static void ask_after_each_death(void)
 {
     device = peers_join(LIMIT);

@@ -157,7 +157,7 @@ struct context {
     uint64_t local_bytes_per_thread;
     size_t limits[CU_LIMIT_MAX];
     struct stream *streams; /* also those destroyed whose work is not known to be done: */
-    unsigned streams_gone, streams_gone_most; /* so many, and for how many it is asked */
+    unsigned streams_gone, streams_gone_most; /* their count, and the most that are answered for */
     struct stream *legacy;
     struct block *blocks;
     CUfunc_cache cache_config;
