@@ -156,8 +156,11 @@ static void on_node(void *context, const struct kube_reply *reply)
     bind->lock_value = value ? strdup(value) : NULL;
     bind->node_version = strdup(object_resource_version(reply->body));
     bind->holder = NODE_LOCK_HOLDER_UNKNOWN;
+    const struct scheduler_node *node = table_get(&bind->scheduler->nodes, bind->node);
     if ((value && !bind->lock_value) || !bind->node_version)
         bind_fail(bind, "no memory");
+    else if (!value && node && node->is_ours)
+        bind_post(bind); /* the lock of HAMi's scheduler is gone */
     else
         decide(bind);
 }
