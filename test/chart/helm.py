@@ -72,7 +72,7 @@ def template(*values, release="vgpu", namespace="kube-system", version=None):
     done = run("template", release, CHART, "--namespace", namespace, *(["--kube-version", version] if version else []),
                values=values)
     if done.returncode:
-        raise AssertionError(f"helm template with {values}: {done.stderr}")
+        raise AssertionError(f"helm template with {str(values)[:300]}: {done.stderr}")
     return done.stdout
 
 

@@ -40,6 +40,8 @@ from api_store import RESOURCES, Store
 
 LOG_MAX = 100000
 BODY_BYTES_MAX = 3 << 20
+# Rights to these are given by name.
+NAMED = {"leases", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
 
 class Fault:
@@ -362,11 +364,36 @@ class Server:
         return self
 
     def stop(self):
+        self.record()
         self.stopping = True
         self.cut_watches()
         self.listener.shutdown()
         self.cut_connections()
         self.listener.server_close()
+
+    def record(self):
+        """Appends to the file VGPU_TEST_RECORD what programs have asked for, as RBAC names it, in JSON lines."""
+        path = os.environ.get("VGPU_TEST_RECORD")
+        if not path:
+            return
+        found = set()
+        for entry in self.log():
+            try:
+                resource, namespace, name, sub = self.resolve(entry["path"])
+            except Refused:
+                continue
+            verb = {"POST": "create", "PUT": "update"}.get(entry["method"], entry["method"].lower())
+            if verb == "get" and not name:
+                verb = "watch" if "watch" in entry["query"] else "list"
+                field = re.fullmatch(r"metadata\.name=(.*)", entry["query"].get("fieldSelector", ""))
+                name = field and field[1]
+            group = RESOURCES[resource][1].rpartition("/")[0]
+            named = name if verb != "create" and resource in NAMED else ""
+            found.add((entry["agent"], group, f"{resource}/{sub}" if sub else resource, verb, named,
+                       namespace if named else ""))
+        with open(path, "a", encoding="utf-8") as file:
+            for one in sorted(found, key=str):
+                file.write(json.dumps(one) + "\n")
 
     # -- what handlers ask
 
