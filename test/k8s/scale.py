@@ -28,20 +28,23 @@ CARDS, MEMORY, MODEL = 8, 81559, "NVIDIA H100 80GB HBM3"
 CLIENTS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 ETHERNET, HEADER = 14, 96
-SO_TIMESTAMPNS = 35
-FILTER_BYTES = 2000  # a filter has the Pod and the names of nodes, a bind has some names
+SO_TIMESTAMPNS, SO_RCVBUFFORCE = 35, 33
+HANDSHAKE, DATA = 22, 23  # of TLS records
+LEAST = 150  # bytes of a request; less: the end of a handshake, or of a connection
+BIND_BYTES = 1000  # a bind has some names; a filter has the Pod, and the names of all nodes
 
 
 class Wire(threading.Thread):
-    """Looks at packets to and from vgpu-scheduler, and keeps how long each request took, in ms."""
+    """Looks at packets to and from vgpu-scheduler, and keeps of each request how long it took, in ms, its bytes
+    with TLS, and whether it came to 127.0.0.1, which is kube-scheduler's way."""
 
     def __init__(self):
         super().__init__(daemon=True)
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
         self.socket.bind(("lo", 0))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
-        self.asked, self.took = {}, []
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        self.asked, self.took, self.connections = {}, [], 0
 
     def run(self):
         while True:
@@ -51,18 +54,39 @@ class Wire(threading.Thread):
             inner = ETHERNET + 4 * (data[ETHERNET] & 15)
             if data[ETHERNET + 9] != socket.IPPROTO_TCP or len(data) < inner + 20:
                 continue
-            size = struct.unpack_from("!H", data, ETHERNET + 2)[0] - (inner - ETHERNET) - 4 * (data[inner + 12] >> 4)
             ports = struct.unpack_from("!HH", data, inner)
-            if size <= 0 or PORT not in ports:
-                continue
-            seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
-            now = seconds * 1000 + nanoseconds / 1e6
-            if ports[1] == PORT:
-                before = self.asked.get(ports[0], (0, 0))
-                self.asked[ports[0]] = now, before[1] + size
-            elif ports[1] in self.asked:
-                then, size = self.asked.pop(ports[1])
-                self.took.append((now - then, size))
+            start = inner + 4 * (data[inner + 12] >> 4)
+            size = struct.unpack_from("!H", data, ETHERNET + 2)[0] - (start - ETHERNET)
+            if size > 0 and PORT in ports:
+                seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+                self.take(ports, seconds * 1000 + nanoseconds / 1e6, size, data[start], data[ETHERNET + 16] == 127)
+
+    def take(self, ports, now, size, kind, is_extender):
+        if ports[1] != PORT:
+            if ports[1] in self.asked:
+                self.asked[ports[1]][2] = now  # the last packet of the answer so far
+            return
+        if kind == HANDSHAKE:
+            self.connections += 1
+        one = self.asked.get(ports[0])
+        if one and one[2]:
+            self.keep(*self.asked.pop(ports[0]))
+            one = None
+        if kind == DATA:
+            self.asked[ports[0]] = [now, size + (one[1] if one else 0), 0, is_extender]
+
+    def keep(self, then, size, answered, is_extender):
+        if size >= LEAST:
+            self.took.append((answered - then, size, is_extender))
+
+    def clear(self):
+        self.took, self.connections = [], 0
+
+    def all(self):
+        """Those that have ended; none is under way."""
+        for port in [port for port, one in self.asked.items() if one[2]]:
+            self.keep(*self.asked.pop(port))
+        return self.took
 
 
 class Load(threading.Thread):
@@ -149,9 +173,9 @@ def percentiles(values):
                     for name, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1)))
 
 
-def tell(what, took, least=0, most=1 << 30):
-    """Of requests of so many bytes, as they are on the wire."""
-    some = [ms for ms, size in took if least <= size < most]
+def tell(what, took, extender, least=0, most=1 << 30):
+    """Of requests of kube-scheduler or of the API server, of so many bytes."""
+    some = [ms for ms, size, is_extender in took if least <= size < most and is_extender == extender]
     print(f"#   ms of {len(some)} {what}: {percentiles(some)}")
 
 
@@ -185,26 +209,30 @@ def scale():
     wire.start()
     print(f"# {nodes} nodes made in {load([make_node(index) for index in range(nodes)]):.1f} s")
     uses = {name: Use(name) for name in ("vgpu-a", "apiserver", "etcd", "manager")}
-    wire.took.clear()
+    wire.clear()
     before = time.monotonic()
     seconds = load([make_pod(index) for index in range(pods)])
     print(f"# {pods} Pods made by {CLIENTS} clients: {pods / seconds:.0f} a second")
     report("making them", uses, before)
-    tell("admission reviews, two a Pod", wire.took)
+    tell("admission reviews, two a Pod", wire.all(), extender=False)
     tap.equal(bound(), 0, "Pods that are bound")
 
-    wire.took.clear()
+    wire.clear()
     World.start_kube_scheduler("a")
     wait_for("the first is bound", bound, pause=0.01)
     uses["kube-a"] = Use("kube-a")
     before = time.monotonic()
     wait_for("all are bound", lambda: bound() >= pods, seconds=500, pause=0.05)
     seconds = time.monotonic() - before
-    took = list(wire.took)
+    took, connections = wire.all(), wire.connections
     print(f"# {pods} Pods bound: {pods / seconds:.0f} a second")
     report("binding them", uses, before)
-    tell("filters", took, FILTER_BYTES)
-    tell("binds", took, 0, FILTER_BYTES)
+    tell("filters", took, extender=True, least=BIND_BYTES)
+    tell("binds", took, extender=True, most=BIND_BYTES)
+    tell("admission reviews, of the binding and of the label", took, extender=False)
+    print(f"#   {connections} connections were made")
+    page = World.page("a")
+    print("#   " + ", ".join(line for line in page.splitlines() if line.startswith("vgpu_scheduler_")))
     print(f"# load after: {os.getloadavg()}")
     held, slots = World.observer.total()
     print(f"# {held} MiB in {slots} shares are held; the fullest card at {World.observer.highest:.2f}")

@@ -121,7 +121,7 @@ class World:
         openssl("req", "-x509", *key, "-days", "30", "-subj", "/CN=vgpu-ca", "-keyout", "ca.key", "-out", "ca.crt")
         with open(f"{cls.certificates}/names", "w", encoding="ascii") as file:
             file.write(f"subjectAltName=DNS:{SERVICE}.{SPACE}.svc," +
-                       ",".join("IP:" + one for one in ADDRESSES.values()) + "\n")
+                       ",".join("IP:" + one for one in ["127.0.0.1", *ADDRESSES.values()]) + "\n")
         openssl("req", *key, "-subj", "/CN=vgpu-scheduler", "-keyout", "tls.key", "-out", "tls.csr")
         openssl("x509", "-req", "-days", "30", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
                 "-CAcreateserial", "-extfile", "names", "-out", "tls.crt")
@@ -189,7 +189,7 @@ class World:
         files = cls.certificates
         cls.plane.start(
             "vgpu-" + pair, os.path.join(cls.build, "src/daemon/vgpu-scheduler"),
-            f"--http_bind={ADDRESSES[pair]}:{PORT}", f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
+            f"--http_bind={ADDRESSES[pair] if cls.elects else ''}:{PORT}", f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
             f"--metrics-bind-address={ADDRESSES[pair]}:{METRICS_PORT}", f"--scheduler-name={NAME}",
             f"--proof-key-file={files}/proof", f"--owners={OWNERS}", f"--leader-elect={str(cls.elects).lower()}",
             f"--leader-elect-resource-name={LEASE}", f"--leader-elect-resource-namespace={SPACE}",
@@ -200,7 +200,9 @@ class World:
         path = cls.plane.machine.path(f"kube-{pair}.yaml")
         kubeconfig = f"{cls.plane.pki}/scheduler.kubeconfig"
         with open(path, "w", encoding="ascii") as file:
-            json.dump(scheduler_configuration(kubeconfig, cls.certificates, ADDRESSES[pair], cls.elects), file)
+            # By the loopback where there is one, as in the chart's Pod.
+            address = ADDRESSES[pair] if cls.elects else "127.0.0.1"
+            json.dump(scheduler_configuration(kubeconfig, cls.certificates, address, cls.elects), file)
         cls.plane.start_scheduler("kube-" + pair, f"vgpu-{pair}", f"--config={path}",
                                   f"--secure-port={10300 + ord(pair)}")
 
@@ -233,16 +235,14 @@ class World:
         return next((pair for pair in ADDRESSES if cls.ask(pair, "/readyz")[0] == 200), None)
 
     @classmethod
-    def metric(cls, pair, start):
+    def page(cls, pair):
+        """The metrics."""
         connection = http.client.HTTPConnection(ADDRESSES[pair], METRICS_PORT, timeout=10)
         try:
             connection.request("GET", "/metrics")
-            for line in connection.getresponse().read().decode().splitlines():
-                if line.startswith(start):
-                    return float(line.split()[-1])
+            return connection.getresponse().read().decode()
         finally:
             connection.close()
-        return None
 
     @classmethod
     def keep_endpoints(cls):
