@@ -24,8 +24,9 @@ struct program {
     struct kube_client *client;
 };
 
-static void report(const char *line)
+static void report(void *context, const char *line)
 {
+    (void)context;
     log_line(LOG_LINE_WARNING, "settings: %s", line);
 }
 
@@ -126,10 +127,12 @@ int main(int argc, char **argv)
 {
     static struct program program;
     enum flag_action action = FLAG_RUN;
+    const struct flag_reader reader = {.report = report};
     struct error error = {.text = ""};
     json_set_alloc_funcs(allocate, free);
     signal(SIGPIPE, SIG_IGN);
-    if (flag_table_read(&certgen_flag_table, &program.flags, argc, argv, report, &action, &error) ||
+    if (flag_table_read(
+            &certgen_flag_table, &program.flags, argc, argv, &reader, &action, &error) ||
         (action == FLAG_RUN && settle(&program, &error))) {
         log_line(LOG_LINE_ERROR, "settings: %s", error.text);
         return EXIT_MISUSED;

@@ -6,29 +6,29 @@
 
 static const struct flag_row rows[] = {
     {"namespace", "POD_NAMESPACE", FLAG_TEXT, AT(secret_namespace), "", NULL,
-        "of the Secrets; the service account's without it"},
+        .help = "of the Secrets; the service account's without it"},
     {"secret-name", NULL, FLAG_TEXT, AT(tls_secret), "", NULL,
-        "Secret with tls.crt, tls.key and ca.crt; it is made, and kept while it is right"},
+        .help = "Secret with tls.crt, tls.key and ca.crt; it is made, and kept while it is right"},
     {"names", NULL, FLAG_TEXT, AT(names), "", NULL,
-        "DNS names and addresses that the certificate is for, by commas"},
+        .help = "DNS names and addresses that the certificate is for, by commas"},
     {"valid-days", NULL, FLAG_NUMBER, AT(valid_days), "3650", NULL,
-        "for which a new certificate is valid"},
+        .help = "for which a new certificate is valid"},
     {"renew-days", NULL, FLAG_NUMBER, AT(renew_days), "30", NULL,
-        "a certificate that is not valid for so long any more is replaced"},
+        .help = "a certificate that is not valid for so long any more is replaced"},
     {"mutating-webhook", NULL, FLAG_TEXT, AT(mutating_webhook), "", NULL,
-        "MutatingWebhookConfiguration that gets the CA"},
+        .help = "MutatingWebhookConfiguration that gets the CA"},
     {"validating-webhook", NULL, FLAG_TEXT, AT(validating_webhook), "", NULL,
-        "ValidatingWebhookConfiguration that gets it"},
+        .help = "ValidatingWebhookConfiguration that gets it"},
     {"webhooks-may-be-missing", NULL, FLAG_BOOL, AT(webhooks_may_be_missing), "false", NULL,
-        "go on where they are not there yet"},
+        .help = "go on where they are not there yet"},
     {"proof-secret-name", NULL, FLAG_TEXT, AT(proof_secret), "", NULL,
-        "Secret with the key of the scheduler's proofs, which is made where there is none"},
+        .help = "Secret with the key of the scheduler's proofs, which is made where there is none"},
     {"timeout", NULL, FLAG_DURATION, AT(timeout_ns), "1m", NULL,
-        "for which a request is tried again"},
+        .help = "for which a request is tried again"},
 };
 
 const struct flag_table certgen_flag_table = {
     "usage: vgpu-certgen [FLAG]...\n\n"
     "Makes what vgpu-scheduler needs to be trusted: its certificate and the key of its proofs, in\n"
     "Secrets, and the CA in the webhooks' configurations. What is there and right is kept.\n\n",
-    rows, sizeof(rows) / sizeof(rows[0])};
+    NULL, rows, sizeof(rows) / sizeof(rows[0])};

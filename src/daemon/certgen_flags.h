@@ -3,7 +3,7 @@
 #ifndef VGPU_DAEMON_CERTGEN_FLAGS_H
 #define VGPU_DAEMON_CERTGEN_FLAGS_H
 
-#include "daemon/flag_table.h"
+#include "flags/flag_table.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,6 +14,7 @@
 #include "node/pods.h"
 #include "node/probe.h"
 #include "node/register.h"
+#include "node/settings_flags.h"
 #include "node/settings_read.h"
 #include "node/topology.h"
 
@@ -348,17 +349,17 @@ static void finish(struct plugin *plugin)
 int main(int argc, char **argv)
 {
     static struct plugin plugin;
-    enum settings_action action = SETTINGS_RUN;
+    enum flag_action action = FLAG_RUN;
     struct error error = {.text = ""};
     if (node_settings_read(&plugin.settings, argc, argv, &action, report, NULL, &error)) {
         log_line(LOG_LINE_ERROR, "settings: %s", error.text);
         return EXIT_MISUSED;
     }
-    if (action == SETTINGS_HELP) {
-        node_settings_print_help(stdout);
+    if (action == FLAG_HELP) {
+        flag_table_print_help(&settings_flag_table, stdout);
         return EXIT_SUCCESS;
     }
-    if (action == SETTINGS_VERSION) {
+    if (action == FLAG_VERSION) {
         puts("vgpu-device-plugin " VGPU_VERSION);
         return EXIT_SUCCESS;
     }

@@ -50,7 +50,7 @@ static void write_metrics(
 {
     static struct card_sample cards[CARD_SAMPLES_MAX];
     uint64_t now = clock_now_ns();
-    uint64_t age_ns = SAMPLE_AGE_NS + 2 * monitor->flags.feedback_ns;
+    uint64_t age_ns = SAMPLE_AGE_NS + 2 * (uint64_t)monitor->flags.feedback_ns;
     struct monitor_metrics metrics = {.node_name = monitor->flags.node_name,
         .version = VGPU_VERSION,
         .legacy = monitor->flags.legacy_metrics,
@@ -104,7 +104,8 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     (void)fd, (void)what;
     containers_scan(monitor->containers);
     priorities_tick(monitor->containers);
-    containers_remove_gone(monitor->containers, monitor->names, monitor->flags.resync_s);
+    containers_remove_gone(
+        monitor->containers, monitor->names, (uint64_t)monitor->flags.resync_ns / SECOND_NS);
     if (!monitor->ticks || clock_now_ns() - monitor->read_ns < READ_LATELY_NS)
         card_samples_ask(monitor->cards);
     monitor->ticks++;
@@ -134,7 +135,7 @@ static int catch_signals(struct monitor *monitor, struct error *error)
 
 static int start_ticks(struct monitor *monitor, struct error *error)
 {
-    uint64_t ns = monitor->flags.feedback_ns;
+    uint64_t ns = (uint64_t)monitor->flags.feedback_ns;
     struct timeval interval = {(time_t)(ns / SECOND_NS), (suseconds_t)(ns % SECOND_NS / 1000)};
     monitor->tick = event_new(monitor->base, -1, EV_PERSIST, on_tick, monitor);
     if (!monitor->tick || event_add(monitor->tick, &interval))
@@ -207,17 +208,20 @@ static void finish(struct monitor *monitor)
 int main(int argc, char **argv)
 {
     static struct monitor monitor;
-    enum monitor_action action = MONITOR_RUN;
+    enum flag_action action = FLAG_RUN;
     struct error error = {.text = ""};
-    if (monitor_flags_read(&monitor.flags, argc, argv, &action, &error)) {
+    const struct flag_reader reader = {NULL, NULL, NULL};
+    if (flag_table_read(
+            &monitor_flag_table, &monitor.flags, argc, argv, &reader, &action, &error) ||
+        (action == FLAG_RUN && monitor_flags_check(&monitor.flags, &error))) {
         log_line(LOG_LINE_ERROR, "flags: %s", error.text);
         return EXIT_MISUSED;
     }
-    if (action == MONITOR_HELP) {
-        monitor_flags_print_help(stdout);
+    if (action == FLAG_HELP) {
+        flag_table_print_help(&monitor_flag_table, stdout);
         return EXIT_SUCCESS;
     }
-    if (action == MONITOR_VERSION) {
+    if (action == FLAG_VERSION) {
         puts("vgpu-monitor " VGPU_VERSION);
         return EXIT_SUCCESS;
     }

@@ -47,15 +47,10 @@ struct program {
     struct http_server *server, *metrics;
 };
 
-static void report(const char *line)
-{
-    log_line(LOG_LINE_WARNING, "settings: %s", line);
-}
-
-static void report_config(void *context, const char *line)
+static void report(void *context, const char *line)
 {
     (void)context;
-    report(line);
+    log_line(LOG_LINE_WARNING, "settings: %s", line);
 }
 
 static int read_config(struct program *program, struct error *error)
@@ -74,7 +69,7 @@ static int read_config(struct program *program, struct error *error)
     free(text);
     if (!document)
         return -EINVAL;
-    node_config_read_global(&program->config, document, report_config, NULL);
+    node_config_read_global(&program->config, document, report, NULL);
     json_decref(document);
     return 0;
 }
@@ -343,10 +338,11 @@ int main(int argc, char **argv)
 {
     static struct program program;
     enum flag_action action = FLAG_RUN;
+    const struct flag_reader reader = {.report = report};
     struct error error = {.text = ""};
     json_set_alloc_funcs(allocate, free);
     if (flag_table_read(
-            &scheduler_flag_table, &program.flags, argc, argv, report, &action, &error)) {
+            &scheduler_flag_table, &program.flags, argc, argv, &reader, &action, &error)) {
         log_line(LOG_LINE_ERROR, "settings: %s", error.text);
         return EXIT_MISUSED;
     }

@@ -5,11 +5,11 @@
     offsetof(struct scheduler_flags, member), sizeof(((struct scheduler_flags *)NULL)->member)
 #define UNUSED(name, why)                                                                          \
     {                                                                                              \
-        name, NULL, FLAG_UNUSED, 0, 0, NULL, NULL, why                                             \
+        name, NULL, FLAG_UNUSED, 0, 0, NULL, NULL, .help = why                                     \
     }
 #define SWITCH(name, why)                                                                          \
     {                                                                                              \
-        name, NULL, FLAG_SWITCH, 0, 0, NULL, NULL, why                                             \
+        name, NULL, FLAG_SWITCH, 0, 0, NULL, NULL, .help = why                                     \
     }
 
 #define NO_LIMIT "requests are few: they are not throttled"
@@ -18,64 +18,71 @@
 
 static const struct flag_row rows[] = {
     {"http_bind", NULL, FLAG_TEXT, AT(http_bind), "127.0.0.1:8080", NULL,
-        "address and port of /filter, /bind, /webhook, /validate, /healthz and /readyz"},
+        .help = "address and port of /filter, /bind, /webhook, /validate, /healthz and /readyz"},
     {"cert_file", NULL, FLAG_PATH, AT(certificate), "", NULL,
-        "certificate of that port (PEM), read again as it changes; with --key_file"},
-    {"key_file", NULL, FLAG_PATH, AT(key), "", NULL, "its key (PEM)"},
+        .help = "certificate of that port (PEM), read again as it changes; with --key_file"},
+    {"key_file", NULL, FLAG_PATH, AT(key), "", NULL, .help = "its key (PEM)"},
     {"metrics-bind-address", NULL, FLAG_TEXT, AT(metrics_address), ":9395", NULL,
-        "address and port of /metrics"},
+        .help = "address and port of /metrics"},
     {"scheduler-name", NULL, FLAG_TEXT, AT(scheduler_name), "", NULL,
-        "name that Pods with devices get as their scheduler's, and source of events"},
+        .help = "name that Pods with devices get as their scheduler's, and source of events"},
     {"node-scheduler-policy", NULL, FLAG_WORD, AT(node_policy), "binpack", "binpack spread",
-        "which node a Pod gets"},
+        .help = "which node a Pod gets"},
     {"gpu-scheduler-policy", NULL, FLAG_TEXT, AT(device_policy), "spread", NULL,
-        "which devices: binpack, spread, topology-aware, mutex, numa, or several with commas"},
+        .help =
+            "which devices: binpack, spread, topology-aware, mutex, numa, or several with commas"},
     {"node-label-selector", NULL, FLAG_TEXT, AT(node_selector), "", NULL,
-        "labels of the nodes that count, as key=value by commas"},
+        .help = "labels of the nodes that count, as key=value by commas"},
     {"device-config-file", NULL, FLAG_PATH, AT(config_file), "", NULL,
-        "device configuration (YAML); its \"nvidia\" block is read"},
+        .help = "device configuration (YAML); its \"nvidia\" block is read"},
     {"resource-name", NULL, FLAG_TEXT, AT(resource_name), "", NULL,
-        "resource of devices, over the configuration's"},
-    {"resource-mem", NULL, FLAG_TEXT, AT(resource_memory), "", NULL, "that of memory"},
+        .help = "resource of devices, over the configuration's"},
+    {"resource-mem", NULL, FLAG_TEXT, AT(resource_memory), "", NULL, .help = "that of memory"},
     {"resource-mem-percentage", NULL, FLAG_TEXT, AT(resource_percentage), "", NULL,
-        "that of memory in percent"},
-    {"resource-cores", NULL, FLAG_TEXT, AT(resource_cores), "", NULL, "that of cores"},
-    {"resource-priority", NULL, FLAG_TEXT, AT(resource_priority), "", NULL, "that of priorities"},
+        .help = "that of memory in percent"},
+    {"resource-cores", NULL, FLAG_TEXT, AT(resource_cores), "", NULL, .help = "that of cores"},
+    {"resource-priority", NULL, FLAG_TEXT, AT(resource_priority), "", NULL,
+        .help = "that of priorities"},
     {"default-mem", NULL, FLAG_NUMBER, AT(default_memory), "-1", NULL,
-        "MiB where a container names none, 0: the whole card; -1: as the configuration has it"},
+        .help =
+            "MiB where a container names none, 0: the whole card; -1: as the configuration has it"},
     {"default-cores", NULL, FLAG_NUMBER, AT(default_cores), "-1", NULL,
-        "percent of the cores, likewise; 0: no limit"},
+        .help = "percent of the cores, likewise; 0: no limit"},
     {"default-gpu", NULL, FLAG_NUMBER, AT(default_count), "-1", NULL,
-        "devices where a container names only memory or cores, likewise"},
+        .help = "devices where a container names only memory or cores, likewise"},
     {"node-lock-timeout", "HAMI_NODELOCK_EXPIRE", FLAG_DURATION, AT(lock_expiry_ns), "5m", NULL,
-        "age from which a node's lock may be taken over"},
+        .help = "age from which a node's lock may be taken over"},
     {"node-lock-retry-timeout", NULL, FLAG_DURATION, AT(lock_retry_ns), "28s", NULL,
-        "for how long the bind of a PodGroup's Pod waits for a node's lock; less than the time "
-        "that "
-        "kube-scheduler gives its extender"},
+        .help =
+            "for how long the bind of a PodGroup's Pod waits for a node's lock; less than the time "
+            "that "
+            "kube-scheduler gives its extender"},
     {"force-overwrite-default-scheduler", NULL, FLAG_BOOL, AT(force_overwrite), "true", NULL,
-        "Pods with the name default-scheduler are ours too"},
+        .help = "Pods with the name default-scheduler are ours too"},
     {"legacy-metrics", NULL, FLAG_BOOL, AT(legacy_metrics), "false", NULL,
-        "also the metrics by the names that HAMi had before 2.8"},
+        .help = "also the metrics by the names that HAMi had before 2.8"},
     {"compat-filter-patch", NULL, FLAG_BOOL, AT(filter_patch), "false", NULL,
-        "write a Pod's annotations at the filter, as HAMi does, not only with its binding"},
+        .help = "write a Pod's annotations at the filter, as HAMi does, not only with its binding"},
     {"filter-all-nodes", NULL, FLAG_BOOL, AT(all_nodes), "false", NULL,
-        "answer a filter with all nodes that fit, so that kube-scheduler's own scores count"},
+        .help =
+            "answer a filter with all nodes that fit, so that kube-scheduler's own scores count"},
     {"proof-key-file", NULL, FLAG_PATH, AT(proof_key_file), "", NULL,
-        "key of at least 16 bytes that proofs of assignments are made with"},
+        .help = "key of at least 16 bytes that proofs of assignments are made with"},
     {"leader-elect", NULL, FLAG_BOOL, AT(leader_elect), "false", NULL,
-        "only the scheduler beside the kube-scheduler that holds the Lease acts"},
-    {"leader-elect-resource-name", NULL, FLAG_TEXT, AT(lease_name), "", NULL, "the Lease's name"},
+        .help = "only the scheduler beside the kube-scheduler that holds the Lease acts"},
+    {"leader-elect-resource-name", NULL, FLAG_TEXT, AT(lease_name), "", NULL,
+        .help = "the Lease's name"},
     {"leader-elect-resource-namespace", "POD_NAMESPACE", FLAG_TEXT, AT(lease_namespace), "", NULL,
-        "the Lease's namespace"},
+        .help = "the Lease's namespace"},
     {"pod-name", "POD_NAME", FLAG_TEXT, AT(identity), "", NULL,
-        "with which the name of the Lease's holder begins"},
+        .help = "with which the name of the Lease's holder begins"},
     {"pod-namespace", "POD_NAMESPACE", FLAG_TEXT, AT(pod_namespace), "", NULL,
-        "namespace of that Pod, which gets the label hami.io/scheduler-role, leader or follower"},
+        .help = "namespace of that Pod, which gets the label hami.io/scheduler-role, leader or "
+                "follower"},
     {"owners", NULL, FLAG_TEXT, AT(owners), "", NULL,
-        "users by commas that may write the annotations of devices and bindings, as "
-        "system:serviceaccount:NAMESPACE:NAME: this scheduler's and the device plugin's"},
-    {"debug", NULL, FLAG_BOOL, AT(debug), "false", NULL, "more log lines"},
+        .help = "users by commas that may write the annotations of devices and bindings, as "
+                "system:serviceaccount:NAMESPACE:NAME: this scheduler's and the device plugin's"},
+    {"debug", NULL, FLAG_BOOL, AT(debug), "false", NULL, .help = "more log lines"},
     UNUSED("kube-qps", NO_LIMIT),
     UNUSED("kube-burst", NO_LIMIT),
     UNUSED("kube-timeout", "requests have time limits of their own"),
@@ -93,4 +100,4 @@ static const struct flag_row rows[] = {
 const struct flag_table scheduler_flag_table = {
     "usage: vgpu-scheduler [FLAG]...\n\n"
     "Chooses nodes and devices for Pods that ask for GPUs: kube-scheduler's extender.\n\n",
-    rows, sizeof(rows) / sizeof(rows[0])};
+    NULL, rows, sizeof(rows) / sizeof(rows[0])};

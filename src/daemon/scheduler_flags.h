@@ -4,7 +4,7 @@
 #ifndef VGPU_DAEMON_SCHEDULER_FLAGS_H
 #define VGPU_DAEMON_SCHEDULER_FLAGS_H
 
-#include "daemon/flag_table.h"
+#include "flags/flag_table.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -61,7 +61,7 @@ struct node_settings {
     /* device-config.yaml, over it the flags that were given, over those the node's entry. */
     struct node_config config;
 
-    /* Which flags or variables were given, by their row. */
+    /* Which flags or variables were given (flag_table_bit). */
     uint64_t given;
     /* What --device-split-count and the like said, before the files were read. */
     int64_t flag_split_count;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/settings_read.h"
 
-#include "base/text.h"
 #include "net/file_read.h"
 #include "node/settings_flags.h"
 #include "node/yaml_json.h"
@@ -10,95 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 64
-
-static void note(struct node_settings *settings, const struct settings_flag *flag)
-{
-    settings->given |= 1ull << (flag - settings_flags);
-}
-
 static bool is_given(const struct node_settings *settings, const char *name)
 {
-    const struct settings_flag *flag = settings_flag_find(name, strlen(name));
-    return settings->given & (1ull << (flag - settings_flags));
-}
-
-static void tell_unused(
-    const struct settings_flag *flag, const char *shown, node_config_report *report, void *context)
-{
-    char line[256];
-    if (flag->kind != SETTINGS_KIND_UNUSED || !report)
-        return;
-    snprintf(line, sizeof(line), "%s has no effect: %s", shown, flag->help);
-    report(context, line);
-}
-
-static int take_defaults(struct node_settings *settings, struct error *error)
-{
-    for (size_t i = 0; i < settings_flag_count; i++) {
-        const struct settings_flag *flag = &settings_flags[i];
-        int failure = settings_flag_take(flag, flag->name, flag->value, settings, error);
-        if (failure)
-            return failure;
-    }
-    return 0;
-}
-
-/* An empty variable is as if it were not set: charts set them so. */
-static int take_environment(
-    struct node_settings *settings, node_config_report *report, void *context, struct error *error)
-{
-    for (size_t i = 0; i < settings_flag_count; i++) {
-        const struct settings_flag *flag = &settings_flags[i];
-        const char *name = flag->variable, *value = name ? getenv(name) : NULL;
-        if ((!value || !*value) && flag->variable_alias) {
-            name = flag->variable_alias;
-            value = getenv(name);
-        }
-        if (!value || !*value)
-            continue;
-        int failure = settings_flag_take(flag, name, value, settings, error);
-        if (failure)
-            return failure;
-        tell_unused(flag, name, report, context);
-        note(settings, flag);
-    }
-    return 0;
-}
-
-/* -name VALUE, --name VALUE, --name=VALUE, --switch, as Go's flags are written. */
-static int take_arguments(struct node_settings *settings, int argc, char *const *argv,
-    enum settings_action *ret_action, node_config_report *report, void *context,
-    struct error *error)
-{
-    for (int i = 1; i < argc; i++) {
-        char word[SHOWN_BYTES], shown[SHOWN_BYTES];
-        const char *name = argv[i] + (argv[i][0] == '-') + (argv[i][0] == '-' && argv[i][1] == '-');
-        size_t length = strcspn(name, "=");
-        text_escape(word, sizeof(word), argv[i], strlen(argv[i]));
-        if (!strcmp(name, "help") || !strcmp(name, "h") || !strcmp(name, "version")) {
-            *ret_action = *name == 'h' ? SETTINGS_HELP : SETTINGS_VERSION;
-            return 0;
-        }
-        const struct settings_flag *flag =
-            name == argv[i] ? NULL : settings_flag_find(name, length);
-        if (!flag)
-            return error_set(error, EINVAL, "%s is not a flag; see --help", word);
-        snprintf(shown, sizeof(shown), "--%s", flag->name);
-        const char *value = name[length] ? name + length + 1 : NULL;
-        if (!value && settings_flag_is_switch(flag))
-            value = "true";
-        else if (!value && i + 1 < argc)
-            value = argv[++i];
-        else if (!value)
-            return error_set(error, EINVAL, "%s needs a value", shown);
-        int failure = settings_flag_take(flag, shown, value, settings, error);
-        if (failure)
-            return failure;
-        tell_unused(flag, shown, report, context);
-        note(settings, flag);
-    }
-    return 0;
+    return settings->given & flag_table_bit(&settings_flag_table, name);
 }
 
 /* <prefix>/<name>, as the kubelet wants an extended resource. */
@@ -124,18 +37,15 @@ static int check(const struct node_settings *settings, struct error *error)
 }
 
 int node_settings_read(struct node_settings *ret_settings, int argc, char *const *argv,
-    enum settings_action *ret_action, node_config_report *report, void *context,
-    struct error *error)
+    enum flag_action *ret_action, flag_report *report, void *context, struct error *error)
 {
-    enum settings_action action = SETTINGS_RUN;
+    enum flag_action action;
     memset(ret_settings, 0, sizeof(*ret_settings));
     node_config_default(&ret_settings->config);
-    int failure = take_defaults(ret_settings, error);
-    if (!failure)
-        failure = take_environment(ret_settings, report, context, error);
-    if (!failure)
-        failure = take_arguments(ret_settings, argc, argv, &action, report, context, error);
-    if (!failure && action == SETTINGS_RUN)
+    const struct flag_reader reader = {report, context, &ret_settings->given};
+    int failure =
+        flag_table_read(&settings_flag_table, ret_settings, argc, argv, &reader, &action, error);
+    if (!failure && action == FLAG_RUN)
         failure = check(ret_settings, error);
     if (failure)
         return failure;
@@ -260,34 +170,4 @@ int node_settings_load(
 void node_settings_finish(struct node_settings *settings)
 {
     node_config_finish(&settings->config);
-}
-
-void node_settings_print_help(FILE *file)
-{
-    fputs("usage: vgpu-device-plugin [FLAG...]\n"
-          "Offers a node's NVIDIA GPUs to the kubelet in shares that libvgpu.so holds.\n\n",
-        file);
-    for (size_t i = 0; i < settings_flag_count; i++) {
-        const struct settings_flag *flag = &settings_flags[i];
-        fprintf(file, "  --%s%s%s", flag->name, settings_flag_is_switch(flag) ? "" : " VALUE",
-            *flag->value ? "" : "\n");
-        if (*flag->value)
-            fprintf(file, " (%s)\n", flag->value);
-        fprintf(file, "        %s%s", flag->kind >= SETTINGS_KIND_UNUSED ? "no effect: " : "",
-            flag->help);
-        if (flag->accepted)
-            fprintf(file, "; accepted: %s", flag->accepted);
-        if (flag->alias)
-            fprintf(file, "; also --%s", flag->alias);
-        if (flag->variable)
-            fprintf(file, " [%s]", flag->variable);
-        fputc('\n', file);
-    }
-    fputs("  --version, --help\n"
-          "A flag goes before its variable [in brackets], that before the configuration file, and "
-          "the\n"
-          "node's entry in the node configuration before all. SIGHUP reads both files again.\n"
-          "Exit status: 0 after SIGTERM or SIGINT, 1 for a failure, 2 for flags that are not "
-          "understood.\n",
-        file);
 }

@@ -3,23 +3,15 @@
 #ifndef VGPU_NODE_SETTINGS_READ_H
 #define VGPU_NODE_SETTINGS_READ_H
 
-#include "net/error.h"
+#include "flags/flag_table.h"
 #include "node/settings.h"
-
-#include <stdio.h>
-
-enum settings_action {
-    SETTINGS_RUN,
-    SETTINGS_HELP,
-    SETTINGS_VERSION,
-};
 
 /* Reads the environment, over it the arguments (argv[1] and following); no file yet. `report` gets
  * one line for each accepted flag that has no effect here. Returns 0, or -EINVAL with one line:
  * name, value, what is accepted. The caller finishes it in any case. */
 int node_settings_read(struct node_settings *ret_settings, int argc, char *const *argv,
-    enum settings_action *ret_action, node_config_report *report, void *context,
-    struct error *error) __attribute__((warn_unused_result));
+    enum flag_action *ret_action, flag_report *report, void *context, struct error *error)
+    __attribute__((warn_unused_result));
 
 /* Reads config_file and node_config_file into `config`. A file that is not there is none, unless it
  * was named. A bad value is one line to `report`, and stays as it was; a file that cannot be read
@@ -28,8 +20,5 @@ int node_settings_load(struct node_settings *settings, node_config_report *repor
     struct error *error) __attribute__((warn_unused_result));
 
 void node_settings_finish(struct node_settings *settings);
-
-/* The table as text. */
-void node_settings_print_help(FILE *file);
 
 #endif

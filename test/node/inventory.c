@@ -153,7 +153,7 @@ static bool all_healthy(void *context, const char *uuid)
 
 static void begin(void)
 {
-    enum settings_action action;
+    enum flag_action action;
     char *const argv[] = {(char *)"p", NULL};
     setenv("NODE_NAME", "n1", 1);
     REQUIRE(node_settings_read(&settings, 1, argv, &action, NULL, NULL, NULL) == 0);

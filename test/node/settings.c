@@ -23,7 +23,7 @@ static struct error error;
 static int read_flags(const char *const *arguments)
 {
     static char *argv[32];
-    enum settings_action action;
+    enum flag_action action;
     int argc = 1;
     argv[0] = (char *)"vgpu-device-plugin";
     for (; arguments[argc - 1]; argc++)
