@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define EXIT_MISUSED 2
 /* 65,536 names of nodes, or some hundreds of whole nodes. */
@@ -23,6 +24,10 @@
 #define PROOF_KEY_BYTES_MAX 4096
 /* How often it is looked whether the key's file is another one. */
 #define KEY_TICK_S 2
+/* kube-scheduler has one for each bind that waits (BINDS_WAITING_MAX) and for what else it does;
+ * who else is at one address cannot take all. */
+#define SERVED_MAX 4096
+#define SERVED_PER_ADDRESS_MAX 1024
 /* Names in --owners. */
 #define OWNERS_MAX 32
 /* Binds under way at once, and the watches. */
@@ -259,6 +264,17 @@ static bool reach_cluster(struct program *program, struct error *error)
     return program->scheduler;
 }
 
+/* Connections need descriptors; what a shell sets is often 1,024. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        log_line(LOG_LINE_WARNING, "scheduler: the number of descriptors stays as it is");
+}
+
 static bool serve(struct program *program, struct error *error)
 {
     const struct scheduler_flags *flags = &program->flags;
@@ -266,6 +282,8 @@ static bool serve(struct program *program, struct error *error)
         &(struct http_server_options){.address = flags->http_bind,
             .certificate = *flags->certificate ? flags->certificate : NULL,
             .key = *flags->key ? flags->key : NULL,
+            .connections_max = SERVED_MAX,
+            .per_address_max = SERVED_PER_ADDRESS_MAX,
             .request_bytes_max = REQUEST_BYTES},
         error);
     program->metrics =
@@ -356,6 +374,7 @@ int main(int argc, char **argv)
     }
     if (program.flags.debug)
         log_line_set_level(LOG_LINE_DEBUG);
+    raise_descriptors();
     bool running = false;
     if (settle(&program, &error))
         log_line(LOG_LINE_ERROR, "settings: %s", error.text);

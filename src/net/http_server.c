@@ -419,6 +419,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
     struct MHD_OptionItem common[] = {
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, options->connections_max, NULL},
+        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->per_address_max, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, server},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, server},

@@ -24,6 +24,7 @@ struct http_server_options {
     const char *certificate;  /* paths (PEM) for TLS, both or none; read again as they change */
     const char *key;          /* */
     unsigned connections_max; /* [128] */
+    unsigned per_address_max; /* of them from one client address; more are closed [no bound] */
     size_t request_bytes_max; /* of a body [1 MiB] */
     unsigned receive_ms;      /* [10,000] */
     unsigned idle_ms;         /* [120,000] */

@@ -20,6 +20,22 @@ static const char *const words[REASON_COUNT] = {
     [REASON_TOO_FEW] = "AllocatedCardsInsufficientRequest",
 };
 
+static const char *const explanations[REASON_COUNT] = {
+    [REASON_NOT_HEALTHY] = "the card is not healthy",
+    [REASON_CORDONED] = "the node's annotation hami.io/device-cordon names the card",
+    [REASON_TYPE] = "the Pod's annotations want another model or mode",
+    [REASON_NUMA] = "too few cards that fit are on one NUMA node",
+    [REASON_UUID] = "the Pod's annotations want other cards",
+    [REASON_SLOTS] = "as many containers as may share the card have it",
+    [REASON_EXCLUSIVE] = "the Pod wants a card that nobody else uses",
+    [REASON_QUOTA] = "the namespace's quota has too little left",
+    [REASON_MEMORY] = "too little of the card's memory is left",
+    [REASON_CORES] = "too few of the card's cores are left",
+    [REASON_CORES_FULL] = "all of the card's cores are given away",
+    [REASON_MIG] = "the card is in HAMi's dynamic MIG mode, which is not served",
+    [REASON_TOO_FEW] = "fewer cards fit than the container asks for",
+};
+
 static const char *const bare_words[] = {
     [REASON_BARE_NONE] = "",
     [REASON_BARE_TOO_FEW_DEVICES] = "NodeInsufficientDevice",
@@ -34,6 +50,22 @@ const char *reason_word(enum reason reason)
 const char *reason_bare_word(enum reason_bare bare)
 {
     return bare_words[bare];
+}
+
+const char *reason_explain(enum reason reason)
+{
+    return explanations[reason];
+}
+
+const char *reason_bare_explain(enum reason_bare bare)
+{
+    static const char *const texts[] = {
+        [REASON_BARE_NONE] = "",
+        [REASON_BARE_TOO_FEW_DEVICES] = "the node has fewer cards than the container asks for",
+        [REASON_BARE_UNREGISTERED] =
+            "no device plugin has registered cards, or the kubelet offers none",
+    };
+    return texts[bare];
 }
 
 void reasons_format(const struct reasons *reasons, char text[REASON_TEXT_BYTES])

@@ -32,6 +32,7 @@ enum reason_bare {
     REASON_BARE_NONE,
     REASON_BARE_TOO_FEW_DEVICES,
     REASON_BARE_UNREGISTERED,
+    REASON_BARE_COUNT,
 };
 
 struct reasons {
@@ -43,6 +44,10 @@ struct reasons {
 const char *reason_word(enum reason reason);
 /* "" for REASON_BARE_NONE. */
 const char *reason_bare_word(enum reason_bare bare);
+
+/* The same in plain English, for a person who reads an event. */
+const char *reason_explain(enum reason reason);
+const char *reason_bare_explain(enum reason_bare bare);
 
 void reasons_format(const struct reasons *reasons, char text[REASON_TEXT_BYTES]);
 

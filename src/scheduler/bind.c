@@ -16,6 +16,7 @@
 
 static void bind_free(struct bind *bind)
 {
+    bind_wait_end(bind);
     TAILQ_REMOVE(&bind->scheduler->binds, bind, entry);
     free(bind->pod_namespace);
     free(bind->pod_name);
@@ -209,7 +210,7 @@ void bind_go_on(struct bind *bind)
         if (clash)
             return;
     }
-    bind->waits = BIND_GOES;
+    bind_wait_end(bind);
     /* HAMi's scheduler may be at work there, too. */
     if (node && node->is_ours && !node->is_locked)
         bind_post(bind);

@@ -49,7 +49,9 @@ void bind_take_lock(struct bind *bind);
 void bind_release_lock(struct bind *bind);
 
 /* bind_wait.c */
+/* May fail it. */
 void bind_wait(struct bind *bind, enum bind_wait why);
+void bind_wait_end(struct bind *bind);
 /* Whether a bind to its node waits that came before it. */
 bool bind_has_earlier(const struct bind *bind);
 

@@ -9,7 +9,18 @@
 
 void bind_wait(struct bind *bind, enum bind_wait why)
 {
+    if (bind->waits == BIND_GOES && bind->scheduler->binds_waiting == BINDS_WAITING_MAX) {
+        bind_fail(bind, "too many Pods wait to be bound");
+        return;
+    }
+    bind->scheduler->binds_waiting += bind->waits == BIND_GOES;
     bind->waits = why;
+}
+
+void bind_wait_end(struct bind *bind)
+{
+    bind->scheduler->binds_waiting -= bind->waits != BIND_GOES;
+    bind->waits = BIND_GOES;
 }
 
 bool bind_has_earlier(const struct bind *bind)
@@ -46,7 +57,7 @@ static void look_at(struct bind *bind, bool all)
         else
             bind_go_on(bind);
     } else if (all || !node || node->lock_digest != bind->lock_seen) {
-        bind->waits = BIND_GOES;
+        bind_wait_end(bind);
         bind_take_lock(bind);
     }
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define EVENT_NODES_SHOWN 8
+#define EVENT_NODES_SHOWN 4
 
 void scheduler_answer(struct http_exchange *exchange, char *body)
 {
@@ -101,28 +101,48 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
 
 /* ---- Events ---- */
 
-/* "no available node, 3 nodes do not meet: 2 nodes CardInsufficientMemory(a,b), ..." */
+/* Whether a candidate has the reason: a word of the devices' or, behind these, of the node's. */
+static bool has_reason(const struct choice_candidate *candidate, unsigned reason)
+{
+    const struct reasons *reasons = &candidate->reasons;
+    if (reason >= REASON_COUNT)
+        return reasons->bare == (enum reason_bare)(reason - REASON_COUNT);
+    return reasons->bare == REASON_BARE_NONE && reasons->counts[reason];
+}
+
+/* "2 nodes CardInsufficientMemory(a,b): too little of the card's memory is left"; returns its
+ * length, 0 where no node has the reason. */
+static size_t describe(const struct choice *choice, unsigned reason, char *text, size_t size)
+{
+    char names[512] = "";
+    size_t nodes = 0, shown = 0;
+    for (size_t i = 0; i < choice->count; i++)
+        if (has_reason(&choice->candidates[i], reason) && nodes++ < EVENT_NODES_SHOWN)
+            shown += (size_t)snprintf(names + shown, sizeof(names) - shown, "%s%.50s",
+                shown ? "," : "", choice->candidates[i].name);
+    if (!nodes)
+        return 0;
+    bool is_bare = reason >= REASON_COUNT;
+    enum reason_bare bare = is_bare ? (enum reason_bare)(reason - REASON_COUNT) : REASON_BARE_NONE;
+    return (size_t)snprintf(text, size, "%zu node%s %s(%s%s): %s", nodes, nodes == 1 ? "" : "s",
+        is_bare ? reason_bare_word(bare) : reason_word((enum reason)reason), names,
+        nodes > EVENT_NODES_SHOWN ? ",..." : "",
+        is_bare ? reason_bare_explain(bare) : reason_explain((enum reason)reason));
+}
+
+/* "no available node, 3 nodes do not meet; 2 nodes CardInsufficientMemory(a,b): ...; ..." */
 static void tell_failure(struct scheduler *scheduler, const struct ask *ask)
 {
     const struct choice *choice = &scheduler->choice;
     char text[EVENT_MESSAGE_MAX];
-    size_t length = (size_t)snprintf(
-        text, sizeof(text), "no available node, %zu nodes do not meet", choice->count);
-    for (unsigned reason = 0; reason < REASON_COUNT; reason++) {
-        char names[512] = "";
-        size_t nodes = 0, shown = 0;
-        for (size_t i = 0; i < choice->count; i++) {
-            const struct choice_candidate *candidate = &choice->candidates[i];
-            if (candidate->reasons.bare != REASON_BARE_NONE || !candidate->reasons.counts[reason])
-                continue;
-            if (nodes++ < EVENT_NODES_SHOWN)
-                shown += (size_t)snprintf(names + shown, sizeof(names) - shown, "%s%.50s",
-                    shown ? "," : "", candidate->name);
-        }
-        if (nodes && length < sizeof(text))
-            length += (size_t)snprintf(text + length, sizeof(text) - length,
-                "%s %zu nodes %s(%s%s)", length && strchr(text, ':') ? "," : ":", nodes,
-                reason_word((enum reason)reason), names, nodes > EVENT_NODES_SHOWN ? ",..." : "");
+    size_t length = (size_t)snprintf(text, sizeof(text), "no available node, %zu node%s not meet",
+        choice->count, choice->count == 1 ? " does" : "s do");
+    for (unsigned reason = 0; reason < REASON_COUNT + REASON_BARE_COUNT; reason++) {
+        char part[EVENT_MESSAGE_MAX];
+        if (reason == REASON_COUNT + REASON_BARE_NONE || length >= sizeof(text) ||
+            !describe(choice, reason, part, sizeof(part)))
+            continue;
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "; %s", part);
     }
     scheduler_tell(
         scheduler, ask->pod_namespace, ask->name, ask->uid, "FilteringFailed", text, true);
@@ -132,8 +152,8 @@ static void tell_success(struct scheduler *scheduler, const struct ask *ask)
 {
     const struct choice *choice = &scheduler->choice;
     char text[EVENT_MESSAGE_MAX];
-    snprintf(text, sizeof(text), "find fit node(%.253s:%.2f) of %zu", choice->best->name,
-        choice->best->score, choice->count);
+    snprintf(text, sizeof(text), "find fit node(%.253s:%.2f) of %zu node%s", choice->best->name,
+        choice->best->score, choice->count, choice->count == 1 ? "" : "s");
     scheduler_tell(
         scheduler, ask->pod_namespace, ask->name, ask->uid, "FilteringSucceed", text, false);
 }

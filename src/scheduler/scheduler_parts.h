@@ -21,6 +21,8 @@
 #define SHOWN_NS (INT64_C(30) * 1000000000)
 /* For all requests of one bind; kube-scheduler gives up after 30 s. */
 #define BIND_MS 20000
+/* Binds that wait at once; kube-scheduler tries others again. */
+#define BINDS_WAITING_MAX 512
 /* For the requests of a bind that has waited for a node lock. */
 #define LOCKED_BIND_NS (INT64_C(1000000000))
 /* After which a Pod that was bound stands in nobody's way any more. kubelet asks for its devices
@@ -75,7 +77,8 @@ struct scheduler {
     char *overdue_uid;
     struct flights *flights;
     TAILQ_HEAD(, bind) binds; /* under way, as they came */
-    struct event *wakeup;     /* those that wait are looked at */
+    size_t binds_waiting;
+    struct event *wakeup; /* those that wait are looked at */
     struct patch *patches;
     unsigned long filters, filters_failed, binds_done, binds_failed, refits, reviews, denials;
 };

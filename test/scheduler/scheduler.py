@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+import socket
 import time
 
 from scheduler_world import (ALLOCATED, LOCK, NODE, PLUGIN, REGISTER, TIME, TO_ALLOCATE, Later, World, api_server,
@@ -374,6 +375,79 @@ def hostile_requests():
         equal(world.get("/healthz")[0], 200)
         equal(world.post("/filter", {"pod": make_pod("x", cards=0), "nodenames": ["b", "a"], "NODES": None})["NodeNames"],
               ["b", "a"])
+
+
+@test
+def slow_clients():
+    """clients that begin requests and do not end them hold nobody else, and requests have a largest size"""
+    with World([("nodes", make_node("n1"))]) as world:
+        pod, held = world.create("pods", make_pod("p")), []
+        address = ("127.0.0.1", world.port)
+        for number in range(1100):
+            connection = socket.create_connection(address, timeout=60, source_address=("127.0.0.2", 0))
+            try:
+                connection.sendall(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"[:number % 60 + 1])
+            except OSError:
+                pass  # it is one too many
+            held.append(connection)
+        start = time.monotonic()
+        for _ in range(20):
+            equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        equal(world.get("/readyz")[0], 200)
+        true(time.monotonic() - start < 5, "others wait")
+        status = 413
+        try:
+            status = world.request("POST", "/filter", " " * ((16 << 20) + 1))[0]
+        except OSError:
+            pass  # it was cut while it was sent
+        equal(status, 413)
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        held[-1].settimeout(60)
+        try:
+            rest = held[-1].recv(1)
+        except OSError:
+            rest = b""
+        equal(rest, b"", "one connection too many of an address")
+        for connection in held:
+            connection.close()
+
+
+@test
+def events():
+    """what happens to a Pod stands in its events, with reasons that a person understands"""
+    nodes = [make_node("small", memory=500), make_node("n1"), make_node("n2"),
+             make_node("cordoned", **{"hami.io/device-cordon": "GPU-cordoned-0"}), make_node("old", ours=False)]
+    nodes[-1]["metadata"]["annotations"].pop(REGISTER)
+    names = [node["metadata"]["name"] for node in nodes] + ["nowhere"]
+    with World([("nodes", node) for node in nodes], ["--scheduler-name=ours"]) as world:
+        def event(pod, reason):
+            def find():
+                return [e for e in world.server.store.items("events")
+                        if e["involvedObject"]["name"] == pod and e["reason"] == reason]
+            found = until(find, f"{pod}'s {reason}")[0]
+            equal((found["involvedObject"]["kind"], found["source"]["component"]), ("Pod", "ours"))
+            return found["type"], found["message"]
+
+        pod = world.create("pods", make_pod("large", memory=20000, cards=1))
+        world.filter(pod, names)
+        equal(event("large", "FilteringFailed"), ("Warning",
+              "no available node, 6 nodes do not meet; "
+              "1 node CardCordoned(cordoned): the node's annotation hami.io/device-cordon names the card; "
+              "3 nodes CardInsufficientMemory(small,n1,n2): too little of the card's memory is left; "
+              "2 nodes node unregistered(old,nowhere): no device plugin has registered cards, or the kubelet offers none"))
+        pod = world.create("pods", make_pod("many", cards=3))
+        world.filter(pod, ["n1"])
+        equal(event("many", "FilteringFailed"), ("Warning", "no available node, 1 node does not meet; 1 node "
+              "NodeInsufficientDevice(n1): the node has fewer cards than the container asks for"))
+        equal(world.place("p", ["n1"])[1], "")
+        equal(event("p", "FilteringSucceed"), ("Normal", "find fit node(n1:0.00) of 1 node"))
+        equal(event("p", "BindingSucceed"), ("Normal", "Successfully binding node [n1] to default/p"))
+        world.server.faults.append(api_server.Fault("POST", "/binding", status=403))
+        world.place("q", ["n2"])
+        kind, message = event("q", "BindingFailed")
+        true(kind == "Warning" and message.startswith("POST /api/v1/namespaces/default/pods/q/binding: 403"), message)
+        pod = world.create("pods", make_pod("weighed", **{"hami.io/device-scoring-weights": "slot=1"}))
+        true("hami.io/device-scoring-weights" in world.filter(pod, ["n1"])["Error"], "an annotation that is wrong")
 
 
 @test
