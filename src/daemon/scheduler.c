@@ -96,6 +96,8 @@ static void override_config(struct program *program)
         request->percentage_name, sizeof(request->percentage_name), flags->resource_percentage);
     override_text(request->cores_name, sizeof(request->cores_name), flags->resource_cores);
     override_text(request->priority_name, sizeof(request->priority_name), flags->resource_priority);
+    if (strcmp(flags->overwrite_env, "config") != 0)
+        program->config.overwrite_env = !strcmp(flags->overwrite_env, "true");
     if (flags->default_memory >= 0)
         request->default_memory = flags->default_memory;
     if (flags->default_cores >= 0)

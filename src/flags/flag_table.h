@@ -16,7 +16,7 @@ struct flag_table {
     const char *usage; /* what stands before the flags in --help */
     const char *notes; /* what stands behind them; may be NULL */
     const struct flag_row *rows;
-    size_t count; /* 64 at most */
+    size_t count; /* 64 at most for ret_given */
 };
 
 enum flag_action {

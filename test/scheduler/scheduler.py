@@ -7,9 +7,10 @@ import hmac
 import json
 import os
 import socket
+import subprocess
 import time
 
-from scheduler_world import (ALLOCATED, LOCK, NODE, PLUGIN, REGISTER, TIME, TO_ALLOCATE, Later, World, api_server,
+from scheduler_world import (ALLOCATED, BUILD, LOCK, NODE, PLUGIN, REGISTER, TIME, TO_ALLOCATE, Later, World, api_server,
                              make_node, make_pod, tap, until)
 
 equal, test, true = tap.equal, tap.test, tap.true
@@ -375,6 +376,38 @@ def hostile_requests():
         equal(world.get("/healthz")[0], 200)
         equal(world.post("/filter", {"pod": make_pod("x", cards=0), "nodenames": ["b", "a"], "NODES": None})["NodeNames"],
               ["b", "a"])
+
+
+@test
+def flags():
+    """each flag of HAMi's scheduler is accepted, with one line where it means nothing here"""
+    given = ["--device-config-file=", "--default-mem=0", "--default-cores=0", "--default-gpu=1", "--kube-qps=5.5",
+             "--kube-burst=10", "--kube-timeout=30", "--node-lock-timeout=5m", "--node-lock-retry-timeout=28s", "--profiling",
+             "--force-overwrite-default-scheduler=true", "--legacy-metrics=false", "--leader-elect=false", "--enable-ascend=true",
+             "--enable-iluvatar", "--leader-elect-resource-name=hami-scheduler", "--leader-elect-resource-namespace=kube-system",
+             "--resource-name=nvidia.com/vgpu", "--resource-mem=nvidia.com/gpumem", "--resource-cores=nvidia.com/gpucores",
+             "--resource-mem-percentage=nvidia.com/gpumem-percentage", "--resource-priority=nvidia.com/priority",
+             "--overwrite-env=true", "--cambricon-mlu-name=cambricon.com/vmlu", "--dcu-name=x", "--metax-vcore", "x",
+             "--scheduler-name=hami-scheduler", "--node-scheduler-policy=binpack", "--gpu-scheduler-policy=spread",
+             "--node-label-selector=gpu=on,zone=a", "--debug", "-v=4", "--logtostderr=true", "--add_dir_header=false"]
+    node = make_node("n1")
+    node["metadata"]["labels"] = {"gpu": "on", "zone": "a"}
+    node["status"]["allocatable"] = {"nvidia.com/vgpu": "10"}
+    with World([("nodes", node), ("nodes", make_node("other"))], given) as world:
+        unused = [line for line in world.lines if "settings:" in line]
+        equal(len(unused), 12, "\n".join(unused))
+        pod = make_pod("p", cards=0)
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/vgpu": 1, "nvidia.com/gpumem": 500}}
+        pod = world.create("pods", pod)
+        equal(world.filter(pod, ["n1", "other"])["NodeNames"], ["n1"])
+        equal(world.bind(pod, "n1"), "")
+    for flag, text in (("--node-scheduler-policy=best", "binpack spread"), ("--http_bind=nowhere", "nowhere"),
+                       ("--gpu-scheduler-policy=fast", "topology-aware"), ("--nonsense=1", "nonsense"),
+                       ("--leader-elect=perhaps", "perhaps"), ("--proof-key-file=/nowhere", "/nowhere")):
+        ended = subprocess.run([os.path.join(BUILD, "src/daemon/vgpu-scheduler"), "--http_bind=127.0.0.1:0",
+                                "--metrics-bind-address=127.0.0.1:0", flag], stderr=subprocess.PIPE, text=True, timeout=60,
+                               env={**os.environ, "KUBECONFIG": "/nowhere"}, check=False)
+        true(ended.returncode in (1, 2) and text in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr)
 
 
 @test
