@@ -367,7 +367,8 @@ static void set_tls(CURL *easy, struct tls_files *tls)
     tls_files_refresh(tls);
     if (tls_files_ca(tls)) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, tls_files_ca(tls));
-        /* The system's CAs, which would count beside it, and which GnuTLS reads for each connection. */
+        /* The system's CAs, which would count beside it, and which GnuTLS reads for each
+         * connection. */
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
     }
     if (tls_files_certificate(tls))
