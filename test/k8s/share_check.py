@@ -18,9 +18,9 @@ def filled(text):
     return int(re.search(r"sees (\d+) MiB", text)[1]), int(re.search(r"allocated (\d+) MiB", text)[1])
 
 
-def held_to(pod, memory, container="main"):
+def held_to(pod, memory, container="main", *before):
     """A context and its code count too, so a program gets less than the limit."""
-    total, taken = fill(pod, container)
+    total, taken = fill(pod, container, *before)
     equal(total, memory, f"what {pod}/{container} sees")
     true(memory - 1000 <= taken <= memory, f"{taken} MiB of {memory}")
 

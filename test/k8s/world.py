@@ -10,7 +10,7 @@ import urllib.request
 from tap import Skip
 
 import peers
-from control_plane import ControlPlane, wait_for
+from control_plane import ControlPlane, Refused, wait_for
 from hami import LOCK, Scheduler
 from machine import Machine
 from node import IMAGE, ROOT, Node
@@ -169,7 +169,11 @@ class World:
     @classmethod
     def delete(cls, *names):
         for name in names:
-            cls.api.call("DELETE", f"{NAMESPACE}/{name}")
+            try:
+                cls.api.call("DELETE", f"{NAMESPACE}/{name}")
+            except Refused as refused:  # gone meanwhile
+                if refused.status != 404:
+                    raise
         wait_for(f"{', '.join(names)} gone",
                  lambda: not any(cls.api.found(f"{NAMESPACE}/{name}") for name in names))
 
