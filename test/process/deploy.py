@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy BUILD: the manifests and images of deploy/, the environments that schedulers inject as
-docs/kubernetes.md has them, and that README_CN.md keeps step with README.md."""
+docs/kubernetes-others.md has them, and that README_CN.md keeps step with README.md."""
 import glob
 import os
 import re
@@ -108,7 +108,7 @@ def names():
         seen |= {found.groups(), label}
         equal(text.count(label), 2, f"{name}: uses of the label")
         true(re.search(r"# To be changed: [^\n]*image[^\n]*\n +image: vgpu:", text), f"{name}: the image")
-    true("rollout status daemonset vgpu-install-hami" in read("docs/kubernetes.md"), "docs/kubernetes.md")
+    true("rollout status daemonset vgpu-install-hami" in read("docs/kubernetes-others.md"), "docs/kubernetes-others.md")
 
 
 @test
@@ -119,14 +119,14 @@ def documented():
     commands = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
     equal([word for word in commands if f"`vgpu {word}`" not in tools and word != "help"], [], "commands that tools.md lacks")
     true("](kubernetes.md)" in read("docs/hami.md"), "hami.md does not link kubernetes.md")
-    for name in ("quickstart", "kubernetes"):
+    for name in ("quickstart", "kubernetes", "kubernetes-others"):
         text = read("docs", name + ".md")
         true("\n## Uninstall\n" in text, f"{name}.md: no uninstall")
         true("/tmp/vgpulock" in text and "/run/vgpu-boards" not in text, f"{name}.md: boards")
     for name in ("koordinator", "kubernetes", "hami"):
-        true(f"kubectl delete -f deploy/{name}/daemonset.yaml" in read("docs/kubernetes.md") or name == "kubernetes",
+        true(f"kubectl delete -f deploy/{name}/daemonset.yaml" in read("docs/kubernetes-others.md") or name == "kubernetes",
              f"{name}: not taken away")
-    for name in ("docs/hami.md", "docs/environment.md", "docs/quickstart.md"):
+    for name in ("docs/hami-core.md", "docs/environment.md", "docs/quickstart.md"):
         true("HAMI-core" in read(name), f"{name}: nothing about the log's prefix")
 
 
@@ -221,7 +221,7 @@ def shown(environment):
 
 
 def injected(face):
-    text = re.search(rf"^```env {face}\n(.*?)^```$", read("docs/kubernetes.md"), re.MULTILINE | re.DOTALL)
+    text = re.search(rf"^```env {face}\n(.*?)^```$", read("docs/kubernetes-others.md"), re.MULTILINE | re.DOTALL)
     return dict(line.split("=", 1) for line in text[1].splitlines())
 
 
