@@ -257,6 +257,7 @@ static bool reach_cluster(struct program *program, struct error *error)
                              .all_nodes = flags->all_nodes,
                              .lock_expiry_ns = flags->lock_expiry_ns,
                              .lock_retry_ns = flags->lock_retry_ns,
+                             .flight_ns = flags->flight_ns,
                              .legacy_metrics = flags->legacy_metrics,
                              .lease_name = flags->leader_elect ? flags->lease_name : NULL,
                              .lease_namespace = flags->lease_namespace,

@@ -61,6 +61,11 @@ static const struct flag_row rows[] = {
             "for how long the bind of a PodGroup's Pod waits for a node's lock; less than the time "
             "that "
             "kube-scheduler gives its extender"},
+    {"allocate-timeout", NULL, FLAG_DURATION, AT(flight_ns), "30s", NULL,
+        .help =
+            "for how long after its binding a Pod that its node's plugin has not served keeps Pods "
+            "that "
+            "ask for something else from that node"},
     {"force-overwrite-default-scheduler", NULL, FLAG_BOOL, AT(force_overwrite), "true", NULL,
         .help = "Pods with the name default-scheduler are ours too"},
     {"legacy-metrics", NULL, FLAG_BOOL, AT(legacy_metrics), "false", NULL,

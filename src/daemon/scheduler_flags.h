@@ -22,7 +22,7 @@ struct scheduler_flags {
     char resource_name[128], resource_memory[128], resource_percentage[128], resource_cores[128],
         resource_priority[128];                           /* "": as the configuration has it */
     int32_t default_memory, default_cores, default_count; /* -1: likewise */
-    int64_t lock_expiry_ns, lock_retry_ns;
+    int64_t lock_expiry_ns, lock_retry_ns, flight_ns;
     char lease_name[254], lease_namespace[64], identity[254], pod_namespace[64];
     bool leader_elect, force_overwrite, legacy_metrics, filter_patch, all_nodes, debug;
 };

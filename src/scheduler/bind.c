@@ -51,7 +51,8 @@ static void succeed(struct bind *bind)
         usage_bind(scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
     /* The watch may have been faster, and have ended the flight. */
     if (bind->in_flight && flights_deadline(scheduler->flights, bind->uid) == FLIGHT_BINDING)
-        flights_set_deadline(scheduler->flights, bind->uid, scheduler_now_ns() + FLIGHT_NS);
+        flights_set_deadline(
+            scheduler->flights, bind->uid, scheduler_now_ns() + scheduler->options.flight_ns);
     scheduler_answer(bind->exchange, extender_answer_bind(""));
     bind_free(bind);
 }
@@ -111,7 +112,8 @@ static void fail_unsure(struct bind *bind, const char *text)
     if (bind->devices)
         usage_bind(scheduler->usage, bind->uid, bind->generation, scheduler_now_ns() + SHOWN_NS);
     if (bind->in_flight && flights_deadline(scheduler->flights, bind->uid) == FLIGHT_BINDING)
-        flights_set_deadline(scheduler->flights, bind->uid, scheduler_now_ns() + FLIGHT_NS);
+        flights_set_deadline(
+            scheduler->flights, bind->uid, scheduler_now_ns() + scheduler->options.flight_ns);
     bind->has_lock = false;
     bind_fail(bind, *text ? text : "the API server does not answer");
 }

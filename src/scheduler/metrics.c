@@ -266,6 +266,13 @@ static void add_own(struct page *page)
     }
 }
 
+static void add_waiting(struct page *page)
+{
+    exposition_family(&page->out, "vgpu_scheduler_binds_waiting", "gauge",
+        "Binds that wait for a Pod that was bound to their node, or for the node's lock");
+    exposition_sample(&page->out, NULL, NULL, (double)page->scheduler->binds_waiting);
+}
+
 static void fill(struct page *page, bool is_legacy)
 {
     for (size_t i = 0; i < sizeof(device_families) / sizeof(device_families[0]); i++)
@@ -296,6 +303,7 @@ void scheduler_metrics(
         if (scheduler->options.legacy_metrics)
             fill(&page, true);
         add_own(&page);
+        add_waiting(&page);
     }
     free(page.nodes);
     free(page.quotas);

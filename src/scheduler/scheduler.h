@@ -30,6 +30,10 @@ struct scheduler_options {
     bool all_nodes;    /* the filter answers with all nodes that fit */
     int64_t lock_expiry_ns;
     int64_t lock_retry_ns; /* for which a Pod of a group waits for a node lock; 0: not at all */
+    /* After which a Pod that was bound stands in nobody's way any more. kubelet asks for its
+     * devices within a second; one that does not is dead, or its plugin is. Whose devices are whose
+     * is then found out by the plugin before a program starts. */
+    int64_t flight_ns;
     bool legacy_metrics;
     /* The Lease of the kube-scheduler beside it, and this Pod's name; NULL: there is no other
      * scheduler. */

@@ -25,11 +25,6 @@
 #define BINDS_WAITING_MAX 512
 /* For the requests of a bind that has waited for a node lock. */
 #define LOCKED_BIND_NS (INT64_C(1000000000))
-/* After which a Pod that was bound stands in nobody's way any more. kubelet asks for its devices
- * within a second; one that does not is dead, or its plugin is. Whose devices are whose is then
- * found out by the plugin before a program starts. */
-#define FLIGHT_NS (INT64_C(30) * 1000000000)
-
 #define SCHEDULER_NOT_READY "the scheduler has not read the cluster yet"
 
 #define ANSWER_TYPE "application/json"

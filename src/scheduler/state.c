@@ -202,7 +202,7 @@ static void follow_flight(struct scheduler *scheduler, const json_t *pod)
 {
     const char *uid = object_uid(pod), *node = object_pod_node(pod);
     int64_t deadline = flights_deadline(scheduler->flights, uid);
-    int64_t later = scheduler_now_ns() + FLIGHT_NS;
+    int64_t later = scheduler_now_ns() + scheduler->options.flight_ns;
     if (!*node)
         return; /* its binding is under way, or it has none */
     if (!is_in_flight(pod)) {

@@ -21,6 +21,7 @@ from api_patch import Refused
 SECONDS = float(os.environ.get("VGPU_OBSERVE_S", "20"))
 SEED = int(os.environ.get("VGPU_OBSERVE_SEED", "23"))
 NODES, CARDS, MEMORY, SLOTS = 4, 2, 10000, 4
+QUOTA = 60000  # MiB of the namespace
 NAMES = [f"n{number}" for number in range(NODES)]
 FOREIGN = "n0"  # its plugin is HAMi's
 PENDING_MAX, LEASE_S, FLIGHT_S = 24, 4, 28
@@ -57,6 +58,15 @@ def held(pod):
     return {uuid: [max(pair) for pair in zip(most[uuid], total[uuid])] for uuid in set(most) | set(total)}
 
 
+def owed(pod):
+    """What it takes of the quota, in MiB."""
+    if not held(pod):
+        return 0
+    init = len(pod["spec"].get("initContainers", []))
+    sums = [sum(device[1] for device in place) for place in parts(pod["metadata"]["annotations"][ALLOCATED])]
+    return max([sum(sums[init:]), *sums[:init]])
+
+
 def is_in_flight(pod):
     said = pod["metadata"].get("annotations") or {}
     return (pod["spec"].get("nodeName") and "NVIDIA" in said.get(TO_ALLOCATE, "")
@@ -73,8 +83,8 @@ class Observer:
     """Sees each change as it is made, under the store's lock."""
 
     def __init__(self, store):
-        self.store, self.wrong, self.bound, self.held, self.since = store, [], 0, {}, {}
-        self.peak = 0
+        self.store, self.wrong, self.bound, self.held, self.since, self.owed = store, [], 0, {}, {}, {}
+        self.peak, self.quota = 0, QUOTA
         put = store._put
 
         def seen(resource, key, before, after):
@@ -87,8 +97,11 @@ class Observer:
     def see(self, before, after):
         uid = (after or before)["metadata"]["uid"]
         self.held[uid] = held(after)
+        self.owed[uid] = owed(after)
         if not self.held[uid]:
-            del self.held[uid]
+            del self.held[uid], self.owed[uid]
+        if sum(self.owed.values()) > self.quota:
+            self.wrong.append(f"the namespace has {sum(self.owed.values())} MiB, by {after and after['metadata']['name']}")
         sums = collections.defaultdict(lambda: [0, 0, 0])
         for devices in self.held.values():
             for uuid, amounts in devices.items():
@@ -129,6 +142,8 @@ class Cluster:
         self.serial, self.dead, self.due, self.failures = 0, {}, {}, []
         for name in NAMES:
             self.store.create("nodes", "", self.node(name))
+        self.store.create("resourcequotas", "default", {
+            "metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": str(QUOTA)}}})
 
     @staticmethod
     def node(name):
@@ -282,7 +297,7 @@ class Cluster:
         elif what == 4:
             self.server.faults.append(faults("POST", "/binding", count=2, delay=dice.uniform(0.1, 1.5)))
         elif what == 5:
-            self.server.faults.append(faults("GET", "/(pods|nodes)", count=2, status=dice.choice((410, 500, 503))))
+            self.server.faults.append(faults("GET", "/(pods|nodes)", status=dice.choice((410, 500, 503))))
         elif what == 6:
             self.dead[node] = time.monotonic() + dice.uniform(0.5, 4)
         elif what == 7:
@@ -308,6 +323,8 @@ def check(cluster, schedulers, leader):
     tap.true(observer.bound > SECONDS, f"only {observer.bound} Pods were bound")
     for pod in cluster.pods():
         cluster.store.delete("pods", "default", pod["metadata"]["name"], {"gracePeriodSeconds": 0})
+    cluster.store.delete("resourcequotas", "default", "q", {})
+    observer.quota = float("inf")
     leader.wait_ready()
     text = "hami_gpu_memory_allocated_bytes"
     until(lambda: all(line.endswith(" 0") for line in leader.get("/metrics", leader.metrics_port)[1].splitlines()
@@ -385,7 +402,7 @@ def two():
 
         def lead():
             """The lead changes only when the lease has ended."""
-            time.sleep(cluster.dice.uniform(2, 5))
+            time.sleep(cluster.dice.uniform(3, 7))
             old, frozen = both[state["holder"]], cluster.dice.random() < 0.6
             state["renews"] = False
             with old.lives:

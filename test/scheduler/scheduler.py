@@ -256,6 +256,22 @@ def pods_that_differ():
 
 
 @test
+def a_dead_plugin():
+    """a Pod that is never served holds others up for a while only"""
+    with World([("nodes", make_node("n1"))], ["--allocate-timeout=1s"]) as world:
+        equal(world.place("a", ["n1"])[1], "")
+        start = time.monotonic()
+        waits = Later(world.place, "b", ["n1"], 2000)
+        until(lambda: waits.is_over() or world.metric("vgpu_scheduler_binds_waiting") == 1, "the wait")
+        equal(waits.get()[1], "")
+        true(time.monotonic() - start < 30, "b waited long")
+        equal(world.metric("vgpu_scheduler_binds_waiting"), 0)
+        world.annotate("pods", "default", "a", other="x")  # it does not take off again
+        time.sleep(1.2)
+        equal(world.place("c", ["n1"], memory=3000)[1], "")
+
+
+@test
 def containers_that_differ():
     """equal Pods whose containers differ among themselves are kept apart, too"""
     def twin(name):

@@ -171,9 +171,9 @@ class World:
         return self.post("/bind", {"PodName": metadata["name"], "PodNamespace": metadata["namespace"],
                                    "PodUID": metadata["uid"], "Node": node})["Error"]
 
-    def place(self, name, nodes, **options):
+    def place(self, name, nodes, memory=1000, **options):
         """Creates a Pod, filters and binds it. (Pod as the API server has it, error)."""
-        pod = self.create("pods", make_pod(name, **options))
+        pod = self.create("pods", make_pod(name, memory, **options))
         answer = self.filter(pod, nodes)
         if answer["Error"] or not answer["NodeNames"]:
             return pod, answer["Error"] or json.dumps(answer["FailedNodes"])
