@@ -193,6 +193,15 @@ static void begin(struct kube_call *call)
     try_again(call);
 }
 
+static void end_late(struct kube_call *call)
+{
+    if (!call->attempts)
+        client_describe(&call->line,
+            &(struct http_reply){.text = "its deadline passed before its turn", .body = ""}, NULL,
+            call->text);
+    call_end(call, NULL);
+}
+
 static void give_turns(evutil_socket_t socket, short what, void *context)
 {
     struct kube_client *client = context;
@@ -201,7 +210,11 @@ static void give_turns(evutil_socket_t socket, short what, void *context)
                                  (call = TAILQ_FIRST(&client->ready));) {
         TAILQ_REMOVE(&client->ready, call, ready);
         call->is_ready = false;
-        begin(call);
+        /* The process may have stood still: then the deadline's timer comes too late. */
+        if (remaining_ms(call))
+            begin(call);
+        else
+            end_late(call);
     }
 }
 
@@ -213,11 +226,7 @@ static void on_timer(evutil_socket_t socket, short what, void *context)
         make_ready(call);
         return;
     }
-    if (!call->attempts)
-        client_describe(&call->line,
-            &(struct http_reply){.text = "its deadline passed before its turn", .body = ""}, NULL,
-            call->text);
-    call_end(call, NULL);
+    end_late(call);
 }
 
 static void set_defaults(struct kube_client_options *options)

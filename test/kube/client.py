@@ -4,6 +4,7 @@ spins: requests are counted, and the waits that the client chose."""
 import json
 import re
 import shutil
+import signal
 import socket
 import time
 from email.utils import formatdate
@@ -170,6 +171,22 @@ def deadline():
         equal(attempts, len(world.server.log()), "attempts")
         true(4 <= attempts <= 20, f"{attempts} attempts")
         true("503" in text, text)
+
+
+@test
+def frozen():
+    """a process that stands still beyond a request's deadline does not send it when it goes on"""
+    with World(*FAST) as world:
+        world.node()
+        world.server.fault(path="nodes/n1", status=503, headers={"Retry-After": "1"})
+        world.annotate(1, deadline_ms=2000)
+        world.driver.wait("RETRY 1 ")
+        world.driver.process.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        world.driver.process.send_signal(signal.SIGCONT)
+        equal(world.driver.done(1)[:2], (503, 1))
+        equal(world.statuses("PATCH"), [503])
+        equal(world.annotation(), None)
 
 
 @test

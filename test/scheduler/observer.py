@@ -320,7 +320,7 @@ def check(cluster, schedulers, leader):
     tap.equal(observer.wrong, [])
     print(f"# {observer.bound} Pods were bound, {cluster.serial} made; at most {observer.peak} MiB of "
           f"{NODES * CARDS * MEMORY} were given away at once; {sum(s.kills for s in schedulers)} kills")
-    tap.true(observer.bound > SECONDS, f"only {observer.bound} Pods were bound")
+    tap.true(observer.bound >= 5, f"only {observer.bound} Pods were bound")
     for pod in cluster.pods():
         cluster.store.delete("pods", "default", pod["metadata"]["name"], {"gracePeriodSeconds": 0})
     cluster.store.delete("resourcequotas", "default", "q", {})
