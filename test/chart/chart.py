@@ -37,7 +37,7 @@ ALL = {
                           "imageTag": "v1.30.4", "resources": {"limits": {"memory": "1Mi"}}, "extraNewArgs": ["--config=/config/config.yaml", "-v=4"],
                           "extraArgs": ["--policy-config-file=/config/config.json", "-v=5"]},
         "defaultMem": 5000, "defaultCores": 10, "defaultGPUNum": 2, "forceOverwriteDefaultScheduler": False,
-        "nodeLabelSelector": {"pool": "gpu", "gpu": "on"}, "nodeLockExpire": "2m", "extenderHTTPTimeout": 7,
+        "nodeLabelSelector": {"pool": "gpu", "gpu": "on"}, "nodeLockExpire": "2m", "nodeLockRetryTimeout": "5s", "extenderHTTPTimeout": 7,
         "compatFilterPatch": True, "filterAllNodes": "true", "metricsBindAddress": ":9999", "replicas": 2,
         "podDisruptionBudget": {"maxUnavailable": 1}, "strategy": {"type": "Recreate"}, "livenessProbe": False,
         "nodeName": "n", "nodeSelector": {"role": "control"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "",
@@ -524,7 +524,7 @@ def scheduled():
     command = parts["vgpu-scheduler-extender"]["command"]
     for word in ("--http_bind=:10443", "--metrics-bind-address=:9999", "--scheduler-name=mine", "--node-scheduler-policy=spread",
                  "--gpu-scheduler-policy=topology-aware", "--force-overwrite-default-scheduler=false", "--legacy-metrics=true",
-                 "--compat-filter-patch=true", "--filter-all-nodes=true", "--node-lock-timeout=2m", "--node-label-selector=gpu=on,pool=gpu",
+                 "--compat-filter-patch=true", "--filter-all-nodes=true", "--node-lock-timeout=2m", "--node-lock-retry-timeout=5s", "--node-label-selector=gpu=on,pool=gpu",
                  "--leader-elect=true", "--leader-elect-resource-name=mine", "--proof-key-file=/proof/key", "--debug",
                  "--owners=system:serviceaccount:gpu:vgpu-scheduler,system:serviceaccount:gpu:vgpu-device-plugin,"
                  "system:serviceaccount:kube-system:hami-scheduler"):
