@@ -49,7 +49,7 @@ struct program {
     struct kube_client *client;
     struct kube_events *events;
     struct scheduler *scheduler;
-    struct http_server *server, *metrics;
+    struct http_server *server, *extender, *metrics; /* extender: NULL where it is at server */
 };
 
 static void report(void *context, const char *line)
@@ -278,33 +278,48 @@ static void raise_descriptors(void)
         log_line(LOG_LINE_WARNING, "scheduler: the number of descriptors stays as it is");
 }
 
-static bool serve(struct program *program, struct error *error)
+static struct http_server *listen_at(
+    struct program *program, const char *address, struct error *error)
 {
     const struct scheduler_flags *flags = &program->flags;
-    program->server = http_server_create(program->base,
-        &(struct http_server_options){.address = flags->http_bind,
+    return http_server_create(program->base,
+        &(struct http_server_options){.address = address,
             .certificate = *flags->certificate ? flags->certificate : NULL,
             .key = *flags->key ? flags->key : NULL,
             .connections_max = SERVED_MAX,
             .per_address_max = SERVED_PER_ADDRESS_MAX,
             .request_bytes_max = REQUEST_BYTES},
         error);
-    program->metrics =
-        program->server
-            ? http_server_create(program->base,
-                  &(struct http_server_options){.address = flags->metrics_address}, error)
-            : NULL;
-    if (!program->metrics)
-        return false;
+}
+
+static bool listen_all(struct program *program, struct error *error)
+{
+    const struct scheduler_flags *flags = &program->flags;
+    program->server = listen_at(program, flags->http_bind, error);
+    if (program->server && *flags->extender_bind) {
+        program->extender = listen_at(program, flags->extender_bind, error);
+        if (!program->extender)
+            return false;
+    }
+    if (program->server)
+        program->metrics = http_server_create(
+            program->base, &(struct http_server_options){.address = flags->metrics_address}, error);
+    return program->metrics;
+}
+
+static bool serve(struct program *program, struct error *error)
+{
     struct scheduler *scheduler = program->scheduler;
-    int result =
-        http_server_handle(program->server, "POST", "/filter", scheduler_filter, scheduler);
-    result |= http_server_handle(program->server, "POST", "/bind", scheduler_bind, scheduler);
-    result |= http_server_handle(program->server, "POST", "/webhook", scheduler_webhook, scheduler);
-    result |=
-        http_server_handle(program->server, "POST", "/validate", scheduler_validate, scheduler);
-    result |= http_server_handle(program->server, "GET", "/healthz", scheduler_healthz, scheduler);
-    result |= http_server_handle(program->server, "GET", "/readyz", scheduler_readyz, scheduler);
+    if (!listen_all(program, error))
+        return false;
+    struct http_server *server = program->server;
+    struct http_server *extender = program->extender ? program->extender : server;
+    int result = http_server_handle(extender, "POST", "/filter", scheduler_filter, scheduler);
+    result |= http_server_handle(extender, "POST", "/bind", scheduler_bind, scheduler);
+    result |= http_server_handle(server, "POST", "/webhook", scheduler_webhook, scheduler);
+    result |= http_server_handle(server, "POST", "/validate", scheduler_validate, scheduler);
+    result |= http_server_handle(server, "GET", "/healthz", scheduler_healthz, scheduler);
+    result |= http_server_handle(server, "GET", "/readyz", scheduler_readyz, scheduler);
     result |= http_server_handle(program->metrics, "GET", "/metrics", scheduler_metrics, scheduler);
     if (!result)
         return true;
@@ -326,6 +341,8 @@ static void finish(struct program *program)
 {
     if (program->server)
         http_server_destroy(program->server);
+    if (program->extender)
+        http_server_destroy(program->extender);
     if (program->metrics)
         http_server_destroy(program->metrics);
     scheduler_destroy(program->scheduler);
@@ -384,8 +401,10 @@ int main(int argc, char **argv)
     else if (!(running = start(&program, &error)))
         log_line(LOG_LINE_ERROR, "scheduler: %s", error.text);
     if (running)
-        log_line(LOG_LINE_INFO, "scheduler: version %s, port %u, metrics at port %u", VGPU_VERSION,
-            http_server_port(program.server), http_server_port(program.metrics));
+        log_line(LOG_LINE_INFO,
+            "scheduler: version %s, port %u, metrics at port %u, extender at port %u", VGPU_VERSION,
+            http_server_port(program.server), http_server_port(program.metrics),
+            http_server_port(program.extender ? program.extender : program.server));
     if (running && event_base_dispatch(program.base) < 0) {
         log_line(LOG_LINE_ERROR, "scheduler: the event loop failed");
         running = false;

@@ -19,6 +19,9 @@
 static const struct flag_row rows[] = {
     {"http_bind", NULL, FLAG_TEXT, AT(http_bind), "127.0.0.1:8080", NULL,
         .help = "address and port of /filter, /bind, /webhook, /validate, /healthz and /readyz"},
+    {"extender-bind", NULL, FLAG_TEXT, AT(extender_bind), "", NULL,
+        .help = "address and port of /filter and /bind alone, which then are not at --http_bind; "
+                "whoever reaches them can bind Pods"},
     {"cert_file", NULL, FLAG_PATH, AT(certificate), "", NULL,
         .help = "certificate of that port (PEM), read again as it changes; with --key_file"},
     {"key_file", NULL, FLAG_PATH, AT(key), "", NULL, .help = "its key (PEM)"},

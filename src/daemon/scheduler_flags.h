@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 struct scheduler_flags {
-    char http_bind[256], metrics_address[256];
-    char certificate[1024], key[1024]; /* both or none */
+    char http_bind[256], extender_bind[256], metrics_address[256]; /* extender_bind: "" */
+    char certificate[1024], key[1024];                             /* both or none */
     char scheduler_name[254];
     char overwrite_env[8];
     char node_policy[64], device_policy[256];

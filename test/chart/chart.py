@@ -480,7 +480,7 @@ def kube_scheduler():
         config = kube_config(found)
         command = next(part["command"] for name, part, _ in running(found) if name == "kube-scheduler")
         (one,) = config["extenders"]
-        wanted = {"urlPrefix": "https://127.0.0.1:9443", "filterVerb": "filter", "bindVerb": "bind", "weight": 1,
+        wanted = {"urlPrefix": "https://127.0.0.1:9444", "filterVerb": "filter", "bindVerb": "bind", "weight": 1,
                   "nodeCacheCapable": True, "ignorable": False, "tlsConfig": {"insecure": True}}
         equal({key: one[key] for key in wanted}, wanted, version)
         equal(sorted(one["managedResources"], key=str), resources, version)
@@ -522,7 +522,7 @@ def scheduled():
           (2, {"type": "Recreate"}, "n", {"role": "control"}, [{"operator": "Exists"}]), "the Deployment")
     true("priorityClassName" not in pod and pod["securityContext"]["runAsUser"] == 9 and spec["template"]["metadata"]["annotations"]["q"] == "4", pod)
     command = parts["vgpu-scheduler-extender"]["command"]
-    for word in ("--http_bind=:10443", "--metrics-bind-address=:9999", "--scheduler-name=mine", "--node-scheduler-policy=spread",
+    for word in ("--http_bind=:10443", "--extender-bind=127.0.0.1:10444", "--metrics-bind-address=:9999", "--scheduler-name=mine", "--node-scheduler-policy=spread",
                  "--gpu-scheduler-policy=topology-aware", "--force-overwrite-default-scheduler=false", "--legacy-metrics=true",
                  "--compat-filter-patch=true", "--filter-all-nodes=true", "--node-lock-timeout=2m", "--node-lock-retry-timeout=5s", "--node-label-selector=gpu=on,pool=gpu",
                  "--leader-elect=true", "--leader-elect-resource-name=mine", "--proof-key-file=/proof/key", "--debug",

@@ -591,4 +591,18 @@ def many_in_a_row():
         equal(placed, 3 * 2 * 5)
 
 
+@test
+def extender_alone():
+    """with --extender-bind, filter and bind are at that port alone, and the webhooks at the other"""
+    with World([("nodes", make_node("n1"))], ["--extender-bind=127.0.0.1:0"]) as world:
+        true(world.extender_port != world.port, "one port")
+        pod = world.create("pods", make_pod("p"))
+        for path in ("/filter", "/bind"):
+            equal(world.request("POST", path, "{}", world.port)[0], 404, path)
+        for path in ("/webhook", "/validate"):
+            equal(world.request("POST", path, "{}", world.extender_port)[0], 404, path)
+        equal(world.get("/readyz")[0], 200)
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+
+
 tap.main()

@@ -109,9 +109,9 @@ class World:
             env={**os.environ, "KUBECONFIG": self.config}, stderr=subprocess.PIPE, text=True)
         self.lines = []
         threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
-        ports = until(lambda: re.search(r"port (\d+), metrics at port (\d+)", "\n".join(self.lines)),
+        ports = until(lambda: re.search(r"port (\d+), metrics at port (\d+), extender at port (\d+)", "\n".join(self.lines)),
                       "the scheduler's ports")
-        self.port, self.metrics_port = int(ports[1]), int(ports[2])
+        self.port, self.metrics_port, self.extender_port = (int(ports[i]) for i in (1, 2, 3))
         if self.ready:
             self.wait_ready()
 
@@ -159,7 +159,8 @@ class World:
         return self.request("GET", path, port=port)
 
     def post(self, path, value):
-        status, text = self.request("POST", path, json.dumps(value))
+        port = self.extender_port if path in ("/filter", "/bind") else self.port
+        status, text = self.request("POST", path, json.dumps(value), port)
         tap.equal(status, 200, "the status")
         return json.loads(text)
 

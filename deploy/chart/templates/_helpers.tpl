@@ -152,6 +152,12 @@ imagePullSecrets:
 {{- if and .Values.scheduler.leaderElect .Values.scheduler.kubeScheduler.enabled }}true{{ end -}}
 {{- end -}}
 
+{{/* Of filter and bind, on the Pod's loopback address alone: beside the webhook's port. */}}
+{{- define "vgpu.extenderPort" -}}
+{{- $port := .Values.scheduler.service.httpTargetPort | int -}}
+{{- lt $port 65535 | ternary (add $port 1) (sub $port 1) -}}
+{{- end -}}
+
 {{/* Of an image's tag where it is one, else of the cluster: what follows the patch version is left out. */}}
 {{- define "vgpu.kubeSchedulerTag" -}}
 {{- $kube := .Values.scheduler.kubeScheduler -}}
