@@ -133,10 +133,19 @@ def wait_pods(name, runs, waits):
         lambda found: found if [len(one) for one in found] == [runs, waits] else None)(pods_of(name)))[0]
 
 
+def card_of(name):
+    """What a program takes it by. The simulator shows all cards, as a runtime without NVIDIA's hook."""
+    return f"CUDA_VISIBLE_DEVICES={World.uuids().index(shares(World.pod(name))[0][0][0])}"
+
+
 def held_to(name, memory):
-    """Of the card that the scheduler chose. The simulator shows all cards, as a runtime without NVIDIA's hook."""
-    uuid = shares(World.pod(name))[0][0][0]
-    share_check.held_to(name, memory, "main", "env", f"CUDA_VISIBLE_DEVICES={World.uuids().index(uuid)}")
+    share_check.held_to(name, memory, "main", "env", card_of(name))
+
+
+def has_card(name):
+    """A whole one: a program sees what the driver leaves of it."""
+    total, taken = share_check.fill(name, "main", "env", card_of(name))
+    true(MEMORY - 1000 <= total <= MEMORY and total - 1000 <= taken <= total, f"{name} sees {total} MiB, got {taken}")
 
 
 class Watcher(threading.Thread):
@@ -145,7 +154,7 @@ class Watcher(threading.Thread):
     def __init__(self, name, memory):
         super().__init__(daemon=True)
         self.name_of_pod, self.memory = name, memory
-        self.card = World.uuids().index(shares(World.pod(name))[0][0][0])
+        self.card = card_of(name)
         self.times, self.faults, self.ended = 0, [], False
 
     def __enter__(self):
@@ -154,8 +163,8 @@ class Watcher(threading.Thread):
 
     def run(self):
         while not self.ended:
-            done = World.run(self.name_of_pod, "env", f"CUDA_VISIBLE_DEVICES={self.card}", "vgpu-example-fill", "--step",
-                             "100MiB", check=False)
+            done = World.run(self.name_of_pod, "env", self.card, "vgpu-example-fill", "--step", "100MiB",
+                             check=False)
             if f"sees {self.memory} MiB" not in done.stdout or "CUDA_ERROR_OUT_OF_MEMORY" not in done.stdout:
                 self.faults.append(done.stdout + done.stderr)
             self.times += 1
@@ -205,7 +214,7 @@ def whole_way():
              lambda: World.pod("one")["metadata"]["annotations"].get(PHASE) == "success")
     create("rest", None)  # no memory: a whole card, which is the other one
     World.wait_running("rest")
-    held_to("rest", MEMORY)
+    has_card("rest")
 
 
 @test
@@ -219,12 +228,12 @@ def deployments():
         held_to(name, 60000)
     World.plane.kubectl("scale", "deployment", "many", "--replicas=1")
     wait_pods("many", 1, 0)
-    deploy("more", 3, 70000)
-    for name in wait_pods("more", 2, 1):
+    deploy("more", 4, 70000)  # beside 60,000 MiB one, on the other card two
+    for name in wait_pods("more", 3, 1):
         held_to(name, 70000)
     held_to(wait_pods("many", 1, 0)[0], 60000)
     World.plane.kubectl("scale", "deployment", "many", "--replicas=0")
-    for name in wait_pods("more", 3, 0):
+    for name in wait_pods("more", 4, 0):
         held_to(name, 70000)
 
 
@@ -283,7 +292,7 @@ def upgrade():
     wait_for("the kubelet has the devices", lambda: World.allocatable() == SPLIT * CARDS_COUNT)
     create("new", MEMORY)
     World.wait_running("new")
-    held_to("new", MEMORY)
+    has_card("new")
     create("full", MEMORY)  # "stays" is on the other card: the new scheduler knows
     wait_for("it waits", lambda: World.plane.kubectl(
         "get", "events", "--field-selector=involvedObject.name=full,reason=FilteringFailed").stdout)
