@@ -5,6 +5,7 @@
 #ifndef VGPU_NODE_PODS_H
 #define VGPU_NODE_PODS_H
 
+#include "cluster/limits_wish.h"
 #include "cluster/pod_view.h"
 #include "kube/client.h"
 #include "net/error.h"
@@ -16,8 +17,8 @@
 #include <sys/queue.h>
 
 /* Wishes for other limits of a running Pod, and the scheduler's consent to exactly that text. */
-#define POD_ANNOTATION_LIMITS "vgpu.io/limits"
-#define POD_ANNOTATION_LIMITS_PROOF "vgpu.io/grant"
+#define POD_ANNOTATION_LIMITS LIMITS_WISH_ANNOTATION
+#define POD_ANNOTATION_LIMITS_PROOF LIMITS_WISH_CONSENT
 
 /* Longer annotations are taken as absent: a Pod's author may write 256 KiB. */
 #define PODS_DEVICES_BYTES_MAX 65536

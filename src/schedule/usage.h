@@ -115,6 +115,9 @@ const struct usage_node **usage_list_nodes(const struct usage *usage, size_t *re
  * before. */
 int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
     __attribute__((warn_unused_result));
+/* Whether the Pod's devices and its namespace's quota have room for this claim of it instead of
+ * what it holds now. */
+bool usage_has_room(const struct usage *usage, const struct claim *claim);
 void usage_remove_pod(struct usage *usage, const char *uid);
 const struct usage_pod *usage_find_pod(const struct usage *usage, const char *uid);
 

@@ -160,6 +160,40 @@ int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
     return 0;
 }
 
+/* What the Pod holds of the device now. */
+static struct usage_amounts own_of(
+    const struct usage_pod *pod, const struct usage_node *node, int32_t device)
+{
+    struct usage_amounts own = {0};
+    for (size_t i = 0; pod && pod->node == node && i < pod->count; i++)
+        if (pod->shares[i].device == device)
+            add(&own, &pod->shares[i].share, 1);
+    return own;
+}
+
+bool usage_has_room(const struct usage *usage, const struct claim *claim)
+{
+    const struct usage_node *node = usage_find_node(usage, claim->node);
+    const struct usage_pod *pod = usage_find_pod(usage, claim->uid);
+    const struct quota_namespace *entry = quotas_find(usage->quotas, claim->pod_namespace);
+    struct quota_amount more = claim->quota;
+    for (size_t i = 0; node && i < claim->count; i++) {
+        const struct claim_share *share = &claim->shares[i];
+        int32_t at = find_device(node, share);
+        if (at < 0)
+            return false;
+        const struct usage_device *device = &node->devices[at];
+        struct usage_amounts own = own_of(pod, node, at);
+        if (device->used.memory - own.memory + share->memory_mib > device->total.memory ||
+            device->used.cores - own.cores + share->cores_percent > device->total.cores ||
+            device->used.slots - own.slots + share->slots > device->total.slots)
+            return false;
+    }
+    more.memory -= pod ? pod->quota.memory : 0;
+    more.cores -= pod ? pod->quota.cores : 0;
+    return node && quota_fits(quota_left(entry), more);
+}
+
 void usage_remove_pod(struct usage *usage, const char *uid)
 {
     struct usage_pod *pod = table_get(usage->pods, uid);

@@ -75,6 +75,7 @@ struct scheduler {
     size_t binds_waiting;
     struct event *wakeup; /* those that wait are looked at */
     struct patch *patches;
+    LIST_HEAD(, raise) raises; /* wishes of running Pods for more */
     unsigned long filters, filters_failed, binds_done, binds_failed, refits, reviews, denials;
 };
 
@@ -112,6 +113,16 @@ void scheduler_tell_role(struct scheduler *scheduler);
 void scheduler_wake(struct scheduler *scheduler);
 /* `all`: also those for which nothing is known to have changed. */
 void scheduler_look_at_binds(struct scheduler *scheduler, bool all);
+
+/* raise.c */
+/* Whether the Pod's wish for more than it was given is granted, or is being granted. */
+bool scheduler_is_raised(struct scheduler *scheduler, const json_t *pod);
+/* Grants the wish of a Pod that was observed, where there is room. */
+void scheduler_look_at_wish(struct scheduler *scheduler, const json_t *pod);
+/* Wishes that had to wait, or were refused a while ago. */
+void scheduler_look_at_raises(struct scheduler *scheduler);
+void scheduler_forget_raise(struct scheduler *scheduler, const char *uid);
+void scheduler_cancel_raises(struct scheduler *scheduler);
 
 /* Ends what is under way, without answers. */
 void scheduler_cancel_binds(struct scheduler *scheduler);

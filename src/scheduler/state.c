@@ -9,6 +9,7 @@
 #include "kube/url.h"
 #include "net/log_line.h"
 #include "schedule/node_read.h"
+#include "schedule/raise.h"
 #include "scheduler/scheduler_parts.h"
 
 #include <errno.h>
@@ -217,6 +218,18 @@ static void follow_flight(struct scheduler *scheduler, const json_t *pod)
     }
 }
 
+/* With the limits that were granted; where these cannot be read any more, with what was assigned.
+ */
+static void take_raised(struct scheduler *scheduler, const json_t *pod, struct claim *claim)
+{
+    struct claim raised;
+    bool raises = false;
+    if (raise_read(pod, &scheduler->options.ask->request, &raised, &raises, NULL) || !raises)
+        return;
+    claim_finish(claim);
+    *claim = raised;
+}
+
 void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
 {
     struct claim claim;
@@ -232,6 +245,8 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
             claim.name);
         claim.count = 0;
     }
+    if (!result && claim.bound && claim.count && scheduler_is_raised(scheduler, pod))
+        take_raised(scheduler, pod, &claim);
     const struct usage_pod *known = usage_find_pod(scheduler->usage, claim.uid);
     /* The watch may be faster than the answer to the binding. */
     bool was_ours = known && (known->state == USAGE_RESERVED || known->state == USAGE_BOUND);
@@ -242,8 +257,11 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
             claim.pod_namespace, claim.name);
     if (was_ours && claim.bound && claim.count && !object_label(pod, POD_ANNOTATION_NODE))
         add_label(scheduler, pod, claim.node);
+    bool holds = claim.bound && claim.count;
     claim_finish(&claim);
     follow_flight(scheduler, pod);
+    if (holds)
+        scheduler_look_at_wish(scheduler, pod);
 }
 
 static void on_pod(void *context, enum kube_watch_change change, const json_t *pod)
@@ -253,6 +271,7 @@ static void on_pod(void *context, enum kube_watch_change change, const json_t *p
         usage_remove_pod(watch->scheduler->usage, object_uid(pod));
         if (flights_remove(watch->scheduler->flights, object_uid(pod)))
             scheduler_wake(watch->scheduler);
+        scheduler_forget_raise(watch->scheduler, object_uid(pod));
     } else
         scheduler_take_pod(watch->scheduler, pod);
 }
@@ -321,6 +340,7 @@ static void on_tick(evutil_socket_t number, short what, void *context)
     if (!scheduler->overdue)
         ask_overdue(scheduler);
     scheduler_look_at_binds(scheduler, true);
+    scheduler_look_at_raises(scheduler);
     scheduler_tell_role(scheduler);
 }
 
@@ -428,6 +448,7 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     scheduler->usage = usage;
     flights_destroy(scheduler->flights);
     scheduler->flights = flights;
+    scheduler_cancel_raises(scheduler);
     forget_nodes(scheduler);
     if (!start_watches(scheduler, &error))
         log_line(LOG_LINE_ERROR, "leader: %s", error.text);
@@ -479,6 +500,7 @@ struct scheduler *scheduler_create(const struct scheduler_options *options, stru
     }
     scheduler->options = *options;
     TAILQ_INIT(&scheduler->binds);
+    LIST_INIT(&scheduler->raises);
     if (start(scheduler, error))
         return scheduler;
     scheduler_destroy(scheduler);
@@ -499,6 +521,7 @@ void scheduler_destroy(struct scheduler *scheduler)
     stop_watches(scheduler);
     scheduler_cancel_binds(scheduler);
     scheduler_cancel_patches(scheduler);
+    scheduler_cancel_raises(scheduler);
     kube_call_cancel(scheduler->overdue);
     kube_call_cancel(scheduler->role.call);
     free(scheduler->overdue_uid);

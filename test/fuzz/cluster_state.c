@@ -5,6 +5,7 @@
 #include "schedule/flight.h"
 #include "schedule/node_read.h"
 #include "schedule/quota.h"
+#include "schedule/raise.h"
 #include "schedule/usage.h"
 
 #include "fuzz.h"
@@ -66,6 +67,14 @@ static void take_pod(struct usage *usage, struct flights *flights, const json_t 
         FUZZ_CHECK(flights_deadline(flights, claim.uid) == 1);
     }
     claim_finish(&claim);
+    bool raises;
+    result = raise_read(pod, &config, &claim, &raises, &error);
+    FUZZ_CHECK(!result || result == -EINVAL || result == -E2BIG);
+    if (!result && raises) {
+        (void)usage_has_room(usage, &claim);
+        FUZZ_CHECK(!claim.count || !usage_observe(usage, &claim, false));
+        claim_finish(&claim);
+    }
 }
 
 static void take_quota(struct usage *usage, const json_t *quota)

@@ -140,16 +140,16 @@ TEST("what would over-commit a card is refused with the figures")
 
 TEST("a wish is read for its container, and all of it is checked")
 {
-    struct allocation_wish wish;
+    struct limits_wish wish;
     struct error error = {.text = ""};
-    CHECK_EQ(allocation_limits_read(NULL, "c", &wish, &error), 0);
+    CHECK_EQ(limits_wish_read(NULL, "c", &wish, &error), 0);
     CHECK(!wish.has_memory && !wish.has_cores);
-    CHECK_EQ(allocation_limits_read(
+    CHECK_EQ(limits_wish_read(
                  "{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "c", &wish, &error),
         0);
     CHECK(wish.has_memory && !wish.has_cores);
     CHECK_EQ(wish.memory_mib, 5);
-    CHECK_EQ(allocation_limits_read(
+    CHECK_EQ(limits_wish_read(
                  "{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "d", &wish, &error),
         0);
     CHECK(!wish.has_memory && wish.has_cores);
@@ -159,7 +159,7 @@ TEST("a wish is read for its container, and all of it is checked")
         "{\"c\": {\"gpumem\": 5}"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         error.text[0] = '\0';
-        CHECK(allocation_limits_read(bad[i], "c", &wish, &error) < 0);
+        CHECK(limits_wish_read(bad[i], "c", &wish, &error) < 0);
         CHECK(strstr(error.text, "vgpu.io/limits"));
     }
 }
@@ -167,21 +167,21 @@ TEST("a wish is read for its container, and all of it is checked")
 TEST("a wish for less or for the same holds, one for more only with consent")
 {
     struct allocation_device device = {.given = {.memory_mib = 1000, .cores_percent = 30}};
-    struct allocation_wish wish = {.has_memory = true, .memory_mib = 500};
+    struct limits_wish wish = {.has_memory = true, .memory_mib = 500};
     CHECK(!allocation_limits_apply(&device, &wish, false));
     CHECK_EQ(device.memory_mib, 500);
     CHECK_EQ(device.cores_percent, 30);
     wish.memory_mib = 1000;
     CHECK(!allocation_limits_apply(&device, &wish, false));
     CHECK_EQ(device.memory_mib, 1000);
-    wish = (struct allocation_wish){true, true, 1001, 10};
+    wish = (struct limits_wish){true, true, 1001, 10};
     CHECK(allocation_limits_apply(&device, &wish, false));
     CHECK_EQ(device.memory_mib, 1000);
     CHECK_EQ(device.cores_percent, 10);
     CHECK(!allocation_limits_apply(&device, &wish, true));
     CHECK_EQ(device.memory_mib, 1001);
     /* No limit is more than any. */
-    wish = (struct allocation_wish){.has_cores = true, .cores_percent = 0};
+    wish = (struct limits_wish){.has_cores = true, .cores_percent = 0};
     CHECK(allocation_limits_apply(&device, &wish, false));
     CHECK_EQ(device.cores_percent, 30);
     device.given.cores_percent = 0;

@@ -6,6 +6,8 @@ change the lead, lose their watches and get faults. An observer inside the fake 
 VGPU_OBSERVE_S: seconds for each of the two ways to run (20); VGPU_OBSERVE_SEED: of the random numbers (23)."""
 import collections
 import datetime
+import hashlib
+import hmac
 import http.client
 import json
 import os
@@ -26,6 +28,7 @@ NAMES = [f"n{number}" for number in range(NODES)]
 FOREIGN = "n0"  # its plugin is HAMi's
 PENDING_MAX, LEASE_S, FLIGHT_S = 24, 4, 28
 MERGE = "application/merge-patch+json"
+LIMITS, GRANT, KEY = "vgpu.io/limits", "vgpu.io/grant", "0123456789abcdef0123456789abcdef"
 GONE = (OSError, http.client.HTTPException, ValueError, AssertionError)
 
 
@@ -42,13 +45,31 @@ def parts(text):
     return found
 
 
+def granted(pod):
+    """{container: MiB} that a scheduler with the key has agreed to."""
+    said = pod["metadata"].get("annotations") or {}
+    text, message = said.get(LIMITS, ""), b"vgpu.io/proof/1\n"
+    for part in (pod["metadata"]["uid"], pod["spec"].get("nodeName", ""), text):
+        message += b"%d:%s\n" % (len(part), part.encode())
+    good = hmac.new(KEY.encode(), message, hashlib.sha256).hexdigest() == said.get(GRANT)
+    return {name: wish["gpumem"] for name, wish in json.loads(text).items()} if text and good else {}
+
+
+def given(pod):
+    """parts() of the Pod, with what was granted since."""
+    names = [c["name"] for kind in ("initContainers", "containers") for c in pod["spec"].get(kind, [])]
+    more = granted(pod)
+    return [[(uuid, max(memory, more.get(name, 0)), cores) for uuid, memory, cores in place] for name, place in
+            zip(names, parts((pod["metadata"].get("annotations") or {}).get(ALLOCATED)))]
+
+
 def held(pod):
     """{UUID: [MiB, percent, slots]} by Kubernetes' rule: init containers end before the others start."""
     if is_over(pod) or not pod["spec"].get("nodeName"):
         return {}
     init = len(pod["spec"].get("initContainers", []))
     most, total = collections.defaultdict(lambda: [0, 0, 0]), collections.defaultdict(lambda: [0, 0, 0])
-    for place, devices in enumerate(parts((pod["metadata"].get("annotations") or {}).get(ALLOCATED))):
+    for place, devices in enumerate(given(pod)):
         for uuid, memory, cores in devices:
             for at, amount in enumerate((memory, cores, 1)):
                 if place < init:
@@ -63,7 +84,7 @@ def owed(pod):
     if not held(pod):
         return 0
     init = len(pod["spec"].get("initContainers", []))
-    sums = [sum(device[1] for device in place) for place in parts(pod["metadata"]["annotations"][ALLOCATED])]
+    sums = [sum(device[1] for device in place) for place in given(pod)]
     return max([sum(sums[init:]), *sums[:init]])
 
 
@@ -84,7 +105,7 @@ class Observer:
 
     def __init__(self, store):
         self.store, self.wrong, self.bound, self.held, self.since, self.owed = store, [], 0, {}, {}, {}
-        self.peak, self.quota = 0, QUOTA
+        self.peak, self.quota, self.raised = 0, QUOTA, 0
         put = store._put
 
         def seen(resource, key, before, after):
@@ -98,6 +119,7 @@ class Observer:
         uid = (after or before)["metadata"]["uid"]
         self.held[uid] = held(after)
         self.owed[uid] = owed(after)
+        self.raised += bool(after and granted(after) and not granted(before))
         if not self.held[uid]:
             del self.held[uid], self.owed[uid]
         if sum(self.owed.values()) > self.quota:
@@ -249,6 +271,15 @@ class Cluster:
 
     do_over = do_end
 
+    def wish(self):
+        """A running Pod wants other limits."""
+        time.sleep(self.dice.uniform(0.02, 0.2))
+        running = [pod for pod in self.pods() if pod["status"]["phase"] == "Running"]
+        if running:
+            pod = self.dice.choice(running)
+            value = self.dice.choice((None, json.dumps({"c0": {"gpumem": self.dice.choice((500, 3000, 5000, 9000))}})))
+            self.patch("pods", pod["metadata"]["name"], {"metadata": {"annotations": {LIMITS: value}}})
+
     # -- kube-scheduler's binding cycles
 
     def schedule(self, pick):
@@ -319,7 +350,7 @@ def check(cluster, schedulers, leader):
     tap.equal(cluster.failures, [])
     tap.equal(observer.wrong, [])
     print(f"# {observer.bound} Pods were bound, {cluster.serial} made; at most {observer.peak} MiB of "
-          f"{NODES * CARDS * MEMORY} were given away at once; {sum(s.kills for s in schedulers)} kills")
+          f"{NODES * CARDS * MEMORY} were given away at once; {sum(s.kills for s in schedulers)} kills; {observer.raised} raised")
     tap.true(observer.bound >= 5, f"only {observer.bound} Pods were bound")
     for pod in cluster.pods():
         cluster.store.delete("pods", "default", pod["metadata"]["name"], {"gracePeriodSeconds": 0})
@@ -394,10 +425,9 @@ def two():
 
     options = ("--leader-elect", "--leader-elect-resource-name=l", "--leader-elect-resource-namespace=v",
                "--filter-all-nodes", "--node-lock-retry-timeout=0s")
-    key = "0123456789abcdef0123456789abcdef"
     renew(True)
-    with Scheduler(cluster, *options, "--pod-name=pod-0", key=key, ready=False) as a, \
-            Scheduler(cluster, *options, "--pod-name=pod-1", key=key, ready=False) as b:
+    with Scheduler(cluster, *options, "--pod-name=pod-0", key=KEY, ready=False) as a, \
+            Scheduler(cluster, *options, "--pod-name=pod-1", key=KEY, ready=False) as b:
         both = (a, b)
 
         def lead():
@@ -423,7 +453,7 @@ def two():
         def pick():
             return both[state["holder"]] if cluster.dice.random() < 0.9 else both[1 - state["holder"]]
         for function, arguments in ((cluster.create, ()), (cluster.live, ()), (cluster.disturb, ()), (kill, ()),
-                                    (lead, ()), (renew, ()), *[(cluster.schedule, (pick,))] * 8):
+                                    (cluster.wish, ()), (lead, ()), (renew, ()), *[(cluster.schedule, (pick,))] * 8):
             cluster.run(function, *arguments)
         time.sleep(SECONDS)
         state_keeper = threading.Event()

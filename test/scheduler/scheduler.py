@@ -14,6 +14,7 @@ from scheduler_world import (ALLOCATED, BUILD, LOCK, NODE, PLUGIN, REGISTER, TIM
                              make_node, make_pod, tap, until)
 
 equal, test, true = tap.equal, tap.test, tap.true
+LIMITS, GRANT = "vgpu.io/limits", "vgpu.io/grant"
 KEY = "0123456789abcdef0123456789abcdef"
 
 
@@ -96,6 +97,59 @@ def another_key():
         until(lambda: any("another key from now on" in line for line in world.lines), "the other key")
         equal(world.place("q", ["n1"])[1], "")
         equal(world.said("q")["vgpu.io/proof"], proof("q", "another key, another key"))
+
+
+@test
+def limits():
+    """a running Pod's wish for more is granted where there is room, counts from then on, and after a restart"""
+    def proof(name, text):
+        message = b"vgpu.io/proof/1\n"
+        for part in (world.pod(name)["metadata"]["uid"], "n1", text):
+            message += b"%d:%s\n" % (len(part), part.encode())
+        return hmac.new(KEY.encode(), message, hashlib.sha256).hexdigest()
+
+    def wish(name, **of_c):
+        text = json.dumps({"c": of_c})
+        world.annotate("pods", "default", name, **{LIMITS: text})
+        return text
+
+    def told(reason):
+        return sum(e.get("count", 1) for e in world.server.store.items("events") if e["reason"] == reason)
+
+    quota = {"metadata": {"name": "q", "namespace": "default"},
+             "spec": {"hard": {"limits.nvidia.com/gpumem": "9500"}}}
+    with World([("nodes", make_node("n1")), ("resourcequotas", quota)], key=KEY) as world:
+        for name in "ab":
+            equal(world.place(name, ["n1"], memory=3000)[1], "")
+            world.serve(name)
+        text = wish("a", gpumem=6000)
+        until(lambda: world.said("a").get(GRANT) == proof("a", text), "the consent")
+        until(lambda: used(world) == 9000, "what a has now")
+        until(lambda: told("LimitsGranted") == 1, "the event")
+        equal(world.said("a")[ALLOCATED], "GPU-n1-0,NVIDIA,3000,0:;")
+        true("ResourceQuotaNotFit" in world.place("c", ["n1"], memory=2000)[1], "c does not fit")
+        wish("b", gpumem=3600)  # the card has room, the quota has none
+        until(lambda: told("LimitsNotGranted") == 1, "the refusal")
+        world.annotate("pods", "default", "b", other="x")
+        world.kill()
+        world.start()
+        until(lambda: used(world) == 9000, "what a has after a restart")
+        until(lambda: told("LimitsNotGranted") == 2, "the refusal of the scheduler after")
+        true(GRANT not in world.said("b"), "b's consent")
+        world.annotate("pods", "default", "b", **{LIMITS: "{", GRANT: world.said("a")[GRANT]})
+        until(lambda: told("LimitsNotGranted") == 3, "the refusal of what is no JSON")
+        world.annotate("pods", "default", "b", **{LIMITS: text})  # another Pod's wish with its consent
+        until(lambda: told("LimitsNotGranted") == 4, "the refusal of another Pod's consent")
+        equal(used(world), 9000)
+        wish("a", gpumem=1000)  # less: what was assigned is kept for it
+        until(lambda: used(world) == 6000, "what a was assigned")
+        wish("b", gpumem=3400)
+        until(lambda: used(world) == 6400, "b's wish")
+        world.server.faults.append(api_server.Fault("PATCH", "/pods/a$", status=409, count=2))
+        text = wish("a", gpumem=3500, gpucores=50)  # there are no cores to raise: it has no limit
+        until(lambda: world.said("a").get(GRANT) == proof("a", text), "the consent after conflicts")
+        world.server.store.delete("pods", "default", "a", {"gracePeriodSeconds": 0})
+        until(lambda: used(world) == 3400, "a's end")
 
 
 @test

@@ -32,7 +32,7 @@ static bool is_looked_at(const struct pods_pod *pod, const struct allocation_rec
 
 /* Whether all of the devices may have more: the scheduler agreed, and there is room. */
 static bool may_raise(struct allocation *allocation, const struct pods_pod *pod,
-    struct allocation_record *record, const struct allocation_wish *wish, struct error *error)
+    struct allocation_record *record, const struct limits_wish *wish, struct error *error)
 {
     if (!allocation_is_proven(allocation, pod->view.uid, pod->limits, pod->limits_proof)) {
         error_set(error, EPERM,
@@ -49,15 +49,15 @@ static bool may_raise(struct allocation *allocation, const struct pods_pod *pod,
 static bool apply(struct allocation *allocation, const struct pods_pod *pod,
     struct allocation_record *record, struct error *error)
 {
-    struct allocation_wish wish = {0};
+    struct limits_wish wish = {0};
     struct error kept;
     char *text = format_wish(pod);
     bool more = false;
-    bool bad = allocation_limits_read(pod->limits, record->container, &wish, &kept) != 0;
+    bool bad = limits_wish_read(pod->limits, record->container, &wish, &kept) != 0;
     free(record->wish);
     record->wish = text;
     if (bad)
-        wish = (struct allocation_wish){0};
+        wish = (struct limits_wish){0};
     for (size_t i = 0; i < record->device_count; i++)
         more = allocation_limits_apply(&record->devices[i], &wish, false) || more;
     if (more && !may_raise(allocation, pod, record, &wish, &kept)) {
