@@ -186,4 +186,29 @@ def our_plugin():
             true(LOCK not in world.node("n1")["metadata"]["annotations"], "a node lock")
 
 
+@tap.test
+def limits_that_change():
+    """a running Pod's wish for more goes from its annotation over the scheduler's consent to the plugin's grant"""
+    key = "0123456789abcdef0123456789abcdef"
+    with plugin_bed.Node() as node:
+        node.write("key", key)
+        plugin = node.start("--proof-key-file", node.path("key"), "--require-proof")
+        node.wait_registered(lambda cards: len(cards) == 2)
+        until(lambda: node.annotation(PLUGIN), "the plugin's name")
+        first = next(iter(node.wait_devices(lambda devices: len(devices) == 6)))
+        node.server.store.patch("nodes", "", "n1", MERGE, {"status": {"allocatable": {"nvidia.com/gpu": "6"}}}, "status")
+        with World((), server=node.server, key=key) as world:
+            pod = world.create("pods", make_pod("a"))
+            until(lambda: world.filter(pod, ["n1"])["NodeNames"], "the node")
+            equal(world.bind(pod, "n1"), "")
+            since = node.kubelet.events.count()
+            node.kubelet.do("allocate", resource="nvidia.com/gpu", containers=[[first]])
+            equal(node.kubelet.wait("allocate", since)["status"], "OK")
+            until(lambda: world.said("a")[PHASE] == "success", "its success")
+            world.annotate("pods", "default", "a", **{"vgpu.io/limits": '{"c": {"gpumem": 5000}}'})
+            plugin.wait_line("Pod default/a, container c: its limits have changed")
+            until(lambda: sum(world.metric(f'hami_gpu_memory_allocated_bytes{{node="n1",device_uuid="{card["id"]}"')
+                              for card in node.registered()) == 5000 * 2**20, "the scheduler's count")
+
+
 tap.main()
