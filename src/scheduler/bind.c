@@ -30,7 +30,8 @@ static void bind_free(struct bind *bind)
 
 void scheduler_cancel_binds(struct scheduler *scheduler)
 {
-    for (struct bind *bind; (bind = TAILQ_FIRST(&scheduler->binds));) {
+    for (struct bind *bind = TAILQ_FIRST(&scheduler->binds), *next; bind; bind = next) {
+        next = TAILQ_NEXT(bind, entry);
         kube_call_cancel(bind->call);
         bind_free(bind);
     }

@@ -28,7 +28,6 @@ enum raise_state {
 };
 
 struct raise {
-    LIST_ENTRY(raise) entry;
     struct scheduler *scheduler;
     struct kube_call *call;
     char *uid, *pod_namespace, *name;
@@ -39,16 +38,11 @@ struct raise {
 
 static struct raise *find(const struct scheduler *scheduler, const char *uid)
 {
-    struct raise *raise;
-    LIST_FOREACH(raise, &scheduler->raises, entry)
-    if (!strcmp(raise->uid, uid))
-        return raise;
-    return NULL;
+    return table_get(&scheduler->raises, uid);
 }
 
-static void drop(struct raise *raise)
+static void raise_free(struct raise *raise)
 {
-    LIST_REMOVE(raise, entry);
     kube_call_cancel(raise->call);
     free(raise->uid);
     free(raise->pod_namespace);
@@ -57,10 +51,18 @@ static void drop(struct raise *raise)
     free(raise);
 }
 
+static void drop(struct raise *raise)
+{
+    table_remove(&raise->scheduler->raises, raise->uid);
+    raise_free(raise);
+}
+
 void scheduler_cancel_raises(struct scheduler *scheduler)
 {
-    for (struct raise *raise; (raise = LIST_FIRST(&scheduler->raises));)
-        drop(raise);
+    struct raise *raise;
+    for (size_t cursor = 0; (raise = table_next(&scheduler->raises, &cursor));)
+        raise_free(raise);
+    table_finish(&scheduler->raises);
 }
 
 void scheduler_forget_raise(struct scheduler *scheduler, const char *uid)
@@ -119,24 +121,25 @@ static void on_asked(void *context, const struct kube_reply *reply)
         scheduler_take_pod(scheduler, reply->body);
 }
 
-static void ask_again(struct raise *raise)
+static bool ask_again(struct raise *raise)
 {
     char *path = scheduler_pod_path(raise->pod_namespace, raise->name, "");
     const struct kube_request request = {
         .method = "GET", .path = path, .deadline_ms = 60000, .on_done = on_asked, .context = raise};
-    /* Without an answer what it would hold stays taken until its next change. */
-    if (!path || kube_client_start(raise->scheduler->options.client, &request, &raise->call))
-        drop(raise);
+    bool is_asked =
+        path && !kube_client_start(raise->scheduler->options.client, &request, &raise->call);
     free(path);
+    return is_asked;
 }
 
 static void on_granted(void *context, const struct kube_reply *reply)
 {
     struct raise *raise = context;
     raise->call = NULL;
-    /* It counts until the watch shows the consent. */
-    if (reply->status < 200 || reply->status > 299)
-        ask_again(raise);
+    /* It counts until the watch shows the consent. Where nobody can be asked, what it would hold
+     * stays taken until the Pod's next change. */
+    if ((reply->status < 200 || reply->status > 299) && !ask_again(raise))
+        drop(raise);
 }
 
 static struct raise *add(
@@ -152,10 +155,10 @@ static struct raise *add(
     raise->pod_namespace = strdup(object_namespace(pod));
     raise->name = strdup(object_name(pod));
     raise->text = strdup(text);
-    LIST_INSERT_HEAD(&scheduler->raises, raise, entry);
-    if (raise->uid && raise->pod_namespace && raise->name && raise->text)
+    if (raise->uid && raise->pod_namespace && raise->name && raise->text &&
+        !table_add(&scheduler->raises, raise->uid, raise))
         return raise;
-    drop(raise);
+    raise_free(raise);
     return NULL;
 }
 
@@ -250,9 +253,8 @@ void scheduler_look_at_raises(struct scheduler *scheduler)
     int64_t now = scheduler_now_ns();
     if (!scheduler_is_ready(scheduler))
         return;
-    for (struct raise *raise = LIST_FIRST(&scheduler->raises), *next; raise; raise = next) {
-        next = LIST_NEXT(raise, entry);
+    struct raise *raise;
+    for (size_t cursor = 0; (raise = table_next(&scheduler->raises, &cursor));)
         if (raise->state != RAISE_GOES && !raise->call && raise->again_ns <= now)
-            ask_again(raise);
-    }
+            (void)ask_again(raise); /* else with the next tick */
 }

@@ -75,7 +75,7 @@ struct scheduler {
     size_t binds_waiting;
     struct event *wakeup; /* those that wait are looked at */
     struct patch *patches;
-    LIST_HEAD(, raise) raises; /* wishes of running Pods for more */
+    struct table raises; /* of struct raise, by UID: wishes of running Pods for more */
     unsigned long filters, filters_failed, binds_done, binds_failed, refits, reviews, denials;
 };
 

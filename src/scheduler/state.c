@@ -500,7 +500,6 @@ struct scheduler *scheduler_create(const struct scheduler_options *options, stru
     }
     scheduler->options = *options;
     TAILQ_INIT(&scheduler->binds);
-    LIST_INIT(&scheduler->raises);
     if (start(scheduler, error))
         return scheduler;
     scheduler_destroy(scheduler);

@@ -144,13 +144,13 @@ TEST("a wish is read for its container, and all of it is checked")
     struct error error = {.text = ""};
     CHECK_EQ(limits_wish_read(NULL, "c", &wish, &error), 0);
     CHECK(!wish.has_memory && !wish.has_cores);
-    CHECK_EQ(limits_wish_read(
-                 "{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "c", &wish, &error),
+    CHECK_EQ(
+        limits_wish_read("{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "c", &wish, &error),
         0);
     CHECK(wish.has_memory && !wish.has_cores);
     CHECK_EQ(wish.memory_mib, 5);
-    CHECK_EQ(limits_wish_read(
-                 "{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "d", &wish, &error),
+    CHECK_EQ(
+        limits_wish_read("{\"c\": {\"gpumem\": 5}, \"d\": {\"gpucores\": 0}}", "d", &wish, &error),
         0);
     CHECK(!wish.has_memory && wish.has_cores);
     static const char *const bad[] = {"", "[]", "3", "{\"c\": 3}", "{\"c\": {\"gpumem\": 0}}",
