@@ -151,6 +151,24 @@ def versions():
 
 
 @test
+def current():
+    """and of the newest one as its JSON schemas have it"""
+    if "VGPU_TEST_NPM" not in os.environ:
+        raise Skip("fetches the schemas from npm: set VGPU_TEST_NPM, with npm installed")
+    with tempfile.TemporaryDirectory() as directory:
+        files = []
+        for number, values in enumerate(SETS.values()):
+            files.append(os.path.join(directory, f"{number}.yaml"))
+            with open(files[-1], "w", encoding="utf-8") as file:
+                parts = helm.template(values, version=VERSIONS[-1]).split("\n---\n")
+                file.write("\n---\n".join(part for part in parts if "apiVersion: cert-manager.io/" not in part))
+        done = subprocess.run([CHECK, "--schema", *files], env=MINE, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode == 77:
+            raise Skip(done.stderr.strip())
+        equal((done.returncode, done.stderr), (0, ""), "scripts/check-yaml --schema")
+
+
+@test
 def too_old():
     """a Kubernetes below 1.18 is refused"""
     done = helm.run("template", "x", helm.CHART, "--kube-version", "1.17.0")

@@ -150,6 +150,17 @@ class Cluster:
         return subprocess.run([peers.program("kubectl"), f"--kubeconfig={config}", *arguments], input=text,
                               capture_output=True, text=True, timeout=120, check=False)
 
+    def helm(self, command, *more):
+        """helm itself, without its hooks, whose Pods nobody would run here."""
+        with open(self.path("values.json"), "w", encoding="utf-8") as file:
+            json.dump(self.values(), file)
+        chart = () if command == "uninstall" else (helm.CHART, "-f", self.path("values.json"))
+        done = subprocess.run([helm.program(), command, "vgpu", *chart, "--namespace", SPACE, "--no-hooks",
+                               "--kubeconfig", self.config_of("admin", {"token": TOKEN}), *more],
+                              env={"PATH": os.environ["PATH"], "HOME": self.directory}, capture_output=True, text=True,
+                              timeout=120, check=False)
+        equal(done.returncode, 0, f"helm {command}: {done.stderr}")
+
     def pod(self, name="p", limits=None, labels=None, token="author", **annotations):
         body = {"metadata": {"name": name, "labels": labels or {}, "annotations": annotations}, "spec": {
             "automountServiceAccountToken": False,
@@ -182,8 +193,11 @@ def applied():
         text = helm.template(values, namespace=SPACE, version=one.version)
         done = one.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", text=text)
         equal((done.returncode, done.stderr), (0, ""), f"with {values}")
-    done = one.kubectl("apply", "-f", "-", text=helm.template(one.values(), namespace=SPACE, version=one.version))
-    equal(done.returncode, 0, done.stderr)
+    one.helm("install")
+    hooks = [made for (kind, _), made in one.objects().items()
+             if "helm.sh/hook" in made["metadata"].get("annotations", {}) and kind != "Job"]
+    done = one.kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": hooks}))
+    equal((done.returncode, len(hooks)), (0, 5), done.stderr)
     # The roles for users are put together by a controller, which is not here.
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
     one.call("POST", rbac + "clusterroles", {"metadata": {"name": "author"}, "rules": [
@@ -225,10 +239,10 @@ def certificates():
     for kind in ("mutating", "validating"):
         (hook,) = one.call("GET", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/vgpu-webhook")["webhooks"]
         equal(hook["clientConfig"]["caBundle"], data["ca.crt"], kind)
-    done = one.kubectl("apply", "-f", "-", text=helm.template(one.values(), namespace=SPACE, version=one.version))
-    equal(done.returncode, 0, done.stderr)
+    one.helm("upgrade", "--set", "scheduler.admissionWebhook.timeoutSeconds=9")
     (hook,) = one.call("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vgpu-webhook")["webhooks"]
-    equal(hook["clientConfig"].get("caBundle"), data["ca.crt"], "the CA after the chart was applied again")
+    equal(hook["clientConfig"].get("caBundle"), data["ca.crt"], "the CA after an upgrade")
+    equal(hook["timeoutSeconds"], 9, "the upgrade")
 
 
 @test
@@ -298,6 +312,29 @@ def owned():
     patch({"e": "f"}, TOKEN, "/status")
     equal(one.log("scheduler").count("webhook:"), before, "what it was not asked about")
     one.remove()
+
+
+@test
+def uninstalled():
+    """helm uninstall leaves the Secrets and the Pods, and nothing that stands in the way of new ones"""
+    one = cluster()
+    one.pod("stays", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "100"})
+    before = one.call("GET", "/api/v1/namespaces/default/pods/stays")
+    one.helm("uninstall")
+    equal(one.call("GET", "/api/v1/namespaces/default/pods/stays"), before, "the Pod")
+    for name in ("vgpu-scheduler-tls", "vgpu-scheduler-proof"):
+        one.call("GET", f"/api/v1/namespaces/{SPACE}/secrets/{name}")
+    found = [f"{kind}: {item['metadata']['name']}" for path in (
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", f"/apis/apps/v1/namespaces/{SPACE}/daemonsets",
+        f"/apis/apps/v1/namespaces/{SPACE}/deployments", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        f"/api/v1/namespaces/{SPACE}/services", f"/api/v1/namespaces/{SPACE}/configmaps")
+             for answer in [one.call("GET", path)] for kind in [answer["kind"]] for item in answer["items"]
+             if item["metadata"].get("labels", {}).get("app.kubernetes.io/instance") == "vgpu" and "admission" not in item["metadata"]["name"]]
+    equal(found, [], "what is left")
+    one.pod("new", {"nvidia.com/gpu": "1"})
+    for name in ("stays", "new"):
+        one.remove(name)
 
 
 @test
