@@ -103,6 +103,26 @@ class Api:
         return self.call("PATCH", path, body, "application/merge-patch+json")
 
 
+class Session(Api):
+    """Over one connection, which is kept: for one thread."""
+
+    kept = None
+
+    def call(self, method, path, body=None, kind="application/json"):
+        self.kept = self.kept or self.connect()
+        try:
+            self.kept.request(method, path, None if body is None else json.dumps(body), self.headers(kind))
+            answer = self.kept.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException):
+            self.kept.close()
+            self.kept = None
+            raise
+        if answer.status >= 300:
+            raise Refused(answer.status, text.decode(errors="replace"))
+        return json.loads(text) if answer.getheader("Content-Type", "").startswith("application/json") else text
+
+
 class ControlPlane:
     def __init__(self, machine):
         self.machine, self.processes = machine, RUNNING

@@ -201,7 +201,7 @@ def starts():
 
 @test
 def whole_way():
-    """a Pod that asks for gpu: 1, gpumem: 3000 goes through webhook, schedulers, kubelet and plugin, and sees 3,000 MiB"""
+    """a Pod that asks for gpu: 1, gpumem: 3000 goes from webhook to plugin, and its program sees 3,000 MiB"""
     World.need()
     create("one", 3000)
     World.wait_running("one")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that are only objects, and what a kubelet and a device plugin would write about them and their
 Pods: the node's Lease, a Pod that runs, the end of one that is deleted, the outcome of an allocation."""
+import http.client
 import json
 import queue
 import threading
 import time
 
-from control_plane import KEEPER, Api, Refused
+from control_plane import KEEPER, Api, Refused, Session
 from follow import Follow
 from hami import LOCK, PHASE, REGISTER, TO_ALLOCATE
 
@@ -25,9 +26,11 @@ def make_devices(node, cards, memory=10000, count=10, model="NVIDIA A10"):
 
 
 class Keeper:
-    def __init__(self, pki, workers=2):
-        self.api = Api(pki, KEEPER)
+    def __init__(self, pki, workers=2, runs=True):
+        """`runs`: Pods get a status; otherwise only allocations have an outcome."""
+        self.api, self.pki, self.runs = Api(pki, KEEPER), pki, runs
         self.ours = {}  # of each node: whether its plugin is vgpu's
+        self.leases = []  # names of the nodes that have one
         self.work, self.busy = queue.Queue(), set()
         self.ended = False
         self.problems = []
@@ -54,11 +57,12 @@ class Keeper:
                 {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now,
                  "lastTransitionTime": now}]}})
         self.ours[name] = ours
+        self.leases.append(name)
 
     def renew(self):
         while not self.ended:
             time.sleep(RENEW_S)
-            for name in list(self.ours):
+            for name in list(self.leases):
                 self.attempt(self.api.patch, f"{LEASES}/{name}", {"spec": {"renewTime": stamp()}})
 
     # ---- Pods ----
@@ -74,16 +78,18 @@ class Keeper:
         if pod["spec"].get("nodeName") not in self.ours:
             return
         uid, ends = pod["metadata"]["uid"], "deletionTimestamp" in pod["metadata"]
-        if (ends or pod["status"].get("phase") == "Pending") and (uid, ends) not in self.busy:
+        done = not self.runs and pod["metadata"].get("annotations", {}).get(PHASE, "success") == "success"
+        if (ends or pod["status"].get("phase") == "Pending" and not done) and (uid, ends) not in self.busy:
             self.busy.add((uid, ends))
             self.work.put((pod, ends))
 
     def serve(self):
+        api = Session(self.pki, KEEPER)
         while not self.ended:
             pod, ends = self.work.get()
             metadata = pod["metadata"]
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-            done = self.attempt(self.end if ends else self.begin, path, pod)
+            done = self.attempt(self.end if ends else self.begin, path, pod, api)
             self.busy.discard((metadata["uid"], ends))
             if not done and metadata["uid"] in self.pods.objects:
                 time.sleep(0.2)
@@ -97,25 +103,27 @@ class Keeper:
         except Refused as refused:
             if refused.status not in (404, 409, 429, 500, 503):
                 self.problems.append(f"{arguments[0]}: {refused}")
-        except OSError:
+        except (OSError, http.client.HTTPException):
             pass
         return False
 
-    def begin(self, path, pod):
+    def begin(self, path, pod, api):
         if PHASE in pod["metadata"].get("annotations", {}):
-            self.allocate(path, pod)
+            self.allocate(path, pod, api)
+        if not self.runs:
+            return
         now = stamp()[:-8] + "Z"
         ready = [{"type": kind, "status": "True", "lastTransitionTime": now}
                  for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
-        self.api.patch(path + "/status", {"status": {"phase": "Running", "conditions": ready, "startTime": now}})
+        api.patch(path + "/status", {"status": {"phase": "Running", "conditions": ready, "startTime": now}})
 
-    def allocate(self, path, pod):
+    def allocate(self, path, pod, api):
         """As the plugin does; where it is HAMi's, it also gives the node's lock back."""
-        self.api.patch(path, {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {
+        api.patch(path, {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {
             PHASE: "success", TO_ALLOCATE: ";"}}})
         node = pod["spec"]["nodeName"]
         if not self.ours[node]:
-            self.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {LOCK: None}}})
+            api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {LOCK: None}}})
 
-    def end(self, path, pod):
-        self.api.call("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
+    def end(self, path, pod, api):
+        api.call("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})

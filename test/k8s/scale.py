@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """scale BUILD [NODES [PODS]]: how fast Pods are bound in a big cluster: nodes of 8 cards that are objects,
 the real API server, kube-scheduler and vgpu-scheduler. `scripts/test-cluster --only scale` runs it; it is
-no test, but what must never be (scheduling_world.py) fails it too.
+no test, but what must never be (scheduling_world.py) fails it too. The test writes each allocation's outcome,
+as the device plugin does, as soon as it sees the Pod bound: until then others that differ wait for the node.
 
 All Pods are made first, through the webhooks, while no scheduler looks; then kube-scheduler starts. The
 times of requests to vgpu-scheduler are between packets on the loopback: from the last one of the request to
@@ -11,6 +12,7 @@ import json
 import os
 import random
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -22,7 +24,7 @@ import tap  # noqa: E402
 
 from control_plane import TOKEN, wait_for
 from keeper import make_devices
-from scheduling_world import ADDRESSES, NAME, PORT, World, pod
+from scheduling_world import ADDRESSES, PORT, SCHEDULER_PORT, World, pod
 
 CARDS, MEMORY, MODEL = 8, 81559, "NVIDIA H100 80GB HBM3"
 CLIENTS = 4
@@ -124,6 +126,7 @@ def make_node(index):
         one["id"] = f"GPU-{index:08x}-0000-4000-8000-{one['index']:012x}"
         one["numa"] = one["index"] // 4
     World.observer.add_node(name, devices)
+    World.keeper.ours[name] = True
     amounts = {"cpu": "128", "memory": "1Ti", "pods": "250", "nvidia.com/gpu": str(10 * CARDS)}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return ("POST", "/api/v1/nodes", {
@@ -159,6 +162,9 @@ class Use:
     def spent(self):
         return self.seconds() - self.start
 
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
     def memory(self):
         with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
             lines = dict(line.split(":", 1) for line in file)
@@ -179,6 +185,18 @@ def tell(what, took, extender, least=0, most=1 << 30):
     print(f"#   ms of {len(some)} {what}: {percentiles(some)}")
 
 
+def algorithm():
+    """Mean ms that kube-scheduler took to choose a node, the filter of its extender included."""
+    connection = http.client.HTTPSConnection("127.0.0.1", SCHEDULER_PORT + ord("a"), timeout=10,
+                                             context=ssl._create_unverified_context())
+    connection.request("GET", "/metrics", headers={"Authorization": "Bearer " + TOKEN})
+    page = connection.getresponse().read().decode()
+    connection.close()
+    name = "scheduler_scheduling_algorithm_duration_seconds"
+    values = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith((name + "_sum", name + "_count")))
+    return float(values[name + "_sum"]) / float(values[name + "_count"]) * 1000
+
+
 def bound():
     """How many Pods have a node."""
     return len(World.observer.held)
@@ -189,8 +207,11 @@ def report(what, uses, before):
     print(f"# {what}: {spent:.1f} s")
     for name, use in uses.items():
         now, most = use.memory()
-        print(f"#   {name}: processor {use.spent():.2f} s, resident {now:.0f} MB, at most {most:.0f} MB")
+        print(f"#   {name}: processor {use.spent():.2f} s in {use.threads()} threads, resident {now:.0f} MB, "
+              f"at most {most:.0f} MB")
         use.start = use.seconds()
+    own = os.times()
+    print(f"#   this program, since its start: processor {own.user + own.system:.2f} s")
 
 
 @tap.test
@@ -202,7 +223,7 @@ def scale():
     os.environ["VGPU_TEST_FLAGS_APISERVER"] = "--disable-admission-plugins=TaintNodesByCondition"
     for pair in list(ADDRESSES)[1:]:
         ADDRESSES.pop(pair)
-    World.elects = False
+    World.elects = World.runs = False
     print(f"# load before: {os.getloadavg()}, processors {os.cpu_count()}")
     World.start(sys.argv[1])
     wire = Wire()
@@ -230,7 +251,8 @@ def scale():
     tell("filters", took, extender=True, least=BIND_BYTES)
     tell("binds", took, extender=True, most=BIND_BYTES)
     tell("admission reviews, of the binding and of the label", took, extender=False)
-    print(f"#   {connections} connections were made")
+    print(f"#   {connections} connections to vgpu-scheduler were made; kube-scheduler's choice took "
+          f"{algorithm():.2f} ms on average, its filter included")
     page = World.page("a")
     print("#   " + ", ".join(line for line in page.splitlines() if line.startswith("vgpu_scheduler_")))
     print(f"# load after: {os.getloadavg()}")

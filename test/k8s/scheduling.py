@@ -289,7 +289,7 @@ def restarts():
 
 @test
 def failover():
-    """the leading kube-scheduler and its vgpu-scheduler are killed: the others take over, and nothing is promised twice"""
+    """the leading kube-scheduler and its vgpu-scheduler are killed: the other pair takes over"""
     World.need()
     World.deploy("moving", 4)
     World.wait_counts("moving", 4, 0)

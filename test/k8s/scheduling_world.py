@@ -2,6 +2,7 @@
 """The control plane of the tests of scheduling.py: the real programs of Kubernetes, beside them twice
 what the chart's Deployment has in a Pod (a kube-scheduler and vgpu-scheduler, its extender over TLS), and
 nodes that are objects."""
+import base64
 import http.client
 import json
 import os
@@ -23,6 +24,7 @@ ACCOUNT = "vgpu-scheduler"
 OWNERS = f"system:serviceaccount:{SPACE}:{ACCOUNT},{KEEPER_NAME}"
 SERVICE = "vgpu-scheduler"
 PORT, METRICS_PORT = 9443, 9395
+SCHEDULER_PORT = 10300  # plus the letter of the pair
 ADDRESSES = {"a": "10.99.0.2", "b": "10.99.0.3"}  # of the two Pods, so to say
 RESOURCES = ["nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage",
              "nvidia.com/priority"]
@@ -59,6 +61,7 @@ class World:
 
     build = plane = api = alice = keeper = observer = None
     nodes = {}  # the cards of each
+    runs = True    # Pods get a status, and end when they are deleted
     elects = True  # with a Lease; False: there is one scheduler
 
     @classmethod
@@ -91,7 +94,7 @@ class World:
         threading.Thread(target=cls.keep_endpoints, daemon=True).start()
         cls.observer = Observer(Api(plane.pki))
         cls.observer.start()
-        cls.keeper = Keeper(plane.pki)
+        cls.keeper = Keeper(plane.pki, runs=cls.runs)
         wait_for("one of the schedulers is ready", cls.leader)
         cls.api = plane.api
         wait_for("the webhook answers", cls.webhook_answers)
@@ -154,8 +157,8 @@ class World:
 
     @classmethod
     def bundle(cls):
-        done = subprocess.run(["base64", "-w0", f"{cls.certificates}/ca.crt"], capture_output=True, text=True, check=True)
-        return done.stdout
+        with open(f"{cls.certificates}/ca.crt", "rb") as file:
+            return base64.b64encode(file.read()).decode()
 
     @classmethod
     def webhook(cls, name, path, operations, resources, policy, **more):
@@ -189,7 +192,8 @@ class World:
         files = cls.certificates
         cls.plane.start(
             "vgpu-" + pair, os.path.join(cls.build, "src/daemon/vgpu-scheduler"),
-            f"--http_bind={ADDRESSES[pair] if cls.elects else ''}:{PORT}", f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
+            f"--http_bind={ADDRESSES[pair] if cls.elects else ''}:{PORT}",
+            f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
             f"--metrics-bind-address={ADDRESSES[pair]}:{METRICS_PORT}", f"--scheduler-name={NAME}",
             f"--proof-key-file={files}/proof", f"--owners={OWNERS}", f"--leader-elect={str(cls.elects).lower()}",
             f"--leader-elect-resource-name={LEASE}", f"--leader-elect-resource-namespace={SPACE}",
@@ -204,7 +208,7 @@ class World:
             address = ADDRESSES[pair] if cls.elects else "127.0.0.1"
             json.dump(scheduler_configuration(kubeconfig, cls.certificates, address, cls.elects), file)
         cls.plane.start_scheduler("kube-" + pair, f"vgpu-{pair}", f"--config={path}",
-                                  f"--secure-port={10300 + ord(pair)}")
+                                  f"--secure-port={SCHEDULER_PORT + ord(pair)}")
 
     @classmethod
     def start_missing(cls):
