@@ -5,6 +5,8 @@
 #include "cluster/pod_devices.h"
 
 #include <errno.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,10 +72,47 @@ static int read_containers(
     return 0;
 }
 
+/* NULL differs from "". */
+static int hash_text(gnutls_hash_hd_t hash, const char *text)
+{
+    const uint64_t length = text ? strlen(text) : UINT64_MAX;
+    int failed = gnutls_hash(hash, &length, sizeof(length));
+    return failed || !text ? failed : gnutls_hash(hash, text, (size_t)length);
+}
+
+static int hash_all(gnutls_hash_hd_t hash, const json_t *annotations, const struct ask *ask)
+{
+    static const char *const keys[] = {WISH_USE_TYPE, WISH_NO_USE_TYPE, WISH_USE_UUID,
+        WISH_NO_USE_UUID, WISH_NUMA_BIND, WISH_MODE, WISH_NODE_POLICY, WISH_DEVICE_POLICY,
+        WISH_WEIGHTS};
+    const int32_t grouped = ask->grouped;
+    int failed = gnutls_hash(hash, &grouped, sizeof(grouped));
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !failed; i++)
+        failed = hash_text(hash, json_string_value(json_object_get(annotations, keys[i])));
+    for (size_t i = 0; i < ask->count && !failed; i++) {
+        const struct request *request = &ask->containers[i].request;
+        const int32_t numbers[] = {(int32_t)ask->containers[i].kind, request->count,
+            request->memory_mib, request->memory_percent, request->cores_percent};
+        failed = gnutls_hash(hash, numbers, sizeof(numbers));
+    }
+    return failed;
+}
+
+static int make_digest(const json_t *annotations, struct ask *ask, struct error *error)
+{
+    gnutls_hash_hd_t hash;
+    if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256))
+        return error_set(error, EIO, "GnuTLS makes no digest");
+    int failed = hash_all(hash, annotations, ask);
+    gnutls_hash_deinit(hash, ask->digest);
+    return failed ? error_set(error, EIO, "GnuTLS makes no digest") : 0;
+}
+
 int ask_read(
     const json_t *pod, const struct ask_config *config, struct ask *ret_ask, struct error *error)
 {
     const json_t *metadata = json_object_get(pod, "metadata");
+    const json_t *annotations = json_object_get(metadata, "annotations");
     struct ask ask = {
         .pod_namespace = text_of(metadata, "namespace"),
         .name = text_of(metadata, "name"),
@@ -82,8 +121,9 @@ int ask_read(
     };
     int result = read_containers(pod, &config->request, &ask, error);
     if (!result && ask.devices)
-        result = wish_read(
-            json_object_get(metadata, "annotations"), &config->defaults, &ask.wish, error);
+        result = wish_read(annotations, &config->defaults, &ask.wish, error);
+    if (!result && ask.devices)
+        result = make_digest(annotations, &ask, error);
     if (result)
         ask_finish(&ask);
     else

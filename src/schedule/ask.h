@@ -13,6 +13,7 @@
 
 /* Of all containers of a Pod; what is more could not be written into an annotation. */
 #define ASK_DEVICES_MAX 2048
+#define ASK_DIGEST_BYTES 32
 
 enum ask_kind {
     ASK_INIT,    /* runs to its end before the next one starts */
@@ -34,6 +35,9 @@ struct ask {
     size_t devices; /* of all containers; 0: the Pod asks for none */
     bool grouped;   /* it is of a group of Pods that are started together */
     struct wish wish;
+    /* SHA-256 of all that a choice goes by: whoever asks for something else has another one. Of a
+     * Pod that asks for no devices: zeros. */
+    unsigned char digest[ASK_DIGEST_BYTES];
 };
 
 struct ask_config {
@@ -43,7 +47,7 @@ struct ask_config {
 
 /* Reads a Pod, which must outlive it. Wishes are read only where it asks for devices. Returns 0;
  * -EINVAL for wishes that cannot be met (wish_read), and for too many containers or devices;
- * -ENOMEM. The caller finishes it. */
+ * -ENOMEM, or -EIO: GnuTLS failed. The caller finishes it. */
 int ask_read(const json_t *pod, const struct ask_config *config, struct ask *ret_ask,
     struct error *error) __attribute__((warn_unused_result));
 

@@ -229,6 +229,7 @@ int claim_make(const struct ask *ask, const char *node, const struct pod_devices
         .name = ask->name,
         .node = node,
         .grouped = ask->grouped,
+        .asked = ask->digest,
     };
     for (size_t i = 0; i < devices->count; i++)
         kinds[i] = i < ask->count ? ask->containers[i].kind : ASK_APP;

@@ -38,6 +38,7 @@ struct claim {
     bool bound;                 /* the API server has taken its binding to the node */
     bool grouped;               /* as ask.h has it; of a reservation */
     const char *mig;            /* hami.io/vgpu-mig-allocations, of a Pod's JSON; NULL: none */
+    const unsigned char *asked; /* an ask's digest, to be kept with a reservation; may be NULL */
     const char *devices;        /* the device string, to be kept with a reservation; may be NULL */
 };
 

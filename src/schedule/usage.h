@@ -66,7 +66,8 @@ struct usage_pod {
     uint64_t generation; /* rises with each change of any Pod */
     int64_t deadline_ns; /* of a reservation or binding */
     char *devices;       /* of a reservation or binding: its device string; may be NULL */
-    char *mig;           /* as claim.h has it; may be NULL */
+    unsigned char asked[ASK_DIGEST_BYTES]; /* what it was made for; else zeros */
+    char *mig;                             /* as claim.h has it; may be NULL */
     size_t count;
     struct usage_pod_share {
         struct claim_share share;

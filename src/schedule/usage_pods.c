@@ -94,6 +94,8 @@ static struct usage_pod *make_pod(const struct claim *claim)
     pod->count = claim->count;
     for (size_t i = 0; i < claim->count; i++)
         pod->shares[i] = (struct usage_pod_share){claim->shares[i], -1};
+    if (claim->asked)
+        memcpy(pod->asked, claim->asked, sizeof(pod->asked));
     if (claim->devices)
         pod->devices = strdup(claim->devices);
     if (claim->mig)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /bind. One request to the API server where the node's plugin is vgpu's and the filter has
  * reserved: the Binding, with all annotations. The devices are chosen again where nothing is
- * reserved for this node. HAMi's node lock is taken first where the plugin is HAMi's; where it is
- * vgpu's, a Pod waits until those in flight on the node cannot be taken for it. */
+ * reserved for this node, or for a Pod other than the API server has. HAMi's node lock is taken
+ * first where the plugin is HAMi's; where it is vgpu's, a Pod waits until those in flight on the
+ * node cannot be taken for it. */
 #include "cluster/pod_view.h"
 #include "kube/object.h"
 #include "net/log_line.h"
@@ -226,8 +227,8 @@ void bind_go_on(struct bind *bind)
 static bool take_reservation(struct bind *bind)
 {
     const struct usage_pod *pod = usage_find_pod(bind->scheduler->usage, bind->uid);
-    if (!pod || pod->state != USAGE_RESERVED || !pod->devices ||
-        strcmp(pod->node->name, bind->node) != 0)
+    if (!pod || !asked_matches(bind->scheduler, pod) || pod->state != USAGE_RESERVED ||
+        !pod->devices || strcmp(pod->node->name, bind->node) != 0)
         return false;
     bind->generation = pod->generation;
     bind->grouped = pod->grouped;
@@ -262,6 +263,8 @@ static void on_pod(void *context, const struct kube_reply *reply)
     struct ask asked;
     struct error error = {.text = ""};
     bind->call = NULL;
+    if (reply->status == 200)
+        asked_take(bind->scheduler, reply->body);
     if (reply->status != 200) {
         bind_fail(bind, reply->text);
     } else if (strcmp(object_uid(reply->body), bind->uid) != 0) {
@@ -271,10 +274,12 @@ static void on_pod(void *context, const struct kube_reply *reply)
     } else if (ask_read(reply->body, bind->scheduler->options.ask, &asked, &error)) {
         bind_fail(bind, error.text);
     } else {
-        if (asked.devices)
-            refit(bind, &asked);
-        else
+        if (!asked.devices)
             bind_post(bind);
+        else if (take_reservation(bind))
+            bind_go_on(bind);
+        else
+            refit(bind, &asked);
         ask_finish(&asked);
     }
 }

@@ -63,6 +63,7 @@ struct scheduler {
     struct usage *usage;
     struct choice choice;
     struct table nodes; /* of struct scheduler_node */
+    struct table asked; /* by UID: what Pods that are not bound ask for (asked.c) */
     struct scheduler_watch watches[WATCH_COUNT];
     struct leader *leader; /* NULL: it always leads */
     struct scheduler_role role;
@@ -105,6 +106,13 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
 
 /* Takes a Pod as the watch, or a GET, shows it. */
 void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod);
+
+/* asked.c: a Pod as the API server has it, one that is gone, and whether a reservation is what the
+ * Pod asks for, by what was taken last; false where it is not known. */
+void asked_take(struct scheduler *scheduler, const json_t *pod);
+void asked_forget(struct scheduler *scheduler, const char *uid);
+void asked_forget_all(struct scheduler *scheduler);
+bool asked_matches(const struct scheduler *scheduler, const struct usage_pod *reserved);
 
 /* Makes the label of this Pod say whether it leads. */
 void scheduler_tell_role(struct scheduler *scheduler);

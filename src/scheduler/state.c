@@ -260,6 +260,7 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
     bool holds = claim.bound && claim.count;
     claim_finish(&claim);
     follow_flight(scheduler, pod);
+    asked_take(scheduler, pod);
     if (holds)
         scheduler_look_at_wish(scheduler, pod);
 }
@@ -269,6 +270,7 @@ static void on_pod(void *context, enum kube_watch_change change, const json_t *p
     struct scheduler_watch *watch = context;
     if (change == KUBE_WATCH_DELETED) {
         usage_remove_pod(watch->scheduler->usage, object_uid(pod));
+        asked_forget(watch->scheduler, object_uid(pod));
         if (flights_remove(watch->scheduler->flights, object_uid(pod)))
             scheduler_wake(watch->scheduler);
         scheduler_forget_raise(watch->scheduler, object_uid(pod));
@@ -450,6 +452,7 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     scheduler->flights = flights;
     scheduler_cancel_raises(scheduler);
     forget_nodes(scheduler);
+    asked_forget_all(scheduler);
     if (!start_watches(scheduler, &error))
         log_line(LOG_LINE_ERROR, "leader: %s", error.text);
 }
@@ -525,6 +528,7 @@ void scheduler_destroy(struct scheduler *scheduler)
     kube_call_cancel(scheduler->role.call);
     free(scheduler->overdue_uid);
     forget_nodes(scheduler);
+    asked_forget_all(scheduler);
     choice_finish(&scheduler->choice);
     usage_destroy(scheduler->usage);
     flights_destroy(scheduler->flights);

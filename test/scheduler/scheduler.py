@@ -27,6 +27,7 @@ def a_filter_makes_no_request_and_a_bind_makes_one():
     """a filter makes no API request, and a bind makes one"""
     with World([("nodes", make_node("n1"))]) as world:
         pod = world.create("pods", make_pod("p"))
+        until(lambda: world.metric("vgpu_scheduler_pods_waiting") == 1, "the Pod")
         before = len(world.requests("pods|nodes"))
         answer = world.filter(pod, ["n1"])
         equal(answer, {"Nodes": None, "NodeNames": ["n1"], "FailedNodes": None,
@@ -44,6 +45,34 @@ def a_filter_makes_no_request_and_a_bind_makes_one():
         equal(world.pod("p")["spec"]["nodeName"], "n1")
         until(lambda: world.pod("p")["metadata"].get("labels", {}).get(NODE) == "n1", "the label")
         equal(used(world), 1000)
+        equal(world.metric("vgpu_scheduler_pods_waiting"), 0)
+
+
+@test
+def forged_reservations():
+    """what was reserved for a Pod that is not as the real one is not bound"""
+    with World([("nodes", make_node("n1"))], key=KEY) as world:
+        def forge(name, change):
+            pod = world.create("pods", make_pod(name, memory=1000))
+            until(lambda: world.metric("vgpu_scheduler_pods_waiting") == 1, "the Pod")
+            forged = json.loads(json.dumps(pod))
+            change(forged)
+            answer = world.filter(forged, ["n1"])
+            equal((answer["NodeNames"], answer["Error"]), (["n1"], ""), name)
+            equal(world.bind(pod, "n1"), "", name)
+            equal(world.said(name)[ALLOCATED], "GPU-n1-0,NVIDIA,1000,0:;", name)
+            refits.append(world.metric("vgpu_scheduler_refits_total"))
+
+        refits = []
+        forge("more", lambda pod: pod["spec"]["containers"][0]["resources"]["limits"].update({"nvidia.com/gpumem": "5000"}))
+        forge("space", lambda pod: pod["metadata"].update(namespace="other"))
+        forge("name", lambda pod: pod["metadata"].update(name="other"))
+        forge("wish", lambda pod: pod["metadata"].update(annotations={"nvidia.com/nouse-gpuuuid": "GPU-x"}))
+        equal(refits, [1, 2, 3, 4])
+        forge("same", lambda pod: pod["metadata"].update(labels={"app": "x"}))
+        equal(refits[-1], 4, "a reservation that is right")
+        used_of = lambda space: world.metric(f'hami_resource_quota_used{{namespace="{space}"')
+        equal(used_of("other"), None, "what is charged to another namespace")
 
 
 @test
