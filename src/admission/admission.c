@@ -5,6 +5,7 @@
 #include "admission/owned_keys.h"
 #include "admission/pod_rules.h"
 #include "base/text.h"
+#include "cluster/json_bound.h"
 #include "kube/base64.h"
 #include "kube/object.h"
 
@@ -199,11 +200,15 @@ int admission_review(const struct admission_settings *settings,
     json_t *review = NULL;
     json_patch_init(&patch);
     /* NUL bytes may be in what is none of this program's business. */
-    if (bytes <= ADMISSION_BODY_MAX)
+    bool is_wide = json_bound_values(body, bytes) > JSON_BOUND_VALUES_MAX;
+    if (bytes <= ADMISSION_BODY_MAX && !is_wide)
         review = json_loadb(body, bytes, JSON_ALLOW_NUL, &error);
     if (bytes > ADMISSION_BODY_MAX)
         (void)verdict_set(&verdict, VERDICT_UNREADABLE,
             "the review has %zu bytes: up to %d are accepted", bytes, ADMISSION_BODY_MAX);
+    else if (is_wide)
+        (void)verdict_set(&verdict, VERDICT_UNREADABLE,
+            "the review may have more than %d JSON values", JSON_BOUND_VALUES_MAX);
     else if (!review)
         (void)verdict_set(&verdict, VERDICT_UNREADABLE, "the review is not JSON: %s",
             verdict_quote(error.text).text);

@@ -19,8 +19,12 @@
 #include <sys/resource.h>
 
 #define EXIT_MISUSED 2
-/* 65,536 names of nodes, or some hundreds of whole nodes. */
-#define REQUEST_BYTES (16u << 20)
+/* 5,000 names of nodes with the largest Pod, or some hundreds of whole nodes. */
+#define FILTER_BYTES (4u << 20)
+/* The object and the old one, each as large as etcd takes it, and the review around them. */
+#define REVIEW_BYTES ((3u << 20) + (256u << 10))
+/* Of all bodies at one port. */
+#define BODIES_BYTES (32u << 20)
 #define PROOF_KEY_BYTES_MAX 4096
 /* How often it is looked whether the key's file is another one. */
 #define KEY_TICK_S 2
@@ -279,7 +283,7 @@ static void raise_descriptors(void)
 }
 
 static struct http_server *listen_at(
-    struct program *program, const char *address, struct error *error)
+    struct program *program, const char *address, size_t bytes, struct error *error)
 {
     const struct scheduler_flags *flags = &program->flags;
     return http_server_create(program->base,
@@ -288,16 +292,18 @@ static struct http_server *listen_at(
             .key = *flags->key ? flags->key : NULL,
             .connections_max = SERVED_MAX,
             .per_address_max = SERVED_PER_ADDRESS_MAX,
-            .request_bytes_max = REQUEST_BYTES},
+            .request_bytes_max = bytes,
+            .bodies_bytes_max = BODIES_BYTES},
         error);
 }
 
 static bool listen_all(struct program *program, struct error *error)
 {
     const struct scheduler_flags *flags = &program->flags;
-    program->server = listen_at(program, flags->http_bind, error);
+    program->server = listen_at(
+        program, flags->http_bind, *flags->extender_bind ? REVIEW_BYTES : FILTER_BYTES, error);
     if (program->server && *flags->extender_bind) {
-        program->extender = listen_at(program, flags->extender_bind, error);
+        program->extender = listen_at(program, flags->extender_bind, FILTER_BYTES, error);
         if (!program->extender)
             return false;
     }

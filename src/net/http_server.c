@@ -47,7 +47,8 @@ enum exchange_state {
 };
 
 struct http_exchange {
-    LIST_ENTRY(http_exchange) entry; /* of those that are suspended */
+    LIST_ENTRY(http_exchange) entry;   /* of those that are suspended */
+    TAILQ_ENTRY(http_exchange) coming; /* of those whose body comes, the oldest one first */
     struct http_server *server;
     struct MHD_Connection *connection;
     struct peer *peer;
@@ -55,6 +56,7 @@ struct http_exchange {
     const struct route *route;
     char *body;
     size_t bytes, room;
+    bool is_cut;                   /* for others' bodies */
     struct MHD_Response *response; /* NULL once answered: no memory, or the server ends */
     unsigned status;
 };
@@ -70,6 +72,8 @@ struct http_server {
     SLIST_HEAD(, route) routes;
     TAILQ_HEAD(, peer) peers;
     LIST_HEAD(, http_exchange) suspended;
+    TAILQ_HEAD(, http_exchange) coming;
+    size_t bodies_bytes; /* of all exchanges */
 };
 
 /* GnuTLS gives its callback no context; all handshakes are made in run(). */
@@ -181,6 +185,14 @@ static void *on_line(void *context, const char *uri, struct MHD_Connection *conn
     return NULL;
 }
 
+static void free_body(struct http_exchange *exchange)
+{
+    exchange->server->bodies_bytes -= exchange->room;
+    free(exchange->body);
+    exchange->body = NULL;
+    exchange->bytes = exchange->room = 0;
+}
+
 static void on_completed(void *context, struct MHD_Connection *connection, void **exchange_context,
     enum MHD_RequestTerminationCode code)
 {
@@ -194,7 +206,9 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         return;
     if (exchange->response)
         MHD_destroy_response(exchange->response);
-    free(exchange->body);
+    if (exchange->state == EXCHANGE_RECEIVING)
+        TAILQ_REMOVE(&exchange->server->coming, exchange, coming);
+    free_body(exchange);
     free(exchange);
     *exchange_context = NULL;
 }
@@ -258,24 +272,53 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     exchange->connection = connection;
     exchange->peer = peer_of(connection);
     exchange->route = route;
+    TAILQ_INSERT_TAIL(&server->coming, exchange, coming);
     *exchange_context = exchange;
     return MHD_YES;
 }
 
+/* Within the budget of all bodies: those that take longest give way, as one that means well has
+ * sent its body in no time. */
+static bool make_budget(struct http_exchange *exchange, size_t bytes)
+{
+    struct http_server *server = exchange->server;
+    const size_t most = server->options.bodies_bytes_max;
+    struct http_exchange *other = TAILQ_FIRST(&server->coming);
+    for (; bytes > most - server->bodies_bytes && other; other = TAILQ_NEXT(other, coming)) {
+        if (other == exchange || !other->room || !other->peer)
+            continue;
+        free_body(other);
+        other->is_cut = true;
+        shutdown(other->peer->fd, SHUT_RDWR);
+        other->peer->deadline_ns = NEVER;
+    }
+    return bytes <= most - server->bodies_bytes;
+}
+
+static bool grow(struct http_exchange *exchange, size_t bytes)
+{
+    const size_t most = exchange->server->options.request_bytes_max + 1;
+    size_t room = exchange->room ? exchange->room : 1024;
+    while (room <= bytes)
+        room *= 2;
+    room = room < most ? room : most;
+    if (!make_budget(exchange, room - exchange->room))
+        return false;
+    char *body = realloc(exchange->body, room);
+    if (!body)
+        return false;
+    exchange->server->bodies_bytes += room - exchange->room;
+    exchange->body = body;
+    exchange->room = room;
+    return true;
+}
+
 static bool keep(struct http_exchange *exchange, const char *data, size_t bytes)
 {
-    if (bytes > exchange->server->options.request_bytes_max - exchange->bytes)
+    if (exchange->is_cut || bytes > exchange->server->options.request_bytes_max - exchange->bytes)
         return false;
-    if (exchange->bytes + bytes >= exchange->room) {
-        size_t room = exchange->room ? exchange->room : 1024;
-        while (room <= exchange->bytes + bytes)
-            room *= 2;
-        char *body = realloc(exchange->body, room);
-        if (!body)
-            return false;
-        exchange->body = body;
-        exchange->room = room;
-    }
+    if (exchange->bytes + bytes >= exchange->room && !grow(exchange, exchange->bytes + bytes))
+        return false;
     memcpy(exchange->body + exchange->bytes, data, bytes);
     exchange->bytes += bytes;
     exchange->body[exchange->bytes] = 0;
@@ -299,7 +342,9 @@ static enum MHD_Result handle(struct http_exchange *exchange, const char *method
     if (exchange->peer)
         exchange->peer->deadline_ns = NEVER;
     exchange->state = EXCHANGE_HANDLING;
+    TAILQ_REMOVE(&exchange->server->coming, exchange, coming);
     exchange->route->handler(exchange->route->context, exchange, &request);
+    free_body(exchange);
     if (exchange->state == EXCHANGE_ANSWERED)
         return send_answer(exchange);
     exchange->state = EXCHANGE_SUSPENDED;
@@ -323,7 +368,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *bytes = 0;
         return kept ? MHD_YES : MHD_NO;
     }
-    return handle(exchange, method, path);
+    return exchange->is_cut ? MHD_NO : handle(exchange, method, path);
 }
 
 static void answer(struct http_exchange *exchange, unsigned status, const char *content_type,
@@ -474,12 +519,17 @@ struct http_server *http_server_create(
     SLIST_INIT(&server->routes);
     TAILQ_INIT(&server->peers);
     LIST_INIT(&server->suspended);
+    TAILQ_INIT(&server->coming);
     server->base = base;
     server->options = *options;
     if (!server->options.connections_max)
         server->options.connections_max = 128;
     if (!server->options.request_bytes_max)
         server->options.request_bytes_max = 1 << 20;
+    if (!server->options.bodies_bytes_max)
+        server->options.bodies_bytes_max = 8 * server->options.request_bytes_max;
+    if (server->options.bodies_bytes_max <= server->options.request_bytes_max)
+        server->options.bodies_bytes_max = server->options.request_bytes_max + 1;
     if (!server->options.receive_ms)
         server->options.receive_ms = 10000;
     if (!server->options.idle_ms)

@@ -6,7 +6,9 @@
  * What clients cannot do: send more than request_bytes_max (413, or the connection is closed where
  * the length is not told before), or hold a connection: a request must have come whole, and its
  * answer must have been taken, within receive_ms each; without a request a connection is closed
- * after idle_ms; more than connections_max are not accepted until one ends. */
+ * after idle_ms; more than connections_max are not accepted until one ends. Where all bodies
+ * together would be more than bodies_bytes_max, the connections whose bodies have been on their way
+ * for longest are cut. */
 #ifndef VGPU_NET_HTTP_SERVER_H
 #define VGPU_NET_HTTP_SERVER_H
 
@@ -26,11 +28,12 @@ struct http_server_options {
     unsigned connections_max; /* [128] */
     unsigned per_address_max; /* of them from one client address; more are closed [no bound] */
     size_t request_bytes_max; /* of a body [1 MiB] */
+    size_t bodies_bytes_max;  /* of all bodies that are held [8 times request_bytes_max] */
     unsigned receive_ms;      /* [10,000] */
     unsigned idle_ms;         /* [120,000] */
 };
 
-/* A request, valid until it is answered. */
+/* A request, valid until the handler returns. */
 struct http_server_request {
     const char *method, *path; /* the path without its query */
     const char *body;          /* with a NUL behind it */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/extender.h"
 
+#include "cluster/json_bound.h"
 #include "cluster/no_memory.h"
 
 #include <errno.h>
@@ -22,6 +23,11 @@ static const json_t *member(const json_t *object, const char *name)
 static json_t *read_object(const char *body, size_t bytes, struct error *error)
 {
     json_error_t reason;
+    if (json_bound_values(body, bytes) > JSON_BOUND_VALUES_MAX) {
+        error_set(
+            error, E2BIG, "the request may have more than %d JSON values", JSON_BOUND_VALUES_MAX);
+        return NULL;
+    }
     json_t *document = json_loadb(body, bytes, 0, &reason);
     if (json_is_object(document))
         return document;

@@ -8,6 +8,7 @@
 #include "cluster/duration.h"
 #include "cluster/erase.h"
 #include "cluster/handshake.h"
+#include "cluster/json_bound.h"
 #include "cluster/node_devices.h"
 #include "cluster/node_lock.h"
 #include "cluster/number.h"
@@ -334,6 +335,18 @@ TEST("a Pod of the wrong shape is no crash")
         json_decref(pod);
     }
     CHECK_EQ(pod_view_read(NULL, &config, &view, &error), -EINVAL);
+}
+
+TEST("values of a JSON text are counted before it is read")
+{
+    static const struct {
+        const char *text;
+        size_t values;
+    } rows[] = {{"", 1}, {"{}", 1}, {"[ ]", 1}, {"[1]", 2}, {"[{},{}]", 3},
+        {"{\"a\":[],\"b\":{}}", 3}, {"[\"[{,\\\",\\\\\",\"\"]", 3}, {"[[[", 4}, {"\"[[[", 1},
+        {"\"\\", 1}, {"[[1,2],{\"x\":[{}]}]", 7}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CHECK_EQ(json_bound_values(rows[i].text, strlen(rows[i].text)), rows[i].values);
 }
 
 int main(int argc, char **argv)

@@ -81,6 +81,8 @@ static void set_options(struct http_server_options *options, int argc, char **ar
             options->idle_ms = number;
         else if (!strncmp(argv[i], "connections=", 12))
             options->connections_max = number;
+        else if (!strncmp(argv[i], "bodies=", 7))
+            options->bodies_bytes_max = number;
         else if (!strncmp(argv[i], "bytes=", 6))
             options->request_bytes_max = number;
         else if (!options->certificate)

@@ -127,6 +127,27 @@ def bounded():
 
 
 @test
+def bodies_together():
+    """all bodies have a budget: those that take longest are cut for one that comes at once"""
+    with Server("bytes=100000", "bodies=300000", "receive_ms=60000") as server:
+        held = [server.connect() for _ in range(8)]
+        for connection in held:
+            connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 90000)
+            equal(server.ask(), (200, b"hello\n"))
+        body = os.urandom(100000)
+        for _ in range(5):
+            equal(server.ask("POST", "/echo", body), (201, body))
+        answers = []
+        for connection in held[:-2]:
+            answers.append(rest_of(connection))
+        equal(answers, [b""] * 6, "those that were cut")
+        held[-1].sendall(b"x" * 10000)
+        true(held[-1].recv(100).startswith(b"HTTP/1.1 201 "), "the last one is not cut")
+        for connection in held:
+            connection.close()
+
+
+@test
 def later():
     """a handler may answer later, and others are served meanwhile"""
     with Server() as server:
