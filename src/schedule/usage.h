@@ -50,6 +50,7 @@ struct usage_node {
 
 enum usage_state {
     USAGE_RESERVED, /* chosen by a filter; ends by itself at its deadline */
+    USAGE_BINDING,  /* a reservation whose binding is under way: it ends with that alone */
     USAGE_BOUND,    /* the API server has taken the binding, the watch has not shown it yet */
     USAGE_NAMED,    /* its annotations name the devices, but it is not bound (HAMi's scheduler) */
     USAGE_OBSERVED, /* the watch has shown it bound */
@@ -123,11 +124,20 @@ void usage_remove_pod(struct usage *usage, const char *uid);
 const struct usage_pod *usage_find_pod(const struct usage *usage, const char *uid);
 
 /* Reserves for a Pod instead of what it has reserved before. Returns 0; -EEXIST where the Pod is
- * bound or observed; -ENOMEM. */
+ * bound or observed, or its binding is under way; -ENOMEM. */
 int usage_reserve(struct usage *usage, const struct claim *claim, int64_t deadline_ns,
     uint64_t *ret_generation) __attribute__((warn_unused_result));
-/* A reservation becomes a binding; false where it is not of that generation any more. Where the
- * watch has not shown it by `deadline_ns`, usage_find_overdue names it. */
+/* The binding of a reservation begins, or ends without a result: then it is a reservation as
+ * before. False where it is none of that generation. */
+bool usage_hold(struct usage *usage, const char *uid, uint64_t generation);
+void usage_let(struct usage *usage, const char *uid, uint64_t generation);
+/* Takes over what may yet be bound, as bindings: states USAGE_BINDING and USAGE_BOUND. Returns 0 or
+ * -ENOMEM: some are missing. */
+int usage_carry(struct usage *usage, const struct usage *from, int64_t deadline_ns)
+    __attribute__((warn_unused_result));
+/* A reservation, or one whose binding is under way, becomes a binding; false where it is not of
+ * that generation any more. Where the watch has not shown it by `deadline_ns`, usage_find_overdue
+ * names it. */
 bool usage_bind(struct usage *usage, const char *uid, uint64_t generation, int64_t deadline_ns);
 /* The reservation or binding of that generation ends: its binding failed. */
 void usage_cancel(struct usage *usage, const char *uid, uint64_t generation);

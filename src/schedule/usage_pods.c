@@ -142,7 +142,7 @@ static int put(struct usage *usage, struct usage_pod *old, const struct claim *c
 
 static bool is_pending(const struct usage_pod *pod)
 {
-    return pod->state == USAGE_RESERVED || pod->state == USAGE_BOUND;
+    return pod->state == USAGE_RESERVED || pod->state == USAGE_BINDING || pod->state == USAGE_BOUND;
 }
 
 int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
@@ -215,10 +215,60 @@ int usage_reserve(
     return result;
 }
 
-bool usage_bind(struct usage *usage, const char *uid, uint64_t generation, int64_t deadline_ns)
+bool usage_hold(struct usage *usage, const char *uid, uint64_t generation)
 {
     struct usage_pod *pod = table_get(usage->pods, uid);
     if (!pod || pod->generation != generation || pod->state != USAGE_RESERVED)
+        return false;
+    pod->state = USAGE_BINDING;
+    return true;
+}
+
+void usage_let(struct usage *usage, const char *uid, uint64_t generation)
+{
+    struct usage_pod *pod = table_get(usage->pods, uid);
+    if (pod && pod->generation == generation && pod->state == USAGE_BINDING)
+        pod->state = USAGE_RESERVED;
+}
+
+static int carry_pod(struct usage *usage, const struct usage_pod *pod, int64_t deadline_ns)
+{
+    struct claim claim = {.uid = pod->uid,
+        .pod_namespace = pod->pod_namespace,
+        .name = pod->name,
+        .node = pod->node->name,
+        .shares = calloc(pod->count + 1, sizeof(*claim.shares)),
+        .count = pod->count,
+        .quota = pod->quota,
+        .init_done = pod->init_done,
+        .grouped = pod->grouped,
+        .mig = pod->mig,
+        .asked = pod->asked,
+        .devices = pod->devices};
+    for (size_t i = 0; claim.shares && i < pod->count; i++)
+        claim.shares[i] = pod->shares[i].share;
+    int result = claim.shares ? put(usage, table_get(usage->pods, pod->uid), &claim, USAGE_BOUND,
+                                    deadline_ns)
+                              : -ENOMEM;
+    claim_finish(&claim);
+    return result;
+}
+
+int usage_carry(struct usage *usage, const struct usage *from, int64_t deadline_ns)
+{
+    const struct usage_pod *pod;
+    int result = 0;
+    for (size_t cursor = 0; !result && (pod = table_next(from->pods, &cursor));)
+        if (pod->state == USAGE_BINDING || pod->state == USAGE_BOUND)
+            result = carry_pod(usage, pod, deadline_ns);
+    return result;
+}
+
+bool usage_bind(struct usage *usage, const char *uid, uint64_t generation, int64_t deadline_ns)
+{
+    struct usage_pod *pod = table_get(usage->pods, uid);
+    if (!pod || pod->generation != generation ||
+        (pod->state != USAGE_RESERVED && pod->state != USAGE_BINDING))
         return false;
     pod->state = USAGE_BOUND;
     pod->deadline_ns = deadline_ns;

@@ -18,6 +18,8 @@
 static void bind_free(struct bind *bind)
 {
     bind_wait_end(bind);
+    if (bind->devices)
+        usage_let(bind->scheduler->usage, bind->uid, bind->generation);
     TAILQ_REMOVE(&bind->scheduler->binds, bind, entry);
     free(bind->pod_namespace);
     free(bind->pod_name);
@@ -75,6 +77,9 @@ void bind_fail(struct bind *bind, const char *text)
     scheduler_wake(scheduler);
 }
 
+/* It may have been carried out: the devices are held until the Pod tells. */
+static void fail_unsure(struct bind *bind, const char *text);
+
 void bind_ask(struct bind *bind, const char *method, char *path, const char *content_type,
     json_t *body, void (*on_done)(void *context, const struct kube_reply *reply))
 {
@@ -95,8 +100,10 @@ void bind_ask(struct bind *bind, const char *method, char *path, const char *con
                      : -ENOMEM;
     json_decref(body);
     free(path);
+    bind->is_posted |= !result && !strcmp(method, "POST");
     if (result)
-        bind_fail(bind, left_ms > 0 ? "too many requests are under way" : "the time is over");
+        (bind->is_posted ? fail_unsure : bind_fail)(
+            bind, left_ms > 0 ? "too many requests are under way" : "the time is over");
 }
 
 /* ---- The binding ---- */
@@ -107,7 +114,6 @@ static void give_up_devices(struct bind *bind)
         usage_cancel(bind->scheduler->usage, bind->uid, bind->generation);
 }
 
-/* It may have been carried out: the devices are held until the Pod tells. */
 static void fail_unsure(struct bind *bind, const char *text)
 {
     struct scheduler *scheduler = bind->scheduler;
@@ -163,7 +169,7 @@ static void on_bound(void *context, const struct kube_reply *reply)
 static bool has_reservation(const struct bind *bind)
 {
     const struct usage_pod *pod = usage_find_pod(bind->scheduler->usage, bind->uid);
-    return pod && pod->state == USAGE_RESERVED && pod->generation == bind->generation;
+    return pod && pod->state == USAGE_BINDING && pod->generation == bind->generation;
 }
 
 void bind_post(struct bind *bind)
@@ -233,7 +239,7 @@ static bool take_reservation(struct bind *bind)
     bind->generation = pod->generation;
     bind->grouped = pod->grouped;
     bind->devices = strdup(pod->devices);
-    return bind->devices != NULL;
+    return bind->devices && usage_hold(bind->scheduler->usage, bind->uid, bind->generation);
 }
 
 static void refit(struct bind *bind, const struct ask *ask_of_pod)

@@ -24,6 +24,7 @@ struct bind {
     int64_t until_ns;
     enum bind_wait waits;
     bool in_flight; /* it is among the scheduler's flights */
+    bool is_posted; /* the Binding has been sent at least once */
     /* Of the lock. */
     bool grouped, has_lock;
     char *lock_value, *node_version;

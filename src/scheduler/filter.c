@@ -80,6 +80,9 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
     struct claim claim;
     if (known && (known->state == USAGE_BOUND || known->state == USAGE_OBSERVED))
         return error_set(error, EEXIST, "the Pod is bound to node %s already", known->node->name);
+    if (known && known->state == USAGE_BINDING)
+        return error_set(
+            error, EBUSY, "the Pod is being bound to node %s already", known->node->name);
     int result = choice_make(
         choice, scheduler->usage, ask, names, count, scheduler->options.all_nodes, error);
     if (result || !choice->best)

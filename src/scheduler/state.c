@@ -249,7 +249,8 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
         take_raised(scheduler, pod, &claim);
     const struct usage_pod *known = usage_find_pod(scheduler->usage, claim.uid);
     /* The watch may be faster than the answer to the binding. */
-    bool was_ours = known && (known->state == USAGE_RESERVED || known->state == USAGE_BOUND);
+    bool was_ours = known && (known->state == USAGE_RESERVED || known->state == USAGE_BINDING ||
+                                 known->state == USAGE_BOUND);
     if (result != -ENOMEM && usage_observe(scheduler->usage, &claim, object_pod_has_ended(pod)))
         result = -ENOMEM;
     if (result == -ENOMEM)
@@ -309,8 +310,11 @@ static void on_overdue(void *context, const struct kube_reply *reply)
     if (is_there && *object_pod_node(reply->body))
         scheduler_take_pod(scheduler, reply->body);
     else if (pod && pod->state == USAGE_BOUND &&
-             (is_there || reply->status == 200 || reply->status == 404))
+             (is_there || reply->status == 200 || reply->status == 404)) {
+        if (flights_remove(scheduler->flights, uid))
+            scheduler_wake(scheduler);
         usage_cancel(scheduler->usage, uid, pod->generation);
+    }
     free(uid);
 }
 
@@ -428,6 +432,22 @@ static void stop_watches(struct scheduler *scheduler)
     }
 }
 
+/* What this scheduler may yet bind is in no list: the API server may carry out late what it was
+ * sent before. */
+static int carry(const struct scheduler *scheduler, struct usage *usage, struct flights *flights)
+{
+    const int64_t now = scheduler_now_ns();
+    const struct usage_pod *pod;
+    /* What is still under way must not meet its number again. */
+    usage->generation = scheduler->usage->generation;
+    int result = usage_carry(usage, scheduler->usage, now + SHOWN_NS);
+    for (size_t cursor = 0; !result && (pod = table_next(usage->pods, &cursor));)
+        if (pod->devices)
+            result = flights_add(flights, pod->node->name, pod->uid, pod->devices,
+                now + scheduler->options.flight_ns);
+    return result;
+}
+
 /* From the loop, as a watch's callback may not end it. What another scheduler has done is in the
  * lists that are asked for now. */
 static void on_anew(evutil_socket_t number, short what, void *context)
@@ -438,14 +458,12 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     struct flights *flights = flights_create();
     (void)number, (void)what;
     stop_watches(scheduler);
-    if (!usage || !flights) {
+    if (!usage || !flights || carry(scheduler, usage, flights)) {
         usage_destroy(usage);
         flights_destroy(flights);
         log_line(LOG_LINE_ERROR, "leader: no memory to read the cluster anew");
         return;
     }
-    /* What is still under way must not meet its number again. */
-    usage->generation = scheduler->usage->generation;
     usage_destroy(scheduler->usage);
     scheduler->usage = usage;
     flights_destroy(scheduler->flights);

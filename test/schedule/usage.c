@@ -111,6 +111,54 @@ TEST("a binding does not expire, and is overdue when the watch does not show it"
     usage_destroy(usage);
 }
 
+TEST("a reservation whose binding is under way is neither replaced nor expires")
+{
+    struct usage *usage = make_usage(1);
+    struct small_claim claim;
+    uint64_t generation = 0, other = 0;
+    make_claim(&claim, 1, 0, 0, 100);
+    CHECK_EQ(usage_reserve(usage, &claim.claim, 10, &generation), 0);
+    CHECK(!usage_hold(usage, "u1", generation + 1));
+    CHECK(usage_hold(usage, "u1", generation));
+    CHECK(!usage_hold(usage, "u1", generation));
+    CHECK_EQ(usage_expire(usage, 1000), 0);
+    CHECK_EQ(usage_reserve(usage, &claim.claim, 99, &other), -EEXIST);
+    usage_let(usage, "u1", generation);
+    CHECK(!usage_find_overdue(usage, 1000));
+    CHECK_EQ(usage_expire(usage, 1000), 1);
+    CHECK_EQ(usage_reserve(usage, &claim.claim, 10, &generation), 0);
+    CHECK(usage_hold(usage, "u1", generation));
+    CHECK(usage_bind(usage, "u1", generation, 30));
+    usage_let(usage, "u1", generation);
+    CHECK_EQ(usage_find_pod(usage, "u1")->state, USAGE_BOUND);
+    usage_destroy(usage);
+}
+
+TEST("what may yet be bound is carried into a state that is read anew")
+{
+    struct usage *from = make_usage(1), *usage = make_usage(1);
+    struct small_claim claim;
+    uint64_t generation = 0;
+    for (unsigned uid = 1; uid <= 3; uid++) {
+        make_claim(&claim, uid, 0, 0, 100);
+        CHECK_EQ(usage_reserve(from, &claim.claim, 10, &generation), 0);
+        CHECK(uid == 1 || usage_hold(from, claim.claim.uid, generation));
+    }
+    CHECK(usage_bind(from, "u3", generation, 20));
+    CHECK_EQ(usage_carry(usage, from, 50), 0);
+    CHECK(!usage_find_pod(usage, "u1"));
+    CHECK_EQ(used(usage, "n0", 0), 200);
+    CHECK_EQ(quota_used(usage), 400);
+    CHECK(!usage_find_overdue(usage, 49));
+    CHECK(usage_find_overdue(usage, 50));
+    make_claim(&claim, 2, 0, 1, 70);
+    claim.claim.bound = true;
+    CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
+    CHECK_EQ(used(usage, "n0", 0), 100);
+    usage_destroy(from);
+    usage_destroy(usage);
+}
+
 TEST("a cancellation of an earlier generation changes nothing")
 {
     struct usage *usage = make_usage(1);

@@ -275,6 +275,26 @@ def lost_answers():
 
 
 @test
+def while_it_is_bound():
+    """nothing takes the place of a reservation while its Binding is under way"""
+    with World([("nodes", make_node("n1"))]) as world:
+        pod = world.create("pods", make_pod("p", memory=6000))
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        world.server.faults.append(api_server.Fault("POST", "/binding", delay=3))
+        binds = Later(world.bind, pod, "n1")
+        until(lambda: world.requests("/binding"), "the Binding")
+        equal(world.filter(pod, ["n1"])["Error"], "the Pod is being bound to node n1 already")
+        true("being bound" in world.bind(pod, "n1"), "a second bind")
+        true("CardInsufficientMemory" in world.place("q", ["n1"], memory=6000)[1], "q fits beside p")
+        equal(binds.get(), "")
+        equal(used(world), 6000)
+        world.serve("p")
+        world.server.faults.append(api_server.Fault("POST", "/binding", status=403))
+        true("403" in world.place("r", ["n1"])[1], "r is refused")
+        equal(world.filter(world.pod("r"), ["n1"])["NodeNames"], ["n1"], "a filter after a bind that failed")
+
+
+@test
 def the_node_lock():
     """HAMi's node lock is taken where the plugin is HAMi's, and only there"""
     objects = [("nodes", make_node("n1", ours=False)), ("nodes", make_node("n2"))]
@@ -672,7 +692,17 @@ def the_leader():
         world.wait_ready()
         equal(used(world), 9500, "what the new leader knows")
         true("does not fit" in world.bind(pod, "n1"), "a reservation of an earlier term")
-        take(world, "pod-a_7", 4, age=15, duration=16)
+        late = world.create("pods", make_pod("late", memory=400))
+        equal(world.filter(late, ["n1"])["NodeNames"], ["n1"])
+        world.server.faults.append(api_server.Fault("POST", "late/binding", delay=5))
+        binds = Later(world.bind, late, "n1")
+        until(lambda: world.requests("late/binding"), "the Binding")
+        take(world, "pod-a_8", 5)
+        until(lambda: sum("pod-a leads" in line for line in world.lines) == 3, "the next term")
+        world.wait_ready()
+        equal(used(world), 9900, "what the leader itself may yet bind")
+        binds.get()
+        take(world, "pod-a_8", 5, age=15, duration=16)
         world.wait_ready(False)
         true(other and "read" in world.filter(pod, ["n1"])["Error"], "a leader whose lease is about to end")
 
