@@ -555,9 +555,9 @@ def scheduled():
     budget = found["PodDisruptionBudget", "vgpu-scheduler"]["spec"]
     equal((budget["maxUnavailable"], "minAvailable" in budget), (1, False), "podDisruptionBudget")
     service = found["Service", "vgpu-scheduler"]
-    equal([(port["port"], port["nodePort"]) for port in service["spec"]["ports"]], [(444, 31000), (31001, 31001)], "ports")
+    equal([[(port["port"], port["nodePort"]) for port in one["spec"]["ports"]] for one in
+           (service, found["Service", "vgpu-scheduler-metrics"])], [[(444, 31000)], [(31001, 31001)]], "ports")
     true(service["metadata"]["labels"]["m"] == "1" and service["metadata"]["annotations"]["n"] == "2", "the service")
-    true(("Service", "vgpu-scheduler-metrics") not in found, "one service")
     for when in ("before", "after"):
         job = found["Job", f"vgpu-admission-{when}"]["spec"]["template"]
         one = job["spec"]["containers"][0]
@@ -590,6 +590,7 @@ def webhooks():
     for values in ({"scheduler": {"overwriteEnv": True}}, {"devices": {"nvidia": {"gpuCorePolicy": "force"}}}, {"device-config": {"content": "nvidia: {}"}}):
         (one,) = helm.objects(values, version="1.28.0")["MutatingWebhookConfiguration", "vgpu-webhook"]["webhooks"]
         true("matchConditions" not in one, f"it changes all Pods with {values}")
+        equal(one["failurePolicy"], "Ignore", f"nobody waits for it with {values}")
     found = helm.objects(ALL, version="1.30.0")
     mutating, validating = (found[kind, "vgpu-webhook"]["webhooks"][0] for kind in
                             ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
@@ -673,9 +674,12 @@ def ports():
           ("ClusterIP", "NodePort", [{"name": "monitor", "port": 31993, "targetPort": "metrics", "nodePort": 31993}]), "services")
     found = helm.objects({"scheduler": {"service": {"monitorType": "ClusterIP"}}, "prometheus": {"enabled": True}})
     true(("Service", "vgpu-scheduler-metrics") not in found, "none of its own")
-    monitor = found["ServiceMonitor", "vgpu-scheduler"]["spec"]
-    matching = [one for one in of_kind(found, "Service").values() if monitor["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()]
-    equal([one["metadata"]["name"] for one in matching], ["vgpu-scheduler"], "what Prometheus reads")
+    for kind, name in (("ClusterIP", "vgpu-scheduler"), ("NodePort", "vgpu-scheduler-metrics"), ("LoadBalancer", "vgpu-scheduler")):
+        found = helm.objects({"scheduler": {"service": {"type": kind}}, "prometheus": {"enabled": True}})
+        (endpoint,), labels = (found["ServiceMonitor", "vgpu-scheduler"]["spec"][key] for key in ("endpoints", "selector"))
+        matching = [one for one in of_kind(found, "Service").values() if labels["matchLabels"].items() <= one["metadata"]["labels"].items()]
+        equal([one["metadata"]["name"] for one in matching], [name], f"what Prometheus reads with {kind}")
+        true(endpoint["port"] in {port["name"] for port in matching[0]["spec"]["ports"]}, f"its port with {kind}")
 
 
 @test
