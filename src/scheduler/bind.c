@@ -126,6 +126,16 @@ static void fail_unsure(struct bind *bind, const char *text)
     bind_fail(bind, *text ? text : "the API server does not answer");
 }
 
+void scheduler_abandon_binds(struct scheduler *scheduler)
+{
+    for (struct bind *bind = TAILQ_FIRST(&scheduler->binds), *next; bind; bind = next) {
+        next = TAILQ_NEXT(bind, entry);
+        kube_call_cancel(bind->call);
+        bind->call = NULL;
+        (bind->is_posted ? fail_unsure : bind_fail)(bind, SCHEDULER_ABANDONED);
+    }
+}
+
 /* After a conflict: the binding may be our own, whose answer was lost. */
 static void on_conflict(void *context, const struct kube_reply *reply)
 {

@@ -191,6 +191,17 @@ void scheduler_cancel_patches(struct scheduler *scheduler)
     }
 }
 
+void scheduler_abandon_patches(struct scheduler *scheduler)
+{
+    for (struct patch *patch = scheduler->patches, *next; patch; patch = next) {
+        next = patch->next;
+        kube_call_cancel(patch->call);
+        usage_cancel(scheduler->usage, patch->uid, patch->generation);
+        scheduler_answer(patch->exchange, extender_answer_error(SCHEDULER_ABANDONED));
+        patch_free(patch);
+    }
+}
+
 static void on_patched(void *context, const struct kube_reply *reply)
 {
     struct patch *patch = context;

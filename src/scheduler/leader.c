@@ -55,6 +55,8 @@ static void on_lease(void *context, enum kube_watch_change change, const json_t 
     leader->term = term;
     if (before.is_ours && !term.is_ours)
         log_line(LOG_LINE_INFO, "leader: another one leads");
+    if (before.is_ours && (!term.is_ours || before.transitions != term.transitions))
+        leader->options.on_loss(leader->options.context);
     if (!term.is_ours || (before.is_ours && before.transitions == term.transitions))
         return;
     log_line(LOG_LINE_INFO, "leader: %s leads", leader->options.identity);

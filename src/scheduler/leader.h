@@ -23,6 +23,9 @@ struct leader_options {
     const char *identity; /* this Pod's name */
     /* The Lease has come to this Pod: what was known before may be old. */
     void (*on_gain)(void *context);
+    /* It has gone, or comes for another term: another scheduler acts, or may have acted. kube-
+     * scheduler gives it away when it ends, long before the lease's end. */
+    void (*on_loss)(void *context);
     void *context;
 };
 

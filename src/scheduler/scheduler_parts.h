@@ -27,6 +27,8 @@
 #define LOCKED_BIND_NS (INT64_C(1000000000))
 #define SCHEDULER_NOT_READY "the scheduler has not read the cluster yet"
 
+#define SCHEDULER_ABANDONED "another scheduler leads now"
+
 #define ANSWER_TYPE "application/json"
 
 /* Merge patches and the like. */
@@ -131,6 +133,9 @@ void scheduler_look_at_wish(struct scheduler *scheduler, const json_t *pod);
 void scheduler_look_at_raises(struct scheduler *scheduler);
 void scheduler_forget_raise(struct scheduler *scheduler, const char *uid);
 void scheduler_cancel_raises(struct scheduler *scheduler);
+/* Another scheduler leads: what is under way ends at once, with answers. */
+void scheduler_abandon_binds(struct scheduler *scheduler);
+void scheduler_abandon_patches(struct scheduler *scheduler);
 
 /* Ends what is under way, without answers. */
 void scheduler_cancel_binds(struct scheduler *scheduler);

@@ -483,6 +483,12 @@ static void on_gain(void *context)
     event_active(scheduler->anew, EV_TIMEOUT, 0);
 }
 
+static void on_loss(void *context)
+{
+    scheduler_abandon_binds(context);
+    scheduler_abandon_patches(context);
+}
+
 static bool start(struct scheduler *scheduler, struct error *error)
 {
     const struct timeval tick = {.tv_sec = TICK_S};
@@ -504,6 +510,7 @@ static bool start(struct scheduler *scheduler, struct error *error)
                                               .lease_name = options->lease_name,
                                               .identity = options->identity,
                                               .on_gain = on_gain,
+                                              .on_loss = on_loss,
                                               .context = scheduler},
             error);
         if (!scheduler->leader)

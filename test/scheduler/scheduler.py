@@ -708,6 +708,37 @@ def the_leader():
 
 
 @test
+def a_lease_that_is_given_away():
+    """when the Lease goes to another one before its end, binds are answered at once and sent no more"""
+    def lease(holder, transitions):
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return {"holderIdentity": holder, "leaseDurationSeconds": 3600, "leaseTransitions": transitions,
+                "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+
+    objects = [("nodes", make_node("n1")), ("nodes", make_node("n2", ours=False)),
+               ("leases", {"metadata": {"name": "l", "namespace": "v"}, "spec": lease("pod-a_1", 1)})]
+    with World(objects, ["--leader-elect", "--pod-name=pod-a", "--leader-elect-resource-name=l",
+                         "--leader-elect-resource-namespace=v"]) as world:
+        pods = [world.create("pods", make_pod(name)) for name in ("p", "q")]
+        for pod, node in zip(pods, ("n1", "n2")):
+            equal(world.filter(pod, [node])["NodeNames"], [node])
+        world.server.faults.append(api_server.Fault("POST", "p/binding", status=503, count=1000))
+        world.server.faults.append(api_server.Fault("GET", "nodes/n2", status=503, count=1000))
+        binds = [Later(world.bind, pod, node) for pod, node in zip(pods, ("n1", "n2"))]
+        until(lambda: len(world.requests("p/binding")) > 1 and len(world.requests("nodes/n2")) > 1, "the requests")
+        start = time.monotonic()
+        found = world.server.store.get("leases", "v", "l")
+        world.server.store.replace("leases", "v", "l", dict(found, spec=lease("", 1)))
+        for bind in binds:
+            equal(bind.get(), "another scheduler leads now")
+        true(time.monotonic() - start < 8, "they were answered late")
+        sent = len(world.requests("p/binding|nodes/n2"))
+        equal(used(world), 1000, "what may have been bound")
+        time.sleep(3)
+        equal(len(world.requests("p/binding|nodes/n2")), sent, "requests of one that does not lead")
+
+
+@test
 def many_in_a_row():
     """no device is over-committed by many Pods, with watches that die and binds that fail"""
     with World([("nodes", make_node(f"n{i}", cards=2)) for i in range(3)]) as world:
