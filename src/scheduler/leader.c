@@ -14,6 +14,9 @@
 #include <time.h>
 
 #define MS 1000
+/* A holder renews the Lease every 2 s. A watch that says nothing for longer may be dead, and the
+ * Lease another one's; where nobody renews it, it is asked for again as often. */
+#define IDLE_MS 8000
 
 struct leader {
     struct leader_options options;
@@ -83,6 +86,7 @@ struct leader *leader_create(const struct leader_options *options, struct error 
         leader->watch = kube_watch_create(options->client,
             &(struct kube_watch_options){.path = path,
                 .field_selector = selector,
+                .idle_ms = IDLE_MS,
                 .on_change = on_lease,
                 .on_trouble = on_trouble,
                 .context = leader},

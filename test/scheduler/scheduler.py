@@ -715,6 +715,10 @@ def a_lease_that_is_given_away():
         return {"holderIdentity": holder, "leaseDurationSeconds": 3600, "leaseTransitions": transitions,
                 "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
 
+    def give(world, spec):
+        found = world.server.store.get("leases", "v", "l")
+        world.server.store.replace("leases", "v", "l", dict(found, spec=spec))
+
     objects = [("nodes", make_node("n1")), ("nodes", make_node("n2", ours=False)),
                ("leases", {"metadata": {"name": "l", "namespace": "v"}, "spec": lease("pod-a_1", 1)})]
     with World(objects, ["--leader-elect", "--pod-name=pod-a", "--leader-elect-resource-name=l",
@@ -727,13 +731,19 @@ def a_lease_that_is_given_away():
         binds = [Later(world.bind, pod, node) for pod, node in zip(pods, ("n1", "n2"))]
         until(lambda: len(world.requests("p/binding")) > 1 and len(world.requests("nodes/n2")) > 1, "the requests")
         start = time.monotonic()
-        found = world.server.store.get("leases", "v", "l")
-        world.server.store.replace("leases", "v", "l", dict(found, spec=lease("", 1)))
+        give(world, lease("", 1))
         for bind in binds:
             equal(bind.get(), "another scheduler leads now")
-        true(time.monotonic() - start < 8, "they were answered late")
-        sent = len(world.requests("p/binding|nodes/n2"))
         equal(used(world), 1000, "what may have been bound")
+        true(time.monotonic() - start < 8, "they were answered late")
+        give(world, lease("pod-a_1", 3))
+        world.wait_ready()
+        world.server.silence_watches()
+        give(world, lease("pod-b_1", 4))
+        start = time.monotonic()
+        world.wait_ready(False)
+        true(time.monotonic() - start < 40, "a watch of the Lease that has died is held for long")
+        sent = len(world.requests("p/binding|nodes/n2"))
         time.sleep(3)
         equal(len(world.requests("p/binding|nodes/n2")), sent, "requests of one that does not lead")
 
