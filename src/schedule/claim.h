@@ -35,6 +35,7 @@ struct claim {
     size_t count;               /* 0: it holds nothing */
     struct quota_amount quota;  /* by the same rule, of all devices together */
     bool init_done;             /* all init containers have ended well: they are not counted */
+    int64_t deadline_ns;        /* as the caller sets it: until when it counts unbound; 0: always */
     bool bound;                 /* the API server has taken its binding to the node */
     bool grouped;               /* as ask.h has it; of a reservation */
     const char *mig;            /* hami.io/vgpu-mig-allocations, of a Pod's JSON; NULL: none */

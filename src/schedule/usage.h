@@ -52,7 +52,8 @@ enum usage_state {
     USAGE_RESERVED, /* chosen by a filter; ends by itself at its deadline */
     USAGE_BINDING,  /* a reservation whose binding is under way: it ends with that alone */
     USAGE_BOUND,    /* the API server has taken the binding, the watch has not shown it yet */
-    USAGE_NAMED,    /* its annotations name the devices, but it is not bound (HAMi's scheduler) */
+    USAGE_NAMED, /* its annotations name the devices, but it is not bound (HAMi's scheduler); ends
+                    by itself where its claim has a deadline */
     USAGE_OBSERVED, /* the watch has shown it bound */
 };
 
@@ -65,7 +66,7 @@ struct usage_pod {
     enum usage_state state;
     bool init_done, grouped;
     uint64_t generation; /* rises with each change of any Pod */
-    int64_t deadline_ns; /* of a reservation or binding */
+    int64_t deadline_ns; /* of a reservation, a binding, or what is named; of that 0: none */
     char *devices;       /* of a reservation or binding: its device string; may be NULL */
     unsigned char asked[ASK_DIGEST_BYTES]; /* what it was made for; else zeros */
     char *mig;                             /* as claim.h has it; may be NULL */
@@ -141,7 +142,7 @@ int usage_carry(struct usage *usage, const struct usage *from, int64_t deadline_
 bool usage_bind(struct usage *usage, const char *uid, uint64_t generation, int64_t deadline_ns);
 /* The reservation or binding of that generation ends: its binding failed. */
 void usage_cancel(struct usage *usage, const char *uid, uint64_t generation);
-/* Ends the reservations whose deadline has passed; returns how many. */
+/* Ends the reservations, and what is named, whose deadline has passed; returns how many. */
 size_t usage_expire(struct usage *usage, int64_t now_ns);
 /* A binding that the watch should have shown long ago: the Pod may be gone, and the API server is
  * to be asked. NULL: none. */

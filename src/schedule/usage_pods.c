@@ -157,7 +157,8 @@ int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
     bool regrows = old && old->state == USAGE_OBSERVED && old->init_done && !claim->init_done &&
                    !strcmp(old->node->name, claim->node);
     if (!regrows)
-        return put(usage, old, claim, claim->bound ? USAGE_OBSERVED : USAGE_NAMED, 0);
+        return put(usage, old, claim, claim->bound ? USAGE_OBSERVED : USAGE_NAMED,
+            claim->bound ? 0 : claim->deadline_ns);
     old->generation = ++usage->generation;
     return 0;
 }
@@ -282,6 +283,12 @@ void usage_cancel(struct usage *usage, const char *uid, uint64_t generation)
         take_out(usage, pod);
 }
 
+static bool is_over(const struct usage_pod *pod, int64_t now_ns)
+{
+    bool ends = pod->state == USAGE_RESERVED || (pod->state == USAGE_NAMED && pod->deadline_ns);
+    return ends && pod->deadline_ns <= now_ns;
+}
+
 size_t usage_expire(struct usage *usage, int64_t now_ns)
 {
     struct usage_pod **over = calloc(usage->pods->count + 1, sizeof(struct usage_pod *)), *pod;
@@ -289,7 +296,7 @@ size_t usage_expire(struct usage *usage, int64_t now_ns)
     if (!over)
         return 0;
     for (size_t cursor = 0; (pod = table_next(usage->pods, &cursor));)
-        if (pod->state == USAGE_RESERVED && pod->deadline_ns <= now_ns)
+        if (is_over(pod, now_ns))
             over[count++] = pod;
     for (size_t i = 0; i < count; i++)
         take_out(usage, over[i]);

@@ -14,7 +14,7 @@
 #include <event2/event.h>
 #include <sys/queue.h>
 
-/* After which a reservation ends: kube-scheduler binds within seconds, but volumes may take long;
+/* After which a reservation, or what HAMi's scheduler has named, ends: kube-scheduler binds within seconds, but volumes may take long;
  * a bind without a reservation fits again. */
 #define RESERVATION_NS (INT64_C(300) * 1000000000)
 /* Within which the watch should show a binding. */

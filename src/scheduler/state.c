@@ -2,8 +2,10 @@
 /* What the watches show. */
 #include "cluster/erase.h"
 #include "cluster/node_lock.h"
+#include "cluster/number.h"
 #include "cluster/pod_view.h"
 #include "cluster/proof.h"
+#include "cluster/rfc3339.h"
 #include "kube/object.h"
 #include "kube/patch.h"
 #include "kube/url.h"
@@ -20,6 +22,9 @@
 
 #define TICK_S 1
 #define LIST_PAGE 500
+#define SECOND_NS INT64_C(1000000000)
+/* By which other clocks may be ahead. */
+#define SKEW_S 60
 
 int64_t scheduler_now_ns(void)
 {
@@ -157,6 +162,29 @@ static bool is_believed(
                object_annotation(pod, POD_ANNOTATION_PROOF));
 }
 
+/* When the devices of a Pod that is not bound were named, since 1970: by its annotation, or, where
+ * that is none of the past, at the Pod's creation. So a change of the Pod does not renew it. */
+static int64_t named_at(const json_t *pod, int64_t now)
+{
+    const char *said = object_annotation(pod, POD_ANNOTATION_TIME);
+    const char *created = object_string(pod, "metadata", "creationTimestamp", NULL);
+    int64_t at;
+    if (said && !number_parse(said, strlen(said), 0, now + SKEW_S, &at))
+        return at;
+    if (created && !rfc3339_parse(created, strlen(created), &at) && at <= now + SKEW_S)
+        return at;
+    return now;
+}
+
+/* False: it has passed, and the Pod is still not bound. */
+static bool set_deadline(const json_t *pod, struct claim *claim)
+{
+    const int64_t now = time(NULL);
+    const int64_t left = named_at(pod, now) + RESERVATION_NS / SECOND_NS - now;
+    claim->deadline_ns = scheduler_now_ns() + left * SECOND_NS;
+    return left > 0;
+}
+
 static void ignore_reply(void *context, const struct kube_reply *reply)
 {
     (void)context;
@@ -247,6 +275,8 @@ void scheduler_take_pod(struct scheduler *scheduler, const json_t *pod)
     }
     if (!result && claim.bound && claim.count && scheduler_is_raised(scheduler, pod))
         take_raised(scheduler, pod, &claim);
+    if (claim.count && !claim.bound && !set_deadline(pod, &claim))
+        claim.count = 0;
     const struct usage_pod *known = usage_find_pod(scheduler->usage, claim.uid);
     /* The watch may be faster than the answer to the binding. */
     bool was_ours = known && (known->state == USAGE_RESERVED || known->state == USAGE_BINDING ||

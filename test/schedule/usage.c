@@ -159,6 +159,25 @@ TEST("what may yet be bound is carried into a state that is read anew")
     usage_destroy(usage);
 }
 
+TEST("devices that are only named are given back at their deadline")
+{
+    struct usage *usage = make_usage(1);
+    struct small_claim claim;
+    make_claim(&claim, 1, 0, 0, 100);
+    claim.claim.bound = false;
+    claim.claim.deadline_ns = 30;
+    CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
+    CHECK_EQ(usage_expire(usage, 29), 0);
+    CHECK_EQ(used(usage, "n0", 0), 100);
+    CHECK_EQ(usage_expire(usage, 30), 1);
+    CHECK_EQ(used(usage, "n0", 0), 0);
+    claim.claim.bound = true;
+    CHECK_EQ(usage_observe(usage, &claim.claim, false), 0);
+    CHECK_EQ(usage_expire(usage, 30), 0);
+    CHECK_EQ(used(usage, "n0", 0), 100);
+    usage_destroy(usage);
+}
+
 TEST("a cancellation of an earlier generation changes nothing")
 {
     struct usage *usage = make_usage(1);

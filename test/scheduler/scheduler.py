@@ -102,6 +102,26 @@ def a_proof():
 
 
 @test
+def named_but_never_bound():
+    """annotations of a Pod that is not bound hold devices for five minutes from their time, or the Pod's creation"""
+    def named(name, at, age=0):
+        pod = make_pod(name, **{ALLOCATED: "GPU-n1-0,NVIDIA,1000,0:;", NODE: "n1", **({TIME: str(int(at))} if at else {})})
+        made = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=age)
+        pod["metadata"]["creationTimestamp"] = made.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return "pods", pod
+
+    now = time.time()
+    pods = [named("old", now - 1000), named("future", now + 10**6, 1000), named("no-time", 0, 1000), named("bad", -1, 400),
+            named("soon", now - 285), named("new", now, 1000), named("new-no-time", 0)]
+    with World([("nodes", make_node("n1")), *pods]) as world:
+        true(used(world) in (2000, 3000), used(world))
+        until(lambda: used(world) == 2000, "the end of the one that is soon over")
+        world.annotate("pods", "default", "soon", other="x")
+        world.annotate("pods", "default", "no-time", other="x")
+        equal(world.place("p", ["n1"], memory=8000)[1], "")
+
+
+@test
 def another_key():
     """a key that replaces the one before is used without a restart, and a bad one is not"""
     with World([("nodes", make_node("n1"))], key=KEY) as world:
