@@ -112,7 +112,8 @@ const struct usage_node *usage_find_node(const struct usage *usage, const char *
 const struct usage_node **usage_list_nodes(const struct usage *usage, size_t *ret_count);
 
 /* What the watch shows of a Pod. A claim of nothing takes away what was observed before, but not a
- * reservation or a binding that the watch may not have seen yet, unless the Pod has `ended`. What
+ * reservation or a binding that the watch may not have seen yet, unless the Pod has `ended`, or is
+ * bound: by somebody else then, as the annotations come with the binding. What
  * annotations say of a Pod that is not bound changes no reservation. Once its init containers are
  * done, a Pod's claim does not grow again. Returns 0 or -ENOMEM: all is as
  * before. */

@@ -148,7 +148,7 @@ static bool is_pending(const struct usage_pod *pod)
 int usage_observe(struct usage *usage, const struct claim *claim, bool ended)
 {
     struct usage_pod *old = table_get(usage->pods, claim->uid);
-    if (old && (ended || (!claim->count && !is_pending(old)))) {
+    if (old && (ended || (!claim->count && (claim->bound || !is_pending(old))))) {
         take_out(usage, old);
         return 0;
     }

@@ -201,6 +201,7 @@ TEST("an old state of the Pod does not end its reservation, its end does")
     make_claim(&claim, 1, 0, 0, 100);
     make_claim(&nothing, 1, 0, 0, 0);
     nothing.claim.count = 0;
+    nothing.claim.bound = false;
     CHECK_EQ(usage_reserve(usage, &claim.claim, 10, &generation), 0);
     CHECK_EQ(usage_observe(usage, &nothing.claim, false), 0);
     CHECK_EQ(used(usage, "n0", 0), 100);
@@ -209,6 +210,26 @@ TEST("an old state of the Pod does not end its reservation, its end does")
     CHECK_EQ(used(usage, "n0", 0), 100);
     CHECK_EQ(usage_observe(usage, &nothing.claim, true), 0);
     CHECK_EQ(used(usage, "n0", 0), 0);
+    usage_destroy(usage);
+}
+
+TEST("a Pod that is bound without devices holds none, whatever was reserved")
+{
+    struct usage *usage = make_usage(1);
+    struct small_claim claim, nothing;
+    uint64_t generation = 0;
+    for (unsigned state = 0; state < 3; state++) {
+        make_claim(&claim, 1, 0, 0, 100);
+        make_claim(&nothing, 1, 0, 0, 0);
+        nothing.claim.count = 0;
+        nothing.claim.bound = true;
+        CHECK_EQ(usage_reserve(usage, &claim.claim, 10, &generation), 0);
+        CHECK(state != 1 || usage_hold(usage, "u1", generation));
+        CHECK(state != 2 || usage_bind(usage, "u1", generation, 1));
+        CHECK_EQ(usage_observe(usage, &nothing.claim, false), 0);
+        CHECK_EQ(used(usage, "n0", 0), 0);
+        CHECK(!usage_find_pod(usage, "u1"));
+    }
     usage_destroy(usage);
 }
 

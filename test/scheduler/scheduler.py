@@ -315,6 +315,17 @@ def while_it_is_bound():
 
 
 @test
+def bound_by_somebody_else():
+    """a Pod that is bound without annotations gives back what was reserved for it"""
+    with World([("nodes", make_node("n1"))]) as world:
+        pod = world.create("pods", make_pod("p"))
+        equal(world.filter(pod, ["n1"])["NodeNames"], ["n1"])
+        equal(used(world), 1000)
+        world.server.store.bind("default", "p", {"target": {"kind": "Node", "name": "n1"}})
+        until(lambda: used(world) == 0, "the end of the reservation")
+
+
+@test
 def the_node_lock():
     """HAMi's node lock is taken where the plugin is HAMi's, and only there"""
     objects = [("nodes", make_node("n1", ours=False)), ("nodes", make_node("n2"))]
