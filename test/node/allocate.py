@@ -245,6 +245,109 @@ def swapped_init():
 
 
 @test
+def passed_by():
+    """a Pod without an assignment that takes another's Allocate does not start, and the other gets its own"""
+    for required in (False, True):
+        with World(cards=[{"uuid": uuid(1), "memory_mib": 10000}], require_proof=required) as world:
+            devices = device(1, 6000, 60) + ";"
+            world.pod("y", devices, annotations={"vgpu.io/proof": proof("uid-y", devices)})
+            world.bare_pod("x")
+            first = world.allocate(device_id(1, 0))
+            equal(first.grant().who, ("y", "main"))
+            world.told("y")
+            world.resources(x=[("main", [device_id(1, 0)])])
+            for _ in range(2):  # kubelet tries again
+                told = world.pre_start_raw(device_id(1, 0))
+                equal(told["status"], "FAILED_PRECONDITION")
+                true("Pod default/x" in told["text"] and "no device was assigned" in told["text"], told["text"])
+            until(lambda: world.reported("DevicesNotAssigned"), "the event")
+            equal(len(world.server.log("POST", "/events$")), 1, "events")
+            equal([(r["pod"], r["unassigned"]) for r in world.records()], [("x", True)])
+            equal(first.grant().who, ("x", "main"))
+            until(lambda: world.annotation("y", TO_ALLOCATE) == devices, "y's devices")
+            world.restart()
+            world.kubelet.say(do="mute", on=True)
+            equal(world.pre_start_raw(device_id(1, 0))["status"], "FAILED_PRECONDITION", "after a restart")
+            world.kubelet.say(do="mute", on=False)
+            second = world.allocate(device_id(1, 1))
+            equal(second.grant().who, ("y", "main"))
+            world.told("y")
+            world.resources(x=[("main", [device_id(1, 0)])], y=[("main", [device_id(1, 1)])])
+            world.pre_start(device_id(1, 1))
+            world.remove("y")
+            until(lambda: len(world.grants()) == 1, "the end of y's grant")
+            equal([r["pod"] for r in world.records()], ["x"])
+            world.remove("x")
+            until(lambda: not world.grants(), "the end of x's grant")
+
+
+@test
+def passed_by_late():
+    """an Allocate that finds nobody asks pod-resources who took the Pod's devices, also of Pods that are news"""
+    for behind in (False, True):
+        with World(require_proof=True) as world:
+            devices = device(1, 1000) + ";"
+            world.pod("y", devices, annotations={"vgpu.io/proof": proof("uid-y", devices)})
+            world.settle()
+            if behind:
+                world.server.silence_watches()
+            world.bare_pod("x")
+            equal(world.allocate(device_id(1, 0)).grant().who, ("y", "main"))
+            world.resources(x=[("main", [device_id(1, 0)])])
+            equal(world.allocate(device_id(1, 1)).grant().who, ("y", "main"))
+            equal([(r["pod"], r.get("unassigned", False)) for r in world.records()], [("x", True), ("y", False)])
+            equal(world.pre_start_raw(device_id(1, 0))["status"], "FAILED_PRECONDITION")
+
+
+@test
+def passed_by_running():
+    """what a Pod without an assignment has got before anybody could tell stays its, and counts, as long as it lives"""
+    with World(cards=[{"uuid": uuid(1), "memory_mib": 10000}]) as world:
+        world.pod("y", device(1, 6000) + ";")
+        world.bare_pod("x")
+        answer = world.allocate(device_id(1, 0))
+        world.told("y")
+        world.kubelet.say(do="mute", on=True)
+        world.pre_start(device_id(1, 0))
+        world.resources(x=[("main", [device_id(1, 0)])])
+        world.set_phase("y", "Failed")
+        world.remove("y")
+        world.settle()
+        time.sleep(QUIET_S)
+        equal(answer.grant().devices, [(uuid(1), 6000, 0)])
+        world.kubelet.say(do="mute", on=False)
+        world.pod("z", device(1, 4001) + ";", seconds=2)
+        told = world.allocate_raw(device_id(1, 1))
+        true("4001 MiB more are asked for, of 10000 MiB" in told["text"], told["text"])
+        equal(answer.grant().who, ("x", "main"))
+        equal(answer.grant().devices, [(uuid(1), 6000, 0)])
+        world.set_phase("x", "Running")
+        world.restart()
+        world.pod("fits", device(1, 4000) + ";", seconds=3)
+        equal(world.allocate(device_id(1, 2)).grant().who, ("fits", "main"))
+        world.pod("last", device(1, 6000) + ";", seconds=4)
+        equal(world.allocate_raw(device_id(1, 3))["status"], "UNKNOWN", "beside x")
+        world.set_phase("x", "Succeeded")
+        world.pod("next", device(1, 6000) + ";", seconds=5)
+        equal(world.allocate(device_id(1, 4)).grant().who, ("next", "main"))
+
+
+@test
+def unknown_owner():
+    """a container of a Pod that the API server has not told of starts when it has"""
+    with World() as world:
+        world.pod("a", device(1, 1000) + ";", seconds=1)
+        answer = world.allocate(device_id(1, 0))
+        world.resources(b=[("main", [device_id(1, 0)])])
+        told = world.pre_start_raw(device_id(1, 0))
+        equal(told["status"], "FAILED_PRECONDITION")
+        true("default/b" in told["text"] and "has not told" in told["text"], told["text"])
+        world.pod("b", device(1, 2000) + ";", seconds=2)
+        world.pre_start(device_id(1, 0))
+        equal(answer.grant().who + tuple(answer.grant().devices), ("b", "main", (uuid(1), 2000, 0)))
+
+
+@test
 def resources_away():
     """a container starts although pod-resources does not answer, and is put right later"""
     with World() as world:

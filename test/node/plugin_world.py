@@ -284,6 +284,16 @@ class World:
             self.lock(name)
         return item
 
+    def bare_pod(self, name, annotations=None):
+        """A Pod that has passed by our webhook and scheduler."""
+        self.server.put("pods", {
+            "metadata": {"name": name, "namespace": "default", "uid": "uid-" + name,
+                         "annotations": annotations or {}},
+            "spec": {"nodeName": "n1", "containers": [
+                {"name": "main", "image": "i", "resources": {"limits": {RESOURCE: "1"}}}]},
+            "status": {"phase": "Pending"}})
+        self.news = True
+
     def settle(self):
         """Until the watch has told all."""
         if self.news:
@@ -342,9 +352,17 @@ class World:
             raise AssertionError(f"Allocate: {told}")
         return Answer(told["containers"][0])
 
+    def pre_start_raw(self, *ids):
+        self.settle()
+        return self.kubelet.call("prestart", devices=list(ids))
+
     def pre_start(self, *ids):
-        told = self.kubelet.call("prestart", devices=list(ids))
+        told = self.pre_start_raw(*ids)
         tap.equal(told["status"], "OK", told)
+
+    def reported(self, reason):
+        """The messages of the events with that reason."""
+        return [e["message"] for e in self.server.store.items("events") if e["reason"] == reason]
 
     # -- the files
 

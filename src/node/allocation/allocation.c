@@ -30,12 +30,25 @@ const struct pods_pod *allocation_find_pod(const struct allocation *allocation, 
     return NULL;
 }
 
-bool allocation_is_ended(
+bool allocation_pod_has_ended(const struct pods_pod *pod)
+{
+    return !strcmp(pod->view.phase, "Succeeded") || !strcmp(pod->view.phase, "Failed");
+}
+
+bool allocation_has_pod_ended(
     const struct allocation *allocation, const struct allocation_record *record)
 {
     const struct pods_pod *pod = allocation_find_pod(allocation, record->pod_uid);
-    return record->gone || record->superseded || record->failed ||
-           (pod && (!strcmp(pod->view.phase, "Succeeded") || !strcmp(pod->view.phase, "Failed")));
+    return record->gone || (pod && allocation_pod_has_ended(pod));
+}
+
+bool allocation_is_ended(
+    const struct allocation *allocation, const struct allocation_record *record)
+{
+    /* The end of a Pod that was guessed is not that of the Pod which has the devices. */
+    bool known = record->sure || record->unlisted || !allocation->pod_resources;
+    return record->superseded || record->failed ||
+           (known && allocation_has_pod_ended(allocation, record));
 }
 
 struct allocation_record *allocation_find_slot(
@@ -43,7 +56,8 @@ struct allocation_record *allocation_find_slot(
 {
     struct allocation_record *record;
     TAILQ_FOREACH(record, &allocation->records, entry)
-    if (!record->failed && record->slot == slot && !strcmp(record->pod_uid, uid))
+    if (!record->failed && !record->unassigned && record->slot == slot &&
+        !strcmp(record->pod_uid, uid))
         return record;
     return NULL;
 }
@@ -151,7 +165,7 @@ char *allocation_effective(const struct allocation *allocation, const struct pod
     changed = pod_devices_used(&left) != used;
     TAILQ_FOREACH(record, &allocation->records, entry)
     {
-        if (record->failed || strcmp(record->pod_uid, view->uid) != 0 ||
+        if (record->failed || record->unassigned || strcmp(record->pod_uid, view->uid) != 0 ||
             record->slot >= left.count || !left.containers[record->slot].count)
             continue;
         free(left.containers[record->slot].devices);
@@ -249,6 +263,7 @@ void allocation_pod_gone(
     }
     forget_stray(allocation, uid);
     if (had) {
+        allocation_identity_ended(allocation, uid);
         arm(allocation->sweep, allocation->remove_after_s ? SWEEP_S : 0);
         allocation_write_lock(allocation);
     }
@@ -263,7 +278,8 @@ static void on_sweep(evutil_socket_t fd, short event, void *context)
     (void)fd, (void)event;
     for (; record; record = next) {
         next = TAILQ_NEXT(record, entry);
-        if (record->gone && now - record->gone_since_ns >= after)
+        if (record->gone && allocation_is_ended(allocation, record) &&
+            now - record->gone_since_ns >= after)
             allocation_remove(allocation, record);
         else
             left = left || record->gone;
@@ -285,6 +301,8 @@ static void on_pod(void *context, const struct pods_pod *pod, bool gone)
         return;
     allocation_write(allocation, view->uid);
     allocation_look_at_wish(allocation, pod);
+    if (allocation_pod_has_ended(pod))
+        allocation_identity_ended(allocation, view->uid);
 }
 
 static void on_node(void *context, const json_t *node)

@@ -36,8 +36,9 @@ char *allocation_actual(const struct allocation *allocation, const struct pods_p
         return NULL;
     TAILQ_FOREACH(record, &allocation->records, entry)
     {
-        if (!record->sure || record->failed || strcmp(record->pod_uid, pod->view.uid) != 0 ||
-            record->slot >= all.count || all.containers[record->slot].count != record->device_count)
+        if (!record->sure || record->failed || record->unassigned ||
+            strcmp(record->pod_uid, pod->view.uid) != 0 || record->slot >= all.count ||
+            all.containers[record->slot].count != record->device_count)
             continue;
         struct pod_devices_container *told = &all.containers[record->slot];
         if (is_same(record, told))

@@ -53,6 +53,11 @@ static bool is_limited(
     return limited;
 }
 
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Of all containers that have a part of the card, the record's last. */
 static int check_card(const struct allocation *allocation, const struct allocation_record *record,
     const struct node_card *card, struct error *error)
@@ -67,15 +72,15 @@ static int check_card(const struct allocation *allocation, const struct allocati
     for (other = TAILQ_FIRST(&allocation->records);; other = TAILQ_NEXT(other, entry)) {
         const struct allocation_record *from = other ? other : record;
         bool counts = !other || (other != record && !allocation_is_ended(allocation, other));
-        for (size_t i = 0; counts && i < from->device_count; i++)
-            if (find_card(allocation, from->devices[i].given.uuid) == card)
+        /* A container that does not start holds its place at the card, and none of its memory. */
+        bool idle = from->unassigned && from->waits;
+        for (size_t i = 0; counts && i < from->device_count; i++) {
+            const struct allocation_device *device = &from->devices[i];
+            if (find_card(allocation, device->given.uuid) == card)
                 uses[count++] = (struct allocation_use){from->pod_uid, from->init && !from->sidecar,
-                    from->devices[i].memory_mib > from->devices[i].given.memory_mib
-                        ? from->devices[i].memory_mib
-                        : from->devices[i].given.memory_mib,
-                    from->devices[i].cores_percent > from->devices[i].given.cores_percent
-                        ? from->devices[i].cores_percent
-                        : from->devices[i].given.cores_percent};
+                    idle ? 0 : larger(device->memory_mib, device->given.memory_mib),
+                    idle ? 0 : larger(device->cores_percent, device->given.cores_percent)};
+        }
         if (!other)
             break;
     }
@@ -173,6 +178,7 @@ static int fill(struct allocation *allocation, const struct pods_pod *pod,
         return error_set(error, EINVAL, "the Pod's UID or container's name is no file's name");
     allocation_files_random_id(record->id);
     record->serial = allocation->serial;
+    record->waits = true;
     record->slot = step->slot;
     record->init = container->init;
     record->sidecar = container->sidecar;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the allocation share: allocation.c has the records, allocation_serve.c the
  * Allocates, allocation_answer.c their answers, allocation_write.c what the API server is told,
- * allocation_identity.c whose devices are whose, allocation_actual.c which those are,
+ * allocation_identity.c whose devices are whose (allocation_owner.c reads it from pod-resources'
+ * answer, allocation_move.c changes the record), allocation_actual.c which those are,
  * allocation_live.c wishes of running Pods. */
 #ifndef VGPU_NODE_ALLOCATION_PARTS_H
 #define VGPU_NODE_ALLOCATION_PARTS_H
@@ -23,6 +24,7 @@ struct inventory;
 struct kube_events;
 struct node_settings;
 struct pod_resources;
+struct pod_resources_pod;
 struct serving;
 
 /* A PATCH of a Pod that is under way. */
@@ -50,7 +52,8 @@ struct allocation_stray {
 struct allocation_waiter {
     LIST_ENTRY(allocation_waiter) entry;
     struct kubelet_call *call;
-    bool joined; /* the answer under way may be older than its devices */
+    struct kubelet_ids devices; /* the call's */
+    bool joined;                /* the answer under way may be older than its devices */
 };
 
 struct allocation {
@@ -80,6 +83,7 @@ struct allocation {
     bool identifying; /* pod-resources is being asked */
     struct event *identify;
     unsigned identify_s;
+    uint64_t look_serial; /* records from here on are newer than the answer that is waited for */
 
     char *key;
     size_t key_bytes;
@@ -88,6 +92,13 @@ struct allocation {
 
 /* allocation.c */
 const struct pods_pod *allocation_find_pod(const struct allocation *allocation, const char *uid);
+/* Its phase says so. */
+bool allocation_pod_has_ended(const struct pods_pod *pod);
+/* The Pod of the record has ended or is gone: which says nothing of the devices while another's
+ * container may have them. */
+bool allocation_has_pod_ended(
+    const struct allocation *allocation, const struct allocation_record *record);
+/* Nobody has its devices any more, or others have them by an Allocate of their own. */
 bool allocation_is_ended(
     const struct allocation *allocation, const struct allocation_record *record);
 /* The record of a Pod's slot, or of its failure. */
@@ -165,6 +176,47 @@ void allocation_retry(struct allocation *allocation);
 /* allocation_identity.c */
 void allocation_identity_start(struct allocation *allocation);
 void allocation_identity_stop(struct allocation *allocation);
+/* The Pod has ended or is gone: whether its devices were another's is asked for. */
+void allocation_identity_ended(struct allocation *allocation, const char *uid);
+
+/* allocation_owner.c */
+enum allocation_owner_kind {
+    ALLOCATION_OWNER_NOBODY,   /* no container of a living Pod has them */
+    ALLOCATION_OWNER_UNKNOWN,  /* a Pod of which the API server has not told */
+    ALLOCATION_OWNER_NAMESAKE, /* the record's Pod, or a later one with its name */
+    ALLOCATION_OWNER_POD,
+};
+
+/* Who has a record's devices. */
+struct allocation_owner {
+    enum allocation_owner_kind kind;
+    const struct pods_pod *pod; /* of the last kind: valid until the node's Pods change */
+    size_t container;           /* of its view */
+    const char *space, *name;   /* pod-resources' */
+};
+
+/* Looks in an answer of pod-resources. */
+void allocation_find_owner(const struct allocation *allocation,
+    const struct allocation_record *record, const struct pod_resources_pod *pods, size_t count,
+    struct allocation_owner *ret_owner);
+
+/* allocation_move.c */
+/* A record that was another container's until now. */
+struct allocation_move {
+    struct allocation_record *record;
+    char *pod_namespace, *pod_name, *pod_uid;
+    size_t slot;
+    bool had_slot;
+};
+
+/* Makes the record the container's, with the limits that it was assigned; nothing is written.
+ * Returns 0; -EPERM: it was assigned none, for the reason in `error`: the record is its
+ * nevertheless, unassigned and with the limits that it has had; -ENOMEM: nothing has changed, and
+ * there is no move. */
+int allocation_move(struct allocation *allocation, struct allocation_record *record,
+    const struct pods_pod *pod, size_t container, struct allocation_move *ret_move,
+    struct error *error) __attribute__((warn_unused_result));
+void allocation_move_finish(struct allocation_move *move);
 
 /* allocation_live.c */
 /* Limits of the Pod's containers by its annotation, where that is another than was looked at. */

@@ -35,7 +35,7 @@ void allocation_record_destroy(struct allocation_record *record)
         free_restore(&record->restores[i]);
     char *const texts[] = {record->resource, record->pod_namespace, record->pod_name,
         record->pod_uid, record->container, record->directory, record->cache, record->wish,
-        record->failed};
+        record->failed, record->refusal};
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         free(texts[i]);
     free(record->ids);
@@ -147,8 +147,14 @@ json_t *allocation_record_encode(const struct allocation_record *record)
         encode_devices(record), "directory", record->directory, "cache", record->cache, "sure",
         record->sure, "wish", record->wish, "failed", record->failed, "restore",
         encode_restores(record));
-    if (object && record->has_priority &&
-        json_object_set_new(object, "priority", json_integer(record->priority))) {
+    int result = 0;
+    if (object && record->has_priority)
+        result = json_object_set_new(object, "priority", json_integer(record->priority));
+    if (object && !result && record->waits)
+        result = json_object_set_new(object, "waits", json_true());
+    if (object && !result && record->unassigned)
+        result = json_object_set_new(object, "unassigned", json_true());
+    if (result) {
         json_decref(object);
         return NULL;
     }
@@ -326,8 +332,9 @@ static int read_all(const json_t *object, struct allocation_record *record, stru
         const char *key;
         bool *to;
     } truths[] = {{"init", &record->init}, {"sidecar", &record->sidecar},
-        {"limited", &record->limited}, {"sure", &record->sure}};
-    for (size_t i = 0; !result && i < 4; i++)
+        {"limited", &record->limited}, {"sure", &record->sure}, {"waits", &record->waits},
+        {"unassigned", &record->unassigned}};
+    for (size_t i = 0; !result && i < sizeof(truths) / sizeof(*truths); i++)
         result = json_read_bool(WHAT, object, truths[i].key, truths[i].to, error);
     if (!result)
         result = read_ids(object, record, error);

@@ -7,8 +7,8 @@
  *  "namespace", "pod", "uid", "container", "slot":N, "init":bool, "sidecar":bool, "limited":bool,
  *  "devices":[{"uuid","type","memory_mib","cores","now_memory_mib","now_cores"}],
  *  "directory":"<name below containers/>", "cache":"<file name>", "priority":N (absent: none),
- *  "sure":bool, "wish":"<text>", "failed":"<text>",
- *  "restore":[{"namespace","pod","uid","slot"}]} */
+ *  "sure":bool, "waits":true, "unassigned":true (absent: false), "wish":"<text>",
+ * "failed":"<text>", "restore":[{"namespace","pod","uid","slot"}]} */
 #ifndef VGPU_NODE_ALLOCATION_RECORD_H
 #define VGPU_NODE_ALLOCATION_RECORD_H
 
@@ -52,13 +52,18 @@ struct allocation_record {
     char *directory, *cache; /* NULL where it is not limited */
     bool has_priority;
     uint32_t priority;
-    bool sure;    /* pod-resources has told whose it is */
-    char *wish;   /* the wish for other limits that was last looked at; NULL: none */
-    char *failed; /* no container: the Pod's Allocate was refused with this text */
+    bool sure;       /* pod-resources has told whose it is */
+    bool waits;      /* kubelet has not been let start its container */
+    bool unassigned; /* kubelet gave the devices to a container that was assigned none: it has no
+                        slot, and does not start */
+    char *wish;      /* the wish for other limits that was last looked at; NULL: none */
+    char *failed;    /* no container: the Pod's Allocate was refused with this text */
     struct allocation_restore *restores;
     size_t restore_count;
 
     /* Of this run of the daemon. */
+    char *refusal;   /* why its container does not start; NULL: it may */
+    bool unlisted;   /* its Pod has ended, and pod-resources names no other */
     bool superseded; /* others have its device IDs by now */
     bool gone;       /* its Pod is gone from the API */
     uint64_t gone_since_ns;

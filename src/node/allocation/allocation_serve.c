@@ -55,6 +55,13 @@ static bool is_excluded(const struct serving *serving, const char *uid)
     return false;
 }
 
+static void forget_excluded(struct serving *serving)
+{
+    serving->excluded_count = 0;
+    free(serving->over_uid);
+    serving->over_uid = NULL;
+}
+
 /* Takes out those that would over-commit. */
 static size_t drop_excluded(
     const struct serving *serving, struct allocate_pod *candidates, size_t count)
@@ -330,6 +337,10 @@ static enum outcome serve_once(struct serving *serving)
         outcome = WAIT;
     } else if (result && result != -ENOMEM && !serving->refreshed && serving_refresh(serving)) {
         outcome = WAIT;
+    } else if (result && result != -ENOMEM && !serving->asked_resources &&
+               serving_ask_resources(serving)) {
+        outcome = WAIT;
+        forget_excluded(serving);
     } else if (!result) {
         result = grant_all(serving, pod, &choice, &error);
         if (result == -ENOSPC && serving->call && uid && exclude(serving, uid, &error))

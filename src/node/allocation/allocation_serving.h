@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An Allocate that is being served: allocation_serve.c has the flow, allocation_ask.c what the API
- * server is asked for. */
+ * server is asked for, allocation_identity.c what pod-resources is. */
 #ifndef VGPU_NODE_ALLOCATION_ALLOCATION_SERVING_H
 #define VGPU_NODE_ALLOCATION_ALLOCATION_SERVING_H
 
@@ -18,7 +18,10 @@ struct serving {
     size_t extra_count;
     bool asked_holder, refreshed;
     bool holder_gone;
-    bool has_lock; /* `lock` is newer than the watch's */
+    bool asked_resources;
+    bool asks_resources;   /* pod-resources' answer is waited for */
+    bool joined_resources; /* that one may be older than what it is asked for */
+    bool has_lock;         /* `lock` is newer than the watch's */
     char *lock;
 
     char (*excluded)[64]; /* UIDs */
@@ -35,5 +38,9 @@ bool serving_ask_holder(struct serving *serving, const char *lock);
 
 /* The watch may be behind kubelet's: asks for the Node and its Pods as they are now. */
 bool serving_refresh(struct serving *serving);
+
+/* A Pod that waits may have lost its devices to one that the scheduler has not seen: asks
+ * pod-resources whose they are. Returns whether serving_go_on will be called. */
+bool serving_ask_resources(struct serving *serving);
 
 #endif
