@@ -282,6 +282,46 @@ def passed_by():
 
 
 @test
+def passed_by_forged():
+    """a Pod that takes another's Allocate does not start with limits that nobody proved, or has room for"""
+    with World(require_proof=True) as world:
+        mine, forged = device(1, 1000) + ";", device(1, 9000) + ";"
+        world.pod("y", mine, annotations={"vgpu.io/proof": proof("uid-y", mine)})
+        world.pod("x", forged, annotations={"vgpu.io/proof": proof("uid-y", mine)})
+        answer = world.allocate(device_id(1, 0))
+        equal(answer.grant().who, ("y", "main"))
+        world.resources(x=[("main", [device_id(1, 0)])])
+        told = world.pre_start_raw(device_id(1, 0))
+        equal(told["status"], "FAILED_PRECONDITION")
+        true("not proven" in told["text"], told["text"])
+        equal(answer.grant().devices, [(uuid(1), 1000, 0)])
+        equal(world.allocate(device_id(1, 1)).grant().who, ("y", "main"))
+        world.annotate("x", **{"vgpu.io/proof": proof("uid-x", forged)})
+        world.settle()
+        time.sleep(QUIET_S)
+        world.pre_start(device_id(1, 0))
+        equal(answer.grant().devices, [(uuid(1), 9000, 0)])
+    with World(cards=[{"uuid": uuid(1), "memory_mib": 10000}]) as world:
+        world.pod("r", device(1, 5000) + ";", seconds=1)
+        world.allocate(device_id(1, 0))
+        world.pod("x", device(1, 9000) + ";", seconds=2)
+        world.pod("y", device(1, 4000) + ";", seconds=3)
+        answer = world.allocate(device_id(1, 1))
+        equal(answer.grant().who, ("y", "main"))
+        world.resources(r=[("main", [device_id(1, 0)])], x=[("main", [device_id(1, 1)])])
+        told = world.pre_start_raw(device_id(1, 1))
+        equal(told["status"], "FAILED_PRECONDITION")
+        true("9000 MiB more are asked for, of 10000 MiB" in told["text"], told["text"])
+        equal(answer.grant().devices, [(uuid(1), 4000, 0)])
+        equal(world.allocate(device_id(1, 2)).grant().who, ("y", "main"))
+        world.set_phase("r", "Succeeded")
+        world.set_phase("y", "Succeeded")
+        time.sleep(QUIET_S)
+        world.pre_start(device_id(1, 1))
+        equal(answer.grant().devices, [(uuid(1), 9000, 0)])
+
+
+@test
 def passed_by_late():
     """an Allocate that finds nobody asks pod-resources who took the Pod's devices, also of Pods that are news"""
     for behind in (False, True):

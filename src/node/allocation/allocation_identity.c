@@ -70,14 +70,23 @@ static void tell_move(struct allocation *allocation, const struct allocation_mov
         kube_event_post(allocation->events, &event);
 }
 
+/* One that was unassigned is looked at again at each try. */
+static bool has_changed(const struct allocation_move *move)
+{
+    return move->had_slot || !move->record->unassigned ||
+           strcmp(move->pod_uid, move->record->pod_uid) != 0;
+}
+
 static void finish_moves(struct allocation *allocation, struct allocation_move *moves, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         restore_slot(allocation, &moves[i]);
-        tell_move(allocation, &moves[i]);
+        if (has_changed(&moves[i]))
+            tell_move(allocation, &moves[i]);
     }
     for (size_t i = 0; i < count; i++)
-        allocation_save(allocation, moves[i].record);
+        if (has_changed(&moves[i]))
+            allocation_save(allocation, moves[i].record);
     for (size_t i = 0; i < count; i++) {
         allocation_write(allocation, moves[i].pod_uid);
         allocation_write(allocation, moves[i].record->pod_uid);
@@ -99,6 +108,13 @@ static void refuse_start(struct allocation_record *record, const char *format, .
     if (vasprintf(&record->refusal, format, arguments) < 0)
         record->refusal = NULL;
     va_end(arguments);
+}
+
+static void refuse_assignment(struct allocation_record *record, const struct error *why)
+{
+    refuse_start(record,
+        "Pod %s/%s, container %s, has devices by the kubelet, not by vgpu's scheduler: %s",
+        record->pod_namespace, record->pod_name, record->container, why->text);
 }
 
 static void settle_nobodys(struct allocation *allocation, struct allocation_record *record)
@@ -144,18 +160,11 @@ static bool learn_one(struct allocation *allocation, struct allocation_record *r
         allocation_write(allocation, record->pod_uid);
         return false;
     }
-    bool was_unassigned = own && record->unassigned;
     int result =
         allocation_move(allocation, record, owner->pod, owner->container, ret_move, &error);
     if (result)
-        refuse_start(record,
-            "Pod %s/%s, container %s, has devices by the kubelet, not by vgpu's scheduler: %s",
-            owner->space, owner->name, container, error.text);
-    if (result != -EPERM || !was_unassigned)
-        return result != -ENOMEM;
-    /* As before: it has been told. */
-    allocation_move_finish(ret_move);
-    return false;
+        refuse_assignment(record, &error);
+    return result != -ENOMEM;
 }
 
 /* All guesses at once: two that were exchanged are put right in one step. */
@@ -176,7 +185,11 @@ static void learn(
         allocation_find_owner(allocation, record, pods, pod_count, &owner);
         count += learn_one(allocation, record, &owner, &moves[count]);
     }
-    finish_moves(allocation, moves, moves ? count : 0);
+    struct error error;
+    for (size_t i = 0; i < count; i++)
+        if (allocation_move_check(allocation, &moves[i], &error))
+            refuse_assignment(moves[i].record, &error);
+    finish_moves(allocation, moves, count);
     free(moves);
 }
 

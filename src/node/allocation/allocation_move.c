@@ -3,6 +3,8 @@
 #include "node/allocation/allocation_parts.h"
 
 #include "cluster/no_memory.h"
+#include "cluster/node_lock.h"
+#include "node/settings.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,6 +111,16 @@ static int take_names(
     return 0;
 }
 
+/* As for an Allocate: with --require-proof the annotation alone says nothing. */
+static bool may_be_believed(struct allocation *allocation, const struct pods_pod *pod)
+{
+    const struct pod_view *view = &pod->view;
+    const char *lock = pods_lock(allocation->pods);
+    return !allocation->settings->require_proof ||
+           allocation_is_proven(allocation, view->uid, view->allocated, view->proof) ||
+           (lock && node_lock_is_held_by(lock, view->pod_namespace, view->name));
+}
+
 /* The container's limits and its slot, by what its Pod was assigned. */
 static int take_assignment(struct allocation *allocation, struct allocation_record *record,
     const struct pods_pod *pod, size_t container, struct error *error)
@@ -116,6 +128,10 @@ static int take_assignment(struct allocation *allocation, struct allocation_reco
     struct pod_devices all = {0};
     size_t slot = 0;
     int result = find_slot(pod, container, &all, &slot, error);
+    if (!result && !may_be_believed(allocation, pod)) {
+        pod_devices_finish(&all);
+        return error_set(error, EPERM, "its assignment is not proven (--require-proof)");
+    }
     if (result)
         return result;
     if (record->limited)
@@ -131,17 +147,33 @@ void allocation_move_finish(struct allocation_move *move)
     free(move->pod_namespace);
     free(move->pod_name);
     free(move->pod_uid);
+    free(move->devices);
+}
+
+int allocation_move_check(
+    struct allocation *allocation, struct allocation_move *move, struct error *error)
+{
+    struct allocation_record *record = move->record;
+    int result = record->unassigned ? 0 : allocation_check_room(allocation, record, error);
+    if (!result)
+        return 0;
+    memcpy(record->devices, move->devices, record->device_count * sizeof(*record->devices));
+    record->unassigned = true;
+    return result;
 }
 
 int allocation_move(struct allocation *allocation, struct allocation_record *record,
     const struct pods_pod *pod, size_t container, struct allocation_move *ret_move,
     struct error *error)
 {
+    size_t bytes = record->device_count * sizeof(*record->devices);
     struct allocation_move move = {record, strdup(record->pod_namespace), strdup(record->pod_name),
-        strdup(record->pod_uid), record->slot, !record->unassigned};
-    int result = move.pod_namespace && move.pod_name && move.pod_uid
+        strdup(record->pod_uid), record->slot, !record->unassigned, malloc(bytes + 1)};
+    int result = move.pod_namespace && move.pod_name && move.pod_uid && move.devices
                      ? take_names(record, pod, container)
                      : -ENOMEM;
+    if (!result && bytes)
+        memcpy(move.devices, record->devices, bytes);
     if (result) {
         allocation_move_finish(&move);
         return no_memory(error, "a record");

@@ -207,6 +207,7 @@ struct allocation_move {
     char *pod_namespace, *pod_name, *pod_uid;
     size_t slot;
     bool had_slot;
+    struct allocation_device *devices; /* as they were */
 };
 
 /* Makes the record the container's, with the limits that it was assigned; nothing is written.
@@ -215,6 +216,10 @@ struct allocation_move {
  * there is no move. */
 int allocation_move(struct allocation *allocation, struct allocation_record *record,
     const struct pods_pod *pod, size_t container, struct allocation_move *ret_move,
+    struct error *error) __attribute__((warn_unused_result));
+/* When all have moved. Returns 0; -ENOSPC: the cards have no room for what it was assigned: it is
+ * unassigned, with the limits before. */
+int allocation_move_check(struct allocation *allocation, struct allocation_move *move,
     struct error *error) __attribute__((warn_unused_result));
 void allocation_move_finish(struct allocation_move *move);
 
