@@ -5,8 +5,8 @@ import os
 import stat
 import time
 
-from plugin_world import (ALLOCATED, CONSENT, LIMITS, LOCK, MIB, PHASE, QUIET_S, TO_ALLOCATE, World, device, device_id,
-                          proof, tap, until, uuid)
+from plugin_world import (ALLOCATED, CONSENT, KEY, LIMITS, LOCK, MIB, PHASE, QUIET_S, TO_ALLOCATE, World, device,
+                          device_id, proof, tap, until, uuid)
 
 equal, test, true = tap.equal, tap.test, tap.true
 
@@ -105,10 +105,33 @@ def forged():
         record = world.records()[0]
         equal(record["directory"], record["id"], "an opaque directory")
         world.write("key", "another key, another key")
+        os.utime(world.path("key"), (time.time() - 700,) * 2)
         world.pod("old", devices, annotations={"vgpu.io/proof": proof("uid-old", devices)})
         equal(world.allocate_raw(device_id(1, 2))["status"], "UNKNOWN", "by the key before")
         world.pod("locked", devices, lock=True)
         equal(world.allocate(device_id(1, 3)).grant().who, ("locked", "main"))
+
+
+@test
+def other_key():
+    """the key before holds for ten minutes beside a new one, and a file that is too short replaces none"""
+    second, third = "another key, another key", "a third one, not the others"
+    with World(require_proof=True, cards=[{"uuid": uuid(1), "replicas": 20}]) as world:
+        devices = device(1, 100) + ";"
+        steps = ((KEY, 0, (KEY,)), (second, 0, (KEY, second)), ("short", 0, (KEY, second)),
+                 ("", 0, (KEY, second)), (third, 0, (second, third)), (KEY, 700, (KEY,)))
+        for number, (key, age, good) in enumerate(steps):
+            with open(world.path("key.new"), "w", encoding="utf-8") as file:
+                file.write(key)
+            os.utime(world.path("key.new"), (time.time() - age,) * 2)
+            os.replace(world.path("key.new"), world.path("key"))
+            for at, k in enumerate((KEY, second, third)):
+                name = f"p{number}-{at}"
+                world.pod(name, devices, annotations={"vgpu.io/proof": proof("uid-" + name, devices, key=k)})
+                told = world.allocate_raw(device_id(1, 3 * number + at))
+                equal(told["status"], "OK" if k in good else "UNKNOWN", f"step {number}, key {k}")
+                world.remove(name)
+        true(any("has 5 bytes" in line for line in world.log.lines), "no word of the short key")
 
 
 @test

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "cluster/erase.h"
-#include "cluster/proof.h"
 #include "kube/object.h"
 #include "net/log_line.h"
 #include "node/allocation/allocation_files.h"
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_BYTES_MAX 4096
 #define SWEEP_S 5
 
 const struct pods_pod *allocation_find_pod(const struct allocation *allocation, const char *uid)
@@ -178,42 +176,6 @@ char *allocation_effective(const struct allocation *allocation, const struct pod
     pod_devices_finish(&left);
     pod_devices_finish(&all);
     return text;
-}
-
-/* The Secret's file is read again when it has been replaced. */
-static void read_key(struct allocation *allocation)
-{
-    const char *path = allocation->settings->proof_key_file;
-    struct error error;
-    char *key;
-    size_t bytes;
-    struct file_stamp stamp;
-    if (!*path || (allocation->key && !file_stamp_differs(&allocation->key_stamp, path)))
-        return;
-    if (file_read(path, KEY_BYTES_MAX, &key, &bytes, &stamp, &error)) {
-        log_line(LOG_LINE_WARNING, "allocation: the key for proofs: %s", error.text);
-        return;
-    }
-    if (bytes < PROOF_KEY_MIN)
-        log_line(LOG_LINE_WARNING, "allocation: %s has %zu bytes; a key has %d or more", path,
-            bytes, PROOF_KEY_MIN);
-    if (allocation->key)
-        explicit_bzero(allocation->key, allocation->key_bytes);
-    free(allocation->key);
-    allocation->key = key;
-    allocation->key_bytes = bytes;
-    allocation->key_stamp = stamp;
-}
-
-bool allocation_is_proven(
-    struct allocation *allocation, const char *uid, const char *text, const char *proof)
-{
-    if (!text || !proof)
-        return false;
-    read_key(allocation);
-    return allocation->key && allocation->key_bytes >= PROOF_KEY_MIN &&
-           proof_check(allocation->key, allocation->key_bytes, uid, allocation->settings->node_name,
-               text, proof);
 }
 
 static void forget_stray(struct allocation *allocation, const char *uid)
@@ -404,8 +366,6 @@ void allocation_destroy(struct allocation *allocation)
         event_free(allocation->retry);
     if (allocation->sweep)
         event_free(allocation->sweep);
-    if (allocation->key)
-        explicit_bzero(allocation->key, allocation->key_bytes);
-    free(allocation->key);
+    allocation_key_forget(allocation);
     free(allocation);
 }

@@ -4,9 +4,6 @@
  * that the Pod has. */
 #include "node/allocation/allocation_parts.h"
 
-#include "cluster/proof.h"
-#include "node/settings.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,13 +47,4 @@ char *allocation_actual(const struct allocation *allocation, const struct pods_p
     char *text = differs ? pod_devices_encode(&all) : NULL;
     pod_devices_finish(&all);
     return text;
-}
-
-bool allocation_prove(
-    struct allocation *allocation, const struct pods_pod *pod, const char *text, char *ret_proof)
-{
-    const struct pod_view *view = &pod->view;
-    return allocation_is_proven(allocation, view->uid, view->allocated, view->proof) &&
-           !proof_make(allocation->key, allocation->key_bytes, view->uid,
-               allocation->settings->node_name, text, ret_proof);
 }

@@ -56,6 +56,18 @@ struct allocation_waiter {
     bool joined;                /* the answer under way may be older than its devices */
 };
 
+struct allocation_key {
+    char *bytes; /* NULL: none */
+    size_t size;
+};
+
+/* Of proofs. */
+struct allocation_keys {
+    struct allocation_key now, former;
+    uint64_t taken_ns;       /* when the former was replaced */
+    struct file_stamp stamp; /* of the file that was looked at last */
+};
+
 struct allocation {
     struct event_base *base;
     const struct node_settings *settings;
@@ -85,9 +97,7 @@ struct allocation {
     unsigned identify_s;
     uint64_t look_serial; /* records from here on are newer than the answer that is waited for */
 
-    char *key;
-    size_t key_bytes;
-    struct file_stamp key_stamp;
+    struct allocation_keys keys;
 };
 
 /* allocation.c */
@@ -119,10 +129,6 @@ void allocation_pod_gone(
 /* What the to-allocate annotation is to be: what containers have got is out, what was taken by
  * mistake in. NULL: no memory, or the annotation is absent or cannot be read. To be freed. */
 char *allocation_effective(const struct allocation *allocation, const struct pods_pod *pod);
-/* Whether `proof` is right for the text and the Pod. */
-bool allocation_is_proven(
-    struct allocation *allocation, const char *uid, const char *text, const char *proof);
-
 /* allocation_answer.c */
 /* Makes the grant's file say what the record does. */
 int allocation_write_grant(const struct allocation *allocation,
@@ -150,9 +156,14 @@ int32_t allocation_memory_of(const struct allocation *allocation, const struct p
 /* What the allocated annotation is to be, where containers have other cards than it names, as
  * pod-resources tells; NULL: it is right, or no memory. To be freed. */
 char *allocation_actual(const struct allocation *allocation, const struct pods_pod *pod);
+/* allocation_key.c */
+/* Whether `proof` is right for the text and the Pod, by the key or the one before it. */
+bool allocation_is_proven(
+    struct allocation *allocation, const char *uid, const char *text, const char *proof);
 /* A proof (PROOF_TEXT_BYTES) for that text, if the annotation was proven before. */
 bool allocation_prove(
     struct allocation *allocation, const struct pods_pod *pod, const char *text, char *ret_proof);
+void allocation_key_forget(struct allocation *allocation);
 
 /* allocation_serve.c */
 void allocation_serve_stop(struct allocation *allocation);
