@@ -44,6 +44,7 @@ struct node_settings {
     bool pass_device_specs;   /* device nodes too */
     bool gdrcopy, gds, mofed; /* NVIDIA_GDRCOPY, _GDS, _MOFED=enabled */
     char cdi_annotation_prefix[SETTINGS_NAME_BYTES];
+    bool ignore_disable_control; /* CUDA_DISABLE_CONTROL in a Pod lifts no limits */
     /* Towards the cluster. */
     bool register_csv;   /* hami.io/node-nvidia-register as schedulers up to HAMi 2.7 read it */
     bool topology_score; /* write hami.io/node-nvidia-score */

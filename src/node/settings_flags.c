@@ -65,6 +65,8 @@ static const struct flag_row rows[] = {
         .help = "only Pods whose assignment is proven are served"},
     {"proof-key-file", NULL, FLAG_PATH, AT(proof_key_file), "", NULL,
         .help = "key of at least 16 bytes that the scheduler's proofs are made with"},
+    {"ignore-disable-control", NULL, FLAG_BOOL, AT(ignore_disable_control), "false", NULL,
+        .help = "CUDA_DISABLE_CONTROL in a Pod does not lift its limits"},
     {"disable-health-checks", "DP_DISABLE_HEALTHCHECKS", FLAG_TEXT, AT(disable_health_checks), "",
         NULL,
         .help = "\"all\" or \"xids\": no Xid counts; or numbers of Xids that do not, by commas"},

@@ -135,6 +135,23 @@ def other_key():
 
 
 @test
+def disable_control():
+    """CUDA_DISABLE_CONTROL lifts a Pod's limits, as with HAMi, and not where the node says so, with an event"""
+    for ignored in (False, True):
+        with World(ignore_disable_control=ignored) as world:
+            for name, value in (("p", "true"), ("q", "false")):
+                world.pod(name, device(1, 3000) + ";", lock=True,
+                          env={"main": [{"name": "CUDA_DISABLE_CONTROL", "value": value}]})
+                answer = world.allocate(device_id(1, 0 if name == "p" else 1))
+                equal("/etc/ld.so.preload" in answer.mounts, ignored or name == "q", f"{name}, ignored {ignored}")
+                world.told(name)
+            if ignored:
+                until(lambda: world.reported("DisableControlIgnored"), "the event")
+            time.sleep(QUIET_S)
+            equal(len(world.reported("DisableControlIgnored")), 1 if ignored else 0, "events")
+
+
+@test
 def several_containers():
     """init containers, sidecars and containers each get their own"""
     with World() as world:

@@ -154,6 +154,7 @@ static void read_settings(void)
     settings.gdrcopy = truth_of("gdrcopy");
     settings.gds = truth_of("gds");
     settings.mofed = truth_of("mofed");
+    settings.ignore_disable_control = truth_of("ignore_disable_control");
     settings.require_proof = truth_of("require_proof");
     settings.config.core_limit_disabled = truth_of("core_limit_disabled");
     settings.config.preferred_allocation = truth_of("preferred");

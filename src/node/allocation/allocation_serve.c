@@ -4,6 +4,7 @@
 #include "node/allocation/allocation_serving.h"
 
 #include "cluster/no_memory.h"
+#include "kube/event.h"
 #include "net/log_line.h"
 #include "node/allocation/allocation_files.h"
 #include "node/settings.h"
@@ -201,6 +202,31 @@ static int store(const struct allocation *allocation, const struct allocation_re
     return result ? result : allocation_files_save(hook_path, record, error);
 }
 
+/* HAMi's variable lifts all limits for whoever may write a Pod. */
+static bool is_control_disabled(
+    struct allocation *allocation, const struct pods_pod *pod, size_t container)
+{
+    const struct pod_view *view = &pod->view;
+    const struct pod_container *is = &view->containers[container];
+    char text[512];
+    if (!is->control_disabled || !allocation->settings->ignore_disable_control)
+        return is->control_disabled;
+    snprintf(text, sizeof(text),
+        "container %.253s: CUDA_DISABLE_CONTROL is ignored on this node; its limits hold",
+        is->name);
+    const struct kube_event event = {.kind = "Pod",
+        .namespace_name = view->pod_namespace,
+        .name = view->name,
+        .uid = view->uid,
+        .reason = "DisableControlIgnored",
+        .message = text,
+        .is_warning = true};
+    log_line(LOG_LINE_INFO, "allocation: Pod %s/%s: %s", view->pod_namespace, view->name, text);
+    if (allocation->events)
+        kube_event_post(allocation->events, &event);
+    return false;
+}
+
 static int make_one(struct serving *serving, const struct pods_pod *pod,
     const struct allocate_choice *choice, size_t at, struct allocation_record **ret_record,
     struct allocate_answer *ret_answer, struct error *error)
@@ -216,7 +242,7 @@ static int make_one(struct serving *serving, const struct pods_pod *pod,
     for (size_t i = 0; devices && i < record->device_count; i++)
         devices[i] = record->devices[i].given;
     result = devices ? allocation_answer(allocation, record,
-                           pod->view.containers[step->container].control_disabled, devices,
+                           is_control_disabled(allocation, pod, step->container), devices,
                            record->device_count, ret_answer, error)
                      : no_memory(error, "Allocate");
     free(devices);
