@@ -102,6 +102,33 @@ static bool read_priorities(struct pods_pod *pod, const json_t *object)
     return pod->priorities != NULL;
 }
 
+static bool has_ended_well(const json_t *statuses, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(statuses); i++) {
+        const json_t *status = json_array_get(statuses, i);
+        const json_t *code = object_get(status, "state", "terminated", "exitCode", NULL);
+        const char *of = object_string(status, "name", NULL);
+        if (of && !strcmp(of, name))
+            return json_is_integer(code) && json_integer_value(code) == 0;
+    }
+    return false;
+}
+
+static bool are_init_containers_done(const struct pod_view *view, const json_t *object)
+{
+    const json_t *statuses = object_get(object, "status", "initContainerStatuses", NULL);
+    size_t count = 0;
+    for (size_t i = 0; i < view->container_count; i++) {
+        const struct pod_container *container = &view->containers[i];
+        if (!container->init || container->sidecar)
+            continue;
+        if (!has_ended_well(statuses, container->name))
+            return false;
+        count++;
+    }
+    return count > 0;
+}
+
 struct pods_pod *pods_read(const struct request_config *request, const json_t *object)
 {
     struct pods_pod *pod = calloc(1, sizeof(*pod));
@@ -128,6 +155,7 @@ struct pods_pod *pods_read(const struct request_config *request, const json_t *o
     pod->limits_proof = bounded(pod, POD_ANNOTATION_LIMITS_PROOF,
         object_annotation(object, POD_ANNOTATION_LIMITS_PROOF), PODS_LIMITS_BYTES_MAX);
     pod->version = object_resource_version(object);
+    pod->init_done = are_init_containers_done(view, object);
     if (!keep_texts(pod) || !read_priorities(pod, object)) {
         pods_pod_destroy(pod);
         return NULL;

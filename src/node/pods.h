@@ -36,6 +36,7 @@ struct pods_pod {
     struct pod_view view;
     const char *limits, *limits_proof; /* NULL: absent */
     const char *version;
+    bool init_done; /* all init containers have ended well, and there are some; sidecars aside */
     struct pods_priority *priorities; /* one a container of the view */
     char *texts;                      /* holds all the texts */
 };

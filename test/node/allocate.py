@@ -539,6 +539,30 @@ def over_commit():
 
 
 @test
+def over_commit_init():
+    """an init container counts beside the sidecars before it, until all init containers have ended well"""
+    cards = [{"uuid": uuid(1), "memory_mib": 7000}]
+    with World(cards=cards) as world:
+        world.pod("p", device(1, 3000) + ";" + device(1, 4001) + ";" + device(1, 100) + ";",
+                  init=("proxy", "setup"), sidecars=("proxy",), lock=True)
+        world.allocate(device_id(1, 0))
+        told = world.allocate_raw(device_id(1, 1))
+        true("4001 MiB more are asked for, of 7000 MiB" in told["text"], told["text"])
+    with World(cards=cards) as world:
+        world.pod("p", device(1, 6000) + ";" + device(1, 1000) + ";", init=("setup",), lock=True)
+        world.allocate(device_id(1, 0))
+        world.allocate(device_id(1, 0))
+        world.told("p")
+        world.resources(p=[("main", [device_id(1, 0)])])
+        world.pre_start(device_id(1, 0))
+        for code, name, good in ((1, "early", False), (0, "late", True)):
+            world.server.store.patch("pods", "default", "p", "application/merge-patch+json", {"status": {
+                "initContainerStatuses": [{"name": "setup", "state": {"terminated": {"exitCode": code}}}]}}, "status")
+            world.pod(name, device(1, 6000) + ";", seconds=5)
+            equal(world.allocate_raw(device_id(1, 1))["status"], "OK" if good else "UNKNOWN", name)
+
+
+@test
 def killed():
     """a plugin that is killed at any step of an Allocate loses nothing and serves nobody twice"""
     for step in BEFORE + AFTER:

@@ -104,12 +104,14 @@ TEST("random names have their form")
     CHECK(strcmp(id, other) != 0);
 }
 
-TEST("of a Pod counts the larger of its largest init container and all its others")
+TEST("a Pod counts as much as it has at its worst moment")
 {
-    const struct allocation_use uses[] = {{"a", true, 500, 10}, {"a", true, 300, 50},
-        {"a", false, 200, 20}, {"a", false, 200, 20}, {"b", false, 100, 0}};
-    struct allocation_load load = allocation_usage_sum(uses, 5);
-    CHECK_EQ(load.memory_mib, 600);
+    /* Two init containers, the first with two parts; two others. */
+    const struct allocation_use uses[] = {{"a", 0, true, 500, 10}, {"a", 0, true, 50, 10},
+        {"a", 1, true, 300, 50}, {"a", 2, false, 200, 20}, {"a", 3, false, 200, 20},
+        {"b", 0, false, 100, 0}};
+    struct allocation_load load = allocation_usage_sum(uses, 6);
+    CHECK_EQ(load.memory_mib, 650);
     CHECK_EQ(load.cores_percent, 50);
     CHECK_EQ(load.containers, 3);
     load = allocation_usage_sum(uses, 0);
@@ -117,9 +119,19 @@ TEST("of a Pod counts the larger of its largest init container and all its other
     CHECK_EQ(load.containers, 0);
 }
 
+TEST("an init container counts beside the sidecars before it, and not beside those after it")
+{
+    const struct allocation_use uses[] = {{"a", 0, true, 700, 0}, {"a", 1, false, 300, 30},
+        {"a", 2, true, 500, 60}, {"a", 3, false, 100, 90}, {"a", 4, false, 200, 0}};
+    struct allocation_load load = allocation_usage_sum(uses, 5);
+    CHECK_EQ(load.memory_mib, 800); /* 300 + 500 */
+    CHECK_EQ(load.cores_percent, 120);
+    CHECK_EQ(load.containers, 3);
+}
+
 TEST("what would over-commit a card is refused with the figures")
 {
-    const struct allocation_use uses[] = {{"a", false, 600, 60}, {"b", false, 400, 40}};
+    const struct allocation_use uses[] = {{"a", 0, false, 600, 60}, {"b", 0, false, 400, 40}};
     struct allocation_capacity capacity = {"GPU-1", 1000, 100, 2};
     struct error error;
     CHECK_EQ(allocation_usage_check(uses, 2, &capacity, &error), 0);

@@ -58,6 +58,19 @@ static int32_t larger(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
+static bool is_init(const struct allocation_record *record)
+{
+    return record->init && !record->sidecar;
+}
+
+static bool is_init_done(
+    const struct allocation *allocation, const struct allocation_record *record)
+{
+    const struct pods_pod *pod =
+        is_init(record) && record->sure ? allocation_find_pod(allocation, record->pod_uid) : NULL;
+    return pod && pod->init_done;
+}
+
 /* Of all containers that have a part of the card, the record's last. */
 static int check_card(const struct allocation *allocation, const struct allocation_record *record,
     const struct node_card *card, struct error *error)
@@ -71,13 +84,14 @@ static int check_card(const struct allocation *allocation, const struct allocati
         return no_memory(error, "Allocate");
     for (other = TAILQ_FIRST(&allocation->records);; other = TAILQ_NEXT(other, entry)) {
         const struct allocation_record *from = other ? other : record;
-        bool counts = !other || (other != record && !allocation_is_ended(allocation, other));
+        bool counts = !other || (other != record && !allocation_is_ended(allocation, other) &&
+                                    !is_init_done(allocation, other));
         /* A container that does not start holds its place at the card, and none of its memory. */
         bool idle = from->unassigned && from->waits;
         for (size_t i = 0; counts && i < from->device_count; i++) {
             const struct allocation_device *device = &from->devices[i];
             if (find_card(allocation, device->given.uuid) == card)
-                uses[count++] = (struct allocation_use){from->pod_uid, from->init && !from->sidecar,
+                uses[count++] = (struct allocation_use){from->pod_uid, from->slot, is_init(from),
                     idle ? 0 : larger(device->memory_mib, device->given.memory_mib),
                     idle ? 0 : larger(device->cores_percent, device->given.cores_percent)};
         }

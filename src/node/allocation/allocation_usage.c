@@ -10,27 +10,48 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static void add(struct allocation_load *to, const struct allocation_use *use)
+{
+    to->memory_mib += use->memory_mib;
+    to->cores_percent += use->cores_percent;
+    to->containers++;
+}
+
+static void raise_to(struct allocation_load *to, const struct allocation_load *other)
+{
+    to->memory_mib = larger(to->memory_mib, other->memory_mib);
+    to->cores_percent = larger(to->cores_percent, other->cores_percent);
+    to->containers = (uint32_t)larger(to->containers, other->containers);
+}
+
+/* While the init container at that place runs: the sidecars before it do, too. */
+static struct allocation_load sum_beside(
+    const struct allocation_use *uses, size_t count, const char *pod_uid, size_t place)
+{
+    struct allocation_load sum = {0};
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(uses[i].pod_uid, pod_uid) &&
+            (uses[i].init ? uses[i].place == place : uses[i].place < place))
+            add(&sum, &uses[i]);
+    return sum;
+}
+
 static struct allocation_load sum_pod(
     const struct allocation_use *uses, size_t count, const char *pod_uid)
 {
-    struct allocation_load init = {0}, others = {0};
+    struct allocation_load worst = {0}, others = {0};
     for (size_t i = 0; i < count; i++) {
-        const struct allocation_use *use = &uses[i];
-        if (strcmp(use->pod_uid, pod_uid) != 0)
+        if (strcmp(uses[i].pod_uid, pod_uid) != 0)
             continue;
-        if (use->init) {
-            init.memory_mib = larger(init.memory_mib, use->memory_mib);
-            init.cores_percent = larger(init.cores_percent, use->cores_percent);
-            init.containers = 1;
+        if (uses[i].init) {
+            struct allocation_load beside = sum_beside(uses, count, pod_uid, uses[i].place);
+            raise_to(&worst, &beside);
         } else {
-            others.memory_mib += use->memory_mib;
-            others.cores_percent += use->cores_percent;
-            others.containers++;
+            add(&others, &uses[i]);
         }
     }
-    return (struct allocation_load){larger(init.memory_mib, others.memory_mib),
-        larger(init.cores_percent, others.cores_percent),
-        (uint32_t)larger(init.containers, others.containers)};
+    raise_to(&worst, &others);
+    return worst;
 }
 
 struct allocation_load allocation_usage_sum(const struct allocation_use *uses, size_t count)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of a card is given away. As the scheduler counts: of one Pod the larger of its largest
- * init container and the sum of its other containers, sidecars among them. Pure. */
+/* How much of a card is given away. As the scheduler counts (schedule/claim.h): of one Pod memory,
+ * cores and places each at the worst moment. Containers and sidecars run together, an init
+ * container beside the sidecars before it. Pure. */
 #ifndef VGPU_NODE_ALLOCATION_USAGE_H
 #define VGPU_NODE_ALLOCATION_USAGE_H
 
@@ -13,7 +14,9 @@
 /* One container's part of one card. */
 struct allocation_use {
     const char *pod_uid;
-    bool init; /* it ends before the others begin: no sidecar */
+    size_t
+        place; /* among the Pod's containers, init containers first; several parts may be one's */
+    bool init; /* it ends before the next begins: no sidecar */
     int32_t memory_mib, cores_percent;
 };
 
