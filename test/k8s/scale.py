@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scale BUILD [NODES [PODS]]: how fast Pods are bound in a big cluster: nodes of 8 cards that are objects,
+"""scale BUILD [NODES [PODS [binpack|spread]]]: how fast Pods are bound in a big cluster: nodes of 8 cards that are objects,
 the real API server, kube-scheduler and vgpu-scheduler. `scripts/test-cluster --only scale` runs it; it is
 no test, but what must never be (scheduling_world.py) fails it too. The test writes each allocation's outcome,
 as the device plugin does, as soon as it sees the Pod bound: until then others that differ wait for the node.
@@ -24,7 +24,7 @@ import tap  # noqa: E402
 
 from control_plane import TOKEN, wait_for
 from keeper import make_devices
-from scheduling_world import ADDRESSES, PORT, SCHEDULER_PORT, World, pod
+from scheduling_world import ADDRESSES, EXTENDER_PORT, PORT, SCHEDULER_PORT, World, pod
 
 CARDS, MEMORY, MODEL = 8, 81559, "NVIDIA H100 80GB HBM3"
 CLIENTS = 4
@@ -38,7 +38,7 @@ BIND_BYTES = 1000  # a bind has some names; a filter has the Pod, and the names 
 
 class Wire(threading.Thread):
     """Looks at packets to and from vgpu-scheduler, and keeps of each request how long it took, in ms, its bytes
-    with TLS, and whether it came to 127.0.0.1, which is kube-scheduler's way."""
+    with TLS, and whether it came to the extender's port."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -59,12 +59,12 @@ class Wire(threading.Thread):
             ports = struct.unpack_from("!HH", data, inner)
             start = inner + 4 * (data[inner + 12] >> 4)
             size = struct.unpack_from("!H", data, ETHERNET + 2)[0] - (start - ETHERNET)
-            if size > 0 and PORT in ports:
+            if size > 0 and (PORT in ports or EXTENDER_PORT in ports):
                 seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
-                self.take(ports, seconds * 1000 + nanoseconds / 1e6, size, data[start], data[ETHERNET + 16] == 127)
+                self.take(ports, seconds * 1000 + nanoseconds / 1e6, size, data[start])
 
-    def take(self, ports, now, size, kind, is_extender):
-        if ports[1] != PORT:
+    def take(self, ports, now, size, kind):
+        if ports[1] not in (PORT, EXTENDER_PORT):
             if ports[1] in self.asked:
                 self.asked[ports[1]][2] = now  # the last packet of the answer so far
             return
@@ -75,7 +75,7 @@ class Wire(threading.Thread):
             self.keep(*self.asked.pop(ports[0]))
             one = None
         if kind == DATA:
-            self.asked[ports[0]] = [now, size + (one[1] if one else 0), 0, is_extender]
+            self.asked[ports[0]] = [now, size + (one[1] if one else 0), 0, ports[1] == EXTENDER_PORT]
 
     def keep(self, then, size, answered, is_extender):
         if size >= LEAST:
@@ -224,6 +224,7 @@ def scale():
     for pair in list(ADDRESSES)[1:]:
         ADDRESSES.pop(pair)
     World.elects = World.runs = False
+    World.policy = sys.argv[4] if len(sys.argv) > 4 else World.policy
     print(f"# load before: {os.getloadavg()}, processors {os.cpu_count()}")
     World.start(sys.argv[1])
     wire = Wire()

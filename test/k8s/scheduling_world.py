@@ -23,7 +23,7 @@ NAME, LEASE, SPACE = "hami-scheduler", "hami-scheduler", "kube-system"
 ACCOUNT = "vgpu-scheduler"
 OWNERS = f"system:serviceaccount:{SPACE}:{ACCOUNT},{KEEPER_NAME}"
 SERVICE = "vgpu-scheduler"
-PORT, METRICS_PORT = 9443, 9395
+PORT, EXTENDER_PORT, METRICS_PORT = 9443, 9444, 9395
 SCHEDULER_PORT = 10300  # plus the letter of the pair
 ADDRESSES = {"a": "10.99.0.2", "b": "10.99.0.3"}  # of the two Pods, so to say
 RESOURCES = ["nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage",
@@ -50,7 +50,7 @@ def scheduler_configuration(kubeconfig, certificates, address, elects):
                            "retryPeriod": "1s"},
         "profiles": [{"schedulerName": NAME}],
         "extenders": [{
-            "urlPrefix": f"https://{address}:{PORT}", "filterVerb": "filter", "bindVerb": "bind", "weight": 1,
+            "urlPrefix": f"https://{address}:{EXTENDER_PORT}", "filterVerb": "filter", "bindVerb": "bind", "weight": 1,
             "enableHTTPS": True, "httpTimeout": "30s", "nodeCacheCapable": True,
             "tlsConfig": {"insecure": False, "caFile": f"{certificates}/ca.crt"},
             "managedResources": [{"name": one, "ignoredByScheduler": True} for one in RESOURCES]}]}
@@ -61,6 +61,7 @@ class World:
 
     build = plane = api = alice = keeper = observer = None
     nodes = {}  # the cards of each
+    policy = "binpack"
     runs = True    # Pods get a status, and end when they are deleted
     elects = True  # with a Lease; False: there is one scheduler
 
@@ -124,7 +125,7 @@ class World:
         openssl("req", "-x509", *key, "-days", "30", "-subj", "/CN=vgpu-ca", "-keyout", "ca.key", "-out", "ca.crt")
         with open(f"{cls.certificates}/names", "w", encoding="ascii") as file:
             file.write(f"subjectAltName=DNS:{SERVICE}.{SPACE}.svc," +
-                       ",".join("IP:" + one for one in ["127.0.0.1", *ADDRESSES.values()]) + "\n")
+                       ",".join("IP:" + one for one in ADDRESSES.values()) + "\n")
         openssl("req", *key, "-subj", "/CN=vgpu-scheduler", "-keyout", "tls.key", "-out", "tls.csr")
         openssl("x509", "-req", "-days", "30", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
                 "-CAcreateserial", "-extfile", "names", "-out", "tls.crt")
@@ -192,9 +193,10 @@ class World:
         files = cls.certificates
         cls.plane.start(
             "vgpu-" + pair, os.path.join(cls.build, "src/daemon/vgpu-scheduler"),
-            f"--http_bind={ADDRESSES[pair] if cls.elects else ''}:{PORT}",
+            f"--http_bind={ADDRESSES[pair]}:{PORT}", f"--extender-bind={ADDRESSES[pair]}:{EXTENDER_PORT}",
             f"--cert_file={files}/tls.crt", f"--key_file={files}/tls.key",
             f"--metrics-bind-address={ADDRESSES[pair]}:{METRICS_PORT}", f"--scheduler-name={NAME}",
+            f"--node-scheduler-policy={cls.policy}",
             f"--proof-key-file={files}/proof", f"--owners={OWNERS}", f"--leader-elect={str(cls.elects).lower()}",
             f"--leader-elect-resource-name={LEASE}", f"--leader-elect-resource-namespace={SPACE}",
             f"--pod-name=vgpu-{pair}", env={"KUBECONFIG": f"{files}/kubeconfig"})
@@ -204,9 +206,7 @@ class World:
         path = cls.plane.machine.path(f"kube-{pair}.yaml")
         kubeconfig = f"{cls.plane.pki}/scheduler.kubeconfig"
         with open(path, "w", encoding="ascii") as file:
-            # By the loopback where there is one, as in the chart's Pod.
-            address = ADDRESSES[pair] if cls.elects else "127.0.0.1"
-            json.dump(scheduler_configuration(kubeconfig, cls.certificates, address, cls.elects), file)
+            json.dump(scheduler_configuration(kubeconfig, cls.certificates, ADDRESSES[pair], cls.elects), file)
         cls.plane.start_scheduler("kube-" + pair, f"vgpu-{pair}", f"--config={path}",
                                   f"--secure-port={SCHEDULER_PORT + ord(pair)}")
 
