@@ -30,6 +30,12 @@ int patch_label(json_t *patch, const char *key, const char *value)
     return set_in(patch, "labels", key, value);
 }
 
+int patch_uid(json_t *patch, const char *uid)
+{
+    json_t *metadata = json_object_get(patch, "metadata");
+    return json_object_set_new(metadata, "uid", json_string(uid)) ? -ENOMEM : 0;
+}
+
 int patch_resource_version(json_t *patch, const char *version)
 {
     json_t *metadata = json_object_get(patch, "metadata");

@@ -17,6 +17,9 @@ int patch_annotation(json_t *patch, const char *key, const char *value)
 int patch_label(json_t *patch, const char *key, const char *value)
     __attribute__((warn_unused_result));
 
+/* The patch is refused (409, or 422) where another object has the name by then. */
+int patch_uid(json_t *patch, const char *uid) __attribute__((warn_unused_result));
+
 /* The patch is refused (409) where the object has another version by then. */
 int patch_resource_version(json_t *patch, const char *version) __attribute__((warn_unused_result));
 

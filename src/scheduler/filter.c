@@ -222,8 +222,9 @@ static bool start_patch(struct scheduler *scheduler, struct http_exchange *excha
     const char *node = scheduler->choice.best->name;
     const struct usage_pod *pod = usage_find_pod(scheduler->usage, ask->uid);
     json_t *annotations = scheduler_annotations(scheduler, ask->uid, node, pod->devices, false);
-    json_t *object = json_pack("{s:{s:o,s:{s:s}}}", "metadata", "annotations", annotations,
-        "labels", POD_ANNOTATION_NODE, node);
+    /* With the UID: a Pod that has come after it under the same name is not changed. */
+    json_t *object = json_pack("{s:{s:s,s:o,s:{s:s}}}", "metadata", "uid", ask->uid, "annotations",
+        annotations, "labels", POD_ANNOTATION_NODE, node);
     char *path = scheduler_pod_path(ask->pod_namespace, ask->name, "");
     struct patch *patch = calloc(1, sizeof(*patch));
     char *uid = strdup(ask->uid);

@@ -197,7 +197,8 @@ static void add_label(struct scheduler *scheduler, const json_t *pod, const char
 {
     char *path = scheduler_pod_path(object_namespace(pod), object_name(pod), "");
     json_t *patch = patch_create();
-    if (path && patch && !patch_label(patch, POD_ANNOTATION_NODE, node)) {
+    if (path && patch && !patch_label(patch, POD_ANNOTATION_NODE, node) &&
+        !patch_uid(patch, object_uid(pod))) {
         const struct kube_request request = {.method = "PATCH",
             .path = path,
             .content_type = PATCH_MERGE,

@@ -326,6 +326,28 @@ def bound_by_somebody_else():
 
 
 @test
+def successors():
+    """what is written to a Pod does not come to another one that has its name since"""
+    with World([("nodes", make_node("n1"))], ["--compat-filter-patch=true"]) as world:
+        old = world.create("pods", make_pod("p"))
+        world.server.store.delete("pods", "default", "p", {"gracePeriodSeconds": 0})
+        new = world.create("pods", make_pod("p"))
+        true("409" in world.filter(old, ["n1"])["Error"], "the patch of a filter")
+        equal(world.said("p"), {})
+        equal(used(world), 0)
+        equal(world.filter(new, ["n1"])["NodeNames"], ["n1"])
+        equal(world.bind(new, "n1"), "")
+        until(lambda: world.pod("p")["metadata"].get("labels", {}).get(NODE) == "n1", "the label")
+        patches = [json.loads(e["body"]) for e in world.server.log() if e["method"] == "PATCH" and e["path"].endswith("/p")]
+        equal([patch["metadata"]["uid"] for patch in patches], [pod["metadata"]["uid"] for pod in (old, new)])
+    with World([("nodes", make_node("n1"))]) as world:
+        equal(world.place("p", ["n1"])[1], "")
+        until(lambda: world.pod("p")["metadata"].get("labels", {}).get(NODE) == "n1", "the label")
+        patches = [json.loads(e["body"]) for e in world.server.log() if e["method"] == "PATCH" and e["path"].endswith("/p")]
+        equal([patch["metadata"]["uid"] for patch in patches], [world.pod("p")["metadata"]["uid"]])
+
+
+@test
 def the_node_lock():
     """HAMi's node lock is taken where the plugin is HAMi's, and only there"""
     objects = [("nodes", make_node("n1", ours=False)), ("nodes", make_node("n2"))]
