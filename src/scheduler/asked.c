@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Pods that are not bound ask for, as the API server has them. Who reaches /filter can name
  * any Pod: what it reserved counts for a bind only where it is what the real one asks for. */
+#include "cluster/rfc3339.h"
 #include "kube/object.h"
-#include "net/log_line.h"
 #include "scheduler/scheduler_parts.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 struct asked {
     char *uid, *pod_namespace, *name;
     unsigned char digest[ASK_DIGEST_BYTES];
+    int64_t created_s; /* since 1970; 0: unknown */
 };
 
 static void asked_free(struct asked *asked)
@@ -36,7 +37,7 @@ void asked_forget_all(struct scheduler *scheduler)
     table_finish(&scheduler->asked);
 }
 
-static void keep(struct scheduler *scheduler, const struct ask *ask)
+static void keep(struct scheduler *scheduler, const struct ask *ask, int64_t created_s)
 {
     struct asked *asked = calloc(1, sizeof(*asked));
     if (!asked)
@@ -45,11 +46,25 @@ static void keep(struct scheduler *scheduler, const struct ask *ask)
         .uid = strdup(ask->uid),
         .pod_namespace = strdup(ask->pod_namespace),
         .name = strdup(ask->name),
+        .created_s = created_s,
     };
     memcpy(asked->digest, ask->digest, sizeof(asked->digest));
     if (!asked->uid || !asked->pod_namespace || !asked->name ||
         table_add(&scheduler->asked, asked->uid, asked))
         asked_free(asked);
+}
+
+int64_t asked_creation(const json_t *pod)
+{
+    const char *text = object_string(pod, "metadata", "creationTimestamp", NULL);
+    int64_t seconds;
+    return text && !rfc3339_parse(text, strlen(text), &seconds) ? seconds : 0;
+}
+
+int64_t asked_created(const struct scheduler *scheduler, const char *uid)
+{
+    const struct asked *asked = table_get(&scheduler->asked, uid);
+    return asked ? asked->created_s : 0;
 }
 
 void asked_take(struct scheduler *scheduler, const json_t *pod)
@@ -61,7 +76,7 @@ void asked_take(struct scheduler *scheduler, const json_t *pod)
         ask_read(pod, scheduler->options.ask, &ask, &error))
         return;
     if (ask.devices)
-        keep(scheduler, &ask);
+        keep(scheduler, &ask, asked_creation(pod));
     ask_finish(&ask);
 }
 

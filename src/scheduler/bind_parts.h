@@ -26,8 +26,10 @@ struct bind {
     bool in_flight; /* it is among the scheduler's flights */
     bool is_posted; /* the Binding has been sent at least once */
     /* Of the lock. */
-    bool grouped, has_lock;
-    char *lock_value, *node_version;
+    bool grouped;
+    bool has_lock;                   /* it may have it: to be released where nothing was bound */
+    char *lock_value, *node_version; /* as the node had it last, or was asked to have it */
+    unsigned lock_conflicts;
     enum node_lock_holder holder;
     uint64_t lock_seen; /* what the watch showed when it began to wait */
     int64_t lock_until_ns;

@@ -14,8 +14,8 @@
 #include <event2/event.h>
 #include <sys/queue.h>
 
-/* After which a reservation, or what HAMi's scheduler has named, ends: kube-scheduler binds within seconds, but volumes may take long;
- * a bind without a reservation fits again. */
+/* After which a reservation, or what HAMi's scheduler has named, ends: kube-scheduler binds within
+ * seconds, but volumes may take long; a bind without a reservation fits again. */
 #define RESERVATION_NS (INT64_C(300) * 1000000000)
 /* Within which the watch should show a binding. */
 #define SHOWN_NS (INT64_C(30) * 1000000000)
@@ -115,6 +115,9 @@ void asked_take(struct scheduler *scheduler, const json_t *pod);
 void asked_forget(struct scheduler *scheduler, const char *uid);
 void asked_forget_all(struct scheduler *scheduler);
 bool asked_matches(const struct scheduler *scheduler, const struct usage_pod *reserved);
+/* When a Pod was created, in seconds since 1970; 0: not known. */
+int64_t asked_creation(const json_t *pod);
+int64_t asked_created(const struct scheduler *scheduler, const char *uid);
 
 /* Makes the label of this Pod say whether it leads. */
 void scheduler_tell_role(struct scheduler *scheduler);

@@ -185,6 +185,12 @@ def run_request(case, _):
         equal([d[2:] for d in devices], [[str(memory), str(cores)]] * expect["nums"])
 
 
+def long_since(pod):
+    """It was created before each lock."""
+    pod["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z"
+    return pod
+
+
 def run_lock(case, _):
     given, expect = case["input"], case["expect"]
     form, zone = "%Y-%m-%dT%H:%M:%SZ", datetime.timezone.utc
@@ -200,8 +206,8 @@ def run_lock(case, _):
         for name in given["existing_pods"]:
             space, name = name.split("/")
             if (space, name) != (own["namespace"], own["name"]):
-                world.create("pods", make_pod(name, cards=0, namespace=space))
-        pod = world.create("pods", make_pod(own["name"], namespace=own["namespace"]))
+                world.create("pods", long_since(make_pod(name, cards=0, namespace=space)))
+        pod = world.create("pods", long_since(make_pod(own["name"], namespace=own["namespace"])))
         until(lambda: world.filter(pod, [given["node"]])["NodeNames"], "the node")
         error = world.bind(pod, given["node"])
         after = world.node(given["node"])["metadata"]["annotations"].get(LOCK)

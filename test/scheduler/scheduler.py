@@ -491,6 +491,51 @@ def a_lock_after_a_failure():
 
 
 @test
+def a_lock_on_a_busy_node():
+    """other writes of a node hinder neither the taking nor the release of its lock"""
+    with World([("nodes", make_node("n1", ours=False))]) as world:
+        lock = lambda: world.node("n1")["metadata"]["annotations"].get(LOCK)
+        world.server.faults.append(api_server.Fault("PATCH", "nodes/n1", status=409, count=3))
+        equal(world.place("a", ["n1"])[1], "")
+        true(lock().endswith(",default,a"), "a's lock")
+        world.annotate("nodes", "", "n1", **{LOCK: None})
+        world.server.faults.append(api_server.Fault("POST", "b/binding", status=403, delay=2))
+        binds = Later(world.place, "b", ["n1"])
+        until(lambda: world.requests("b/binding"), "the Binding")
+        true(lock().endswith(",default,b"), "b's lock")
+        world.annotate("nodes", "", "n1", other="x")
+        true("403" in binds.get()[1], "b is refused")
+        until(lambda: not lock(), "the lock's end")
+        world.server.faults.append(api_server.Fault("POST", "c/binding", status=403, delay=2))
+        binds = Later(world.place, "c", ["n1"])
+        until(lambda: world.requests("c/binding"), "the Binding")
+        taken = time.strftime("%Y-%m-%dT%H:%M:%SZ,default,other", time.gmtime())
+        world.annotate("nodes", "", "n1", **{LOCK: taken})
+        true("403" in binds.get()[1], "c is refused")
+        until(lambda: [r for r in world.requests("nodes/n1") if r.startswith("PATCH")][6:], "the release")
+        equal(lock(), taken, "another one's lock")
+        world.annotate("nodes", "", "n1", **{LOCK: time.strftime("%Y-%m-%dT%H:%M:%SZ,default,d", time.gmtime())})
+        world.server.faults.append(api_server.Fault("POST", "d/binding", status=403))
+        true("403" in world.place("d", ["n1"])[1], "d is refused")
+        until(lambda: not lock(), "the end of a lock that d had before")
+
+
+@test
+def locks_of_predecessors():
+    """a lock that is older than the Pod of its name is that of an earlier Pod"""
+    old = time.strftime("%Y-%m-%dT%H:%M:%SZ,default,s", time.gmtime(time.time() - 100))
+    with World([("nodes", make_node("n1", ours=False, **{LOCK: old}))]) as world:
+        lock = lambda: world.node("n1")["metadata"]["annotations"].get(LOCK)
+        world.create("pods", make_pod("s"))
+        equal(world.place("b", ["n1"])[1], "", "the lock of a Pod s that is gone")
+        true(lock().endswith(",default,b"), "b's lock")
+        world.annotate("nodes", "", "n1", **{LOCK: old})
+        world.server.store.delete("pods", "default", "s", {"gracePeriodSeconds": 0})
+        equal(world.place("s", ["n1"])[1], "")
+        true(lock() != old and lock().endswith(",default,s"), "s has a lock of its own")
+
+
+@test
 def nodes_change():
     """a node whose devices go, or whose kubelet offers none, is not registered"""
     with World([("nodes", make_node("n1"))]) as world:
