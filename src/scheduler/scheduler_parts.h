@@ -70,6 +70,7 @@ struct scheduler {
     struct leader *leader; /* NULL: it always leads */
     struct scheduler_role role;
     struct event *anew; /* all is read anew */
+    bool anew_failed;   /* the next tick tries again */
     struct event *timer;
     struct kube_call *overdue; /* the Pod that is being asked for */
     char *overdue_uid;

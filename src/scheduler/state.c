@@ -376,6 +376,8 @@ static void on_tick(evutil_socket_t number, short what, void *context)
         log_line(LOG_LINE_INFO, "pods: %zu reservations ended without a bind", ended);
     if (!scheduler->overdue)
         ask_overdue(scheduler);
+    if (scheduler->anew_failed)
+        event_active(scheduler->anew, EV_TIMEOUT, 0);
     scheduler_look_at_binds(scheduler, true);
     scheduler_look_at_raises(scheduler);
     scheduler_tell_role(scheduler);
@@ -489,6 +491,7 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     struct flights *flights = flights_create();
     (void)number, (void)what;
     stop_watches(scheduler);
+    scheduler->anew_failed = true;
     if (!usage || !flights || carry(scheduler, usage, flights)) {
         usage_destroy(usage);
         flights_destroy(flights);
@@ -502,7 +505,8 @@ static void on_anew(evutil_socket_t number, short what, void *context)
     scheduler_cancel_raises(scheduler);
     forget_nodes(scheduler);
     asked_forget_all(scheduler);
-    if (!start_watches(scheduler, &error))
+    scheduler->anew_failed = !start_watches(scheduler, &error);
+    if (scheduler->anew_failed)
         log_line(LOG_LINE_ERROR, "leader: %s", error.text);
 }
 
