@@ -26,6 +26,7 @@ struct record {
     TAILQ_ENTRY(record) queued;
     bool is_queued, is_sent; /* whether the server has it */
     bool is_warning;
+    unsigned rank; /* warnings, which go first, have 2, what is dispensable 0 */
     char *kind, *namespace_name, *object_name, *uid, *reason, *message;
     char name[64]; /* of the Event, "" until it is chosen: "vgpu.0123456789abcdef" */
     unsigned count;
@@ -106,6 +107,11 @@ static char *copy_cut(const char *text, size_t bytes_max)
     return strndup(text, length);
 }
 
+static unsigned rank_of(const struct kube_event *event)
+{
+    return event->is_warning ? 2 : !event->is_dispensable;
+}
+
 static struct record *add(struct kube_events *events, const struct kube_event *event)
 {
     struct record *record = calloc(1, sizeof(*record));
@@ -115,6 +121,7 @@ static struct record *add(struct kube_events *events, const struct kube_event *e
     TAILQ_INSERT_TAIL(&events->records, record, entry);
     events->known++;
     record->is_warning = event->is_warning;
+    record->rank = rank_of(event);
     record->kind = strdup(event->kind);
     record->namespace_name = strdup(event->namespace_name);
     record->object_name = strdup(event->name);
@@ -229,23 +236,44 @@ static uint64_t time_of(const struct kube_events *events, const struct record *r
                                                          : events->not_before_ns;
 }
 
-/* The one in the queue that may be sent first. */
-static struct record *choose(const struct kube_events *events)
+/* The one in the queue that may be sent first; of those that may be sent now, a warning. */
+static struct record *choose(const struct kube_events *events, uint64_t now)
 {
     struct record *record, *best = NULL;
+    uint64_t best_at = 0;
     TAILQ_FOREACH(record, &events->queue, queued)
     {
-        if (!best || time_of(events, record) < time_of(events, best))
-            best = record;
+        uint64_t at = time_of(events, record);
+        at = at > now ? at : now;
+        if (best && (at > best_at || (at == best_at && record->rank <= best->rank)))
+            continue;
+        best = record;
+        best_at = at;
     }
     return best;
+}
+
+/* Room in a full queue for one of this rank: the latest one of the lowest rank gives way. */
+static void evict(struct kube_events *events, unsigned rank)
+{
+    struct record *record, *lowest = NULL;
+    TAILQ_FOREACH(record, &events->queue, queued)
+    {
+        if (record != events->sending && record->rank < rank &&
+            (!lowest || record->rank <= lowest->rank))
+            lowest = record;
+    }
+    if (!lowest)
+        return;
+    events->dropped++;
+    record_free(events, lowest);
 }
 
 static void send_next(struct kube_events *events)
 {
     uint64_t now = clock_now_ns();
     while (!events->sending && !TAILQ_EMPTY(&events->queue)) {
-        struct record *record = choose(events);
+        struct record *record = choose(events, now);
         uint64_t at = time_of(events, record);
         if (at > now) {
             uint64_t wait_us = (at - now) / 1000 + 1;
@@ -309,6 +337,8 @@ void kube_events_destroy(struct kube_events *events)
 void kube_event_post(struct kube_events *events, const struct kube_event *event)
 {
     struct record *record = find(events, event);
+    if ((!record || !record->is_queued) && events->waiting >= EVENT_QUEUE_MAX)
+        evict(events, rank_of(event));
     if (!record && events->waiting < EVENT_QUEUE_MAX) {
         make_room(events);
         record = add(events, event);

@@ -27,8 +27,8 @@ void scheduler_answer(struct http_exchange *exchange, char *body)
         http_exchange_answer(exchange, 500, "text/plain", sorry, sizeof(sorry) - 1);
 }
 
-void scheduler_tell(struct scheduler *scheduler, const char *pod_namespace, const char *name,
-    const char *uid, const char *reason, const char *message, bool is_warning)
+static void tell(struct scheduler *scheduler, const char *pod_namespace, const char *name,
+    const char *uid, const char *reason, const char *message, bool is_warning, bool is_dispensable)
 {
     kube_event_post(scheduler->options.events, &(struct kube_event){.kind = "Pod",
                                                    .namespace_name = pod_namespace,
@@ -36,7 +36,14 @@ void scheduler_tell(struct scheduler *scheduler, const char *pod_namespace, cons
                                                    .uid = uid,
                                                    .reason = reason,
                                                    .message = message,
-                                                   .is_warning = is_warning});
+                                                   .is_warning = is_warning,
+                                                   .is_dispensable = is_dispensable});
+}
+
+void scheduler_tell(struct scheduler *scheduler, const char *pod_namespace, const char *name,
+    const char *uid, const char *reason, const char *message, bool is_warning)
+{
+    tell(scheduler, pod_namespace, name, uid, reason, message, is_warning, false);
 }
 
 static int set_text(json_t *object, const char *key, const char *text)
@@ -157,8 +164,8 @@ static void tell_success(struct scheduler *scheduler, const struct ask *ask)
     char text[EVENT_MESSAGE_MAX];
     snprintf(text, sizeof(text), "find fit node(%.253s:%.2f) of %zu node%s", choice->best->name,
         choice->best->score, choice->count, choice->count == 1 ? "" : "s");
-    scheduler_tell(
-        scheduler, ask->pod_namespace, ask->name, ask->uid, "FilteringSucceed", text, false);
+    /* The binding's event follows. */
+    tell(scheduler, ask->pod_namespace, ask->name, ask->uid, "FilteringSucceed", text, false, true);
 }
 
 /* ---- The patch of a filter as HAMi does it ---- */

@@ -6,7 +6,8 @@
  * [repeat_ms=N] with KUBECONFIG, or SERVICE_ACCOUNT as the service account's directory request ID
  * DEADLINE_MS METHOD PATH [CONTENT_TYPE BODY] cancel ID watch PATH PAGE IDLE_MS FIELD_SELECTOR|-
  * LABEL_SELECTOR|- unwatch event REASON NAME MESSAGE      of a Pod in "default", UID "uid-NAME"; a
- * REASON with ! is a warning dropped                        says how many events were dropped */
+ * REASON with ! is a warning, with ? it is dispensable; dropped says how many events were dropped
+ */
 #include "kube/auth.h"
 #include "kube/client.h"
 #include "kube/event.h"
@@ -147,15 +148,16 @@ static void do_event(struct driver *driver, const char *line)
     if (sscanf(line, "%63s %127s %n", reason, name, &message) != 2 || !message)
         return;
     snprintf(uid, sizeof(uid), "uid-%s", name);
-    bool is_warning = strchr(reason, '!');
-    reason[strcspn(reason, "!")] = 0;
+    bool is_warning = strchr(reason, '!'), is_dispensable = strchr(reason, '?');
+    reason[strcspn(reason, "!?")] = 0;
     struct kube_event event = {.kind = "Pod",
         .namespace_name = "default",
         .name = name,
         .uid = uid,
         .reason = reason,
         .message = line + message,
-        .is_warning = is_warning};
+        .is_warning = is_warning,
+        .is_dispensable = is_dispensable};
     kube_event_post(driver->events, &event);
 }
 

@@ -80,12 +80,32 @@ def full():
     with World(*FAST) as world:
         world.node()
         world.server.fault(path="events", status=503, count=2)
-        for number in range(200):
+        for number in range(392):
             world.driver.say(f"event Burst p{number} text")
         world.annotate(1)
         equal(world.driver.done(1)[0], 200)
         world.driver.say("dropped")
         equal(world.driver.wait_one("DROPPED"), "DROPPED 136")
+
+
+@test
+def ranks():
+    """in a full queue warnings take the place of others, and what is dispensable gives way first"""
+    with World(*FAST) as world:
+        world.node()
+        world.server.fault(path="events", status=503, count=4)
+        world.driver.say("event First p text")
+        for number in range(10):
+            world.driver.say(f"event Spare? p{number} text")
+        for number in range(250):
+            world.driver.say(f"event Normal p{number} text")
+        for number in range(10):
+            world.driver.say(f"event Warned! p{number} text")
+        world.driver.say("dropped")
+        equal(world.driver.wait_one("DROPPED"), "DROPPED 15")
+        wait_for(world, "events", lambda: len(events(world)) >= 12)
+        reasons = [json.loads(e["body"])["reason"] for e in world.server.log("POST") if e["status"] == 201]
+        equal(reasons[:12], ["First"] + ["Warned"] * 10 + ["Normal"])
 
 
 @test
