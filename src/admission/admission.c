@@ -5,7 +5,7 @@
 #include "admission/owned_keys.h"
 #include "admission/pod_rules.h"
 #include "base/text.h"
-#include "cluster/json_bound.h"
+#include "codec/json_bound.h"
 #include "kube/base64.h"
 #include "kube/object.h"
 

@@ -2,7 +2,7 @@
 #include "cluster/allocate_answer.h"
 
 #include "cluster/device_list.h"
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/allocate_candidates.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "cluster/node_lock.h"
-#include "cluster/number.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/allocate_match.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

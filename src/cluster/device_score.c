@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/device_score.h"
 
-#include "cluster/json_read.h"
-#include "cluster/no_memory.h"
+#include "codec/json_read.h"
+#include "codec/no_memory.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/handshake.h"
 
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/limits_wish.h"
 
-#include "cluster/json_read.h"
+#include "codec/json_read.h"
 
 #include <errno.h>
 #include <string.h>

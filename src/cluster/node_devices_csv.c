@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The register annotation as HAMi up to 2.7 writes it:
  *   uuid,count,devmem,devcore,type,numa,health[,index,mode]:   each device ends in a colon. */
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "cluster/node_devices.h"
-#include "cluster/number.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <stdio.h>

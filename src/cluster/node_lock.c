@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/node_lock.h"
 
-#include "cluster/duration.h"
-#include "cluster/rfc3339.h"
+#include "codec/duration.h"
+#include "codec/rfc3339.h"
 
 #include <errno.h>
 #include <stdio.h>

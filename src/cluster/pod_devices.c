@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/pod_devices.h"
 
-#include "cluster/no_memory.h"
-#include "cluster/number.h"
+#include "codec/no_memory.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/pod_view.h"
 
-#include "cluster/number.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/preferred.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flags/flag_value.h"
 
-#include "cluster/duration.h"
-#include "cluster/number.h"
+#include "codec/duration.h"
+#include "codec/number.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #include "node/health_state.h"
 
 #include "base/text.h"
-#include "cluster/json_read.h"
-#include "cluster/number.h"
+#include "codec/json_read.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "node/pods.h"
 
 #include "cluster/node_lock.h"
-#include "cluster/number.h"
+#include "codec/number.h"
 #include "kube/object.h"
 #include "kube/watch.h"
 #include "net/log_line.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/yaml_json.h"
 
-#include "cluster/number.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <string.h>

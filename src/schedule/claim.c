@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/claim.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "cluster/pod_view.h"
 #include "schedule/table.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/extender.h"
 
-#include "cluster/json_bound.h"
-#include "cluster/no_memory.h"
+#include "codec/json_bound.h"
+#include "codec/no_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/fit.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "schedule/score.h"
 #include "schedule/topology.h"
 

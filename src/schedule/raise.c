@@ -2,7 +2,7 @@
 #include "schedule/raise.h"
 
 #include "cluster/limits_wish.h"
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "cluster/pod_devices.h"
 #include "cluster/pod_view.h"
 #include "schedule/ask.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Pods that are not bound ask for, as the API server has them. Who reaches /filter can name
  * any Pod: what it reserved counts for a bind only where it is what the real one asks for. */
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 #include "kube/object.h"
 #include "scheduler/scheduler_parts.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/leader.h"
 
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 #include "kube/object.h"
 #include "kube/url.h"
 #include "kube/watch.h"

@@ -2,10 +2,10 @@
 /* What the watches show. */
 #include "cluster/erase.h"
 #include "cluster/node_lock.h"
-#include "cluster/number.h"
+#include "codec/number.h"
 #include "cluster/pod_view.h"
 #include "cluster/proof.h"
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 #include "kube/object.h"
 #include "kube/patch.h"
 #include "kube/url.h"

@@ -3,11 +3,11 @@
 #include "cases.h"
 
 #include "cluster/device_id.h"
-#include "cluster/duration.h"
+#include "codec/duration.h"
 #include "cluster/feedback.h"
 #include "cluster/health_judgement.h"
 #include "cluster/node_lock.h"
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 
 #include <stdio.h>
 #include <stdlib.h>

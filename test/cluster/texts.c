@@ -5,16 +5,16 @@
 #include "cluster/allocate_answer.h"
 #include "cluster/device_list.h"
 #include "cluster/device_score.h"
-#include "cluster/duration.h"
+#include "codec/duration.h"
 #include "cluster/erase.h"
 #include "cluster/handshake.h"
-#include "cluster/json_bound.h"
+#include "codec/json_bound.h"
 #include "cluster/node_devices.h"
 #include "cluster/node_lock.h"
-#include "cluster/number.h"
+#include "codec/number.h"
 #include "cluster/pod_view.h"
 #include "cluster/proof.h"
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 
 TEST("whole numbers are taken with a sign, within their bounds, and nothing else is")
 {

@@ -3,9 +3,9 @@
 #include "cluster/node_lock.h"
 
 #include "cluster/device_id.h"
-#include "cluster/duration.h"
+#include "codec/duration.h"
 #include "cluster/health_judgement.h"
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 #include "fuzz.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "node/allocation/allocation_parts.h"
 
 #include "base/guard.h"
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "node/allocation/allocation_files.h"
 #include "node/allocation/allocation_usage.h"
 #include "node/inventory.h"

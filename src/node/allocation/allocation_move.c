@@ -2,7 +2,7 @@
 /* A record that becomes another container's. */
 #include "node/allocation/allocation_parts.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "cluster/node_lock.h"
 #include "node/settings.h"
 

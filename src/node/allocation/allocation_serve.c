@@ -3,7 +3,7 @@
 #include "node/allocation/allocation.h"
 #include "node/allocation/allocation_serving.h"
 
-#include "cluster/no_memory.h"
+#include "codec/no_memory.h"
 #include "kube/event.h"
 #include "net/log_line.h"
 #include "node/allocation/allocation_files.h"

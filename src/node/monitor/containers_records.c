@@ -3,7 +3,7 @@
  * same. */
 #include "node/monitor/containers_parts.h"
 
-#include "cluster/json_read.h"
+#include "codec/json_read.h"
 #include "net/log_line.h"
 
 #include <dirent.h>

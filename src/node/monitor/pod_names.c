@@ -2,7 +2,7 @@
 #include "node/monitor/pod_names.h"
 
 #include "base/clock.h"
-#include "cluster/json_read.h"
+#include "codec/json_read.h"
 #include "kube/object.h"
 #include "kube/watch.h"
 #include "net/log_line.h"

@@ -2,8 +2,8 @@
 /* Points in time as text: RFC 3339 (the node lock, Kubernetes' own objects), and the form without a
  * zone of the handshake annotation. The proleptic Gregorian calendar; no clock, no zone database.
  */
-#ifndef VGPU_CLUSTER_RFC3339_H
-#define VGPU_CLUSTER_RFC3339_H
+#ifndef VGPU_CODEC_RFC3339_H
+#define VGPU_CODEC_RFC3339_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/json_read.h"
+#include "codec/json_read.h"
 
 #include <errno.h>
 #include <string.h>

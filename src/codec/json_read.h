@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a JSON object whose type and range are checked, with one message for what is wrong.
  * An absent or null member leaves the target as it is. Pure. */
-#ifndef VGPU_CLUSTER_JSON_READ_H
-#define VGPU_CLUSTER_JSON_READ_H
+#ifndef VGPU_CODEC_JSON_READ_H
+#define VGPU_CODEC_JSON_READ_H
 
 #include "net/error.h"
 

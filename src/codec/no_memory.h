@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The error of an allocation that failed. A function of its own, so that a reader and an analyzer
  * see that its result is never 0. */
-#ifndef VGPU_CLUSTER_NO_MEMORY_H
-#define VGPU_CLUSTER_NO_MEMORY_H
+#ifndef VGPU_CODEC_NO_MEMORY_H
+#define VGPU_CODEC_NO_MEMORY_H
 
 #include "net/error.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/duration.h"
+#include "codec/duration.h"
 
 #include <errno.h>
 #include <stdbool.h>

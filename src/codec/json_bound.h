@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much a text can become as JSON values, before it is read: an empty object of three bytes
  * takes some hundred bytes of memory. Pure. */
-#ifndef VGPU_CLUSTER_JSON_BOUND_H
-#define VGPU_CLUSTER_JSON_BOUND_H
+#ifndef VGPU_CODEC_JSON_BOUND_H
+#define VGPU_CODEC_JSON_BOUND_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/rfc3339.h"
+#include "codec/rfc3339.h"
 
 #include <errno.h>
 #include <stdbool.h>

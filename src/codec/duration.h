@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Durations as Go writes them ("5m0s", "28s", "1h30m", "1.5s"): flags, HAMI_NODELOCK_EXPIRE, and
  * the texts of lock errors. Pure. */
-#ifndef VGPU_CLUSTER_DURATION_H
-#define VGPU_CLUSTER_DURATION_H
+#ifndef VGPU_CODEC_DURATION_H
+#define VGPU_CODEC_DURATION_H
 
 #include <stdint.h>
 

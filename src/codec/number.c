@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/number.h"
+#include "codec/number.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole numbers and truth values inside annotations, with the spelling that the other writers of
  * the protocol use (Go's strconv): no blanks, no locale. Pure. */
-#ifndef VGPU_CLUSTER_NUMBER_H
-#define VGPU_CLUSTER_NUMBER_H
+#ifndef VGPU_CODEC_NUMBER_H
+#define VGPU_CODEC_NUMBER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/json_bound.h"
+#include "codec/json_bound.h"
 
 /* Behind the string's end, or the text's. `at` is behind its first quotation mark. */
 static size_t skip_string(const char *text, size_t bytes, size_t at)
