@@ -31,7 +31,7 @@ enum vgpu_hami_status {
 struct vgpu_hami_memory {
     uint64_t context; /* bytes */
     uint64_t module;
-    uint64_t data;   /* the program's allocations, managed memory included */
+    uint64_t data;   /* the program's allocations, with managed and spilled memory */
     uint64_t offset; /* what the driver has beyond all that */
     uint64_t total;  /* the sum; never below it for a reader who takes the total last */
     uint64_t reserved[3];
@@ -48,7 +48,8 @@ struct vgpu_hami_slot {
     int32_t pid;     /* 0: as the process itself knows it */
     int32_t hostpid; /* 4: 0 where it is not known */
     struct vgpu_hami_memory used[VGPU_HAMI_DEVICES];
-    uint64_t monitorused[VGPU_HAMI_DEVICES]; /* 1032: bytes on the device, managed ones not */
+    uint64_t
+        monitorused[VGPU_HAMI_DEVICES]; /* 1032: bytes on the device: none managed or spilled */
     struct vgpu_hami_util device_util[VGPU_HAMI_DEVICES]; /* 1160 */
     int32_t status;                                       /* 1928: enum vgpu_hami_status */
     int32_t reserved_word;

@@ -38,7 +38,8 @@ extern "C" {
 
 /* A process's use of one device. Written by its owner alone, read by all. */
 struct vgpu_usage {
-    uint64_t bytes;       /* 0: enforced: device memory held or reserved, and managed memory */
+    uint64_t bytes;       /* 0: enforced: device memory held or reserved, managed memory, and
+                             device memory that is backed by the host's */
     uint64_t pending;     /* 8: the part of `bytes` whose driver call has not answered yet */
     uint64_t lingering;   /* 16: freed here after export to others, who may still hold it */
     uint64_t imported;    /* 24: memory of other processes that this one holds a handle on */
@@ -51,7 +52,9 @@ struct vgpu_usage {
     uint64_t exported;    /* 80: the part of `bytes` that other processes may have handles on */
     uint64_t asked_ns;    /* 88: when it last asked for GPU time; CLOCK_MONOTONIC */
     uint64_t gate;        /* 96: enum vgpu_gate: how it can be kept to a compute limit */
-    uint64_t reserved[3];
+    uint64_t spilled;     /* 104: the part of `bytes` that is backed by host memory, because the
+                             card, or the container's share of it, was full; in no other kind */
+    uint64_t reserved[2];
 };
 
 /* What holds a process's work on a device to the limit. */
@@ -216,6 +219,7 @@ _Static_assert(sizeof(struct vgpu_usage) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, managed) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gpu_time_ns) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gate) == 96, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, spilled) == 104, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, command) == 24, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");

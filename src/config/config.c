@@ -324,6 +324,8 @@ bool config_limits_memory(const struct config *config)
 
 bool config_is_indexed(const struct config *config)
 {
+    if (config->oversubscription_is_indexed)
+        return true;
     for (int i = 0; i < CONFIG_DEVICES; i++) {
         if (config->memory[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET ||
             config->soft[i].state != VALUE_UNSET)

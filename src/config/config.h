@@ -76,7 +76,14 @@ struct config {
      * count in the first that names a device. */
     const char *device_lists[CONFIG_DEVICE_LISTS + 1];
     struct config_identity identity;
+    /* How much the limit may exceed the container's share of the card, in 2^-20; CONFIG_RATIO_ONE:
+     * it may, and the card is the bound; 0: it may not. */
+    uint64_t oversubscription_default, oversubscription[CONFIG_DEVICES];
+    bool oversubscription_is_indexed; /* some device was named by its index */
+    uint64_t host_pool_bytes;         /* VGPU_HOST_POOL; UINT64_MAX: not said */
 };
+
+#define CONFIG_RATIO_ONE (1u << 20)
 
 /* Reads all variables through `lookup` (getenv's contract) and reports each value that is not
  * understood in one log line. */

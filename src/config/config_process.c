@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "config/config_accepted.h"
 #include "config/config_names.h"
+#include "config/config_oversubscription.h"
 #include "config/override.h"
 
 #include <errno.h>
@@ -203,14 +204,16 @@ void config_process_read(struct config *config, bool secure)
 {
     if (secure) {
         config_read(config, find_nothing);
+        config_oversubscription_read(config, find_nothing);
         return;
     }
     config_process_look();
     config_read(config, config_process_lookup);
+    config_oversubscription_read(config, config_process_lookup);
     config_names_check(config, override_lines());
     config_names_check(config, environ);
     config_names_check(config, kept.list);
-    config_accepted_check(config_process_lookup, CONFIG_CONTROLLER_FILE);
+    config_accepted_check(CONFIG_CONTROLLER_FILE);
     if (!override_understood) /* it may have set a limit, which is not to be lost */
         config->memory_default = (struct config_value){VALUE_INVALID, 0};
     if (kept.too_much) {

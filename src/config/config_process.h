@@ -19,8 +19,9 @@ void config_process_look(void);
  * none of the name. */
 char *config_process_lookup(const char *name);
 
-/* config_read for this process, with config_names_check and config_accepted_check. `secure`: the
- * process has more rights than its caller (set-user-ID), and takes no environment's word. */
+/* config_read for this process, with config_oversubscription_read, config_names_check and
+ * config_accepted_check. `secure`: the process has more rights than its caller (set-user-ID), and
+ * takes no environment's word. */
 void config_process_read(struct config *config, bool secure);
 
 /* Whether NVIDIA's driver, which asks the process's own environment in cuInit, makes each launch

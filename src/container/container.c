@@ -7,6 +7,7 @@
 #include "base/guard.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "config/config_oversubscription.h"
 #include "config/config_process.h"
 #include "driver/device_list.h"
 #include "driver/instance.h"
@@ -107,6 +108,7 @@ void container_reset(void)
     container.may_attach = error && container.limited && (!secure || pinned || granted);
     container.attach_failed_ns = clock_now_ns();
     account_start(error ? NULL : &container.region, error && container.limited ? -ENOMEM : 0);
+    account_set_host_budget(config_host_pool(&container.config));
     if (!error)
         log_debug("this process has slot %d of the container's region %s", container.region.slot,
             container.region.path);
@@ -217,10 +219,14 @@ static int enter_device(const char *uuid)
     int device = -ENODEV;
     LOCKED(container.lock) {
         device = account_device(uuid, position_locked(uuid));
-        if (device < 0)
+        if (device < 0) {
             say_not_entered(uuid, device);
-        else
+        } else {
+            int position = container.region.devices[device].index;
+            account_set_ratio(
+                (unsigned)device, config_oversubscription(&container.config, position));
             log_debug("device %d is %s", device, uuid);
+        }
     }
     errno = errno_kept;
     return device >= 0 ? device : container_unidentified_device();
@@ -250,10 +256,12 @@ bool container_memory_view(int device, uint64_t physical_total, uint64_t physica
     }
     if (device < 0 || !view.limit_bytes)
         return false;
-    uint64_t total = view.limit_bytes < physical_total ? view.limit_bytes : physical_total;
+    bool beyond = view.oversubscribed; /* the card's own memory bounds nothing */
+    uint64_t total =
+        beyond || view.limit_bytes < physical_total ? view.limit_bytes : physical_total;
     uint64_t free = view.used_bytes < total ? total - view.used_bytes : 0;
     *ret_total = total;
     *ret_used = view.used_bytes;
-    *ret_free = free < physical_free ? free : physical_free;
+    *ret_free = beyond || free < physical_free ? free : physical_free;
     return true;
 }

@@ -33,7 +33,8 @@ static struct collected_bytes bytes_of(const struct vgpu_usage *usage)
         .module = usage->module,
         .buffer = usage->buffer,
         .managed = usage->managed,
-        .unexplained = usage->unexplained};
+        .unexplained = usage->unexplained,
+        .spilled = usage->spilled};
 }
 
 static void add_bytes(struct collected_bytes *to, const struct collected_bytes *bytes)
@@ -44,6 +45,7 @@ static void add_bytes(struct collected_bytes *to, const struct collected_bytes *
     to->buffer = saturating_sum(to->buffer, bytes->buffer);
     to->managed = saturating_sum(to->managed, bytes->managed);
     to->unexplained = saturating_sum(to->unexplained, bytes->unexplained);
+    to->spilled = saturating_sum(to->spilled, bytes->spilled);
 }
 
 static void take_usage(const struct region_reading *reading, const struct vgpu_slot *slot,

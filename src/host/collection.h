@@ -12,7 +12,7 @@
 
 /* Device memory, in bytes. `bytes` is what counts; the kinds are parts of it. */
 struct collected_bytes {
-    uint64_t bytes, context, module, buffer, managed, unexplained;
+    uint64_t bytes, context, module, buffer, managed, unexplained, spilled;
 };
 
 enum collected_gate {

@@ -18,7 +18,7 @@ static void print_usage(const struct vgpu_slot *slot, unsigned device)
         uint64_t bytes;
     } kinds[] = {{"contexts", usage->context}, {"modules", usage->module},
         {"allocations", usage->buffer}, {"managed", usage->managed},
-        {"unexplained", usage->unexplained}};
+        {"unexplained", usage->unexplained}, {"spilled", usage->spilled}};
     char command[4 * sizeof(slot->command)], size[32];
     text_escape(
         command, sizeof(command), slot->command, strnlen(slot->command, sizeof(slot->command)));

@@ -99,7 +99,8 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 
 static bool is_counted_here(enum account_kind kind)
 {
-    return kind == ACCOUNT_MANAGED || memory_ledger() == MEMORY_LEDGER_API;
+    return kind == ACCOUNT_MANAGED || kind == ACCOUNT_SPILLED ||
+           memory_ledger() == MEMORY_LEDGER_API;
 }
 
 /* A block holds whole allocations only, each rounded to 512 bytes: what is left of it is lost. */
@@ -214,7 +215,8 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
         if (error)
             return error;
     }
-    request->former_kind = rm_memory_set_kind(kind);
+    /* What the driver takes of the card for memory of the host stays on the card. */
+    request->former_kind = rm_memory_set_kind(kind == ACCOUNT_SPILLED ? ACCOUNT_BUFFER : kind);
     return 0;
 }
 

@@ -10,7 +10,8 @@
  * full as long as there is none.
  *
  * All functions are safe in any thread and need account_start first. `device` is a device's number
- * in this process (account_device). Bytes are bytes of device memory (or managed memory). */
+ * in this process (account_device). Bytes are bytes of device memory (or managed memory, or device
+ * memory that is backed by the host). */
 #ifndef VGPU_REGION_ACCOUNT_H
 #define VGPU_REGION_ACCOUNT_H
 
@@ -25,6 +26,8 @@ enum account_kind {
     ACCOUNT_BUFFER,
     ACCOUNT_MANAGED,
     ACCOUNT_UNEXPLAINED,
+    ACCOUNT_MOVABLE, /* a buffer that could be backed by the host as well: kept to the share */
+    ACCOUNT_SPILLED, /* backed by the host: kept to the budget of host memory */
     ACCOUNT_KINDS,
 };
 
@@ -32,6 +35,7 @@ enum account_kind {
 struct account_view {
     uint64_t limit_bytes; /* 0: none */
     uint64_t used_bytes;  /* by all live processes of the container */
+    bool oversubscribed;  /* the limit may exceed the card's memory */
     bool closed; /* a limit was asked for that is not understood or kept: the device is full */
 };
 
@@ -56,9 +60,33 @@ int account_check(unsigned device, uint64_t bytes) __attribute__((warn_unused_re
 
 /* Adds `bytes` and keeps them where the container's limit allows; they count as pending until
  * account_commit. Waits up to 100 ms for other processes' pending bytes where those alone are in
- * the way. Returns 0 or -ENOMEM. */
+ * the way. Returns 0, -ENOMEM or -EDQUOT (see below). */
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     __attribute__((warn_unused_result));
+
+/* ---- more memory than the card has ---- */
+
+#define ACCOUNT_RATIO_ONE (1u << 20)
+
+/* From now on the device's limit may exceed its physical memory: the container's share of that is
+ * the limit / ratio, where ratio is in 2^-20; ACCOUNT_RATIO_ONE: as much as the card gives; 0: it
+ * may not. account_reserve of ACCOUNT_MOVABLE then answers -EDQUOT, without a word in the log,
+ * where the container's memory on the card (all of it, movable or not) would pass the share. */
+void account_set_ratio(unsigned device, uint64_t ratio);
+
+/* Whether it may, and the device has a limit. */
+bool account_is_oversubscribed(unsigned device);
+
+/* What of the share is left; UINT64_MAX where there is no share. */
+uint64_t account_resident_room(unsigned device);
+
+/* How much host memory may back the container's device memory, on all devices together;
+ * account_reserve of ACCOUNT_SPILLED then answers -EDQUOT. UINT64_MAX: no bound. */
+void account_set_host_budget(uint64_t bytes);
+uint64_t account_host_budget(void);
+
+/* What backs it now, of all live processes. */
+uint64_t account_spilled_bytes(void);
 
 /* The driver has answered: `bytes` of the reservation are no longer pending. */
 void account_commit(unsigned device, uint64_t bytes);
@@ -91,7 +119,7 @@ struct account_process {
     int pid;                    /* as the process itself knows it */
     uint32_t foreign_namespace; /* inode (the kernel's have 32 bits) of `pid`'s, where that is not
                                    the caller's own; 0: it is */
-    uint64_t device_bytes;      /* on the card: without managed memory */
+    uint64_t device_bytes;      /* on the card: without managed and spilled memory */
 };
 
 /* The container's live processes that hold memory of the device; returns how many were filled. */

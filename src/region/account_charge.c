@@ -143,7 +143,8 @@ enum attempt {
     FULL, /* for the sake of the peers */
     WAIT, /* for peers that may yet take back */
     HOPELESS,
-    EMPTIED, /* the file was emptied and filled by others meanwhile: charge again */
+    ELSEWHERE, /* the limit allows it, but not there: the share or the host's budget is used up */
+    EMPTIED,   /* the file was emptied and filled by others meanwhile: charge again */
 };
 
 /* What this process exported and freed long ago does not count for imports that come later. */
@@ -158,6 +159,17 @@ static void forget_lingering_locked(
         store_relaxed(&usage->lingering, 0);
 }
 
+/* After the addition. */
+static bool has_its_place_locked(unsigned device, enum account_kind kind) REQUIRES(account_lock)
+{
+    if (kind == ACCOUNT_MOVABLE) {
+        uint64_t share = account_share_locked(device);
+        return share == UINT64_MAX || account_resident_locked(device) <= share;
+    }
+    return kind != ACCOUNT_SPILLED || account.host_budget_bytes == UINT64_MAX ||
+           account_spilled_locked() <= account.host_budget_bytes;
+}
+
 static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kind kind)
     REQUIRES(account_lock)
 {
@@ -169,6 +181,10 @@ static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kin
     if (!usage && limits.bytes)
         return HOPELESS;
     add_locked(usage, device, bytes, kind, true);
+    if (!has_its_place_locked(device, kind)) {
+        take_back_locked(usage, device, bytes, kind, true);
+        return ELSEWHERE;
+    }
     if (!limits.bytes) {
         store_relaxed(&account.seen_free_bytes[device], UINT64_MAX);
         return FITS;
@@ -203,7 +219,7 @@ static enum attempt try_reserve_locked(
             break;
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
-        if (sure && (result == FULL || (result == WAIT && reap))) {
+        if (sure && (result == FULL || result == ELSEWHERE || (result == WAIT && reap))) {
             account_reap_locked(device);
             result = try_locked(device, bytes, kind);
         }
@@ -261,7 +277,69 @@ int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     enum attempt result = try_reserve(device, bytes, kind, true);
     if (result == WAIT)
         result = reserve_waiting(device, bytes, kind);
+    if (result == ELSEWHERE)
+        return -EDQUOT;
     return result == FITS ? 0 : refuse(device, bytes);
+}
+
+/* ---- more memory than the card has ---- */
+
+void account_set_ratio(unsigned device, uint64_t ratio)
+{
+    store_relaxed(&account.ratio[device], ratio);
+}
+
+bool account_is_oversubscribed(unsigned device)
+{
+    if (!load_relaxed(&account.ratio[device]) || account_is_without_region())
+        return false;
+    LOCKED_TO_END(account_lock);
+    struct account_limits limits = account_limits_alone_locked(device);
+    return limits.bytes != 0;
+}
+
+uint64_t account_resident_room(unsigned device)
+{
+    uint64_t room = 0;
+    if (account_is_without_region())
+        return UINT64_MAX;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        uint64_t share = account_share_locked(device);
+        uint64_t resident = share == UINT64_MAX ? 0 : account_resident_locked(device);
+        if (share != UINT64_MAX && resident >= share) {
+            account_reap_locked(device);
+            resident = account_resident_locked(device);
+        }
+        room = share == UINT64_MAX ? share : share - at_most(resident, share);
+        (void)account_look_end();
+    }
+    return room;
+}
+
+void account_set_host_budget(uint64_t bytes)
+{
+    LOCKED_TO_END(account_lock);
+    account.host_budget_bytes = bytes;
+}
+
+uint64_t account_host_budget(void)
+{
+    LOCKED_TO_END(account_lock);
+    return account.host_budget_bytes;
+}
+
+uint64_t account_spilled_bytes(void)
+{
+    uint64_t bytes = 0;
+    if (account_is_without_region())
+        return 0;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        bytes = account_spilled_locked();
+        (void)account_look_end();
+    }
+    return bytes;
 }
 
 /* A change of what this process holds. Without a place in the region it is remembered all the

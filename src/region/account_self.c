@@ -27,6 +27,8 @@ void account_start(struct region *region, int without) NO_THREAD_SAFETY_ANALYSIS
     account_show_until_end();
     memset(account.holdings, 0, sizeof(account.holdings));
     memset(account.seen_free_bytes, 0, sizeof(account.seen_free_bytes));
+    memset(account.ratio, 0, sizeof(account.ratio));
+    account.host_budget_bytes = UINT64_MAX;
 }
 
 void account_start_late(struct region *region)
@@ -59,6 +61,8 @@ uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind)
         return &usage->managed;
     case ACCOUNT_UNEXPLAINED:
         return &usage->unexplained;
+    case ACCOUNT_SPILLED:
+        return &usage->spilled;
     default:
         return &usage->buffer;
     }
@@ -79,7 +83,9 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
         store_relaxed(&usage->imported, held->imported);
         store_relaxed(&usage->exported, held->exported);
         for (int k = 0; k < ACCOUNT_KINDS; k++)
-            store_relaxed(account_kind_word(usage, k), held->kinds[k]);
+            store_relaxed(account_kind_word(usage, k), (uint64_t)0);
+        for (int k = 0; k < ACCOUNT_KINDS; k++) /* two of them share a word */
+            add_seq_cst(account_kind_word(usage, k), held->kinds[k]);
         add_seq_cst(&usage->bytes, held->bytes);
         account_show_locked(d);
     }
@@ -171,6 +177,49 @@ struct account_sum account_sum_locked(unsigned device) REQUIRES(account_lock)
     uint64_t limit = region->devices[device].known.memory_limit;
     store_relaxed(&account.seen_free_bytes[device], limit > sum.bytes ? limit - sum.bytes : 0);
     return sum;
+}
+
+static struct vgpu_slot *live_slot_locked(unsigned slot) REQUIRES(account_lock)
+{
+    struct vgpu_slot *found = &account.region->shared->slots[slot];
+    return slot_word_state(load_seq_cst(&found->state)) == VGPU_SLOT_LIVE ? found : NULL;
+}
+
+uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock)
+{
+    uint64_t sum = 0;
+    int entry = account.region->devices[device].entry;
+    unsigned bound = entry < 0 ? 0 : mapping_slot_bound(account.region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = live_slot_locked(i);
+        if (slot)
+            sum += load_seq_cst(&slot->usage[entry].context) +
+                   load_seq_cst(&slot->usage[entry].module) +
+                   load_seq_cst(&slot->usage[entry].buffer) +
+                   load_seq_cst(&slot->usage[entry].unexplained);
+    }
+    return sum;
+}
+
+uint64_t account_spilled_locked(void) REQUIRES(account_lock)
+{
+    uint64_t sum = 0;
+    unsigned bound = mapping_slot_bound(account.region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = live_slot_locked(i);
+        for (unsigned d = 0; slot && d < VGPU_REGION_DEVICES; d++)
+            sum += load_seq_cst(&slot->usage[d].spilled);
+    }
+    return sum;
+}
+
+uint64_t account_share_locked(unsigned device) REQUIRES(account_lock)
+{
+    uint64_t ratio = load_relaxed(&account.ratio[device]);
+    uint64_t limit = account_limits_locked(device).bytes;
+    if (ratio <= ACCOUNT_RATIO_ONE || !limit)
+        return UINT64_MAX;
+    return limit / ratio * ACCOUNT_RATIO_ONE + limit % ratio * ACCOUNT_RATIO_ONE / ratio;
 }
 
 void account_reap_locked(unsigned device) REQUIRES(account_lock)

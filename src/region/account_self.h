@@ -37,6 +37,8 @@ struct account {
     struct account_work work[VGPU_HAMI_DEVICES];
     struct account_holdings holdings[VGPU_REGION_DEVICES];
     uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
+    uint64_t ratio[VGPU_REGION_DEVICES];           /* account_set_ratio */
+    uint64_t host_budget_bytes;
 };
 
 /* Held over all that touches the region, never over a driver call or a sleep. */
@@ -83,6 +85,16 @@ struct account_sum {
 };
 
 struct account_sum account_sum_locked(unsigned device) REQUIRES(account_lock);
+
+/* What all live processes hold on the card of the device: without managed and spilled memory. Kinds
+ * are summed, because a process raises a kind before its sum. */
+uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock);
+
+/* What they have spilled, of all devices. */
+uint64_t account_spilled_locked(void) REQUIRES(account_lock);
+
+/* The container's share of the card's memory; UINT64_MAX: none. */
+uint64_t account_share_locked(unsigned device) REQUIRES(account_lock);
 
 /* Before a refusal, which then looks again: somebody else may have reaped them a moment ago. */
 void account_reap_locked(unsigned device) REQUIRES(account_lock);

@@ -18,6 +18,7 @@ static void view_alone_locked(unsigned device, struct account_view *ret_view) RE
     struct account_limits limits = account_limits_alone_locked(device);
     *ret_view = (struct account_view){.limit_bytes = limits.bytes,
         .used_bytes = account.holdings[device].bytes,
+        .oversubscribed = load_relaxed(&account.ratio[device]) != 0,
         .closed = limits.closed};
 }
 
@@ -33,6 +34,7 @@ static void view_locked(unsigned device, struct account_view *ret_view) REQUIRES
         account_reap_locked(device);
         *ret_view = (struct account_view){.limit_bytes = limits.bytes,
             .used_bytes = account_sum_locked(device).bytes,
+            .oversubscribed = load_relaxed(&account.ratio[device]) != 0,
             .closed = limits.closed || (limits.bytes && !present)};
         if (account_look_end())
             return;
@@ -67,12 +69,13 @@ static unsigned processes_locked(unsigned entry, struct account_process *ret_pro
         struct vgpu_slot *slot = &account.region->shared->slots[i];
         uint64_t word = load_acquire(&slot->state);
         uint64_t bytes = load_relaxed(&slot->usage[entry].bytes);
-        uint64_t managed = load_relaxed(&slot->usage[entry].managed);
+        uint64_t elsewhere =
+            load_relaxed(&slot->usage[entry].managed) + load_relaxed(&slot->usage[entry].spilled);
         uint64_t theirs = slot_namespace(account.region, i);
-        if (slot_word_state(word) == VGPU_SLOT_LIVE && bytes > managed)
+        if (slot_word_state(word) == VGPU_SLOT_LIVE && bytes > elsewhere)
             ret_processes[count++] = (struct account_process){.pid = slot_word_pid(word),
                 .foreign_namespace = ours && theirs != ours ? (uint32_t)theirs : 0,
-                .device_bytes = bytes - managed};
+                .device_bytes = bytes - elsewhere};
     }
     return count;
 }

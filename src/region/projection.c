@@ -181,10 +181,10 @@ static void store_parts(struct vgpu_hami_memory *used, const struct vgpu_hami_me
 static void show_usage(struct vgpu_hami_slot *here, unsigned entry, const struct vgpu_usage *usage)
 {
     struct vgpu_hami_memory *used = &here->used[entry];
-    uint64_t managed = load_relaxed(&usage->managed);
+    uint64_t elsewhere = load_relaxed(&usage->managed) + load_relaxed(&usage->spilled);
     struct vgpu_hami_memory now = {.context = load_relaxed(&usage->context),
         .module = load_relaxed(&usage->module),
-        .data = load_relaxed(&usage->buffer) + managed,
+        .data = load_relaxed(&usage->buffer) + elsewhere,
         .offset = load_relaxed(&usage->unexplained)};
     now.total = now.context + now.module + now.data + now.offset;
     bool grows = now.total > load_relaxed(&used->total);
@@ -193,7 +193,7 @@ static void show_usage(struct vgpu_hami_slot *here, unsigned entry, const struct
     store_parts(used, &now);
     if (!grows)
         store_release(&used->total, now.total);
-    store_relaxed(&here->monitorused[entry], now.total - managed);
+    store_relaxed(&here->monitorused[entry], now.total - elsewhere);
 }
 
 /* A process that took this one for dead may have wiped its place when it was claimed anew, long

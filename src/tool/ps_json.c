@@ -18,6 +18,7 @@ static void write_memory(
     json_write_number(json, "buffer", memory->buffer);
     json_write_number(json, "managed", memory->managed);
     json_write_number(json, "unexplained", memory->unexplained);
+    json_write_number(json, "spilled", memory->spilled);
     json_write_end_inner(json);
 }
 

@@ -16,6 +16,7 @@ enum column {
     NAME,
     DEVICE,
     MEMORY,
+    SPILLED,
     LIMIT,
     CONTEXT,
     MODULE,
@@ -43,6 +44,7 @@ static const struct {
     [NAME] = {"CONTAINER / PID COMMAND", 0, true},
     [DEVICE] = {"DEV", 0, false},
     [MEMORY] = {"MEMORY", 0, false},
+    [SPILLED] = {"SPILLED", 5, false}, /* only where something is */
     [LIMIT] = {"LIMIT", 0, false},
     [CONTEXT] = {"CONTEXT", 7, false},
     [MODULE] = {"MODULE", 8, false},
@@ -66,6 +68,7 @@ struct table {
     size_t count, room;
     unsigned widths[COLUMNS];
     bool shown[COLUMNS];
+    bool spills;
 };
 
 static struct row *add_row(struct table *table)
@@ -104,8 +107,10 @@ static void set_size(struct row *row, enum column column, uint64_t bytes)
 
 static void set_memory(struct row *row, const struct collected_bytes *memory)
 {
-    uint64_t kinds = memory->context + memory->module + memory->buffer + memory->managed;
+    uint64_t kinds =
+        memory->context + memory->module + memory->buffer + memory->managed + memory->spilled;
     set_size(row, MEMORY, memory->bytes);
+    set_size(row, SPILLED, memory->spilled);
     set_size(row, CONTEXT, memory->context);
     set_size(row, MODULE, memory->module);
     set_size(row, BUFFER, memory->buffer);
@@ -238,7 +243,7 @@ static void leave_out_one(struct table *table, unsigned least)
 static void measure(struct table *table, unsigned width)
 {
     for (int c = 0; c < COLUMNS; c++) {
-        table->shown[c] = true;
+        table->shown[c] = c != SPILLED || table->spills;
         table->widths[c] = (unsigned)strlen(columns[c].header);
     }
     for (size_t i = 0; i < table->count; i++) {
@@ -300,8 +305,12 @@ int ps_print(const struct collection *collection, unsigned width)
 {
     struct table table = {0};
     int error = 0;
-    for (size_t i = 0; i < collection->count && !error; i++)
-        error = add_container(&table, &collection->containers[i]);
+    for (size_t i = 0; i < collection->count && !error; i++) {
+        const struct collected_container *container = &collection->containers[i];
+        for (unsigned d = 0; d < container->device_count; d++)
+            table.spills |= container->devices[d].memory.spilled != 0;
+        error = add_container(&table, container);
+    }
     if (!error) {
         measure(&table, width);
         if (table.count)

@@ -255,7 +255,8 @@ static void check_usage(struct findings *findings, const struct region_copy *cop
     } words[] = {{"bytes", usage->bytes}, {"pending", usage->pending},
         {"lingering", usage->lingering}, {"imported", usage->imported}, {"context", usage->context},
         {"module", usage->module}, {"buffer", usage->buffer}, {"managed", usage->managed},
-        {"unexplained", usage->unexplained}, {"exported", usage->exported}};
+        {"unexplained", usage->unexplained}, {"exported", usage->exported},
+        {"spilled", usage->spilled}};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (words[i].bytes > BYTES_MOST)
             add(findings, where, "%s is %" PRIu64 " bytes", words[i].name, words[i].bytes)->advice =

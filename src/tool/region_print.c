@@ -122,12 +122,13 @@ static void print_usage(unsigned device, const struct vgpu_usage *usage)
 {
     static const char *const gates[] = {"none", "launch", "channel"};
     printf("  device %-9u %s (pending %s): context %s, module %s, buffer %s, managed %s, "
-           "unexplained %s; exported %s, lingering %s, imported %s; gate %s\n",
+           "unexplained %s, spilled %s; exported %s, lingering %s, imported %s; gate %s\n",
         device, size_text(usage->bytes).text, size_text(usage->pending).text,
         size_text(usage->context).text, size_text(usage->module).text,
         size_text(usage->buffer).text, size_text(usage->managed).text,
-        size_text(usage->unexplained).text, size_text(usage->exported).text,
-        size_text(usage->lingering).text, size_text(usage->imported).text,
+        size_text(usage->unexplained).text, size_text(usage->spilled).text,
+        size_text(usage->exported).text, size_text(usage->lingering).text,
+        size_text(usage->imported).text,
         usage->gate <= VGPU_GATE_CHANNEL ? gates[usage->gate] : "unsound");
 }
 
@@ -216,7 +217,8 @@ static void write_usage(struct json *json, unsigned device, const struct vgpu_us
         {"lingering", usage->lingering}, {"imported", usage->imported}, {"context", usage->context},
         {"module", usage->module}, {"buffer", usage->buffer}, {"managed", usage->managed},
         {"unexplained", usage->unexplained}, {"gpu_time_ns", usage->gpu_time_ns},
-        {"exported", usage->exported}, {"asked_ns", usage->asked_ns}, {"gate", usage->gate}};
+        {"exported", usage->exported}, {"spilled", usage->spilled}, {"asked_ns", usage->asked_ns},
+        {"gate", usage->gate}};
     json_write_begin_object(json, NULL);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         json_write_number(json, words[i].name, words[i].value);

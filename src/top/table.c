@@ -27,6 +27,7 @@ static const struct {
     [TOP_NAME] = {"CONTAINER/PID COMMAND", NAME_LEAST, 0, true, TOP_BY_NAME},
     [TOP_DEVICE] = {"DEV", 3, 4, false, TOP_SORTS},
     [TOP_MEMORY] = {"MEMORY", 8, 1, false, TOP_BY_MEMORY},
+    [TOP_SPILLED] = {"SPILLED", 8, 3, false, TOP_SORTS}, /* only where something is */
     [TOP_LIMIT] = {"LIMIT", 8, 3, false, TOP_SORTS},
     [TOP_NOW] = {"GPU%", 5, 0, false, TOP_BY_GPU},
     [TOP_MINUTE] = {"1MIN", 5, 7, false, TOP_BY_MINUTE},
@@ -74,11 +75,24 @@ static unsigned longest_name(const struct top_model *model)
     return least(longest, NAME_PLAIN);
 }
 
+static bool any_spills(const struct top_model *model)
+{
+    bool any = false;
+    for (size_t i = 0; i < model->row_count; i++) {
+        const struct top_row *row = &model->rows[i];
+        any |= row->device < row->container->device_count &&
+               row->container->devices[row->device].memory.spilled != 0;
+    }
+    return any;
+}
+
 /* What is left goes to the name, then to the graph, then to the name again. */
 void top_table_lay_out(const struct top_model *model, unsigned width, struct top_layout *ret_layout)
 {
     for (int c = 0; c < TOP_COLUMNS; c++)
         ret_layout->widths[c] = columns[c].width;
+    if (!any_spills(model))
+        ret_layout->widths[TOP_SPILLED] = 0;
     if (!width) {
         ret_layout->widths[TOP_NAME] = longest_name(model);
         ret_layout->widths[TOP_GRAPH] = GRAPH_PLAIN;
@@ -178,6 +192,8 @@ static void put_process(
     put_cell(to, layout, TOP_DEVICE, cell);
     put_cell(to, layout, TOP_MEMORY,
         met ? size_text(row->process->uses[row->device].memory.bytes).text : "");
+    put_cell(to, layout, TOP_SPILLED,
+        met ? size_text(row->process->uses[row->device].memory.spilled).text : "");
     put_cell(to, layout, TOP_LIMIT, "");
     top_table_share(share, cell, sizeof(cell));
     put_cell(to, layout, TOP_NOW, cell);
@@ -215,6 +231,7 @@ static void put_container(const struct top_model *model, struct line *to,
         snprintf(cell, sizeof(cell), "%u", row->device);
     put_cell(to, layout, TOP_DEVICE, cell);
     put_cell(to, layout, TOP_MEMORY, size_text(device->memory.bytes).text);
+    put_cell(to, layout, TOP_SPILLED, size_text(device->memory.spilled).text);
     limited = device->memory_limit || device->memory_closed;
     put_cell(to, layout, TOP_LIMIT,
         limited ? size_text(device->memory_closed ? 0 : device->memory_limit).text : "-");

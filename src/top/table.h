@@ -12,6 +12,7 @@ enum top_column {
     TOP_NAME,
     TOP_DEVICE,
     TOP_MEMORY,
+    TOP_SPILLED,
     TOP_LIMIT,
     TOP_NOW,
     TOP_MINUTE,

@@ -124,18 +124,18 @@ def fields():
 def variables():
     """of the environment ours is shown; what is passed over or no name of ours is a note, and no other value is said"""
     with Scene() as scene:
-        answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="1",
+        answer = scene.doctor(options=("--memory", "2g"), CUDA_OVERSUBSCRIBE="1", ACTIVE_OOM_KILLER="1",
                               VGPU_LEGDER="hush2", API_TOKEN="hush3", VGPU_POD_NAME="trainer", VGPU_REGION_PATH="/x",
-                              CUDA_MEM_RATIO_1="1.5", RECORD_KERNEL_INTERVAL="7", CUDA_VISIBLE_DEVICES="0",
+                              CUDA_MEM_RATIO_1="1.5", CUDA_REDIRECT="/x", RECORD_KERNEL_INTERVAL="7", CUDA_VISIBLE_DEVICES="0",
                               NVIDIA_VISIBLE_DEVICES="all", MANAGER_VISIBLE_DEVICES=",".join(["GPU-2"] * 40))
         ours, ignored, unknown = answer.find("environ")
         true("CUDA_DEVICE_MEMORY_LIMIT=2g" in ours["text"], ours)
-        for word in ("RECORD_KERNEL_INTERVAL=7", "CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=all"):
+        for word in ("CUDA_OVERSUBSCRIBE=1", "CUDA_MEM_RATIO_1=1.5", "RECORD_KERNEL_INTERVAL=7", "CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=all"):
             true(word in ours["text"].split(), f"no {word} in {ours}")
         true(re.search(r"MANAGER_VISIBLE_DEVICES=\S+GPU-2\S*\.\.\.( |$)", ours["text"]), ours)
         equal((ignored["status"], unknown["status"]), ("note", "note"))
-        true(ignored["text"].endswith(": CUDA_OVERSUBSCRIBE CUDA_MEM_RATIO_1") or
-             ignored["text"].endswith(": CUDA_MEM_RATIO_1 CUDA_OVERSUBSCRIBE"), ignored)
+        true(ignored["text"].endswith(": ACTIVE_OOM_KILLER CUDA_REDIRECT") or
+             ignored["text"].endswith(": CUDA_REDIRECT ACTIVE_OOM_KILLER"), ignored)
         true(unknown["text"].endswith(": VGPU_LEGDER"), unknown)
         true("hush" not in json.dumps(answer.report), "a value that is not ours")
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "config/config_names.h"
+#include "config/config_oversubscription.h"
 
 #define GIB (1ull << 30)
 
@@ -28,6 +29,7 @@ static struct config *read_from(const char *const *variables)
     environment = variables;
     setenv("LIBCUDA_LOG_LEVEL", "0", 1);
     config_read(&config, lookup);
+    config_oversubscription_read(&config, lookup);
     return &config;
 }
 
@@ -449,6 +451,52 @@ TEST("the reports' directory is a short absolute path; another is none, with one
     CHECK_EQ(LINES("VGPU_REPORT_DIR", path), 1);
     path[sizeof(path) - 2] = '\0';
     CHECK_STR(READ("VGPU_REPORT_DIR", path)->report_directory, path);
+}
+
+#define ONE ((uint64_t)CONFIG_RATIO_ONE)
+
+TEST("oversubscription is off unless a word or a ratio above 1 asks for it")
+{
+    static const char *const words[] = {
+        "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD"};
+    CHECK(!config_oversubscribes(READ("VGPU_LEDGER", "")));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        CHECK_EQ(config_oversubscription(READ(words[i], "true"), -1), ONE);
+        CHECK_EQ(config_oversubscription(READ(words[i], "1"), 3), ONE);
+        CHECK_EQ(config_oversubscription(READ(words[i], "1.5"), 0), ONE * 3 / 2);
+        CHECK_EQ(config_oversubscription(READ(words[i], "off"), 0), 0);
+        CHECK_EQ(config_oversubscription(READ(words[i], "0.9"), 0), 0);
+        CHECK_EQ(config_oversubscription(READ(words[i], "maybe"), 0), 0);
+    }
+    CHECK_EQ(config_oversubscription(READ("CUDA_MEM_RATIO", "1"), 0), 0);
+    CHECK_EQ(config_oversubscription(READ("CUDA_MEM_RATIO", "4096"), 0), 4096 * ONE);
+    CHECK_EQ(config_oversubscription(READ("CUDA_MEM_RATIO", "4097"), 0), 0);
+    CHECK_EQ(config_oversubscription(READ("CUDA_MEM_RATIO", "true"), 0), 0);
+}
+
+TEST("a device's own word goes first, and so does a ratio that is named one")
+{
+    struct config *config = READ("CUDA_MEM_OVERSOLD", "true", "CUDA_MEM_OVERSOLD_1", "false",
+        "CUDA_MEM_RATIO_2", "3", "CUDA_MEMORY_RATIO", "1.25");
+    CHECK_EQ(config_oversubscription(config, -1), ONE * 5 / 4);
+    CHECK_EQ(config_oversubscription(config, 0), ONE * 5 / 4);
+    CHECK_EQ(config_oversubscription(config, 1), 0);
+    CHECK_EQ(config_oversubscription(config, 2), 3 * ONE);
+    CHECK(config_is_indexed(config) && config_oversubscribes(config));
+    config = READ("CUDA_MEMORY_OVERSUBSCRIBE", "8", "CUDA_MEM_RATIO", "2");
+    CHECK_EQ(config_oversubscription(config, 5), 2 * ONE);
+    CHECK(!config_is_indexed(config));
+    config = READ("CUDA_MEM_RATIO_1", "2");
+    CHECK_EQ(config_oversubscription(config, 0), 0);
+    CHECK_EQ(config_oversubscription(config, 1), 2 * ONE);
+}
+
+TEST("the budget of host memory is none unless it is said, and nothing where it is not understood")
+{
+    CHECK_EQ(config_host_pool(READ("VGPU_LEDGER", "")), UINT64_MAX);
+    CHECK_EQ(config_host_pool(READ("VGPU_HOST_POOL", "1.5g")), GIB * 3 / 2);
+    CHECK_EQ(config_host_pool(READ("VGPU_HOST_POOL", "0")), 0);
+    CHECK_EQ(config_host_pool(READ("VGPU_HOST_POOL", "lots")), 0);
 }
 
 int main(int argc, char **argv)

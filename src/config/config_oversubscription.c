@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The variables that ask for oversubscription. Any that asks switches it on; an index before none,
+ * and of ratios the one of a variable that is named for it goes first. */
+#include "config/config_oversubscription.h"
+
+#include "base/log.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define RATIO_MOST (4096ull * CONFIG_RATIO_ONE)
+
+struct wish {
+    bool given;     /* the variable says something that is understood */
+    uint64_t ratio; /* in 2^-20; CONFIG_RATIO_ONE: it says only yes; 0: no */
+};
+
+static bool is_false(const char *text)
+{
+    return !strcasecmp(text, "false") || !strcasecmp(text, "off") || !strcasecmp(text, "no");
+}
+
+/* "1.5": more than the card; "1", "0.8": not more. The digits are those of so many MiB. */
+static int parse_ratio(const char *text, uint64_t *ret_ratio)
+{
+    char scaled[64];
+    uint64_t ratio;
+    for (const char *at = text; *at; at++) {
+        if ((*at < '0' || *at > '9') && *at != '.')
+            return -EINVAL;
+    }
+    int length = snprintf(scaled, sizeof(scaled), "%sm", text);
+    if (length >= (int)sizeof(scaled) || parse_size(scaled, &ratio) || ratio > RATIO_MOST)
+        return -EINVAL;
+    *ret_ratio = ratio > CONFIG_RATIO_ONE ? ratio : 0;
+    return 0;
+}
+
+static struct wish look(const char *name, const char *text, bool by_ratio)
+{
+    struct wish wish = {0};
+    if (!text || !*text)
+        return wish;
+    wish.given = true;
+    if (!by_ratio && is_false(text))
+        return wish;
+    if (!by_ratio && parse_true(text)) {
+        wish.ratio = CONFIG_RATIO_ONE;
+    } else if (parse_ratio(text, &wish.ratio)) {
+        log_warning("%s=\"%.64s\" is not known; accepted: %s, at most %d. It asks for no more "
+                    "memory than the card has.",
+            name, text, by_ratio ? "a ratio, as 1.5" : "true, false, or a ratio, as 1.5",
+            (int)(RATIO_MOST / CONFIG_RATIO_ONE));
+        wish.given = false;
+    }
+    return wish;
+}
+
+static struct wish look_at(
+    const char *family, int index, bool by_ratio, char *(*lookup)(const char *name))
+{
+    char name[32];
+    snprintf(name, sizeof(name), "%s_%d", family, index);
+    return look(name, lookup(name), by_ratio);
+}
+
+/* A ratio of a variable that is named for it goes first. */
+static uint64_t joined(struct wish by_switch, struct wish by_ratio)
+{
+    return by_ratio.ratio ? by_ratio.ratio : by_switch.ratio;
+}
+
+static struct wish either(struct wish one, struct wish other)
+{
+    return (struct wish){.given = one.given || other.given,
+        .ratio = one.ratio > other.ratio ? one.ratio : other.ratio};
+}
+
+static uint64_t read_host_pool(const char *text)
+{
+    uint64_t bytes = UINT64_MAX;
+    if (!text || !*text)
+        return bytes;
+    if (parse_size(text, &bytes)) {
+        log_error("VGPU_HOST_POOL=\"%.64s\" is not a size; accepted: %s. No host memory backs "
+                  "device memory.",
+            text, PARSE_SIZE_ACCEPTED);
+        return 0;
+    }
+    return bytes;
+}
+
+void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name))
+{
+    static const char *const switches[] = {
+        "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD"};
+    struct wish by_switch = {0};
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+        by_switch = either(by_switch, look(switches[i], lookup(switches[i]), false));
+    struct wish by_ratio = look("CUDA_MEM_RATIO", lookup("CUDA_MEM_RATIO"), true);
+    struct wish other = look("CUDA_MEMORY_RATIO", lookup("CUDA_MEMORY_RATIO"), true);
+    if (!by_ratio.given)
+        by_ratio = other;
+    config->oversubscription_default = joined(by_switch, by_ratio);
+    config->oversubscription_is_indexed = false;
+    for (int i = 0; i < CONFIG_DEVICES; i++) {
+        struct wish own_switch = look_at("CUDA_MEM_OVERSOLD", i, false, lookup);
+        struct wish own_ratio = look_at("CUDA_MEM_RATIO", i, true, lookup);
+        bool off = own_switch.given && !own_switch.ratio;
+        config->oversubscription_is_indexed |= own_switch.given || own_ratio.given;
+        config->oversubscription[i] = off ? 0
+                                          : joined(own_switch.given ? own_switch : by_switch,
+                                                own_ratio.given ? own_ratio : by_ratio);
+    }
+    config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
+}
+
+uint64_t config_oversubscription(const struct config *config, int index)
+{
+    return index >= 0 && index < CONFIG_DEVICES ? config->oversubscription[index]
+                                                : config->oversubscription_default;
+}
+
+uint64_t config_host_pool(const struct config *config)
+{
+    return config->host_pool_bytes;
+}
+
+bool config_oversubscribes(const struct config *config)
+{
+    bool any = config->oversubscription_default != 0;
+    for (int i = 0; i < CONFIG_DEVICES; i++)
+        any |= config->oversubscription[i] != 0;
+    return any;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* More memory than the card has, as HAMi's, vgpu-controller's and its successors' variables ask for
+ * it: by a word or by a ratio; and the host memory that may back it (VGPU_HOST_POOL). */
+#ifndef VGPU_CONFIG_CONFIG_OVERSUBSCRIPTION_H
+#define VGPU_CONFIG_CONFIG_OVERSUBSCRIPTION_H
+
+#include "config/config.h"
+
+/* `lookup` as for config_read; one log line for each value that is not understood, which then asks
+ * for nothing, and of VGPU_HOST_POOL gives nothing. */
+void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name));
+
+/* As oversubscription above, of the container's index-th device. */
+uint64_t config_oversubscription(const struct config *config, int index);
+
+/* The host memory that may back the container's device memory; UINT64_MAX: not said. */
+uint64_t config_host_pool(const struct config *config);
+
+/* True where it was asked for of any device. */
+bool config_oversubscribes(const struct config *config);
+
+#endif
