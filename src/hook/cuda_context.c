@@ -7,6 +7,7 @@
 #include "hook/hook.h"
 #include "pace/pace.h"
 #include "hook/primary.h"
+#include "vmem/vmem.h"
 
 static uint64_t handle_of(const CUcontext *pctx)
 {
@@ -115,6 +116,7 @@ static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
     pace_context_ended();
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
     if (result == CUDA_SUCCESS) {
+        vmem_context_gone((uintptr_t)ctx);
         memory_context_gone((uintptr_t)ctx);
         context_attach_forget(ctx);
     }

@@ -2,12 +2,18 @@
 /* Memory shared between processes by handle: no new memory, but the owner's free is not its end.
  * Only the API ledger needs to look; below the API it is seen as it happens (rm/rm_export.h). */
 #include "hook/hook.h"
+#include "vmem/vmem.h"
 
 #include <stddef.h>
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     hook_enter();
+    struct vmem_allocation allocation;
+    if (vmem_find(dptr, &allocation)) {
+        vmem_say_not_shared("cuIpcGetMemHandle");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     CUdeviceptr base = dptr;
     bool counted = memory_ledger() == MEMORY_LEDGER_API;
     CUresult result = counted ? cuda.cuMemGetAddressRange_v2(&base, NULL, dptr) : CUDA_SUCCESS;

@@ -4,12 +4,16 @@
 #include "hook/hook.h"
 #include "memory/allocation.h"
 #include "memory/pools.h"
+#include "vmem/vmem.h"
 
 #include <stddef.h>
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     hook_enter();
+    CUresult served;
+    if (vmem_allocate(dptr, bytesize, &served))
+        return served;
     struct allocation memory = allocation_here(bytesize, ACCOUNT_BUFFER);
     while (allocation_begin(&memory)) {
         memory.result = cuda.cuMemAlloc_v2(dptr, bytesize);
@@ -57,11 +61,29 @@ static CUresult count_rows(
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* With oversubscription; what the driver would refuse is left to it. */
+static bool served_rows(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+    unsigned int element_bytes, CUresult *ret_result)
+{
+    if (!pitch || !width || width > SIZE_MAX - ROW_BYTES || !height ||
+        (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+        return false;
+    size_t row = (width + ROW_BYTES - 1) / ROW_BYTES * ROW_BYTES;
+    if (!vmem_allocate(dptr, saturating_product(row, height), ret_result))
+        return false;
+    if (*ret_result == CUDA_SUCCESS)
+        *pitch = row;
+    return true;
+}
+
 /* Under the API ledger rows count as wide as the driver makes them. */
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
     size_t Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
+    CUresult served;
+    if (served_rows(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes, &served))
+        return served;
     struct allocation rows = allocation_here(rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER);
     while (allocation_begin(&rows)) {
         rows.result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
@@ -108,6 +130,9 @@ static void freed(CUdeviceptr dptr, const struct memory_record *record, CUresult
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
     hook_enter();
+    CUresult served;
+    if (vmem_free(dptr, &served))
+        return served;
     struct memory_record record = memory_take(MEMORY_POINTER, dptr);
     CUresult result = cuda.cuMemFree_v2(dptr);
     freed(dptr, &record, result);

@@ -4,6 +4,7 @@
  * host memory are not limited. */
 #include "pace/capture.h"
 #include "hook/hook.h"
+#include "vmem/vmem.h"
 #include "pace/pace.h"
 #include "memory/pooled.h"
 #include "memory/pools.h"

@@ -3,6 +3,7 @@
 #include "hook/green.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
+#include "vmem/vmem.h"
 
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
@@ -48,6 +49,13 @@ CUresult hook_cuCtxPopCurrent(CUcontext *pctx)
 CUresult hook_cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     return pace_context_changed(cuda.cuCtxPopCurrent_v2(pctx));
+}
+
+static CUresult capture_begun(CUresult result)
+{
+    if (load_relaxed(&vmem_is_asked_for) && result == CUDA_SUCCESS)
+        vmem_capture_begins();
+    return result;
 }
 
 #define TWINS "hook/cuda_stream.def"

@@ -6,6 +6,7 @@
 #include "memory/mappings.h"
 #include "memory/pools.h"
 #include "rm/rm_export.h"
+#include "vmem/vmem.h"
 
 #include <stddef.h>
 
@@ -75,6 +76,9 @@ CUresult hook_cuMemImportFromShareableHandle(
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     hook_enter();
+    struct vmem_allocation allocation; /* cuMemAlloc's memory has no handle */
+    if (vmem_find((uintptr_t)addr, &allocation))
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = cuda.cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS)
         memory_retain(MEMORY_VMM, *handle);
@@ -117,7 +121,7 @@ static void mark_range(CUdeviceptr address, size_t bytes, CUdeviceptr base, int 
     for (; end - address < bytes && mappings_find(end, &mapping);
          end = mapping.address + mapping.bytes)
         memory_mark_exported(MEMORY_VMM, mapping.handle, to);
-    if (end == address)
+    if (end == address && !vmem_mark_exported(address, to))
         memory_mark_exported(MEMORY_POINTER, base, to);
 }
 

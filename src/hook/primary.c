@@ -6,6 +6,7 @@
 #include "memory/context_make.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
+#include "vmem/vmem.h"
 
 #include <stddef.h>
 
@@ -112,6 +113,7 @@ void primary_settle(CUdevice dev)
         return;
     struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
     memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
+    vmem_context_gone((uintptr_t)primary_handle(dev));
     memory_context_gone((uintptr_t)primary_handle(dev));
 }
 

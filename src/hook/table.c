@@ -10,6 +10,7 @@
 #include "memory/graph_execs.h"
 #include "hook/green.h"
 #include "pace/pace.h"
+#include "vmem/vmem.h"
 #include "memory/mappings.h"
 #include "memory/pools.h"
 #include "hook/report_file.h"
@@ -114,6 +115,7 @@ static void reset(void)
     pace_reset();
     pools_reset();
     mappings_reset();
+    vmem_reset();
     report_reset();
 }
 

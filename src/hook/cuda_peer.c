@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access to another device's memory. The driver gives it for all memory of its own that the peer
+ * context has or will have; mappings have to be told one by one (vmem/vmem.h). The page tables that
+ * this takes are counted below the API. */
+#include "hook/hook.h"
+#include "vmem/vmem.h"
+
+static CUresult set_peer(CUcontext peer, bool access)
+{
+    CUdevice accessor;
+    CUresult result = cuda.cuCtxGetDevice(&accessor);
+    return result == CUDA_SUCCESS ? vmem_set_peer((uintptr_t)peer, accessor, access) : result;
+}
+
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    hook_enter();
+    CUresult result = cuda.cuCtxEnablePeerAccess(peerContext, Flags);
+    if (result != CUDA_SUCCESS || !load_relaxed(&vmem_is_asked_for))
+        return result;
+    result = set_peer(peerContext, true);
+    if (result != CUDA_SUCCESS) {
+        (void)set_peer(peerContext, false);
+        (void)cuda.cuCtxDisablePeerAccess(peerContext);
+    }
+    return result;
+}
+
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    hook_enter();
+    CUresult result = cuda.cuCtxDisablePeerAccess(peerContext);
+    if (result == CUDA_SUCCESS && load_relaxed(&vmem_is_asked_for))
+        (void)set_peer(peerContext, false);
+    return result;
+}

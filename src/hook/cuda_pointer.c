@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program is told of an address. Memory of cuMemAlloc that is made of mappings
+ * (vmem/vmem.h) is told as the driver tells of its own: on the device, with the bounds, the context
+ * and the number of the allocation, wherever it lies. */
+#include "hook/hook.h"
+#include "vmem/vmem.h"
+
+#include <stddef.h>
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    hook_enter();
+    struct vmem_allocation allocation;
+    if (!vmem_find(dptr, &allocation))
+        return cuda.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (pbase)
+        *pbase = allocation.address;
+    if (psize)
+        *psize = (size_t)allocation.bytes;
+    return CUDA_SUCCESS;
+}
+
+/* False where the driver's answer is the right one. */
+static bool answer(const struct vmem_allocation *allocation, CUdeviceptr address,
+    CUpointer_attribute attribute, void *data, CUresult *ret_result)
+{
+    *ret_result = CUDA_SUCCESS;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = (CUcontext)(uintptr_t)allocation->context;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = address;
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *ret_result = CUDA_ERROR_INVALID_VALUE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = allocation->id;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = allocation->ordinal;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = allocation->address;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = (size_t)allocation->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned *)data = 1;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    hook_enter();
+    struct vmem_allocation allocation;
+    CUresult result;
+    if (data && vmem_find(ptr, &allocation) && answer(&allocation, ptr, attribute, data, &result))
+        return result;
+    return cuda.cuPointerGetAttribute(data, attribute, ptr);
+}
+
+/* Where one has no answer the driver writes 0 and goes on. */
+CUresult hook_cuPointerGetAttributes(
+    unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+    hook_enter();
+    struct vmem_allocation allocation;
+    CUresult result = cuda.cuPointerGetAttributes(numAttributes, attributes, data, ptr), own;
+    if (result != CUDA_SUCCESS || !vmem_find(ptr, &allocation))
+        return result;
+    for (unsigned i = 0; i < numAttributes; i++)
+        (void)answer(&allocation, ptr, attributes[i], data[i], &own);
+    return result;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control groups and /proc/meminfo. */
+#include "vmem/host_memory.h"
+
+#include "base/parse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES 512
+#define GROUPS_BYTES 2048 /* of /proc/self/cgroup */
+#define MEMINFO_BYTES 512 /* its first lines say what is wanted */
+#define RESERVE_LEAST (256ull << 20)
+#define RESERVE_PART 32
+
+/* As much as fits, terminated. False where it cannot be read. */
+static bool read_file(const char *path, char *text, size_t size)
+{
+    ssize_t got = -1;
+    size_t length = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    while (length + 1 < size &&
+           ((got = read(fd, text + length, size - 1 - length)) > 0 || (got < 0 && errno == EINTR)))
+        length += got > 0 ? (size_t)got : 0;
+    close(fd);
+    text[length] = '\0';
+    return got >= 0 && length > 0;
+}
+
+/* "max", and v1's number for it, are no bound. */
+static uint64_t read_number(const char *directory, const char *name)
+{
+    char path[PATH_BYTES + 64], text[32];
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    if (!read_file(path, text, sizeof(text)) || *text < '0' || *text > '9')
+        return UINT64_MAX;
+    uint64_t number = parse_digits(text);
+    return number >= (uint64_t)1 << 62 ? UINT64_MAX : number;
+}
+
+static void bind(struct host_memory *memory, uint64_t bytes, const char *bound)
+{
+    if (bytes < memory->free_bytes)
+        *memory = (struct host_memory){.free_bytes = bytes, .bound = bound};
+}
+
+static uint64_t less(uint64_t from, uint64_t bytes)
+{
+    return from > bytes ? from - bytes : 0;
+}
+
+static void bind_group(
+    struct host_memory *memory, const char *directory, bool v2, uint64_t spilled_bytes)
+{
+    uint64_t limit = read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes");
+    uint64_t used = read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes");
+    if (limit != UINT64_MAX && used != UINT64_MAX)
+        bind(memory, less(less(limit, used), spilled_bytes), "the memory cgroup's limit");
+}
+
+/* The process's group and all above it that are seen. In a container the path may name what is not
+ * mounted there: then the mount's own root is looked at. */
+static void bind_groups(
+    struct host_memory *memory, char mount[PATH_BYTES], const char *path, bool v2, uint64_t spilled)
+{
+    size_t root = strlen(mount), length = strcspn(path, "\n");
+    if (root + length + 1 >= PATH_BYTES)
+        length = 0;
+    memcpy(mount + root, path, length);
+    mount[root + length] = '\0';
+    for (char *end = mount + root + length;; end--) {
+        if (*end && *end != '/')
+            continue;
+        *end = '\0';
+        bind_group(memory, mount, v2, spilled);
+        if (end <= mount + root)
+            return;
+    }
+}
+
+/* What stands behind the n-th ":" of a line "id:controllers:path". */
+static const char *field(const char *line, int number)
+{
+    while (number && *line && *line != '\n')
+        number -= *line++ == ':';
+    return line;
+}
+
+/* Whether the controllers of a v1 line, as "cpu,memory", have memory among them. */
+static bool has_memory(const char *controllers)
+{
+    size_t length = strcspn(controllers, ":\n");
+    for (const char *at = controllers; at < controllers + length; at += strcspn(at, ",:\n") + 1) {
+        if (!strncmp(at, "memory", 6) && strchr(",:", at[6]))
+            return true;
+    }
+    return false;
+}
+
+static void look_at_groups(struct host_memory *memory, const char *root, uint64_t spilled_bytes)
+{
+    char text[GROUPS_BYTES], path[PATH_BYTES], mount[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    if (!read_file(path, text, sizeof(text)))
+        return;
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        bool v2 = !strncmp(line, "0::", 3);
+        if (!v2 && !has_memory(field(line, 1)))
+            continue;
+        snprintf(mount, sizeof(mount), "%s/sys/fs/cgroup%s", root, v2 ? "" : "/memory");
+        bind_groups(memory, mount, field(line, 2), v2, spilled_bytes);
+    }
+}
+
+static uint64_t kib_of(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    if (!at)
+        return UINT64_MAX;
+    at += strlen(name);
+    return parse_digits(at + strspn(at, " ")) << 10;
+}
+
+static void look_at_machine(struct host_memory *memory, const char *root)
+{
+    char text[MEMINFO_BYTES], path[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    if (!read_file(path, text, sizeof(text)))
+        return;
+    uint64_t total = kib_of(text, "MemTotal:"), available = kib_of(text, "MemAvailable:");
+    if (total == UINT64_MAX || available == UINT64_MAX)
+        return;
+    uint64_t reserve = total / RESERVE_PART;
+    bind(memory, less(available, reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST),
+        "the machine's available memory");
+}
+
+struct host_memory host_memory_look_below(const char *root, uint64_t spilled_bytes)
+{
+    int errno_kept = errno;
+    struct host_memory memory = {.free_bytes = UINT64_MAX, .bound = "nothing"};
+    look_at_groups(&memory, root, spilled_bytes);
+    look_at_machine(&memory, root);
+    errno = errno_kept;
+    return memory;
+}
+
+struct host_memory host_memory_look(uint64_t spilled_bytes)
+{
+    return host_memory_look_below("", spilled_bytes);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuMemCreate, cuMemMap and their kin (facts of the driver: docs/memory.md). */
+#include "vmem/range.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "driver/cuda.h"
+#include "memory/memory.h"
+#include "memory/pools.h"
+#include "vmem/host_memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define PAGE_BYTES ((uint64_t)BLOCK_BYTES)
+#define LOG_EVERY_NS 1000000000ull
+#define ORDINALS_MAX 64
+#define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
+
+/* ---- what the driver can ---- */
+
+struct support {
+    bool asked, spills, rdma;
+    int numa_node;
+};
+static struct support supports[ORDINALS_MAX];
+
+static int ask(CUdevice_attribute attribute, CUdevice ordinal)
+{
+    int value = 0;
+    return cuda.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+/* Two threads that ask at once write the same. */
+static const struct support *support_of(CUdevice ordinal)
+{
+    struct support *support = &supports[ordinal];
+    if (load_acquire(&support->asked))
+        return support;
+    int node = ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal);
+    support->numa_node = node > 0 ? node : 0; /* below 0: the machine has no NUMA */
+    support->rdma = ask(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal) != 0;
+    support->spills =
+        ask(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) &&
+        ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    store_release(&support->asked, true);
+    return support;
+}
+
+bool range_is_supported(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < ORDINALS_MAX && support_of(ordinal)->spills;
+}
+
+/* cuMemAlloc's memory can be registered for RDMA, so a mapping's should. */
+static CUmemAllocationProp property_of(CUdevice ordinal, bool spilled)
+{
+    const struct support *support = support_of(ordinal);
+    CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    property.location.type = spilled ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
+    property.location.id = spilled ? support->numa_node : ordinal;
+    property.allocFlags.gpuDirectRDMACapable = !spilled && support->rdma;
+    return property;
+}
+
+/* ---- parts ---- */
+
+static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
+{
+    CUmemAllocationProp property = property_of(range->ordinal, spilled);
+    CUmemGenericAllocationHandle handle = 0;
+    struct memory_request request;
+    if (range->part_count == RANGE_PARTS_MAX ||
+        memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE) !=
+            0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuda.cuMemCreate(&handle, bytes, &property, 0);
+    memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    range->parts[range->part_count++] = (struct range_part){.handle = handle, .bytes = bytes};
+    range->bytes += bytes;
+    range->spilled_bytes += spilled ? bytes : 0;
+    return CUDA_SUCCESS;
+}
+
+/* All in one piece, else halves of it, so that the card, or the share, is filled to the last 2 MiB.
+ * What pools hold unused is asked back once. */
+static CUresult add_resident(struct range *range, uint64_t bytes)
+{
+    uint64_t room = account_resident_room((unsigned)range->device);
+    bool made_room = room < bytes && pools_make_room(range->ordinal);
+    if (made_room)
+        room = account_resident_room((unsigned)range->device);
+    room = room / PAGE_BYTES * PAGE_BYTES;
+    uint64_t left = bytes < room ? bytes : room, piece = left;
+    CUresult result = CUDA_SUCCESS;
+    while (left && piece >= PAGE_BYTES) {
+        uint64_t before = range->bytes;
+        result = add_part(range, piece < left ? piece : left, false);
+        left -= range->bytes - before;
+        if (result == CUDA_SUCCESS)
+            continue;
+        if (result != CUDA_ERROR_OUT_OF_MEMORY)
+            return result;
+        if (!made_room && pools_make_room(range->ordinal)) {
+            made_room = true;
+            continue;
+        }
+        made_room = true;
+        piece = piece / 2 / PAGE_BYTES * PAGE_BYTES;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* True at most once a second. */
+static bool may_log(void)
+{
+    static uint64_t logged_ns;
+    uint64_t now = clock_now_ns(), last = load_relaxed(&logged_ns);
+    return (!last || now - last >= LOG_EVERY_NS) && swap_seq_cst(&logged_ns, last, now);
+}
+
+static void say_refused(const struct range *range, uint64_t bytes, const char *bound, uint64_t left)
+{
+    if (may_log())
+        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: %s leaves %llu MiB",
+            range->device, MIB_OF(bytes), bound, MIB_OF(left));
+}
+
+static CUresult add_spilled(struct range *range, uint64_t bytes)
+{
+    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
+    struct host_memory host = host_memory_look(spilled);
+    uint64_t left =
+        budget == UINT64_MAX ? UINT64_MAX : budget - (spilled < budget ? spilled : budget);
+    if (bytes > left) {
+        say_refused(range, bytes, "VGPU_HOST_POOL", left);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (bytes > host.free_bytes) {
+        say_refused(range, bytes, host.bound, host.free_bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = add_part(range, bytes, true);
+    if (result != CUDA_SUCCESS && may_log())
+        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver, the limit "
+                  "or another process of the container does not allow it (%d)",
+            range->device, MIB_OF(bytes), (int)result);
+    return result;
+}
+
+static void release_parts(struct range *range)
+{
+    while (range->part_count) {
+        const struct range_part *part = &range->parts[--range->part_count];
+        struct memory_record record = memory_take(MEMORY_VMM, part->handle);
+        CUresult result = cuda.cuMemRelease(part->handle);
+        memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
+    }
+}
+
+/* ---- the range ---- */
+
+CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access = {.flags = flags};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = ordinal;
+    return cuda.cuMemSetAccess(range->address, range->bytes, &access, 1);
+}
+
+static CUresult map_parts(struct range *range)
+{
+    CUresult result = cuda.cuMemAddressReserve(&range->address, range->bytes, 0, 0, 0);
+    CUdeviceptr end = range->address;
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < range->part_count && result == CUDA_SUCCESS; i++) {
+        result = cuda.cuMemMap(end, range->parts[i].bytes, 0, range->parts[i].handle, 0);
+        end += result == CUDA_SUCCESS ? range->parts[i].bytes : 0;
+    }
+    if (result == CUDA_SUCCESS)
+        result = range_set_access(range, range->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (result != CUDA_SUCCESS) {
+        if (end > range->address)
+            (void)cuda.cuMemUnmap(range->address, end - range->address);
+        (void)cuda.cuMemAddressFree(range->address, range->bytes);
+    }
+    return result;
+}
+
+CUresult range_make(struct range *range, uint64_t bytes)
+{
+    range->bytes = 0;
+    CUresult result = add_resident(range, bytes);
+    if (result == CUDA_SUCCESS && range->bytes < bytes)
+        result = add_spilled(range, bytes - range->bytes);
+    if (result == CUDA_SUCCESS)
+        result = map_parts(range);
+    if (result != CUDA_SUCCESS)
+        release_parts(range);
+    return result;
+}
+
+void range_drop(struct range *range)
+{
+    /* Memory whose mapping stays is not given back, whatever the handle's release says. */
+    if (cuda.cuMemUnmap(range->address, range->bytes) != CUDA_SUCCESS)
+        return;
+    (void)cuda.cuMemAddressFree(range->address, range->bytes);
+    release_parts(range);
+}
+
+void range_mark_exported(const struct range *range, struct rm_export_fd to)
+{
+    for (unsigned i = 0; i < range->part_count; i++)
+        memory_mark_exported(MEMORY_VMM, range->parts[i].handle, to);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A range of device addresses and what backs it: parts of the card's memory, and where the card or
+ * the container's share of it is full, of the host's, side by side in multiples of 2 MiB. To be
+ * made and dropped with driver calls, so never under a lock; in between its fields are its owner's.
+ */
+#ifndef VGPU_VMEM_RANGE_H
+#define VGPU_VMEM_RANGE_H
+
+#include "abi/cuda.h"
+#include "rm/rm_export.h"
+#include "vmem/block.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* From the card all, half of what is left and so on down to 2 MiB: one each for 45 bits of sizes,
+ * and what a second attempt adds; the host's is one. */
+#define RANGE_PARTS_MAX 64
+
+struct range_part {
+    CUmemGenericAllocationHandle handle;
+    uint64_t bytes;
+};
+
+struct range {
+    CUdeviceptr address;
+    uint64_t bytes;       /* a multiple of 2 MiB */
+    uint64_t asked_bytes; /* of a range that is one allocation */
+    uint64_t context;     /* which it goes with */
+    CUdevice ordinal;
+    int device; /* the region's index */
+    uint64_t spilled_bytes;
+    uint32_t serial;     /* no other range of the process ever had it */
+    struct block *block; /* NULL: the range is one allocation */
+    struct range *next;  /* in a list of vmem.c */
+    unsigned users;      /* threads that use it without vmem.c's lock */
+    bool gone;           /* the last of them drops it */
+    unsigned part_count;
+    struct range_part parts[RANGE_PARTS_MAX]; /* by their addresses */
+};
+
+/* Makes a range for `bytes` of `range`'s ordinal and device, readable and writable for the device
+ * and those that range_add_access was asked for of its context. CUDA_ERROR_OUT_OF_MEMORY where
+ * there is no room; the log then says what of the host's is missing. The caller has checked the
+ * limit (account_check). */
+CUresult range_make(struct range *range, uint64_t bytes) __attribute__((warn_unused_result));
+
+/* Unmaps it and gives all back. Needs no current context. What the driver refuses to take back
+ * stays charged. */
+void range_drop(struct range *range);
+
+/* Sets the device's access to all of it. */
+CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)
+    __attribute__((warn_unused_result));
+
+/* API ledger: memory of the range was exported (memory_mark_exported). */
+void range_mark_exported(const struct range *range, struct rm_export_fd to);
+
+/* Whether the driver can back device addresses by the host's memory on the ordinal; asked once. */
+bool range_is_supported(CUdevice ordinal);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuMemAlloc's memory as mappings, where oversubscription is asked for (CUDA_MEMORY_OVERSUBSCRIBE
+ * and its kin) and the device has a limit: what does not fit on the card, or into the container's
+ * share of it, is backed by host memory at once. To the program it is cuMemAlloc's memory: it goes
+ * with its context, a free waits for the context's work, small allocations share blocks, peers
+ * reach it. It cannot be exported by a legacy handle. Any thread; no lock over driver calls. */
+#ifndef VGPU_VMEM_VMEM_H
+#define VGPU_VMEM_VMEM_H
+
+#include "abi/cuda.h"
+#include "base/atomic.h"
+#include "rm/rm_export.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Written by this module alone. */
+extern bool vmem_is_asked_for; /* by the environment, of any device */
+extern size_t vmem_range_count;
+
+/* Serves an allocation on the current context's device. False where the driver is to serve it:
+ * oversubscription is off there, or the arguments are the driver's to refuse. */
+bool vmem_allocate_slow(CUdeviceptr *dptr, size_t bytes, CUresult *ret_result);
+
+static inline bool vmem_allocate(CUdeviceptr *dptr, size_t bytes, CUresult *ret_result)
+{
+    return __builtin_expect(load_relaxed(&vmem_is_asked_for), false) &&
+           vmem_allocate_slow(dptr, bytes, ret_result);
+}
+
+/* Frees what vmem_allocate gave, when the work of its context is done; while the program captures,
+ * at a later call. False where the pointer is not one of ours. */
+bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result);
+
+static inline bool vmem_free(CUdeviceptr dptr, CUresult *ret_result)
+{
+    return __builtin_expect(load_relaxed(&vmem_range_count) != 0, false) &&
+           vmem_free_slow(dptr, ret_result);
+}
+
+struct vmem_allocation {
+    CUdeviceptr address;
+    uint64_t bytes; /* as it was asked for */
+    uint64_t context;
+    CUdevice ordinal;
+    unsigned long long id; /* no other memory of the process ever had it, the driver's neither */
+};
+
+/* The allocation that an address lies in; false where it is not one of ours. */
+bool vmem_find_slow(CUdeviceptr address, struct vmem_allocation *ret_allocation);
+
+static inline bool vmem_find(CUdeviceptr address, struct vmem_allocation *ret_allocation)
+{
+    return __builtin_expect(load_relaxed(&vmem_range_count) != 0, false) &&
+           vmem_find_slow(address, ret_allocation);
+}
+
+/* The context is gone, and its memory with it. */
+void vmem_context_gone(uint64_t context);
+
+/* Contexts of the device have access to the context's memory, also to what comes, or no longer. */
+CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
+    __attribute__((warn_unused_result));
+
+/* The program began a capture, or one ended: at most a free is put off too long where they do not
+ * match. */
+void vmem_capture_begins(void);
+void vmem_capture_ends(void);
+
+/* API ledger: the memory at the address was exported; false where it is not one of ours. */
+bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to);
+
+/* One line a process: what cannot be had together with oversubscription. */
+void vmem_say_not_shared(const char *function);
+
+/* The start of a process or of a forked child. */
+void vmem_reset(void);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frees, and the ends of contexts. A free first ends the allocation, so that nobody finds it any
+ * more, then waits for the context's work as cuMemFree does, and only then gives the memory back.
+ * A wait would break a capture, so meanwhile frees are put off. */
+#include "driver/cuda.h"
+#include "vmem/vmem_parts.h"
+
+/* All work of the context is done, or the context is no more. */
+static CUresult wait_for(uint64_t context)
+{
+    CUcontext wanted = (CUcontext)(uintptr_t)context, current = NULL, popped;
+    if (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == wanted)
+        return cuda.cuCtxSynchronize();
+    CUresult result = cuda.cuCtxPushCurrent_v2(wanted);
+    if (result == CUDA_SUCCESS) {
+        result = cuda.cuCtxSynchronize();
+        (void)cuda.cuCtxPopCurrent_v2(&popped);
+    }
+    bool is_none =
+        result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
+    return is_none ? CUDA_SUCCESS : result;
+}
+
+/* Ends the allocation that begins at the address, and uses its range. */
+static bool end_allocation(CUdeviceptr address, struct vmem_ended *ret_ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct range *range = range_table_find(&vmem.table, address);
+    if (!range)
+        return false;
+    uint32_t offset = (uint32_t)(address - range->address), bytes = 0;
+    if (range->block)
+        bytes = block_end(range->block, offset);
+    if (range->block ? !bytes : address != range->address)
+        return false;
+    if (!range->block)
+        vmem_remove_locked(range);
+    vmem_use_locked(range);
+    *ret_ended = (struct vmem_ended){.range = range, .part = {.offset = offset, .bytes = bytes}};
+    return true;
+}
+
+/* Ended allocations of a range that lost its context have nothing left to give back. */
+static void give_back(const struct vmem_ended *ended)
+{
+    struct range *range = ended->range;
+    LOCKED(vmem_lock) {
+        bool drops = !range->block;
+        if (range->block && !range->gone && block_give(range->block, ended->part)) {
+            vmem_remove_locked(range);
+            drops = true;
+        }
+        range->gone |= drops;
+    }
+    vmem_leave(range);
+}
+
+static void revive(const struct vmem_ended *ended)
+{
+    struct range *range = ended->range;
+    LOCKED(vmem_lock) {
+        if (range->block)
+            block_revive(range->block, ended->part);
+        else if (range_table_add(&vmem.table, range) == 0) /* there is room: it was in there */
+            store_relaxed(&vmem_range_count, vmem.table.count);
+    }
+    vmem_leave(range);
+}
+
+/* True where a capture is going on, and the free is put off. */
+static bool defer(const struct vmem_ended *ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct vmem_ended *kept = vmem.captures ? slab_take(&vmem.ended) : NULL;
+    if (!kept)
+        return false;
+    *kept = *ended;
+    kept->next = vmem.deferred;
+    vmem.deferred = kept;
+    return true;
+}
+
+static bool next_deferred(struct vmem_ended *ret_ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct vmem_ended *first = vmem.captures ? NULL : vmem.deferred;
+    if (!first)
+        return false;
+    *ret_ended = *first;
+    vmem.deferred = first->next;
+    slab_give(&vmem.ended, first);
+    return true;
+}
+
+void vmem_free_deferred(void)
+{
+    struct vmem_ended ended;
+    while (next_deferred(&ended)) {
+        (void)wait_for(ended.range->context);
+        give_back(&ended);
+    }
+}
+
+bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
+{
+    struct vmem_ended ended;
+    if (!end_allocation(dptr, &ended))
+        return false;
+    *ret_result = CUDA_SUCCESS;
+    if (defer(&ended))
+        return true;
+    *ret_result = wait_for(ended.range->context);
+    if (*ret_result == CUDA_SUCCESS)
+        give_back(&ended);
+    else
+        revive(&ended);
+    vmem_free_deferred();
+    return true;
+}
+
+void vmem_capture_begins(void)
+{
+    LOCKED_TO_END(vmem_lock);
+    vmem.captures++;
+}
+
+void vmem_capture_ends(void)
+{
+    LOCKED_TO_END(vmem_lock);
+    if (vmem.captures)
+        vmem.captures--;
+}
+
+/* Takes a range of the context's out of the table, for the caller to drop; NULL: none is left. */
+static struct range *take_of_context(uint64_t context)
+{
+    LOCKED_TO_END(vmem_lock);
+    for (size_t i = 0; i < vmem.table.count; i++) {
+        struct range *range = vmem.table.ranges[i];
+        if (range->context == context) {
+            vmem_remove_locked(range);
+            return range;
+        }
+    }
+    return NULL;
+}
+
+/* Those put off are used by their records alone. */
+static bool take_deferred_of(uint64_t context, struct vmem_ended *ret_ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    for (struct vmem_ended **at = &vmem.deferred; *at; at = &(*at)->next) {
+        struct vmem_ended *found = *at;
+        if (found->range->context == context) {
+            *ret_ended = *found;
+            *at = found->next;
+            slab_give(&vmem.ended, found);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void forget_peers(uint64_t context)
+{
+    LOCKED_TO_END(vmem_lock);
+    unsigned kept = 0;
+    for (unsigned i = 0; i < vmem.peer_count; i++) {
+        if (vmem.peers[i].context != context)
+            vmem.peers[kept++] = vmem.peers[i];
+    }
+    vmem.peer_count = kept;
+}
+
+void vmem_context_gone(uint64_t context)
+{
+    struct vmem_ended ended;
+    struct range *range;
+    if (!load_relaxed(&vmem_is_asked_for))
+        return;
+    while ((range = take_of_context(context)))
+        vmem_drop(range);
+    while (take_deferred_of(context, &ended))
+        give_back(&ended);
+    forget_peers(context);
+}

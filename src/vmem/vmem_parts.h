@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of vmem share. For vmem*.c alone. */
+#ifndef VGPU_VMEM_VMEM_PARTS_H
+#define VGPU_VMEM_VMEM_PARTS_H
+
+#include "base/lock.h"
+#include "base/slab.h"
+#include "vmem/range_table.h"
+#include "vmem/vmem.h"
+
+/* An allocation that is ended and not given back yet: all of the range, or a part of its block. */
+struct vmem_ended {
+    struct range *range;
+    struct block_part part;
+    struct vmem_ended *next;
+};
+
+#define VMEM_PEERS_MAX 512
+
+struct vmem {
+    struct slab ranges, blocks, ended;
+    struct range_table table;    /* ranges of which some allocation lives, and all blocks */
+    struct range *block_list;    /* those that are blocks */
+    struct vmem_ended *deferred; /* frees that wait for the end of captures */
+    unsigned captures;
+    uint32_t last_serial; /* of ranges */
+    struct vmem_peer {
+        uint64_t context;
+        CUdevice accessor;
+    } peers[VMEM_PEERS_MAX];
+    unsigned peer_count;
+    uint64_t peer_changes;
+};
+
+/* A leaf: no driver call is made, and no other lock taken under it. */
+extern struct lock vmem_lock;
+extern struct vmem vmem GUARDED_BY(vmem_lock);
+
+/* Takes the range for use without the lock, and ends that use: where the range is gone meanwhile,
+ * it is dropped here. */
+void vmem_use_locked(struct range *range) REQUIRES(vmem_lock);
+void vmem_leave(struct range *range) EXCLUDES(vmem_lock);
+
+/* Nobody finds the range any more: drops it now, or by its last user. */
+void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
+
+/* Takes a block out of the table and the list. */
+void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock);
+
+/* Gives a range that is not to be dropped, or was, back to its slab. */
+void vmem_forget_locked(struct range *range) REQUIRES(vmem_lock);
+
+/* Gives back what was freed during captures, once there is none. */
+void vmem_free_deferred(void) EXCLUDES(vmem_lock);
+
+/* Lets the peers of its context reach the range, which nobody else knows yet; *ret_changes tells
+ * whether others came since. */
+CUresult vmem_let_peers(const struct range *range, uint64_t *ret_changes) EXCLUDES(vmem_lock);
+bool vmem_peers_changed(uint64_t changes) EXCLUDES(vmem_lock);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which other devices reach a context's memory (cuCtxEnablePeerAccess): a mapping has to be told of
+ * each, those that exist and those that come. */
+#include "vmem/vmem_parts.h"
+
+/* The n-th device that reaches the context's memory; -1: there are no more. */
+static CUdevice peer_at(uint64_t context, unsigned number, uint64_t *ret_changes)
+{
+    LOCKED_TO_END(vmem_lock);
+    *ret_changes = vmem.peer_changes;
+    for (unsigned i = 0; i < vmem.peer_count; i++) {
+        if (vmem.peers[i].context == context && number-- == 0)
+            return vmem.peers[i].accessor;
+    }
+    return -1;
+}
+
+CUresult vmem_let_peers(const struct range *range, uint64_t *ret_changes)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUdevice accessor;
+    uint64_t changes;
+    accessor = peer_at(range->context, 0, ret_changes);
+    for (unsigned i = 1; accessor >= 0 && result == CUDA_SUCCESS; i++) {
+        result = range_set_access(range, accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        accessor = peer_at(range->context, i, &changes);
+    }
+    return result;
+}
+
+bool vmem_peers_changed(uint64_t changes)
+{
+    LOCKED_TO_END(vmem_lock);
+    return vmem.peer_changes != changes;
+}
+
+/* False where there is no room for it. */
+static bool note(uint64_t context, CUdevice accessor, bool access)
+{
+    LOCKED_TO_END(vmem_lock);
+    unsigned at = 0;
+    while (at < vmem.peer_count &&
+           (vmem.peers[at].context != context || vmem.peers[at].accessor != accessor))
+        at++;
+    if (at == vmem.peer_count && access) {
+        if (at == VMEM_PEERS_MAX)
+            return false;
+        vmem.peers[vmem.peer_count++] = (struct vmem_peer){context, accessor};
+    } else if (at < vmem.peer_count && !access) {
+        vmem.peers[at] = vmem.peers[--vmem.peer_count];
+    }
+    vmem.peer_changes++;
+    return true;
+}
+
+/* The context's first range at or above *cursor, which moves behind it. */
+static struct range *next_range(uint64_t context, CUdeviceptr *cursor)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct range *range;
+    while ((range = range_table_from(&vmem.table, *cursor))) {
+        *cursor = range->address + range->bytes;
+        if (range->context == context) {
+            vmem_use_locked(range);
+            return range;
+        }
+    }
+    return NULL;
+}
+
+CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
+{
+    CUmemAccess_flags flags =
+        access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUresult result = CUDA_SUCCESS;
+    CUdeviceptr cursor = 0;
+    struct range *range;
+    if (!load_relaxed(&vmem_is_asked_for))
+        return CUDA_SUCCESS;
+    if (!note(context, accessor, access))
+        return CUDA_ERROR_TOO_MANY_PEERS;
+    while (result == CUDA_SUCCESS && (range = next_range(context, &cursor))) {
+        if (range->ordinal != accessor)
+            result = range_set_access(range, accessor, flags);
+        vmem_leave(range);
+    }
+    return result;
+}

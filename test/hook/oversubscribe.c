@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* More memory than the card has: what is served from mappings behaves as cuMemAlloc's memory, what
+ * does not fit on the card or into the share lies on the host, and both together are held to the
+ * limit exactly. */
+#include "allocate.h"
+#include "abi/nvml.h"
+#include "bed.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define PAGE (2 * MIB)
+#define ON "CUDA_MEMORY_OVERSUBSCRIBE=true"
+
+/* A card of 4 GiB, under a limit of 8. */
+#define SMALL_CARD .limit = "8GiB", .sim = "h200,memory=4GiB"
+
+static const struct vgpu_usage *usage(void)
+{
+    const struct vgpu_slot *slot = bed_region_slot(getpid());
+    static const struct vgpu_usage none;
+    return slot ? &slot->usage[0] : &none;
+}
+
+static CUdeviceptr take(uint64_t bytes)
+{
+    CUdeviceptr pointer = 0;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, bytes), CUDA_SUCCESS);
+    return pointer;
+}
+
+static void give(CUdeviceptr pointer)
+{
+    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+}
+
+static uint64_t resident(void)
+{
+    return usage()->bytes - usage()->spilled;
+}
+
+/* Different bytes at the beginning and the end of an allocation, and in its middle. */
+static void write_marks(CUdeviceptr pointer, uint64_t bytes, unsigned seed)
+{
+    uint64_t places[] = {0, bytes / 2 / 8 * 8, bytes - 8};
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t mark = seed * 1000003ull + i;
+        CHECK_EQ(CU(cuMemcpyHtoD_v2)(pointer + places[i], &mark, 8), CUDA_SUCCESS);
+    }
+}
+
+static bool has_marks(CUdeviceptr pointer, uint64_t bytes, unsigned seed)
+{
+    uint64_t places[] = {0, bytes / 2 / 8 * 8, bytes - 8}, mark;
+    bool same = true;
+    for (unsigned i = 0; i < 3; i++) {
+        mark = 0;
+        same &= CU(cuMemcpyDtoH_v2)(&mark, pointer + places[i], 8) == CUDA_SUCCESS &&
+                mark == seed * 1000003ull + i;
+    }
+    return same;
+}
+
+/* ---- what it gives ---- */
+
+BED_TEST("a container allocates up to its limit where the card is smaller", SMALL_CARD,
+    .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes, card = bed_card_bytes(0);
+    CUdeviceptr pointers[32];
+    unsigned count = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (count < 32 && (result = CU(cuMemAlloc_v2)(&pointers[count], 512 * MIB)) == CUDA_SUCCESS)
+        count++;
+    CHECK_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(count, (8 * GIB - before) / (512 * MIB));
+    CHECK_EQ(usage()->bytes, before + count * 512 * MIB);
+    CHECK(bed_card_free(0) < PAGE); /* to the last block */
+    CHECK_EQ(resident() - before, bed_card_bytes(0) - card);
+    CHECK_EQ(bed_stderr_lines("OOM"), 1);
+    for (unsigned i = 0; i < count; i++)
+        write_marks(pointers[i], 512 * MIB, i);
+    for (unsigned i = 0; i < count; i++)
+        CHECK(has_marks(pointers[i], 512 * MIB, i));
+    for (unsigned i = 0; i < count; i++)
+        give(pointers[i]);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(bed_card_bytes(0), card);
+}
+
+BED_TEST("one allocation is larger than the card", SMALL_CARD, .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CUdeviceptr pointer = take(6 * GIB);
+    CHECK_EQ(usage()->bytes, before + 6 * GIB);
+    CHECK(bed_card_free(0) < PAGE);
+    /* A copy over the seam. */
+    uint64_t seam = resident() - before;
+    static unsigned char out[4096], in[4096];
+    for (size_t i = 0; i < sizeof(out); i++)
+        out[i] = (unsigned char)(i * 31);
+    CHECK_EQ(CU(cuMemcpyHtoD_v2)(pointer + seam - 1000, out, sizeof(out)), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemcpyDtoH_v2)(in, pointer + seam - 1000, sizeof(in)), CUDA_SUCCESS);
+    CHECK(!memcmp(in, out, sizeof(in)));
+    give(pointer);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
+BED_TEST("a ratio gives the container a share of the card, filled to the last block",
+    .limit = "8GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=2"})
+{
+    bed_context(0);
+    CUdeviceptr first = take(3 * GIB);
+    CHECK_EQ(usage()->spilled, 0);
+    CUdeviceptr second = take(3 * GIB);
+    CHECK_EQ(resident(), 4 * GIB);
+    CUdeviceptr third = take(512 * MIB);
+    CHECK_EQ(resident(), 4 * GIB);
+    CHECK_EQ(bed_stderr_lines("OOM"), 0);
+    give(first);
+    CUdeviceptr fourth = take(GIB);
+    CHECK_EQ(resident(), 2 * GIB);
+    CHECK(second && third && fourth);
+}
+
+BED_TEST("the program sees its limit as the device's size", SMALL_CARD, .environment = {ON})
+{
+    size_t left, total;
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&left, &total), CUDA_SUCCESS);
+    CHECK_EQ(total, 8 * GIB);
+    CHECK_EQ(left, 8 * GIB - usage()->bytes);
+    take(5 * GIB);
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&left, &total), CUDA_SUCCESS);
+    CHECK_EQ(left, 8 * GIB - usage()->bytes);
+    CHECK_EQ(CU(cuDeviceTotalMem_v2)(&total, 0), CUDA_SUCCESS);
+    CHECK_EQ(total, 8 * GIB);
+    CHECK_EQ(ML(nvmlInit_v2)(), NVML_SUCCESS);
+    CHECK_EQ(ML(nvmlDeviceGetHandleByIndex_v2)(0, &device), NVML_SUCCESS);
+    CHECK_EQ(ML(nvmlDeviceGetMemoryInfo)(device, &memory), NVML_SUCCESS);
+    CHECK_EQ(memory.total, 8 * GIB);
+    CHECK_EQ(memory.used, usage()->bytes);
+}
+
+BED_TEST("HAMi's and vgpu-controller's words all ask for it", SMALL_CARD,
+    .environment = {"CUDA_MEM_OVERSOLD_0=true"})
+{
+    bed_context(0);
+    take(5 * GIB);
+    CHECK(usage()->spilled > GIB);
+}
+
+/* ---- bounds ---- */
+
+BED_TEST("host memory beyond VGPU_HOST_POOL is refused, and the log says what is left", SMALL_CARD,
+    .environment = {ON, "VGPU_HOST_POOL=1g"})
+{
+    bed_context(0);
+    CUdeviceptr first = take(2 * GIB), pointer;
+    CUdeviceptr second = take(2 * GIB);
+    CHECK(usage()->spilled > 0 && usage()->spilled <= GIB);
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(bed_stderr_lines("VGPU_HOST_POOL leaves"), 1);
+    uint64_t left = GIB - usage()->spilled;
+    CUdeviceptr third = take(left);
+    CHECK_EQ(usage()->spilled, GIB);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, PAGE), CUDA_ERROR_OUT_OF_MEMORY);
+    give(first);
+    give(second);
+    give(third);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
+BED_TEST("a budget of nothing spills nothing", SMALL_CARD, .environment = {ON, "VGPU_HOST_POOL=0"})
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = usage()->bytes, card = bed_card_bytes(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(bed_card_bytes(0), card);
+    take(3 * GIB);
+}
+
+BED_TEST("without a limit the driver serves", .sim = "h200,memory=4GiB", .environment = {ON})
+{
+    CUdeviceptr pointer = 0, second = 0;
+    CUipcMemHandle handle;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&second, GIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuIpcGetMemHandle)(&handle, second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFree_v2)(second), CUDA_SUCCESS);
+}
+
+BED_TEST("a driver that cannot back it by the host serves alone, and one line says so",
+    .limit = "8GiB", .sim = "h200,memory=4GiB,driver=470", .environment = {ON})
+{
+    CUdeviceptr pointer;
+    size_t left, total;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(bed_stderr_lines("the limit of physical memory is kept"), 1);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, GIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&left, &total), CUDA_SUCCESS);
+    CHECK(total <= 4 * GIB);
+}
+
+/* ---- as cuMemAlloc's memory ---- */
+
+BED_TEST("small allocations share blocks of 2 MiB", .limit = "20GiB", .environment = {ON})
+{
+    static CUdeviceptr pointers[5000];
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    for (unsigned i = 0; i < 5000; i++) {
+        pointers[i] = take(1000);
+        CHECK_EQ(pointers[i] % 512, 0);
+    }
+    /* 1,024 bytes each. */
+    CHECK_EQ(usage()->bytes, before + (5000 * 1024 + PAGE - 1) / PAGE * PAGE);
+    for (unsigned i = 0; i < 5000; i++)
+        write_marks(pointers[i], 1000, i);
+    for (unsigned i = 0; i < 5000; i++)
+        CHECK(has_marks(pointers[i], 1000, i));
+    for (unsigned i = 0; i < 5000; i++)
+        give(pointers[(i * 7919) % 5000]);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("spilled memory tells of itself as device memory", SMALL_CARD, .environment = {ON})
+{
+    bed_context(0);
+    CUcontext current, context = NULL;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&current), CUDA_SUCCESS);
+    const uint64_t sizes[] = {6 * GIB + 12345, 1000, 3 * MIB};
+    unsigned long long ids[3];
+    for (unsigned i = 0; i < 3; i++) {
+        CUdeviceptr pointer = take(sizes[i]), at = pointer + sizes[i] - 1, base;
+        size_t bytes, range = 0;
+        unsigned type = 0, managed = 7, ipc = 7;
+        int ordinal = -1;
+        CUdeviceptr start = 0, device = 0;
+        CHECK_EQ(CU(cuMemGetAddressRange_v2)(&base, &bytes, at), CUDA_SUCCESS);
+        CHECK_EQ(base, pointer);
+        CHECK_EQ(bytes, sizes[i]);
+        CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+            CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_BUFFER_ID};
+        void *values[] = {
+            &type, &context, &ordinal, &start, &range, &managed, &ipc, &device, &ids[i]};
+        CHECK_EQ(CU(cuPointerGetAttributes)(9, names, values, at), CUDA_SUCCESS);
+        CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+        CHECK(context == current);
+        CHECK_EQ(ordinal, 0);
+        CHECK_EQ(start, pointer);
+        CHECK_EQ(range, sizes[i]);
+        CHECK_EQ(managed, 0);
+        CHECK_EQ(ipc, 0);
+        CHECK_EQ(device, at);
+        type = 0;
+        CHECK_EQ(
+            CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at), CUDA_SUCCESS);
+        CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+        void *host = &type;
+        CHECK_EQ(CU(cuPointerGetAttribute)(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at),
+            CUDA_ERROR_INVALID_VALUE);
+    }
+    CHECK(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+    CHECK(usage()->spilled > 0);
+}
+
+BED_TEST("rows are as wide as the driver makes them", .limit = "8GiB", .environment = {ON})
+{
+    CUdeviceptr pointer;
+    size_t pitch, bytes;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAllocPitch_v2)(&pointer, &pitch, 1000, 3000, 4), CUDA_SUCCESS);
+    CHECK_EQ(pitch, 1024);
+    CHECK_EQ(CU(cuMemGetAddressRange_v2)(NULL, &bytes, pointer), CUDA_SUCCESS);
+    CHECK_EQ(bytes, 3000 * 1024);
+    give(pointer);
+    CHECK_EQ(CU(cuMemAllocPitch_v2)(&pointer, &pitch, 1000, 3000, 5), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(CU(cuMemAllocPitch_v2)(&pointer, NULL, 1000, 3000, 4), CUDA_ERROR_INVALID_VALUE);
+    CHECK(CU(cuMemAllocPitch_v2)(&pointer, &pitch, 1ull << 40, 1ull << 40, 4) != CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(CU(cuMemAlloc_v2)(NULL, 100), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+BED_TEST("a pointer is freed once, and only where it begins", .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    const uint64_t sizes[] = {1000, 5 * MIB};
+    CUdeviceptr kept = take(2000);
+    for (unsigned i = 0; i < 2; i++) {
+        CUdeviceptr pointer = take(sizes[i]);
+        CHECK_EQ(CU(cuMemFree_v2)(pointer + 512), CUDA_ERROR_INVALID_VALUE);
+        CHECK_EQ(CU(cuMemFree_v2)(pointer + 1), CUDA_ERROR_INVALID_VALUE);
+        give(pointer);
+        CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_ERROR_INVALID_VALUE);
+    }
+    CHECK_EQ(CU(cuMemFree_v2)(0), CUDA_SUCCESS);
+    give(kept);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("memory goes with its context", SMALL_CARD, .environment = {ON})
+{
+    bed_context(0);
+    CUcontext primary, second;
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+    CUdeviceptr of_primary = take(100 * MIB), small_of_primary = take(100);
+    uint64_t with = usage()->bytes;
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    CUdeviceptr pointer = take(5 * GIB);
+    CUdeviceptr small = take(100);
+    CHECK(usage()->spilled > 0);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, with);
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(CU(cuMemFree_v2)(small), CUDA_ERROR_INVALID_VALUE);
+    write_marks(of_primary, 100 * MIB, 1);
+    CHECK(has_marks(of_primary, 100 * MIB, 1));
+    CHECK_EQ(CU(cuDevicePrimaryCtxReset_v2)(0), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, bed_card_bytes(0));
+    CHECK(usage()->bytes <= before);
+    CHECK(CU(cuMemFree_v2)(small_of_primary) != CUDA_SUCCESS);
+}
+
+BED_TEST("memory of another context may be freed, and by another thread", .limit = "8GiB",
+    .environment = {ON})
+{
+    bed_context(0);
+    CUcontext primary, second;
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+    CUdeviceptr pointer = take(10 * MIB), small = take(10);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    give(pointer);
+    give(small);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("what is freed in stream order is gone when the stream has come there", .limit = "8GiB",
+    .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CUdeviceptr pointer = take(10 * MIB);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("a free breaks no capture, and is done after it", .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr pointer = take(10 * MIB), small = take(10), kept = take(20);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    give(pointer);
+    give(small);
+    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_ERROR_INVALID_VALUE);
+    CUdeviceptr during = take(4 * MIB);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before + 16 * MIB);
+    give(during);
+    give(kept);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+}
+
+BED_TEST("a legacy handle is refused, and one line says why", .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    CUipcMemHandle handle;
+    CUmemGenericAllocationHandle allocation;
+    CUdeviceptr pointer = take(10 * MIB), small = take(100);
+    CHECK_EQ(CU(cuIpcGetMemHandle)(&handle, pointer), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQ(CU(cuIpcGetMemHandle)(&handle, small), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQ(bed_stderr_lines("cannot be shared between processes"), 1);
+    CHECK_EQ(CU(cuMemRetainAllocationHandle)(&allocation, (void *)(uintptr_t)pointer),
+        CUDA_ERROR_INVALID_VALUE);
+}
+
+BED_TEST("peers reach memory that is there and memory that comes", .limit = "8GiB",
+    .sim = "h200,devices=2", .environment = {ON})
+{
+    CUcontext first, second;
+    bed_context(1);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&second), CUDA_SUCCESS);
+    bed_context(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&first), CUDA_SUCCESS);
+    CUdeviceptr pointers[3] = {take(10 * MIB), take(100), 0};
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 7;
+    CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointers[0]), CUDA_SUCCESS);
+    CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CHECK_EQ(CU(cuCtxSetCurrent)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxEnablePeerAccess)(first, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(first), CUDA_SUCCESS);
+    pointers[2] = take(30 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointers[i] / PAGE * PAGE), CUDA_SUCCESS);
+        CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+    CHECK_EQ(CU(cuCtxSetCurrent)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxDisablePeerAccess)(first), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointers[0]), CUDA_SUCCESS);
+    CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+/* ---- off ---- */
+
+BED_TEST("without it memory is the driver's own", .limit = "8GiB")
+{
+    CUipcMemHandle handle;
+    CUmemGenericAllocationHandle allocation;
+    bed_context(0);
+    CUdeviceptr pointer = take(10 * MIB);
+    CHECK_EQ(CU(cuIpcGetMemHandle)(&handle, pointer), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemRetainAllocationHandle)(&allocation, (void *)(uintptr_t)pointer),
+        CUDA_ERROR_INVALID_VALUE);
+    give(pointer);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
