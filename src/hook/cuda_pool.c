@@ -78,5 +78,16 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
     return result;
 }
 
+/* With oversubscription; a stream that is none is the driver's to refuse, and so is a free that is
+ * only recorded. */
+static bool free_served(
+    CUdeviceptr dptr, CUstream stream, enum stream_zero zero, CUresult *ret_result)
+{
+    CUcontext context;
+    struct vmem_allocation allocation;
+    return vmem_find(dptr, &allocation) && !capture_records(stream, zero) &&
+           cuda.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && vmem_free(dptr, ret_result);
+}
+
 #define TWINS "hook/cuda_pool.def"
 #include "hook/twins.h"

@@ -30,11 +30,12 @@ struct range {
     CUdevice ordinal;
     int device; /* the region's index */
     uint64_t spilled_bytes;
-    uint32_t serial;     /* no other range of the process ever had it */
-    struct block *block; /* NULL: the range is one allocation */
-    struct range *next;  /* in a list of vmem.c */
-    unsigned users;      /* threads that use it without vmem.c's lock */
-    bool gone;           /* the last of them drops it */
+    uint32_t serial;             /* no other range of the process ever had it */
+    struct block *block;         /* NULL: the range is one allocation */
+    struct range *next;          /* in a list of vmem.c */
+    struct range *below, *above; /* range_table.c */
+    unsigned users;              /* threads that use it without vmem.c's lock */
+    bool gone;                   /* the last of them drops it */
     unsigned part_count;
     struct range_part parts[RANGE_PARTS_MAX]; /* by their addresses */
 };

@@ -1,78 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sorted array: a program has thousands of ranges at most, and moving 8 bytes of each costs less
- * than a driver call. */
+/* A treap: a search tree by address that is a heap by a hash of it, and so about balanced. */
 #include "vmem/range_table.h"
 
-#include "base/pages.h"
-
-#include <string.h>
-
-#define ROOM_LEAST 512
-
-/* How many lie below the address. */
-static size_t below(const struct range_table *table, CUdeviceptr address)
+/* A finalizer as of splitmix64. */
+static uint64_t rank_of(const struct range *range)
 {
-    size_t low = 0, high = table->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (table->ranges[middle]->address < address)
-            low = middle + 1;
-        else
-            high = middle;
+    uint64_t hash = range->address;
+    hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9ull;
+    hash = (hash ^ hash >> 27) * 0x94d049bb133111ebull;
+    return hash ^ hash >> 31;
+}
+
+/* Cuts the tree below *link into those below the address and the others. */
+static void split(
+    struct range *tree, CUdeviceptr address, struct range **below, struct range **rest)
+{
+    while (tree) {
+        if (tree->address < address) {
+            *below = tree;
+            below = &tree->above;
+            tree = tree->above;
+        } else {
+            *rest = tree;
+            rest = &tree->below;
+            tree = tree->below;
+        }
     }
-    return low;
+    *below = *rest = NULL;
 }
 
-static int grow(struct range_table *table)
+void range_table_add(struct range_table *table, struct range *range)
 {
-    size_t room = table->room ? 2 * table->room : ROOM_LEAST;
-    struct range **ranges = pages_map(room * sizeof(*ranges));
-    if (!ranges)
-        return -ENOMEM;
-    if (table->count)
-        memcpy(ranges, table->ranges, table->count * sizeof(*ranges));
-    size_t count = table->count;
-    range_table_finish(table);
-    *table = (struct range_table){.ranges = ranges, .count = count, .room = room};
-    return 0;
-}
-
-int range_table_add(struct range_table *table, struct range *range)
-{
-    if (table->count == table->room && grow(table) != 0)
-        return -ENOMEM;
-    size_t at = below(table, range->address);
-    memmove(&table->ranges[at + 1], &table->ranges[at], (table->count - at) * sizeof(range));
-    table->ranges[at] = range;
+    struct range **link = &table->root;
+    uint64_t rank = rank_of(range);
+    while (*link && rank_of(*link) >= rank)
+        link = range->address < (*link)->address ? &(*link)->below : &(*link)->above;
+    split(*link, range->address, &range->below, &range->above);
+    *link = range;
     table->count++;
-    return 0;
 }
 
-void range_table_remove(struct range_table *table, const struct range *range)
+void range_table_remove(struct range_table *table, struct range *range)
 {
-    size_t at = below(table, range->address);
-    if (at == table->count || table->ranges[at] != range)
+    struct range **link = &table->root;
+    while (*link && *link != range)
+        link = range->address < (*link)->address ? &(*link)->below : &(*link)->above;
+    if (!*link)
         return;
+    struct range *below = range->below, *above = range->above;
+    while (below && above) {
+        if (rank_of(below) >= rank_of(above)) {
+            *link = below;
+            link = &below->above;
+            below = below->above;
+        } else {
+            *link = above;
+            link = &above->below;
+            above = above->below;
+        }
+    }
+    *link = below ? below : above;
+    range->below = range->above = NULL;
     table->count--;
-    memmove(&table->ranges[at], &table->ranges[at + 1], (table->count - at) * sizeof(range));
 }
 
 struct range *range_table_find(const struct range_table *table, CUdeviceptr address)
 {
-    size_t at = below(table, address + 1);
-    struct range *range = at ? table->ranges[at - 1] : NULL;
-    return range && address - range->address < range->bytes ? range : NULL;
+    struct range *at = table->root;
+    while (at && (address < at->address || address - at->address >= at->bytes))
+        at = address < at->address ? at->below : at->above;
+    return at;
 }
 
 struct range *range_table_from(const struct range_table *table, CUdeviceptr address)
 {
-    size_t at = below(table, address);
-    return at < table->count ? table->ranges[at] : NULL;
-}
-
-void range_table_finish(struct range_table *table)
-{
-    if (table->ranges)
-        munmap(table->ranges, table->room * sizeof(*table->ranges));
-    *table = (struct range_table){0};
+    struct range *found = NULL;
+    for (struct range *at = table->root; at;) {
+        bool fits = at->address >= address;
+        found = fits ? at : found;
+        at = fits ? at->below : at->above;
+    }
+    return found;
 }

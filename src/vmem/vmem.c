@@ -31,7 +31,6 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
     slab_finish(&vmem.ranges);
     slab_finish(&vmem.blocks);
     slab_finish(&vmem.ended);
-    range_table_finish(&vmem.table);
     vmem = (struct vmem){.ranges = {.object_bytes = sizeof(struct range)},
         .blocks = {.object_bytes = sizeof(struct block)},
         .ended = {.object_bytes = sizeof(struct vmem_ended)}};
@@ -147,21 +146,17 @@ static struct range *take_storage(const struct place *place, bool is_block)
     return NULL;
 }
 
-/* Others find it from now on. False where there is no memory for the table. */
-static bool publish(struct range *range)
+/* Others find it from now on, and may drop it once it is left. */
+static void publish(struct range *range)
 {
-    bool added = false;
-    LOCKED(vmem_lock) {
-        added = range_table_add(&vmem.table, range) == 0;
-        if (added && range->block) {
-            range->next = vmem.block_list;
-            vmem.block_list = range;
-        }
-        if (added)
-            vmem_use_locked(range);
-        count_ranges_locked();
+    LOCKED_TO_END(vmem_lock);
+    range_table_add(&vmem.table, range);
+    if (range->block) {
+        range->next = vmem.block_list;
+        vmem.block_list = range;
     }
-    return added;
+    vmem_use_locked(range);
+    count_ranges_locked();
 }
 
 /* Makes the range and has others find it; where that fails its storage is gone. */
@@ -173,8 +168,6 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
     if (result == CUDA_SUCCESS) {
         *ret_address = range->address;
         result = vmem_let_peers(range, &changes);
-        if (result == CUDA_SUCCESS && !publish(range))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
             range_drop(range);
     }
@@ -182,6 +175,7 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
         LOCKED(vmem_lock)
             vmem_forget_locked(range);
     } else {
+        publish(range);
         if (vmem_peers_changed(changes))
             (void)vmem_let_peers(range, &changes);
         vmem_leave(range);

@@ -61,8 +61,9 @@ static void revive(const struct vmem_ended *ended)
     LOCKED(vmem_lock) {
         if (range->block)
             block_revive(range->block, ended->part);
-        else if (range_table_add(&vmem.table, range) == 0) /* there is room: it was in there */
-            store_relaxed(&vmem_range_count, vmem.table.count);
+        else
+            range_table_add(&vmem.table, range);
+        store_relaxed(&vmem_range_count, vmem.table.count);
     }
     vmem_leave(range);
 }
@@ -104,8 +105,9 @@ void vmem_free_deferred(void)
 bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
 {
     struct vmem_ended ended;
-    if (!end_allocation(dptr, &ended))
-        return false;
+    CUdevice ordinal;
+    if (cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !end_allocation(dptr, &ended))
+        return false; /* without a current context it is the driver's to refuse */
     *ret_result = CUDA_SUCCESS;
     if (defer(&ended))
         return true;
@@ -131,12 +133,14 @@ void vmem_capture_ends(void)
         vmem.captures--;
 }
 
-/* Takes a range of the context's out of the table, for the caller to drop; NULL: none is left. */
-static struct range *take_of_context(uint64_t context)
+/* Takes the context's next range from *cursor on out of the table, for the caller to drop; NULL:
+ * none is left. */
+static struct range *take_of_context(uint64_t context, CUdeviceptr *cursor)
 {
     LOCKED_TO_END(vmem_lock);
-    for (size_t i = 0; i < vmem.table.count; i++) {
-        struct range *range = vmem.table.ranges[i];
+    struct range *range;
+    while ((range = range_table_from(&vmem.table, *cursor))) {
+        *cursor = range->address + range->bytes;
         if (range->context == context) {
             vmem_remove_locked(range);
             return range;
@@ -176,9 +180,10 @@ void vmem_context_gone(uint64_t context)
 {
     struct vmem_ended ended;
     struct range *range;
+    CUdeviceptr cursor = 0;
     if (!load_relaxed(&vmem_is_asked_for))
         return;
-    while ((range = take_of_context(context)))
+    while ((range = take_of_context(context, &cursor)))
         vmem_drop(range);
     while (take_deferred_of(context, &ended))
         give_back(&ended);

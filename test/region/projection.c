@@ -245,12 +245,13 @@ static void check_own(unsigned device)
     CHECK_EQ(own()->status, VGPU_HAMI_RUNNING);
     CHECK_EQ(own()->used[0].context, account_own_bytes(device, ACCOUNT_CONTEXT));
     CHECK_EQ(own()->used[0].module, account_own_bytes(device, ACCOUNT_MODULE));
-    CHECK_EQ(own()->used[0].data,
-        account_own_bytes(device, ACCOUNT_BUFFER) + account_own_bytes(device, ACCOUNT_MANAGED));
+    uint64_t elsewhere =
+        account_own_bytes(device, ACCOUNT_MANAGED) + account_own_bytes(device, ACCOUNT_SPILLED);
+    CHECK_EQ(own()->used[0].data, account_own_bytes(device, ACCOUNT_BUFFER) +
+                                      account_own_bytes(device, ACCOUNT_MOVABLE) + elsewhere);
     CHECK_EQ(own()->used[0].offset, account_own_bytes(device, ACCOUNT_UNEXPLAINED));
     CHECK_EQ(own()->used[0].total, account_own_bytes(device, ACCOUNT_KINDS));
-    CHECK_EQ(own()->monitorused[0],
-        account_own_bytes(device, ACCOUNT_KINDS) - account_own_bytes(device, ACCOUNT_MANAGED));
+    CHECK_EQ(own()->monitorused[0], account_own_bytes(device, ACCOUNT_KINDS) - elsewhere);
 }
 
 TEST("each kind is shown as what HAMi calls it")

@@ -33,6 +33,7 @@ struct reservation {
     struct reservation *next;
     uint64_t address;
     uint64_t bytes;
+    unsigned mappings;
     char *window; /* NULL: nothing in the range was read or written yet */
 };
 
@@ -177,6 +178,7 @@ CUresult sim_cuMemAddressReserve(
         return CUDA_ERROR_OUT_OF_MEMORY;
     reservation->bytes = bytes;
     reservation->window = NULL;
+    reservation->mappings = 0;
     reservation->address =
         wanted && wanted % MEMORY_PAGE_BYTES == 0 && address_take_at(wanted, bytes)
             ? wanted
@@ -191,22 +193,6 @@ CUresult sim_cuMemAddressReserve(
     return CUDA_SUCCESS;
 }
 
-static bool is_mapping_within(const struct allocation *allocation, const void *range)
-{
-    const struct reservation *reservation = range;
-
-    return allocation->kind == ALLOCATION_MAPPING && allocation->address >= reservation->address &&
-           allocation->address - reservation->address < reservation->bytes;
-}
-
-static bool reservation_is_mapped(const struct reservation *reservation)
-{
-    size_t count;
-
-    free(allocation_collect(is_mapping_within, reservation, &count));
-    return count > 0;
-}
-
 CUresult sim_cuMemAddressFree(CUdeviceptr address, size_t bytes)
 {
     CUDA_LOCKED;
@@ -214,7 +200,7 @@ CUresult sim_cuMemAddressFree(CUdeviceptr address, size_t bytes)
     struct reservation *reservation = *at;
 
     if (!reservation || reservation->address != address || reservation->bytes != bytes ||
-        reservation_is_mapped(reservation))
+        reservation->mappings)
         return CUDA_ERROR_INVALID_VALUE;
     *at = reservation->next;
     contents_drop(reservation->window, bytes);
@@ -240,9 +226,12 @@ CUresult sim_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                            .device = vmm->device ? vmm->device : device_of(0),
                            .vmm = vmm},
         NULL);
-    if (r == CUDA_SUCCESS && vmm->mappings++ == 0 && vmm->place == PLACE_DEVICE)
+    if (r != CUDA_SUCCESS)
+        return r;
+    (*reservation_of(address, bytes))->mappings++;
+    if (vmm->mappings++ == 0 && vmm->place == PLACE_DEVICE)
         rm_memory_map(&vmm->rm, true);
-    return r;
+    return CUDA_SUCCESS;
 }
 
 static bool window_make(struct reservation *reservation)
@@ -344,6 +333,7 @@ CUresult sim_cuMemUnmap(CUdeviceptr address, size_t bytes)
 
         address += mapping->bytes;
         window_hide(mapping);
+        (*reservation_of(mapping->address, mapping->bytes))->mappings--;
         allocation_forget(mapping);
         if (--vmm->mappings == 0 && vmm->place == PLACE_DEVICE)
             rm_memory_map(&vmm->rm, false);
