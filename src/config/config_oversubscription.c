@@ -12,8 +12,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define RATIO_MOST (4096ull * CONFIG_RATIO_ONE)
-
 struct wish {
     bool given;     /* the variable says something that is understood */
     uint64_t ratio; /* in 2^-20; CONFIG_RATIO_ONE: it says only yes; 0: no */
@@ -24,8 +22,8 @@ static bool is_false(const char *text)
     return !strcasecmp(text, "false") || !strcasecmp(text, "off") || !strcasecmp(text, "no");
 }
 
-/* "1.5": more than the card; "1", "0.8": not more. The digits are those of so many MiB. */
-static int parse_ratio(const char *text, uint64_t *ret_ratio)
+/* The digits are those of so many MiB. */
+int config_parse_ratio(const char *text, uint64_t *ret_ratio)
 {
     char scaled[64];
     uint64_t ratio;
@@ -34,7 +32,8 @@ static int parse_ratio(const char *text, uint64_t *ret_ratio)
             return -EINVAL;
     }
     int length = snprintf(scaled, sizeof(scaled), "%sm", text);
-    if (length >= (int)sizeof(scaled) || parse_size(scaled, &ratio) || ratio > RATIO_MOST)
+    if (length >= (int)sizeof(scaled) || parse_size(scaled, &ratio) ||
+        ratio > (uint64_t)CONFIG_RATIO_MOST * CONFIG_RATIO_ONE)
         return -EINVAL;
     *ret_ratio = ratio > CONFIG_RATIO_ONE ? ratio : 0;
     return 0;
@@ -50,11 +49,11 @@ static struct wish look(const char *name, const char *text, bool by_ratio)
         return wish;
     if (!by_ratio && parse_true(text)) {
         wish.ratio = CONFIG_RATIO_ONE;
-    } else if (parse_ratio(text, &wish.ratio)) {
+    } else if (config_parse_ratio(text, &wish.ratio)) {
         log_warning("%s=\"%.64s\" is not known; accepted: %s, at most %d. It asks for no more "
                     "memory than the card has.",
             name, text, by_ratio ? "a ratio, as 1.5" : "true, false, or a ratio, as 1.5",
-            (int)(RATIO_MOST / CONFIG_RATIO_ONE));
+            CONFIG_RATIO_MOST);
         wish.given = false;
     }
     return wish;

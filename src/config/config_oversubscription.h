@@ -10,7 +10,13 @@
  * for nothing, and of VGPU_HOST_POOL gives nothing. */
 void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name));
 
-/* As oversubscription above, of the container's index-th device. */
+/* "1.5" as CONFIG_RATIO_ONE times that; 0 for a ratio that is not above 1. Returns 0, or -EINVAL
+ * where it is no number from 0 to CONFIG_RATIO_MOST. */
+int config_parse_ratio(const char *text, uint64_t *ret_ratio) __attribute__((warn_unused_result));
+
+#define CONFIG_RATIO_MOST 4096
+
+/* As config.h's oversubscription, of the container's index-th device. */
 uint64_t config_oversubscription(const struct config *config, int index);
 
 /* The host memory that may back the container's device memory; UINT64_MAX: not said. */

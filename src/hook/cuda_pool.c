@@ -78,15 +78,17 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
     return result;
 }
 
-/* With oversubscription; a stream that is none is the driver's to refuse, and so is a free that is
- * only recorded. */
+/* With oversubscription; a stream that is none is an error, and a free that is only recorded is the
+ * driver's to refuse. */
 static bool free_served(
     CUdeviceptr dptr, CUstream stream, enum stream_zero zero, CUresult *ret_result)
 {
     CUcontext context;
     struct vmem_allocation allocation;
-    return vmem_find(dptr, &allocation) && !capture_records(stream, zero) &&
-           cuda.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && vmem_free(dptr, ret_result);
+    if (!vmem_find(dptr, &allocation) || capture_records(stream, zero))
+        return false;
+    *ret_result = cuda.cuStreamGetCtx(stream, &context);
+    return *ret_result != CUDA_SUCCESS || vmem_free(dptr, ret_result);
 }
 
 #define TWINS "hook/cuda_pool.def"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vgpu run: a command inside a container of its own, or inside one that --region names. */
 #include "base/parse.h"
-#include "config/config.h"
+#include "config/config_oversubscription.h"
 #include "host/child.h"
 #include "host/options.h"
 #include "host/paths.h"
@@ -21,15 +21,15 @@
 #include <string.h>
 
 struct run_options {
-    const char *memory, *cores, *soft_cores, *priority, *region, *sim;
+    const char *memory, *cores, *soft_cores, *priority, *region, *sim, *oversubscribe;
     bool env, json;
     char **command;
 };
 
 static const char usage_text[] =
     "usage: vgpu run [--memory SIZE[,SIZE...]] [--cores PERCENT[,...]]\n"
-    "                [--soft-cores PERCENT[,...]] [--priority N] [--region FILE]\n"
-    "                [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
+    "                [--soft-cores PERCENT[,...]] [--priority N] [--oversubscribe[=RATIO]]\n"
+    "                [--region FILE] [--sim[=DESCRIPTION]] [--] COMMAND [ARGUMENT...]\n"
     "       vgpu run --env [--json] [OPTION...]\n"
     "\n"
     "Runs COMMAND inside a slice of the GPU; its exit status and signals are passed through.\n"
@@ -39,6 +39,9 @@ static const char usage_text[] =
     "  --soft-cores PERCENT\n"
     "                   share that it may use while the GPU is otherwise idle, likewise\n"
     "  --priority N     0 is high, larger is lower; 1 without it\n"
+    "  --oversubscribe[=RATIO]\n"
+    "                   what does not fit on the card is backed by host memory, within the\n"
+    "                   limit; with a ratio above 1, what does not fit into limit / ratio\n"
     "  --region FILE    join (or create) the container with this shared region; its directory\n"
     "                   must exist\n"
     "  --sim[=DESC]     use a simulated machine, not the driver; docs/simulator.md describes DESC\n"
@@ -60,7 +63,7 @@ static int check_command(bool given, const struct run_options *options)
     return TOOL_USAGE;
 }
 
-enum { MEMORY = OPTION_FIRST, CORES, SOFT_CORES, PRIORITY, REGION, SIM, ENV, JSON };
+enum { MEMORY = OPTION_FIRST, CORES, SOFT_CORES, PRIORITY, OVERSUBSCRIBE, REGION, SIM, ENV, JSON };
 
 static int take_option(int option, void *context)
 {
@@ -77,6 +80,9 @@ static int take_option(int option, void *context)
         break;
     case PRIORITY:
         options->priority = optarg;
+        break;
+    case OVERSUBSCRIBE:
+        options->oversubscribe = optarg ? optarg : "true";
         break;
     case REGION:
         options->region = optarg;
@@ -101,6 +107,7 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
         {"cores", required_argument, NULL, CORES},
         {"soft-cores", required_argument, NULL, SOFT_CORES},
         {"priority", required_argument, NULL, PRIORITY},
+        {"oversubscribe", optional_argument, NULL, OVERSUBSCRIBE},
         {"region", required_argument, NULL, REGION}, {"sim", optional_argument, NULL, SIM},
         {"env", no_argument, NULL, ENV}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
     static const struct command_options taken = {usage_text, known, take_option};
@@ -214,6 +221,28 @@ static int set_priority(const char *text)
     return 0;
 }
 
+static int set_oversubscription(const struct run_options *options)
+{
+    uint64_t ratio = 1;
+    const char *text = options->oversubscribe;
+    if (strcmp(text, "true") != 0 && (config_parse_ratio(text, &ratio) != 0 || !ratio)) {
+        say_error(
+            "--oversubscribe \"%.64s\" is not accepted; accepted: a ratio above 1, as 1.5, at "
+            "most %d, or none",
+            text, CONFIG_RATIO_MOST);
+        return TOOL_USAGE;
+    }
+    if (!options->memory && !options->region && !getenv("CUDA_DEVICE_MEMORY_LIMIT") &&
+        !getenv("CUDA_MEM_LIMIT")) {
+        say_error("--oversubscribe is within a memory limit; accepted: with --memory SIZE");
+        return TOOL_USAGE;
+    }
+    clear_family("CUDA_MEM_OVERSOLD", "CUDA_MEM_RATIO");
+    clear_family("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_RATIO");
+    setenv("CUDA_MEMORY_OVERSUBSCRIBE", text, 1);
+    return 0;
+}
+
 /* What the options say of limits, as variables. Returns 0 or TOOL_USAGE. */
 static int set_limits(const struct run_options *options)
 {
@@ -229,6 +258,8 @@ static int set_limits(const struct run_options *options)
             check_percent, PARSE_PERCENT_ACCEPTED);
     if (!status && options->priority)
         status = set_priority(options->priority);
+    if (!status && options->oversubscribe)
+        status = set_oversubscription(options);
     if (!status)
         run_warn_of_memory(options->memory);
     if (!status && (options->soft_cores || options->cores))

@@ -152,12 +152,15 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
     return result;
 }
 
+/* Asked twice, as all that undoes: the program does not know of it, and would not ask again. */
 static void release_parts(struct range *range)
 {
     while (range->part_count) {
         const struct range_part *part = &range->parts[--range->part_count];
         struct memory_record record = memory_take(MEMORY_VMM, part->handle);
         CUresult result = cuda.cuMemRelease(part->handle);
+        if (result != CUDA_SUCCESS)
+            result = cuda.cuMemRelease(part->handle);
         memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
     }
 }
@@ -170,6 +173,19 @@ CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAcce
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = ordinal;
     return cuda.cuMemSetAccess(range->address, range->bytes, &access, 1);
+}
+
+static CUresult unmap(CUdeviceptr address, uint64_t bytes)
+{
+    CUresult result = cuda.cuMemUnmap(address, bytes);
+    return result == CUDA_SUCCESS ? result : cuda.cuMemUnmap(address, bytes);
+}
+
+/* Addresses that are not given back are lost, and nothing else. */
+static void free_address(const struct range *range)
+{
+    if (cuda.cuMemAddressFree(range->address, range->bytes) != CUDA_SUCCESS)
+        (void)cuda.cuMemAddressFree(range->address, range->bytes);
 }
 
 static CUresult map_parts(struct range *range)
@@ -186,8 +202,8 @@ static CUresult map_parts(struct range *range)
         result = range_set_access(range, range->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS) {
         if (end > range->address)
-            (void)cuda.cuMemUnmap(range->address, end - range->address);
-        (void)cuda.cuMemAddressFree(range->address, range->bytes);
+            (void)unmap(range->address, end - range->address);
+        free_address(range);
     }
     return result;
 }
@@ -205,13 +221,14 @@ CUresult range_make(struct range *range, uint64_t bytes)
     return result;
 }
 
-void range_drop(struct range *range)
+CUresult range_drop(struct range *range)
 {
-    /* Memory whose mapping stays is not given back, whatever the handle's release says. */
-    if (cuda.cuMemUnmap(range->address, range->bytes) != CUDA_SUCCESS)
-        return;
-    (void)cuda.cuMemAddressFree(range->address, range->bytes);
+    CUresult result = unmap(range->address, range->bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    free_address(range);
     release_parts(range);
+    return CUDA_SUCCESS;
 }
 
 void range_mark_exported(const struct range *range, struct rm_export_fd to)

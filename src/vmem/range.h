@@ -46,9 +46,9 @@ struct range {
  * limit (account_check). */
 CUresult range_make(struct range *range, uint64_t bytes) __attribute__((warn_unused_result));
 
-/* Unmaps it and gives all back. Needs no current context. What the driver refuses to take back
- * stays charged. */
-void range_drop(struct range *range);
+/* Unmaps it and gives all back. Needs no current context. The driver's code where it does not
+ * unmap: nothing has changed then. What it does not release, asked twice, stays charged. */
+CUresult range_drop(struct range *range) __attribute__((warn_unused_result));
 
 /* Sets the device's access to all of it. */
 CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)

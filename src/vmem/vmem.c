@@ -52,22 +52,28 @@ void vmem_forget_locked(struct range *range) REQUIRES(vmem_lock)
     slab_give(&vmem.ranges, range);
 }
 
-static void drop_now(struct range *range)
+/* What stays goes with its context, or is freed once more. */
+static CUresult drop_now(struct range *range)
 {
     struct capture_relaxed former = capture_relax();
-    range_drop(range);
+    CUresult result = range_drop(range);
     capture_restore(&former);
-    LOCKED(vmem_lock)
-        vmem_forget_locked(range);
+    LOCKED(vmem_lock) {
+        range->gone = false;
+        if (result == CUDA_SUCCESS)
+            vmem_forget_locked(range);
+        else
+            vmem_add_locked(range);
+    }
+    return result;
 }
 
-void vmem_leave(struct range *range)
+CUresult vmem_leave(struct range *range)
 {
     bool last = false;
     LOCKED(vmem_lock)
         last = --range->users == 0 && range->gone;
-    if (last)
-        drop_now(range);
+    return last ? drop_now(range) : CUDA_SUCCESS;
 }
 
 void vmem_drop(struct range *range)
@@ -78,7 +84,7 @@ void vmem_drop(struct range *range)
         now = range->users == 0;
     }
     if (now)
-        drop_now(range);
+        (void)drop_now(range);
 }
 
 static void count_ranges_locked(void) REQUIRES(vmem_lock)
@@ -146,39 +152,47 @@ static struct range *take_storage(const struct place *place, bool is_block)
     return NULL;
 }
 
-/* Others find it from now on, and may drop it once it is left. */
-static void publish(struct range *range)
+void vmem_add_locked(struct range *range) REQUIRES(vmem_lock)
 {
-    LOCKED_TO_END(vmem_lock);
     range_table_add(&vmem.table, range);
     if (range->block) {
         range->next = vmem.block_list;
         vmem.block_list = range;
     }
-    vmem_use_locked(range);
     count_ranges_locked();
+}
+
+/* Others find it from now on, and may drop it once it is left. */
+static void publish(struct range *range)
+{
+    LOCKED_TO_END(vmem_lock);
+    vmem_add_locked(range);
+    vmem_use_locked(range);
 }
 
 /* Makes the range and has others find it; where that fails its storage is gone. */
 static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_address)
 {
     uint64_t changes = 0;
+    bool is_stuck = false;
     struct capture_relaxed former = capture_relax();
     CUresult result = range_make(range, bytes);
     if (result == CUDA_SUCCESS) {
         *ret_address = range->address;
         result = vmem_let_peers(range, &changes);
-        if (result != CUDA_SUCCESS)
-            range_drop(range);
+        if (result != CUDA_SUCCESS && range_drop(range) != CUDA_SUCCESS)
+            is_stuck = true; /* nobody knows it, and it stays charged */
     }
     if (result != CUDA_SUCCESS) {
-        LOCKED(vmem_lock)
-            vmem_forget_locked(range);
+        LOCKED(vmem_lock) {
+            if (!is_stuck)
+                vmem_forget_locked(range);
+        }
     } else {
         publish(range);
         if (vmem_peers_changed(changes))
             (void)vmem_let_peers(range, &changes);
-        vmem_leave(range);
+        (void)vmem_leave(range);
     }
     capture_restore(&former);
     return result;
@@ -265,7 +279,7 @@ bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to)
     }
     if (range) {
         range_mark_exported(range, to);
-        vmem_leave(range);
+        (void)vmem_leave(range);
     }
     return range != NULL;
 }

@@ -40,32 +40,37 @@ static bool end_allocation(CUdeviceptr address, struct vmem_ended *ret_ended)
     return true;
 }
 
-/* Ended allocations of a range that lost its context have nothing left to give back. */
-static void give_back(const struct vmem_ended *ended)
+static void revive_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
+{
+    if (ended->range->block)
+        block_revive(ended->range->block, ended->part);
+    else
+        vmem_add_locked(ended->range);
+}
+
+/* Ended allocations of a range that lost its context have nothing left to give back. An allocation
+ * whose range the driver does not drop lives on; a block that it does not drop is empty. */
+static CUresult give_back(const struct vmem_ended *ended)
 {
     struct range *range = ended->range;
+    bool is_block = range->block != NULL;
     LOCKED(vmem_lock) {
-        bool drops = !range->block;
-        if (range->block && !range->gone && block_give(range->block, ended->part)) {
+        bool drops = !is_block;
+        if (is_block && !range->gone && block_give(range->block, ended->part)) {
             vmem_remove_locked(range);
             drops = true;
         }
         range->gone |= drops;
     }
-    vmem_leave(range);
+    CUresult result = vmem_leave(range);
+    return is_block ? CUDA_SUCCESS : result;
 }
 
 static void revive(const struct vmem_ended *ended)
 {
-    struct range *range = ended->range;
-    LOCKED(vmem_lock) {
-        if (range->block)
-            block_revive(range->block, ended->part);
-        else
-            range_table_add(&vmem.table, range);
-        store_relaxed(&vmem_range_count, vmem.table.count);
-    }
-    vmem_leave(range);
+    LOCKED(vmem_lock)
+        revive_locked(ended);
+    (void)vmem_leave(ended->range);
 }
 
 /* True where a capture is going on, and the free is put off. */
@@ -98,22 +103,27 @@ void vmem_free_deferred(void)
     struct vmem_ended ended;
     while (next_deferred(&ended)) {
         (void)wait_for(ended.range->context);
-        give_back(&ended);
+        (void)give_back(&ended);
     }
 }
 
 bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
 {
+    struct vmem_allocation allocation;
     struct vmem_ended ended;
     CUdevice ordinal;
-    if (cuda.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !end_allocation(dptr, &ended))
-        return false; /* without a current context it is the driver's to refuse */
-    *ret_result = CUDA_SUCCESS;
+    if (!vmem_find_slow(dptr, &allocation))
+        return false;
+    *ret_result = cuda.cuCtxGetDevice(&ordinal); /* as cuMemFree, only with a current context */
+    if (*ret_result != CUDA_SUCCESS)
+        return true;
+    if (!end_allocation(dptr, &ended))
+        return false;
     if (defer(&ended))
         return true;
     *ret_result = wait_for(ended.range->context);
     if (*ret_result == CUDA_SUCCESS)
-        give_back(&ended);
+        *ret_result = give_back(&ended);
     else
         revive(&ended);
     vmem_free_deferred();
@@ -186,6 +196,6 @@ void vmem_context_gone(uint64_t context)
     while ((range = take_of_context(context, &cursor)))
         vmem_drop(range);
     while (take_deferred_of(context, &ended))
-        give_back(&ended);
+        (void)give_back(&ended);
     forget_peers(context);
 }

@@ -37,15 +37,19 @@ extern struct lock vmem_lock;
 extern struct vmem vmem GUARDED_BY(vmem_lock);
 
 /* Takes the range for use without the lock, and ends that use: where the range is gone meanwhile,
- * it is dropped here. */
+ * it is dropped here. Where the driver does not drop it, its code, and the range is in the table
+ * again. */
 void vmem_use_locked(struct range *range) REQUIRES(vmem_lock);
-void vmem_leave(struct range *range) EXCLUDES(vmem_lock);
+CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
 
 /* Nobody finds the range any more: drops it now, or by its last user. */
 void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
 
 /* Takes a block out of the table and the list. */
 void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock);
+
+/* Has others find it. */
+void vmem_add_locked(struct range *range) REQUIRES(vmem_lock);
 
 /* Gives a range that is not to be dropped, or was, back to its slab. */
 void vmem_forget_locked(struct range *range) REQUIRES(vmem_lock);

@@ -82,7 +82,7 @@ CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
     while (result == CUDA_SUCCESS && (range = next_range(context, &cursor))) {
         if (range->ordinal != accessor)
             result = range_set_access(range, accessor, flags);
-        vmem_leave(range);
+        (void)vmem_leave(range);
     }
     return result;
 }

@@ -42,9 +42,9 @@ static struct sums region_sums(void)
         const struct vgpu_usage *usage = &region->slots[i].usage[0];
         if ((region->slots[i].state & 3) != VGPU_SLOT_LIVE)
             continue;
-        sums.device += usage->bytes - usage->managed;
+        sums.device += usage->bytes - usage->managed - usage->spilled;
         sums.pending += usage->pending;
-        sums.buffer += usage->buffer + usage->managed;
+        sums.buffer += usage->buffer + usage->managed + usage->spilled;
         lingering += usage->lingering;
         imported += usage->imported;
     }

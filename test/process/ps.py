@@ -471,6 +471,24 @@ def widths():
 
 
 @test
+def spilled():
+    """what is backed by the host is shown apart, where something is"""
+    with Place() as place, place.program("--memory", "8g", "--oversubscribe=2", "--sim=memory=16GiB") as program:
+        program.got(2000)
+        before = tool(VGPU, "ps", "--region", place.region).stdout
+        true("SPILLED" not in before, before)
+        program.got(4000)
+        table = tool(VGPU, "ps", "--region", place.region).stdout.splitlines()
+        true("SPILLED" in table[0], table)
+        device = json.loads(tool(VGPU, "ps", "--json", "--region", place.region).stdout)["containers"][0]["devices"][0]
+        memory = device["memory"]
+        equal((memory["bytes"] - memory["spilled"]) >> 20, 4096, memory)
+        equal(memory["limit"] >> 30, 8)
+        top = tool(VGPU, "top", "--batch", "--iterations", "1", "--region", place.region)
+        true("SPILLED" in top.stdout or top.returncode, top)
+
+
+@test
 def namespaces():
     """a process in a PID namespace of its own is shown with its pid here, and its command line"""
     probe = subprocess.run(["unshare", "-pf", "--mount-proc", "true"], env=MINE, capture_output=True, check=False)

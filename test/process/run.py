@@ -365,6 +365,25 @@ def vain_soft_limits():
 
 
 @test
+def oversubscribe():
+    """--oversubscribe gives the limit where the card is smaller, and says what it needs"""
+    def held(*options):
+        return run("--memory", "8GiB", *options, "--sim=memory=4GiB", "--", HOLD, "6000", "0").returncode
+    true(held() != 0, "6,000 MiB on a card of 4 GiB")
+    equal(held("--oversubscribe"), 0, "with it")
+    equal(held("--oversubscribe=2.5"), 0, "with a ratio")
+    for value in ("1", "0.5", "x", "", "-2", "1.5x", "4097"):
+        done = run("--memory", "1g", "--oversubscribe=" + value, "--", "true")
+        equal((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        true(f'"{value}"' in done.stderr and "a ratio above 1" in done.stderr, done.stderr)
+    done = run("--oversubscribe", "--", "true")
+    equal((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+    true("--memory" in done.stderr, done.stderr)
+    done = run("--env", "--memory", "1g", "--oversubscribe")
+    true("CUDA_MEMORY_OVERSUBSCRIBE" in done.stdout, done.stdout)
+
+
+@test
 def nothing_left():
     """nothing of a run is left in /tmp, however it ends"""
     before = left_behind()

@@ -237,6 +237,126 @@ TEST("kinds are counted apart and summed, and managed and spilled memory is not 
     CHECK_EQ(processes[0].device_bytes, 17 * PEERS_MIB);
 }
 
+/* ---- more memory than the card has ---- */
+
+static int reserve_as(uint64_t mib, enum account_kind kind)
+{
+    int error = account_reserve(device, mib * PEERS_MIB, kind);
+    if (!error)
+        account_commit(device, mib * PEERS_MIB);
+    return error;
+}
+
+TEST("movable memory has its place in the share, other memory goes before it, and all is limited")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK(!account_is_oversubscribed(device));
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    CHECK(account_is_oversubscribed(device));
+    CHECK_EQ(account_resident_room(device), 500 * PEERS_MIB);
+    CHECK_EQ(reserve_as(100, ACCOUNT_CONTEXT), 0);
+    CHECK_EQ(account_resident_room(device), 400 * PEERS_MIB);
+    CHECK_EQ(reserve_as(401, ACCOUNT_MOVABLE), -EDQUOT);
+    CHECK_EQ(reserve_as(400, ACCOUNT_MOVABLE), 0);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_MOVABLE), -EDQUOT);
+    CHECK_EQ(reserve_as(300, ACCOUNT_SPILLED), 0);
+    CHECK_EQ(reserve_as(100, ACCOUNT_BUFFER), 0); /* what cannot be moved may pass the share */
+    CHECK_EQ(account_resident_room(device), 0);
+    CHECK_EQ(reserve_as(101, ACCOUNT_SPILLED), -ENOMEM);
+    CHECK_EQ(reserve_as(100, ACCOUNT_SPILLED), 0);
+    CHECK_EQ(peers_used(device), 1000 * PEERS_MIB);
+    CHECK_EQ(account_spilled_bytes(), 400 * PEERS_MIB);
+    account_release(device, 400 * PEERS_MIB, ACCOUNT_SPILLED);
+    CHECK_EQ(account_spilled_bytes(), 0);
+    CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
+}
+
+TEST("the budget of host memory is reached to the byte, and a ratio of one has no share")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, ACCOUNT_RATIO_ONE);
+    account_set_host_budget(100 * PEERS_MIB);
+    CHECK_EQ(account_resident_room(device), UINT64_MAX);
+    CHECK_EQ(reserve_as(700, ACCOUNT_MOVABLE), 0);
+    CHECK_EQ(reserve_as(99, ACCOUNT_SPILLED), 0);
+    CHECK_EQ(account_reserve(device, PEERS_MIB + 1, ACCOUNT_SPILLED), -EDQUOT);
+    CHECK_EQ(reserve_as(1, ACCOUNT_SPILLED), 0);
+    CHECK_EQ(account_reserve(device, 1, ACCOUNT_SPILLED), -EDQUOT);
+    CHECK_EQ(reserve_as(200, ACCOUNT_BUFFER), 0);
+    account_set_ratio(device, 0);
+    CHECK(!account_is_oversubscribed(device));
+}
+
+/* Both kinds, again and again, until their bounds refuse; what was had is counted. */
+static void crowd_in(void)
+{
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    account_set_host_budget(200 * PEERS_MIB);
+    peers_wait(1);
+    int64_t taken[2] = {0};
+    for (unsigned i = 0; i < 2000; i++) {
+        enum account_kind kind = i % 2 ? ACCOUNT_MOVABLE : ACCOUNT_SPILLED;
+        taken[i % 2] += reserve_as(1, kind) == 0;
+    }
+    add_seq_cst(&peers->number[0], taken[0]);
+    add_seq_cst(&peers->number[1], taken[1]);
+    add_seq_cst(&peers->number[2], 1);
+    peers_wait(2);
+}
+
+TEST("processes that charge at once share one share and one budget, and fill both")
+{
+    pid_t pids[4];
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    for (int i = 0; i < 4; i++)
+        pids[i] = peers_fork(crowd_in);
+    peers_sleep_ms(50);
+    peers_step(1);
+    for (int i = 0; i < 1500 && load_seq_cst(&peers->number[2]) < 4; i++)
+        peers_sleep_ms(10);
+    CHECK_EQ(account_spilled_bytes(), (uint64_t)load_seq_cst(&peers->number[0]) * PEERS_MIB);
+    CHECK(account_spilled_bytes() <= 200 * PEERS_MIB);
+    CHECK(load_seq_cst(&peers->number[1]) <= 500);
+    /* A refusal counts what others are about to take back; so the last may be missed by a few. */
+    CHECK(load_seq_cst(&peers->number[0]) >= 195 && load_seq_cst(&peers->number[1]) >= 495);
+    peers_step(2);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(peers_reap(pids[i]), 0);
+    CHECK_EQ(peers_used(device), 0);
+    CHECK_EQ(account_spilled_bytes(), 0);
+}
+
+static void spill_and_die(void)
+{
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    REQUIRE(reserve_as(500, ACCOUNT_MOVABLE) == 0);
+    REQUIRE(reserve_as(300, ACCOUNT_SPILLED) == 0);
+    peers_step(1);
+    peers_wait(99);
+}
+
+TEST("what a killed process had on the card and on the host is free again")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    account_set_host_budget(300 * PEERS_MIB);
+    pid_t pid = peers_fork(spill_and_die);
+    peers_wait(1);
+    CHECK_EQ(reserve_as(1, ACCOUNT_MOVABLE), -EDQUOT);
+    CHECK_EQ(reserve_as(1, ACCOUNT_SPILLED), -EDQUOT);
+    peers_kill(pid);
+    CHECK_EQ(account_resident_room(device), 500 * PEERS_MIB);
+    CHECK_EQ(reserve_as(500, ACCOUNT_MOVABLE), 0);
+    CHECK_EQ(reserve_as(300, ACCOUNT_SPILLED), 0);
+}
+
 TEST("a limit that is lowered below what is held refuses, and hides no byte")
 {
     peers_begin();
