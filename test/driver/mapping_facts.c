@@ -27,17 +27,19 @@ static void rely(const char *what, bool holds)
     broken += !holds;
 }
 
-static CUmemAllocationProp place(CUmemLocationType type, bool rdma)
+static CUmemAllocationProp place(CUmemLocationType type, bool capable)
 {
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     property.location.type = type;
-    property.allocFlags.gpuDirectRDMACapable = rdma;
+    property.allocFlags.gpuDirectRDMACapable = capable;
     return property;
 }
 
+static bool rdma;
+
 static CUmemAllocationProp on_device(void)
 {
-    return place(CU_MEM_LOCATION_TYPE_DEVICE, false);
+    return place(CU_MEM_LOCATION_TYPE_DEVICE, rdma);
 }
 
 static CUmemAllocationProp on_host(void)
@@ -299,8 +301,8 @@ static void errors(void)
     printf("cuMemCreate of more than the card has: %d; cuMemAlloc: %d\n",
         (int)driver.cuMemCreate(&handle, (card_total / PAGE + 1) * PAGE, &device, 0),
         (int)driver.cuMemAlloc_v2(&address, card_total + PAGE));
-    CUmemAllocationProp rdma = place(CU_MEM_LOCATION_TYPE_DEVICE, true);
-    CUresult made = driver.cuMemCreate(&handle, PAGE, &rdma, 0);
+    CUmemAllocationProp capable = place(CU_MEM_LOCATION_TYPE_DEVICE, true);
+    CUresult made = driver.cuMemCreate(&handle, PAGE, &capable, 0);
     if (made == CUDA_SUCCESS)
         DRIVER_CALL(driver.cuMemRelease(handle));
     printf("cuMemCreate with gpuDirectRDMACapable: %d\n", (int)made);
@@ -362,11 +364,17 @@ static void frees(void)
     DRIVER_CALL(driver.cuModuleUnload(module));
 }
 
-#define ROUNDS 50
+#define ROUNDS 51
+
+static int by_value(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
 
 static void cost(uint64_t bytes)
 {
-    double times[4] = {0};
+    static double times[4][ROUNDS];
     uint64_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
     for (int i = 0; i < ROUNDS; i++) {
         CUdeviceptr plain;
@@ -382,20 +390,30 @@ static void cost(uint64_t bytes)
         range_drop(&range);
         at[4] = now_us();
         for (int t = 0; t < 4; t++)
-            times[t] += at[t + 1] - at[t];
+            times[t][i] = at[t + 1] - at[t];
     }
-    printf("| %8.2f MiB | %8.1f | %8.1f | %8.1f | %8.1f |\n", (double)bytes / (double)MIB,
-        times[0] / ROUNDS, times[1] / ROUNDS, times[2] / ROUNDS, times[3] / ROUNDS);
+    printf("| %8.2f MiB |", (double)bytes / (double)MIB);
+    for (int t = 0; t < 4; t++) {
+        qsort(times[t], ROUNDS, sizeof(double), by_value);
+        printf(" %8.1f |", times[t][ROUNDS / 2]);
+    }
+    printf("\n");
 }
 
 static void costs(void)
 {
-    printf("| size         | cuMemAlloc | cuMemFree | mapping made | dropped | (us, mean of %d)\n",
+    printf(
+        "| size         | cuMemAlloc | cuMemFree | mapping made | dropped | (us, median of %d)\n",
         ROUNDS);
     cost(1000);
     for (uint64_t bytes = PAGE; bytes <= 1024 * MIB; bytes *= 4)
         cost(bytes);
     cost(1024 * MIB);
+    rdma = true;
+    printf("with gpuDirectRDMACapable:\n");
+    cost(PAGE);
+    cost(1024 * MIB);
+    rdma = false;
     double from = now_us();
     struct range range = range_make(0, 256 * MIB);
     printf("256 MiB of host-backed mapping: made in %.1f ms", (now_us() - from) / 1e3);
