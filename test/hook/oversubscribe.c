@@ -5,6 +5,7 @@
 #include "allocate.h"
 #include "abi/nvml.h"
 #include "bed.h"
+#include "sim/machine/machine.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -431,6 +432,114 @@ BED_TEST("peers reach memory that is there and memory that comes", .limit = "8Gi
     CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
+/* ---- ends ---- */
+
+/* A card that is full has no room for another context: the parent's comes first. */
+static void hold_spilled(void *argument)
+{
+    pid_t parent = getppid();
+    (void)argument;
+    for (unsigned i = 0; i < 1000; i++) {
+        const struct vgpu_slot *slot = bed_region() ? bed_region_slot(parent) : NULL;
+        if (slot && slot->usage[0].bytes && !slot->usage[0].pending)
+            break;
+        bed_sleep_ms(10);
+    }
+    bed_context(0);
+    take(5 * GIB);
+    take(100);
+    for (;;)
+        pause();
+}
+
+BED_TEST("a killed process leaves neither the card's memory nor the host's behind", SMALL_CARD,
+    .environment = {ON, "VGPU_HOST_POOL=3g"})
+{
+    pid_t pid = bed_fork(hold_spilled, NULL);
+    const struct vgpu_slot *slot;
+    CUdeviceptr pointer;
+    int status;
+    bed_context(0);
+    for (unsigned i = 0; i < 1000; i++) {
+        slot = bed_region() ? bed_region_slot(pid) : NULL;
+        if (slot && slot->usage[0].bytes > 5 * GIB && !slot->usage[0].pending)
+            break;
+        bed_sleep_ms(10);
+    }
+    REQUIRE(slot != NULL && slot->usage[0].spilled > GIB);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 3 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    kill(pid, SIGKILL);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_SUCCESS);
+    CHECK(usage()->spilled > GIB);
+    give(pointer);
+    CHECK_EQ(bed_region_bytes(0), usage()->bytes);
+}
+
+static CUdeviceptr inherited;
+
+static void look_at_inherited(void *argument)
+{
+    unsigned type;
+    (void)argument;
+    CHECK(CU(cuMemFree_v2)(inherited) != CUDA_SUCCESS);
+    CHECK(CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inherited) !=
+          CUDA_SUCCESS);
+    exit(0);
+}
+
+BED_TEST("a forked child has none of it, and takes nothing away", SMALL_CARD, .environment = {ON})
+{
+    bed_context(0);
+    inherited = take(5 * GIB);
+    write_marks(inherited, 5 * GIB, 3);
+    uint64_t bytes = usage()->bytes, on_host = usage()->spilled, card = bed_card_bytes(0);
+    CHECK(bed_ended_well(bed_fork(look_at_inherited, NULL)));
+    CHECK_EQ(usage()->bytes, bytes);
+    CHECK_EQ(usage()->spilled, on_host);
+    CHECK_EQ(bed_card_bytes(0), card);
+    CHECK(has_marks(inherited, 5 * GIB, 3));
+    give(inherited);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
+static void *churn(void *argument)
+{
+    CUcontext context;
+    unsigned seed = (unsigned)(uintptr_t)argument;
+    CHECK_EQ(CU(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUdeviceptr held[8] = {0};
+    uint64_t sizes[8];
+    for (unsigned i = 0; i < 400; i++) {
+        unsigned at = (i * 7 + seed) % 8;
+        if (held[at]) {
+            CHECK(has_marks(held[at], sizes[at], seed * 8 + at));
+            give(held[at]);
+        }
+        sizes[at] = (i * 2654435761u + seed) % 3 ? 64 + i % 1000 * 8 : (i % 40 + 1) * 8 * MIB;
+        held[at] = take(sizes[at]);
+        write_marks(held[at], sizes[at], seed * 8 + at);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        give(held[i]);
+    return NULL;
+}
+
+BED_TEST("threads that allocate and free at once keep each other's contents", .limit = "40GiB",
+    .sim = "h200,memory=2GiB", .environment = {ON})
+{
+    pthread_t threads[4];
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    for (uintptr_t i = 0; i < 4; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
 /* ---- off ---- */
 
 BED_TEST("without it memory is the driver's own", .limit = "8GiB")
@@ -443,6 +552,16 @@ BED_TEST("without it memory is the driver's own", .limit = "8GiB")
     CHECK_EQ(CU(cuMemRetainAllocationHandle)(&allocation, (void *)(uintptr_t)pointer),
         CUDA_ERROR_INVALID_VALUE);
     give(pointer);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 100), CUDA_SUCCESS);
+    give(pointer);
+    /* And no call of the driver is made that was not made before. */
+    static const char *const mine[] = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap",
+        "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree", "cuCtxSynchronize",
+        "cuPointerGetAttribute", "cuCtxPushCurrent_v2"};
+    for (size_t i = 0; i < sizeof(mine) / sizeof(mine[0]); i++)
+        CHECK_EQ(sim_calls(mine[i]), 0);
+    CHECK_EQ(sim_calls("cuMemAlloc_v2"), 2);
+    CHECK_EQ(sim_calls("cuMemFree_v2"), 2);
 }
 
 int main(int argc, char **argv)
