@@ -72,7 +72,7 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     CUmemAllocationProp property = property_of(range->ordinal, spilled);
     CUmemGenericAllocationHandle handle = 0;
     struct memory_request request;
-    if (range->part_count == RANGE_PARTS_MAX ||
+    if (range->part_count == RANGE_PARTS_MAX || /* never: see its number */
         memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE) !=
             0)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -86,31 +86,41 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     return CUDA_SUCCESS;
 }
 
-/* All in one piece, else halves of it, so that the card, or the share, is filled to the last 2 MiB.
- * What pools hold unused is asked back once. */
-static CUresult add_resident(struct range *range, uint64_t bytes)
+/* As much as fits: false where the driver says anything but that there is no room. */
+static bool try_resident(struct range *range, uint64_t bytes, CUresult *ret_result)
+{
+    *ret_result = add_part(range, bytes, false);
+    return *ret_result == CUDA_SUCCESS || *ret_result == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What of the share is left, in whole pages, and no more than the bytes. */
+static uint64_t room_for(const struct range *range, uint64_t bytes)
 {
     uint64_t room = account_resident_room((unsigned)range->device);
-    bool made_room = room < bytes && pools_make_room(range->ordinal);
+    return room < bytes ? room / PAGE_BYTES * PAGE_BYTES : bytes;
+}
+
+/* All in one piece. Where there is no room for that, less is free: each power of two below it,
+ * tried once, fills the card, or the share, to the last page. What pools hold unused is asked back
+ * first. */
+static CUresult add_resident(struct range *range, uint64_t bytes)
+{
+    uint64_t whole = room_for(range, bytes);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (whole == bytes && (!try_resident(range, bytes, &result) || result == CUDA_SUCCESS))
+        return result;
+    bool made_room = pools_make_room(range->ordinal);
     if (made_room)
-        room = account_resident_room((unsigned)range->device);
-    room = room / PAGE_BYTES * PAGE_BYTES;
-    uint64_t left = bytes < room ? bytes : room, piece = left;
-    CUresult result = CUDA_SUCCESS;
-    while (left && piece >= PAGE_BYTES) {
-        uint64_t before = range->bytes;
-        result = add_part(range, piece < left ? piece : left, false);
-        left -= range->bytes - before;
-        if (result == CUDA_SUCCESS)
-            continue;
-        if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        whole = room_for(range, bytes);
+    if (whole && (made_room || whole < bytes) &&
+        (!try_resident(range, whole, &result) || result == CUDA_SUCCESS))
+        return result;
+    uint64_t piece = PAGE_BYTES;
+    while (piece < whole)
+        piece *= 2;
+    while ((piece /= 2) >= PAGE_BYTES && range->bytes < whole) {
+        if (piece <= whole - range->bytes && !try_resident(range, piece, &result))
             return result;
-        if (!made_room && pools_make_room(range->ordinal)) {
-            made_room = true;
-            continue;
-        }
-        made_room = true;
-        piece = piece / 2 / PAGE_BYTES * PAGE_BYTES;
     }
     return CUDA_SUCCESS;
 }

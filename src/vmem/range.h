@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From the card all, half of what is left and so on down to 2 MiB: one each for 45 bits of sizes,
- * and what a second attempt adds; the host's is one. */
+/* Of the card one for each power of two of pages in 64 bits of bytes, at most; the host's is one.
+ */
 #define RANGE_PARTS_MAX 64
 
 struct range_part {
