@@ -284,6 +284,8 @@ SWEEP("detached contexts", each_detached, .limit = EACH_LIMIT)
 SWEEP("green contexts", each_green, .limit = EACH_LIMIT)
 SWEEP("the primary context", each_primary, .limit = EACH_LIMIT)
 SWEEP("linear memory", each_linear, .limit = EACH_LIMIT)
+SWEEP("what a pointer points at", each_pointers, .limit = EACH_LIMIT)
+SWEEP("peers", each_peers, .limit = EACH_LIMIT, .sim = "h200,devices=2")
 SWEEP("arrays", each_arrays, .limit = EACH_LIMIT)
 SWEEP("memory in stream order", each_async, .limit = EACH_LIMIT)
 SWEEP("pools", each_pools, .limit = EACH_LIMIT)
@@ -331,7 +333,7 @@ static void check_passed(
 }
 
 BED_TEST("each function that we replace is passed by a workload", .limit = EACH_LIMIT,
-    .sim = EACH_VIEWS_SIM ",cuda=13050")
+    .sim = EACH_VIEWS_SIM ",cuda=13050,devices=2")
 {
     static char passed[2048][48];
     unsigned count = 0;

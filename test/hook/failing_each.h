@@ -74,6 +74,6 @@ extern const struct each_work each_starting, each_contexts, each_primary, each_l
     each_modules, each_launches, each_old_launches, each_graphs, each_changed_graphs, each_views,
     each_lookups, each_ipc, each_newer, each_copies, each_shaped_copies, each_listed_copies,
     each_prefetches, each_waits, each_captures, each_currents, each_detached, each_green,
-    each_fills, each_card_copies;
+    each_fills, each_card_copies, each_pointers, each_peers;
 
 #endif

@@ -154,6 +154,41 @@ static void linear(void)
 }
 const struct each_work each_linear = {"linear", linear, .bare = false};
 
+static void pointers(void)
+{
+    CUdeviceptr pointer, base;
+    size_t bytes;
+    unsigned type;
+    CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *value = &type;
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuMemGetAddressRange_v2, &base, &bytes, pointer + 1000);
+    CHECK_EQ(base, pointer);
+    CHECK_EQ(bytes, SIZE);
+    DO(cuPointerGetAttribute, &type, name, pointer);
+    CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+    DO(cuPointerGetAttributes, 1, &name, &value, pointer);
+    CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+    DO(cuMemFree_v2, pointer);
+}
+const struct each_work each_pointers = {"pointers", pointers, .bare = false};
+
+static void peers(void)
+{
+    CUcontext own, other;
+    CUdeviceptr pointer;
+    DO(cuCtxGetCurrent, &own);
+    DO(cuMemAlloc_v2, &pointer, SIZE);
+    DO(cuDevicePrimaryCtxRetain, &other, 1);
+    DO(cuCtxSetCurrent, other);
+    DO(cuCtxEnablePeerAccess, own, 0);
+    DO(cuCtxDisablePeerAccess, own);
+    DO(cuCtxSetCurrent, own);
+    DO(cuDevicePrimaryCtxRelease_v2, 1);
+    DO(cuMemFree_v2, pointer);
+}
+const struct each_work each_peers = {"peers", peers, .bare = false};
+
 static void arrays(void)
 {
     CUarray flat, deep;
