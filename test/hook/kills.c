@@ -168,7 +168,7 @@ static void witness_do(enum order order)
 static void check_account(void)
 {
     uint64_t elsewhere = 0; /* managed and spilled */
-    witness_do(LOOK); /* whoever looks retires the dead */
+    witness_do(LOOK);       /* whoever looks retires the dead */
     for (unsigned i = 0; i < course->workers; i++)
         check_worker(i, &elsewhere);
     if (!strcmp(bed_ledger(), "rm"))

@@ -92,8 +92,8 @@ static int read_hami(const struct container *container, const struct owner *owne
 static void take_memory(const struct collected_device *from, double values[FIGURES])
 {
     const struct collected_bytes *memory = &from->memory;
-    uint64_t kinds = memory->context + memory->module + memory->buffer + memory->managed +
-                     memory->spilled;
+    uint64_t kinds =
+        memory->context + memory->module + memory->buffer + memory->managed + memory->spilled;
     values[FIGURE_USED] = (double)memory->bytes;
     values[FIGURE_CONTEXT] = (double)memory->context;
     values[FIGURE_MODULE] = (double)memory->module;
