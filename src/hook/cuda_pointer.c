@@ -88,3 +88,20 @@ CUresult hook_cuPointerGetAttributes(
         (void)answer(&allocation, ptr, attributes[i], data[i], &own);
     return result;
 }
+
+/* Copies and fills of memory on the card wait as it is (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is 1 from
+ * the start), and a mapping's cannot be set (H100, driver 580): to ask for what holds is no error.
+ */
+CUresult hook_cuPointerSetAttribute(
+    const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    hook_enter();
+    struct vmem_allocation allocation;
+    unsigned holds = 0;
+    CUresult result = cuda.cuPointerSetAttribute(value, attribute, ptr);
+    if (result != CUDA_ERROR_NOT_SUPPORTED || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+        !*(const unsigned *)value || !vmem_find(ptr, &allocation))
+        return result;
+    CUresult told = cuda.cuPointerGetAttribute(&holds, attribute, ptr);
+    return told == CUDA_SUCCESS && holds ? CUDA_SUCCESS : result;
+}

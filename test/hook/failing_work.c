@@ -169,6 +169,8 @@ static void pointers(void)
     CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
     DO(cuPointerGetAttributes, 1, &name, &value, pointer);
     CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+    type = 1;
+    DO(cuPointerSetAttribute, &type, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer);
     DO(cuMemFree_v2, pointer);
 }
 const struct each_work each_pointers = {"pointers", pointers, .bare = false};

@@ -274,6 +274,11 @@ BED_TEST("spilled memory tells of itself as device memory", SMALL_CARD, .environ
         CHECK_EQ(
             CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at), CUDA_SUCCESS);
         CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+        unsigned yes = 1, no = 0;
+        CHECK_EQ(CU(cuPointerSetAttribute)(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer),
+            i ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS); /* the others begin on the host */
+        CHECK_EQ(CU(cuPointerSetAttribute)(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer),
+            CUDA_ERROR_NOT_SUPPORTED);
         void *host = &type;
         CHECK_EQ(CU(cuPointerGetAttribute)(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at),
             CUDA_ERROR_INVALID_VALUE);

@@ -255,6 +255,12 @@ bool address_is_device(uint64_t address);
 CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host);
 /* The same for a range of mappings that touch each other. */
 CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host);
+/* The reserved range that a mapping's address lies in. */
+struct vmm_range {
+    uint64_t address;
+    uint64_t bytes;
+};
+struct vmm_range vmm_reserved(uint64_t address);
 /* Makes *contents at first need; NULL if there is no memory. */
 char *contents_get(char **contents, uint64_t bytes);
 void contents_drop(char *contents, uint64_t bytes);

@@ -10,6 +10,22 @@ static bool on_host(const struct allocation *allocation)
            allocation->place == PLACE_HOST;
 }
 
+/* A mapping on the card says yes, and cannot be told otherwise (H100, driver 580). */
+static bool syncs_memops(const struct allocation *allocation)
+{
+    bool on_card = allocation->kind == ALLOCATION_MAPPING && allocation->place == PLACE_DEVICE;
+
+    return on_card || allocation->sync_memops;
+}
+
+/* A mapping's is the range that was reserved (H100, driver 580). */
+static struct vmm_range range_of(const struct allocation *allocation)
+{
+    if (allocation->kind == ALLOCATION_MAPPING)
+        return vmm_reserved(allocation->address);
+    return (struct vmm_range){allocation->address, allocation->bytes};
+}
+
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
     const struct allocation *allocation)
 {
@@ -29,7 +45,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         *(void **)data = (void *)(uintptr_t)address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned *)data = allocation->sync_memops;
+        *(unsigned *)data = syncs_memops(allocation);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = allocation->id;
@@ -46,10 +62,10 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
             allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_BLOCK;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = allocation->address;
+        *(CUdeviceptr *)data = range_of(allocation).address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = allocation->bytes;
+        *(size_t *)data = range_of(allocation).bytes;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned *)data = 1;
@@ -113,6 +129,8 @@ CUresult sim_cuPointerSetAttribute(
 
     if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->kind == ALLOCATION_MAPPING)
+        return CUDA_ERROR_NOT_SUPPORTED;
     allocation->sync_memops = *(const unsigned *)value != 0;
     return CUDA_SUCCESS;
 }

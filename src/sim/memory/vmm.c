@@ -165,6 +165,14 @@ static struct reservation **reservation_of(uint64_t address, uint64_t bytes)
     return at;
 }
 
+struct vmm_range vmm_reserved(uint64_t address)
+{
+    const struct reservation *reservation = *reservation_of(address, 1);
+
+    return reservation ? (struct vmm_range){reservation->address, reservation->bytes}
+                       : (struct vmm_range){0};
+}
+
 CUresult sim_cuMemAddressReserve(
     CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
 {
