@@ -58,5 +58,15 @@ static CUresult capture_begun(CUresult result)
     return result;
 }
 
+/* Also one that was spoilt, or not joined. In a forked child no call gets so far. */
+static CUresult capture_ended(CUresult result)
+{
+    bool ends = result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+                result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    if (load_relaxed(&vmem_is_asked_for) && ends)
+        vmem_capture_ends();
+    return result;
+}
+
 #define TWINS "hook/cuda_stream.def"
 #include "hook/twins.h"

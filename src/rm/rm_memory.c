@@ -14,6 +14,7 @@
 #include "rm/rm_ledger.h"
 #include "rm/rm_unknown.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 static bool active;                      /* device memory passed the door */
@@ -25,10 +26,16 @@ _Thread_local enum account_kind rm_memory_thread_kind __attribute__((tls_model("
     ACCOUNT_CONTEXT;
 
 static _Thread_local unsigned thread_refusals __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned thread_over_limit __attribute__((tls_model("initial-exec")));
 
 unsigned rm_memory_thread_refusals(void)
 {
     return thread_refusals;
+}
+
+unsigned rm_memory_thread_over_limit(void)
+{
+    return thread_over_limit;
 }
 
 void rm_memory_reset(void)
@@ -195,7 +202,9 @@ static int alloc_charged(
     guard_enter();
     int result;
     uint64_t reserved = allocation->bytes;
-    if (reserved && reserve(place->device, reserved, rm_memory_thread_kind) != 0) {
+    int error = reserved ? reserve(place->device, reserved, rm_memory_thread_kind) : 0;
+    if (error) {
+        thread_over_limit += error == -ENOMEM;
         result = refuse(allocation);
     } else {
         rm_charging_begin_call();

@@ -50,4 +50,8 @@ static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
  * failed for want of memory whatever the driver makes of it. */
 unsigned rm_memory_thread_refusals(void);
 
+/* How often it was refused by us because of the limit (not the share, nor by the kernel): a place
+ * elsewhere would not help. */
+unsigned rm_memory_thread_over_limit(void);
+
 #endif

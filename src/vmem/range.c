@@ -8,8 +8,10 @@
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
+#include "rm/rm_memory.h"
 #include "vmem/host_memory.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -72,11 +74,17 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     CUmemAllocationProp property = property_of(range->ordinal, spilled);
     CUmemGenericAllocationHandle handle = 0;
     struct memory_request request;
-    if (range->part_count == RANGE_PARTS_MAX || /* never: see its number */
-        memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE) !=
-            0)
+    if (range->part_count == RANGE_PARTS_MAX) /* never: see its number */
         return CUDA_ERROR_OUT_OF_MEMORY;
+    int error =
+        memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE);
+    if (error) {
+        range->over_limit |= error == -ENOMEM;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    unsigned over_limit = rm_memory_thread_over_limit();
     CUresult result = cuda.cuMemCreate(&handle, bytes, &property, 0);
+    range->over_limit |= over_limit != rm_memory_thread_over_limit();
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle);
     if (result != CUDA_SUCCESS)
         return result;
@@ -86,11 +94,13 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     return CUDA_SUCCESS;
 }
 
-/* As much as fits: false where the driver says anything but that there is no room. */
+/* False where another place is not to be tried: the limit refuses, which others may have reached
+ * meanwhile, or the driver says anything but that there is no room. */
 static bool try_resident(struct range *range, uint64_t bytes, CUresult *ret_result)
 {
     *ret_result = add_part(range, bytes, false);
-    return *ret_result == CUDA_SUCCESS || *ret_result == CUDA_ERROR_OUT_OF_MEMORY;
+    return *ret_result == CUDA_SUCCESS ||
+           (*ret_result == CUDA_ERROR_OUT_OF_MEMORY && !range->over_limit);
 }
 
 /* What of the share is left, in whole pages, and no more than the bytes. */
@@ -155,9 +165,9 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = add_part(range, bytes, true);
-    if (result != CUDA_SUCCESS && may_log())
-        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver, the limit "
-                  "or another process of the container does not allow it (%d)",
+    if (result != CUDA_SUCCESS && !range->over_limit && may_log())
+        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver, or another "
+                  "process of the container meanwhile, does not allow it (%d)",
             range->device, MIB_OF(bytes), (int)result);
     return result;
 }

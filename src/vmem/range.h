@@ -30,6 +30,7 @@ struct range {
     CUdevice ordinal;
     int device; /* the region's index */
     uint64_t spilled_bytes;
+    bool over_limit;             /* what was refused would have been everywhere */
     uint32_t serial;             /* no other range of the process ever had it */
     struct block *block;         /* NULL: the range is one allocation */
     struct range *next;          /* in a list of vmem.c */

@@ -87,9 +87,9 @@ void vmem_drop(struct range *range)
         (void)drop_now(range);
 }
 
-static void count_ranges_locked(void) REQUIRES(vmem_lock)
+void vmem_count_locked(void) REQUIRES(vmem_lock)
 {
-    store_relaxed(&vmem_range_count, vmem.table.count);
+    store_relaxed(&vmem_range_count, vmem.table.count + (vmem.deferred != NULL));
 }
 
 void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock)
@@ -101,7 +101,7 @@ void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock)
             break;
         }
     }
-    count_ranges_locked();
+    vmem_count_locked();
 }
 
 /* ---- allocations ---- */
@@ -159,7 +159,7 @@ void vmem_add_locked(struct range *range) REQUIRES(vmem_lock)
         range->next = vmem.block_list;
         vmem.block_list = range;
     }
-    count_ranges_locked();
+    vmem_count_locked();
 }
 
 /* Others find it from now on, and may drop it once it is left. */

@@ -83,6 +83,7 @@ static bool defer(const struct vmem_ended *ended)
     *kept = *ended;
     kept->next = vmem.deferred;
     vmem.deferred = kept;
+    vmem_count_locked();
     return true;
 }
 
@@ -95,6 +96,7 @@ static bool next_deferred(struct vmem_ended *ret_ended)
     *ret_ended = *first;
     vmem.deferred = first->next;
     slab_give(&vmem.ended, first);
+    vmem_count_locked();
     return true;
 }
 
@@ -112,6 +114,7 @@ bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
     struct vmem_allocation allocation;
     struct vmem_ended ended;
     CUdevice ordinal;
+    vmem_free_deferred();
     if (!vmem_find_slow(dptr, &allocation))
         return false;
     *ret_result = cuda.cuCtxGetDevice(&ordinal); /* as cuMemFree, only with a current context */
@@ -126,7 +129,6 @@ bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
         *ret_result = give_back(&ended);
     else
         revive(&ended);
-    vmem_free_deferred();
     return true;
 }
 
@@ -169,6 +171,7 @@ static bool take_deferred_of(uint64_t context, struct vmem_ended *ret_ended)
             *ret_ended = *found;
             *at = found->next;
             slab_give(&vmem.ended, found);
+            vmem_count_locked();
             return true;
         }
     }

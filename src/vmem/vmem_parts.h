@@ -48,6 +48,9 @@ void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
 /* Takes a block out of the table and the list. */
 void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock);
 
+/* After a change of the table or of what is put off. */
+void vmem_count_locked(void) REQUIRES(vmem_lock);
+
 /* Has others find it. */
 void vmem_add_locked(struct range *range) REQUIRES(vmem_lock);
 

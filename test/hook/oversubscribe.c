@@ -395,6 +395,14 @@ BED_TEST("a free breaks no capture, and is done after it", .limit = "8GiB", .env
     give(kept);
     CHECK_EQ(usage()->bytes, before);
     CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    /* Also where nothing else is left, and after a capture that is spoilt. */
+    pointer = take(10 * MIB);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    give(pointer);
+    CHECK(CU(cuCtxSynchronize)() != CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK_EQ(CU(cuMemFree_v2)(0), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before);
 }
 
 BED_TEST("a legacy handle is refused, and one line says why", .limit = "8GiB", .environment = {ON})
