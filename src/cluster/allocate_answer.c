@@ -198,8 +198,12 @@ static int add_limits(
         print(making, "%d", devices[0].cores_percent));
     add_variable(making, print(making, "CUDA_DEVICE_MEMORY_SHARED_CACHE"),
         print(making, "%s/vgpu/%s.cache", settings->hook_path, making->subject->cache_uuid));
-    if (settings->memory_scaling > 1)
+    /* HAMi says only that; with the ratio the containers' shares add up to the card. */
+    if (settings->memory_scaling > 1) {
         set_variable(making, "CUDA_OVERSUBSCRIBE", "true");
+        add_variable(making, print(making, "CUDA_MEM_RATIO"),
+            print(making, "%.6f", settings->memory_scaling));
+    }
     if (settings->log_level && *settings->log_level)
         set_variable(making, "LIBCUDA_LOG_LEVEL", settings->log_level);
     if (settings->core_limit_disabled)
