@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-/* Smaller requests share blocks, as the driver's do. */
+/* Requests of no more share blocks, as the driver's do. */
 #define SMALL_BYTES (1u << 20)
 
 /* The driver's buffer ids count up from 1. */
@@ -215,7 +215,7 @@ static bool allocate_in_block(const struct place *place, uint32_t bytes, CUdevic
 
 static CUresult allocate_at(const struct place *place, uint64_t bytes, CUdeviceptr *ret_address)
 {
-    bool small = bytes < SMALL_BYTES;
+    bool small = bytes <= SMALL_BYTES;
     uint32_t offset = 0;
     if (small && allocate_in_block(place, (uint32_t)bytes, ret_address))
         return CUDA_SUCCESS;

@@ -400,8 +400,57 @@ static void cost(uint64_t bytes)
     printf("\n");
 }
 
+/* The calls of one mapping, each by itself; mappings alone, so that nothing of cuMemAlloc's is in
+ * between. */
+static void cost_of_calls(uint64_t bytes)
+{
+    static double times[7][ROUNDS];
+    CUmemAllocationProp device = on_device();
+    for (int i = 0; i < ROUNDS; i++) {
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr address;
+        double at[8];
+        at[0] = now_us();
+        DRIVER_CALL(driver.cuMemCreate(&handle, bytes, &device, 0));
+        at[1] = now_us();
+        DRIVER_CALL(driver.cuMemAddressReserve(&address, bytes, 0, 0, 0));
+        at[2] = now_us();
+        DRIVER_CALL(driver.cuMemMap(address, bytes, 0, handle, 0));
+        at[3] = now_us();
+        DRIVER_CALL(set_access(address, bytes));
+        at[4] = now_us();
+        DRIVER_CALL(driver.cuMemUnmap(address, bytes));
+        at[5] = now_us();
+        DRIVER_CALL(driver.cuMemAddressFree(address, bytes));
+        at[6] = now_us();
+        DRIVER_CALL(driver.cuMemRelease(handle));
+        at[7] = now_us();
+        for (int t = 0; t < 7; t++)
+            times[t][i] = at[t + 1] - at[t];
+    }
+    printf("| %8.2f MiB |", (double)bytes / (double)MIB);
+    for (int t = 0; t < 7; t++) {
+        qsort(times[t], ROUNDS, sizeof(double), by_value);
+        printf(" %7.1f |", times[t][ROUNDS / 2]);
+    }
+    printf("\n");
+}
+
+static void costs_of_calls(void)
+{
+    printf("| size         | create  | reserve | map     | access  | unmap   | free    | release "
+           "|%s\n",
+        rdma ? " (gpuDirectRDMACapable)" : "");
+    for (uint64_t bytes = PAGE; bytes <= 1024 * MIB; bytes *= 8)
+        cost_of_calls(bytes);
+}
+
 static void costs(void)
 {
+    costs_of_calls();
+    rdma = true;
+    costs_of_calls();
+    rdma = false;
     printf(
         "| size         | cuMemAlloc | cuMemFree | mapping made | dropped | (us, median of %d)\n",
         ROUNDS);
