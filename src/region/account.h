@@ -74,6 +74,8 @@ int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
  * where the container's memory on the card (all of it, movable or not) would pass the share. */
 void account_set_ratio(unsigned device, uint64_t ratio);
 
+uint64_t account_ratio(unsigned device);
+
 /* Whether it may, and the device has a limit. */
 bool account_is_oversubscribed(unsigned device);
 

@@ -289,9 +289,14 @@ void account_set_ratio(unsigned device, uint64_t ratio)
     store_relaxed(&account.ratio[device], ratio);
 }
 
+uint64_t account_ratio(unsigned device)
+{
+    return load_relaxed(&account.ratio[device]);
+}
+
 bool account_is_oversubscribed(unsigned device)
 {
-    if (!load_relaxed(&account.ratio[device]) || account_is_without_region())
+    if (!account_ratio(device) || account_is_without_region())
         return false;
     LOCKED_TO_END(account_lock);
     struct account_limits limits = account_limits_alone_locked(device);

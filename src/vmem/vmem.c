@@ -120,13 +120,26 @@ static void say_not_supported(CUdevice ordinal)
         (int)ordinal);
 }
 
+/* Once a process. */
+static void say_not_limited(const struct place *place)
+{
+    static bool said;
+    if (account_ratio((unsigned)place->device) && !exchange_acq_rel(&said, true))
+        log_warning("oversubscription was asked for, but device %d has no memory limit: it is as "
+                    "large as the card",
+            place->device);
+}
+
 /* False where the driver is to serve the call. */
 static bool find_place(struct place *place)
 {
     if (cuda.cuCtxGetDevice(&place->ordinal) != CUDA_SUCCESS ||
-        device_identify(place->ordinal, &place->device) != CUDA_SUCCESS || place->device < 0 ||
-        !account_is_oversubscribed((unsigned)place->device))
+        device_identify(place->ordinal, &place->device) != CUDA_SUCCESS || place->device < 0)
         return false;
+    if (!account_is_oversubscribed((unsigned)place->device)) {
+        say_not_limited(place);
+        return false;
+    }
     if (!range_is_supported(place->ordinal)) {
         account_set_ratio((unsigned)place->device, 0);
         say_not_supported(place->ordinal);

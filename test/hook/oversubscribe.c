@@ -200,6 +200,7 @@ BED_TEST("without a limit the driver serves", .sim = "h200,memory=4GiB", .enviro
     CHECK_EQ(CU(cuMemAlloc_v2)(&second, GIB), CUDA_SUCCESS);
     CHECK_EQ(CU(cuIpcGetMemHandle)(&handle, second), CUDA_SUCCESS);
     CHECK_EQ(CU(cuMemFree_v2)(second), CUDA_SUCCESS);
+    CHECK_EQ(bed_stderr_lines("has no memory limit"), 1);
 }
 
 BED_TEST("a driver that cannot back it by the host serves alone, and one line says so",
