@@ -413,6 +413,23 @@ def passed_by_running():
 
 
 @test
+def held():
+    """while pod-resources does not answer, the devices of a Pod that was guessed count for a while after its end"""
+    with World(cards=[{"uuid": uuid(1), "memory_mib": 10000}], hold_s=8) as world:
+        world.kubelet.say(do="mute", on=True)
+        world.pod("p", device(1, 6000) + ";")
+        world.allocate(device_id(1, 0))
+        world.told("p")
+        begin = time.monotonic()
+        world.set_phase("p", "Succeeded")
+        world.remove("p")
+        until(lambda: not world.grants(), "the removal")
+        true(time.monotonic() - begin > 7, "it was removed early")
+        world.pod("q", device(1, 6000) + ";")
+        equal(world.allocate(device_id(1, 1)).grant().who, ("q", "main"))
+
+
+@test
 def unknown_owner():
     """a container of a Pod that the API server has not told of starts when it has"""
     with World() as world:

@@ -241,6 +241,7 @@ int main(int argc, char **argv)
         .pods = pods,
         .pod_resources = resources,
         .events = events,
+        .hold_s = (unsigned)number_of(config, "hold_s", 0),
         .remove_after_s = (unsigned)number_of(config, "remove_after_s", 0)};
     struct allocation *allocation = events ? allocation_create(&options, &error) : NULL;
     const struct kubelet_options kubelet_options = {.kubelet_socket = settings.kubelet_socket,

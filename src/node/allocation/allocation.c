@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define SWEEP_S 5
+#define HOLD_S 3600
 
 const struct pods_pod *allocation_find_pod(const struct allocation *allocation, const char *uid)
 {
@@ -44,7 +45,9 @@ bool allocation_is_ended(
     const struct allocation *allocation, const struct allocation_record *record)
 {
     /* The end of a Pod that was guessed is not that of the Pod which has the devices. */
-    bool known = record->sure || record->unlisted || !allocation->pod_resources;
+    bool known = record->sure || record->unlisted || !allocation->pod_resources ||
+                 (record->held_since_ns && clock_now_ns() - record->held_since_ns >=
+                                               (uint64_t)allocation->hold_s * 1000000000u);
     return record->superseded || record->failed ||
            (known && allocation_has_pod_ended(allocation, record));
 }
@@ -324,6 +327,7 @@ struct allocation *allocation_create(const struct allocation_options *options, s
         .pod_resources = options->pod_resources,
         .events = options->events,
         .remove_after_s = options->remove_after_s,
+        .hold_s = options->hold_s ? options->hold_s : HOLD_S,
         .listener = {
             .on_pod = on_pod, .on_node = on_node, .on_synced = on_synced, .context = allocation}};
     TAILQ_INIT(&allocation->records);

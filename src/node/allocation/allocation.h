@@ -44,6 +44,8 @@ struct allocation_options {
     struct kube_events *events;          /* NULL: none are posted */
     unsigned remove_after_s; /* grants of Pods that are gone; the programs of one that was deleted
                                 by force may end later */
+    unsigned hold_s; /* while pod-resources does not answer, devices of a Pod that was guessed count
+                        for so long after its end: they may be another's; 0: 3600 */
 };
 
 /* Reads the records below HOOK_PATH. NULL: it cannot, or no memory. */

@@ -3,6 +3,7 @@
 #include "node/allocation/allocation.h"
 #include "node/allocation/allocation_serving.h"
 
+#include "base/clock.h"
 #include "kube/event.h"
 #include "net/log_line.h"
 #include "node/pod_resources.h"
@@ -300,10 +301,16 @@ bool serving_ask_resources(struct serving *serving)
 
 void allocation_identity_ended(struct allocation *allocation, const char *uid)
 {
-    const struct allocation_record *record;
+    struct allocation_record *record;
     bool guessed = false;
     TAILQ_FOREACH(record, &allocation->records, entry)
-    guessed = guessed || (!strcmp(record->pod_uid, uid) && is_guess(allocation, record));
+    {
+        if (strcmp(record->pod_uid, uid) != 0 || !is_guess(allocation, record))
+            continue;
+        guessed = true;
+        if (!record->held_since_ns)
+            record->held_since_ns = clock_now_ns();
+    }
     if (!guessed)
         return;
     allocation->identify_s = FIRST_LOOK_S;

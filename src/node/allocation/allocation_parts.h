@@ -76,7 +76,7 @@ struct allocation {
     struct pods *pods;
     struct pod_resources *pod_resources;
     struct kube_events *events;
-    unsigned remove_after_s;
+    unsigned remove_after_s, hold_s;
     struct pods_listener listener;
 
     TAILQ_HEAD(allocation_records, allocation_record) records; /* oldest first */

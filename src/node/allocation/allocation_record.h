@@ -67,6 +67,7 @@ struct allocation_record {
     bool superseded; /* others have its device IDs by now */
     bool gone;       /* its Pod is gone from the API */
     uint64_t gone_since_ns;
+    uint64_t held_since_ns; /* when a guess was first seen to have ended; 0: not yet */
 };
 
 /* NULL: no memory. */
