@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define SECOND_NS 1000000000
-#define MS_NS 1000000
+#define SECOND_NS INT64_C(1000000000)
+#define MS_NS INT64_C(1000000)
 
 #define AT(member)                                                                                 \
     offsetof(struct monitor_flags, member), sizeof(((struct monitor_flags *)NULL)->member)

@@ -51,12 +51,17 @@ struct kube_events {
 
 static void send_next(struct kube_events *events);
 
+static void unqueue(struct kube_events *events, struct record *record)
+{
+    TAILQ_REMOVE(&events->queue, record, queued);
+    record->is_queued = false;
+    events->waiting--;
+}
+
 static void record_free(struct kube_events *events, struct record *record)
 {
-    if (record->is_queued) {
-        TAILQ_REMOVE(&events->queue, record, queued);
-        events->waiting--;
-    }
+    if (record->is_queued)
+        unqueue(events, record);
     TAILQ_REMOVE(&events->records, record, entry);
     events->known--;
     free(record->kind);
@@ -269,6 +274,13 @@ static void evict(struct kube_events *events, unsigned rank)
     record_free(events, lowest);
 }
 
+static void send_later(struct kube_events *events, uint64_t wait_ns)
+{
+    uint64_t wait_us = wait_ns / 1000 + 1;
+    struct timeval wait = {(time_t)(wait_us / 1000000), (suseconds_t)(wait_us % 1000000)};
+    event_add(events->timer, &wait);
+}
+
 static void send_next(struct kube_events *events)
 {
     uint64_t now = clock_now_ns();
@@ -276,15 +288,14 @@ static void send_next(struct kube_events *events)
         struct record *record = choose(events, now);
         uint64_t at = time_of(events, record);
         if (at > now) {
-            uint64_t wait_us = (at - now) / 1000 + 1;
-            struct timeval wait = {(time_t)(wait_us / 1000000), (suseconds_t)(wait_us % 1000000)};
-            event_add(events->timer, &wait);
+            send_later(events, at - now);
             return;
         }
         if (send_record(events, record)) {
             events->dropped++;
             record_free(events, record);
-            continue;
+            send_later(events, INTERVAL_NS);
+            return;
         }
         events->sending = record;
         events->sending_count = record->count;
@@ -325,8 +336,11 @@ void kube_events_destroy(struct kube_events *events)
     if (!events)
         return;
     kube_call_cancel(events->call);
-    while (!TAILQ_EMPTY(&events->records))
-        record_free(events, TAILQ_FIRST(&events->records));
+    struct record *record = TAILQ_FIRST(&events->records), *next;
+    for (; record; record = next) {
+        next = TAILQ_NEXT(record, entry);
+        record_free(events, record);
+    }
     if (events->timer)
         event_free(events->timer);
     free(events->component);

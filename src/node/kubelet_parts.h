@@ -24,33 +24,33 @@ struct kubelet_stream {
 struct kubelet {
     struct event_base *base;
     char *kubelet_path, *directory, *path, *socket_name, *resource;
-    bool pre_start_required, preferred_allocation;
     struct kubelet_callbacks callbacks;
     void *context;
 
     struct grpc_server *server;
-    bool serving;
-    bool standby;
     struct unix_socket_file file; /* the own socket's */
 
     int inotify, watch; /* watch below 0: the directory is not watched */
     struct event *changed, *timer;
     char said[ERROR_TEXT_BYTES]; /* the last complaint: not repeated until it is over */
 
-    bool published;
     uint8_t *devices; /* the packed ListAndWatchResponse */
     size_t devices_bytes;
     LIST_HEAD(, kubelet_stream) streams;
     unsigned stream_count;
 
-    struct grpc_client *client; /* while Register is under way */
-    bool registered;
-    bool met;                     /* registering_with names a file */
+    struct grpc_client *client;   /* while Register is under way */
     struct unix_socket_file peer; /* kubelet.sock as it was then */
     unsigned pause_ms;            /* after the next failure */
     uint64_t not_before_ms;       /* of the next attempt */
     uint64_t streamless_since_ms; /* registered without a stream */
     unsigned streamless_pause_ms; /* how long that is borne */
+
+    bool pre_start_required, preferred_allocation;
+    bool serving, standby;
+    bool published;
+    bool registered;
+    bool met; /* registering_with names a file */
 };
 
 uint64_t kubelet_now_ms(void);

@@ -710,6 +710,7 @@ def raised():
         until(lambda: answer.grant().devices == [(uuid(1), 5000, 20)], "what was agreed to")
         world.annotate("p", **{LIMITS: more.replace("5000", "9000")})
         until(lambda: answer.grant().devices == [(uuid(1), 3000, 20)], "what needs no consent")
+        until(lambda: "9000" in (world.records()[0].get("wish") or ""), "the record, which is saved after the grant")
         count = len(events())
         world.restart()
         time.sleep(QUIET_S)

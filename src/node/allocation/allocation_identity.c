@@ -150,7 +150,7 @@ static bool learn_one(struct allocation *allocation, struct allocation_record *r
             owner->space, owner->name);
         return false;
     }
-    if (owner->kind == ALLOCATION_OWNER_NAMESAKE)
+    if (owner->kind == ALLOCATION_OWNER_NAMESAKE || !owner->pod)
         return false;
     const char *container = owner->pod->view.containers[owner->container].name;
     if (own && !strcmp(container, record->container) && !record->unassigned) {
