@@ -59,7 +59,9 @@ struct vgpu_grant {
     char pod_namespace[64];  /* 560 */
     char pod_uid[64];        /* 624 */
     char container_name[64]; /* 688 */
-    uint64_t reserved[34];   /* 752 */
+    uint64_t memory_ratio; /* 752: memory limits in multiples of the container's share of the card,
+                            * times 2^20 (docs/memory.md); 0: none exceeds the card */
+    uint64_t reserved[33]; /* 760 */
     struct vgpu_grant_device devices[VGPU_GRANT_DEVICES]; /* 1024 */
 };
 

@@ -322,16 +322,19 @@ bool config_limits_memory(const struct config *config)
     return false;
 }
 
-bool config_is_indexed(const struct config *config)
+bool config_has_indexed_limits(const struct config *config)
 {
-    if (config->oversubscription_is_indexed)
-        return true;
     for (int i = 0; i < CONFIG_DEVICES; i++) {
         if (config->memory[i].state != VALUE_UNSET || config->cores[i].state != VALUE_UNSET ||
             config->soft[i].state != VALUE_UNSET)
             return true;
     }
     return false;
+}
+
+bool config_is_indexed(const struct config *config)
+{
+    return config->oversubscription_is_indexed || config_has_indexed_limits(config);
 }
 
 void config_forget_limits(struct config *config)

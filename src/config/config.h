@@ -103,6 +103,9 @@ struct config_value config_core_soft_limit(const struct config *config, int inde
 /* True where any device's memory is limited, or was meant to be. */
 bool config_limits_memory(const struct config *config);
 
+/* True where single devices have limits of their own. */
+bool config_has_indexed_limits(const struct config *config);
+
 /* True where the i-th position of the device list matters, so that it must be resolved. */
 bool config_is_indexed(const struct config *config);
 

@@ -104,18 +104,31 @@ void config_oversubscription_read(struct config *config, char *(*lookup)(const c
     struct wish other = look("CUDA_MEMORY_RATIO", lookup("CUDA_MEMORY_RATIO"), true);
     if (!by_ratio.given)
         by_ratio = other;
-    config->oversubscription_default = joined(by_switch, by_ratio);
+    bool is_off = by_switch.given && !by_switch.ratio;
+    config->oversubscription_default = is_off ? 0 : joined(by_switch, by_ratio);
     config->oversubscription_is_indexed = false;
     for (int i = 0; i < CONFIG_DEVICES; i++) {
         struct wish own_switch = look_at("CUDA_MEM_OVERSOLD", i, false, lookup);
         struct wish own_ratio = look_at("CUDA_MEM_RATIO", i, true, lookup);
-        bool off = own_switch.given && !own_switch.ratio;
-        config->oversubscription_is_indexed |= own_switch.given || own_ratio.given;
+        bool off = own_switch.given ? !own_switch.ratio : is_off && !own_ratio.given;
         config->oversubscription[i] = off ? 0
                                           : joined(own_switch.given ? own_switch : by_switch,
                                                 own_ratio.given ? own_ratio : by_ratio);
+        config->oversubscription_is_indexed |=
+            config->oversubscription[i] != config->oversubscription_default;
     }
     config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
+}
+
+void config_oversubscription_set(struct config *config, uint64_t ratio)
+{
+    if (ratio < CONFIG_RATIO_ONE || ratio > (uint64_t)CONFIG_RATIO_MOST * CONFIG_RATIO_ONE)
+        ratio = 0;
+    config->oversubscription_default = ratio;
+    for (int i = 0; i < CONFIG_DEVICES; i++)
+        config->oversubscription[i] = ratio;
+    config->oversubscription_is_indexed = false;
+    config->host_pool_bytes = UINT64_MAX;
 }
 
 uint64_t config_oversubscription(const struct config *config, int index)

@@ -10,6 +10,10 @@
  * for nothing, and of VGPU_HOST_POOL gives nothing. */
 void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name));
 
+/* Of all devices, in place of what the environment says; the host's memory is then bounded by the
+ * cgroup and the machine alone. A ratio below CONFIG_RATIO_ONE or above the most is none. */
+void config_oversubscription_set(struct config *config, uint64_t ratio);
+
 /* "1.5" as CONFIG_RATIO_ONE times that; 0 for a ratio that is not above 1. Returns 0, or -EINVAL
  * where it is no number from 0 to CONFIG_RATIO_MOST. */
 int config_parse_ratio(const char *text, uint64_t *ret_ratio) __attribute__((warn_unused_result));

@@ -68,6 +68,7 @@ static void take_grant(void)
         return;
     grant_texts(&container.grant, &texts);
     config_forget_limits(config);
+    config_oversubscription_set(config, texts.memory_ratio);
     config->grant = &container.grant;
     copy_text(config->region_path, texts.region_path, sizeof(config->region_path));
     config->region_named = texts.region_path[0] || config->region_named;

@@ -12,18 +12,34 @@ CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
     return cuda.cuCtxWaitEvent(hCtx, hEvent);
 }
 
+/* Whether a capture ends with the stream. */
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return load_relaxed(&vmem_is_asked_for) && stream && cuda.cuStreamIsCapturing &&
+           cuda.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult destroy_stream(CUstream stream, CUresult (*driver)(CUstream stream))
+{
+    bool captures = is_capturing(stream);
+    pace_stream_leaves(stream);
+    capture_list_ends(stream, STREAM_ZERO_LEGACY);
+    CUresult result = driver(stream);
+    if (captures && result == CUDA_SUCCESS)
+        vmem_capture_ends();
+    return result;
+}
+
 CUresult hook_cuStreamDestroy(CUstream hStream)
 {
-    pace_stream_leaves(hStream);
-    capture_list_ends(hStream, STREAM_ZERO_LEGACY);
-    return cuda.cuStreamDestroy(hStream);
+    return destroy_stream(hStream, cuda.cuStreamDestroy);
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 {
-    pace_stream_leaves(hStream);
-    capture_list_ends(hStream, STREAM_ZERO_LEGACY);
-    return cuda.cuStreamDestroy_v2(hStream);
+    return destroy_stream(hStream, cuda.cuStreamDestroy_v2);
 }
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)

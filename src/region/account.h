@@ -79,8 +79,9 @@ uint64_t account_ratio(unsigned device);
 /* Whether it may, and the device has a limit. */
 bool account_is_oversubscribed(unsigned device);
 
-/* What of the share is left; UINT64_MAX where there is no share. */
-uint64_t account_resident_room(unsigned device);
+/* What of the share is left; UINT64_MAX where there is no share. Where less than `wanted` is left,
+ * dead processes' memory is given back first. */
+uint64_t account_resident_room(unsigned device, uint64_t wanted);
 
 /* How much host memory may back the container's device memory, on all devices together;
  * account_reserve of ACCOUNT_SPILLED then answers -EDQUOT. UINT64_MAX: no bound. */

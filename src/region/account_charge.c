@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/sleep.h"
 #include "region/account_self.h"
+#include "region/slot.h"
 
 #include <errno.h>
 
@@ -220,6 +221,8 @@ static enum attempt try_reserve_locked(
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
         if (sure && (result == FULL || result == ELSEWHERE || (result == WAIT && reap))) {
+            if (kind == ACCOUNT_SPILLED) /* the host's memory is one, whatever the device */
+                slot_reap_all(account.region, account.region->slot);
             account_reap_locked(device);
             result = try_locked(device, bytes, kind);
         }
@@ -303,16 +306,16 @@ bool account_is_oversubscribed(unsigned device)
     return limits.bytes != 0;
 }
 
-uint64_t account_resident_room(unsigned device)
+uint64_t account_resident_room(unsigned device, uint64_t wanted)
 {
-    uint64_t room = 0;
+    uint64_t room = UINT64_MAX; /* the region went away: the card is the bound */
     if (account_is_without_region())
-        return UINT64_MAX;
+        return room;
     LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
         uint64_t share = account_share_locked(device);
         uint64_t resident = share == UINT64_MAX ? 0 : account_resident_locked(device);
-        if (share != UINT64_MAX && resident >= share) {
+        if (share != UINT64_MAX && share - at_most(resident, share) < wanted) {
             account_reap_locked(device);
             resident = account_resident_locked(device);
         }
@@ -341,6 +344,7 @@ uint64_t account_spilled_bytes(void)
         return 0;
     LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
+        slot_reap_all(account.region, account.region->slot);
         bytes = account_spilled_locked();
         (void)account_look_end();
     }

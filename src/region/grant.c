@@ -198,6 +198,7 @@ void grant_texts(const struct grant *grant, struct grant_texts *ret_texts)
         return;
     const struct vgpu_grant *file = grant->file;
     guard_enter();
+    ret_texts->memory_ratio = load_relaxed(&file->memory_ratio);
     copy_text(ret_texts->region_path, file->region_path, sizeof(ret_texts->region_path));
     copy_text(ret_texts->pod_name, file->pod_name, sizeof(ret_texts->pod_name));
     copy_text(ret_texts->pod_namespace, file->pod_namespace, sizeof(ret_texts->pod_namespace));

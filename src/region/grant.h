@@ -59,8 +59,10 @@ struct grant_control {
 };
 struct grant_control grant_control(const struct grant *grant);
 
-/* The texts, terminated whatever the file says; at the start, outside of a window. */
+/* What is read once, at the start, outside of a window. The texts are terminated whatever the file
+ * says. */
 struct grant_texts {
+    uint64_t memory_ratio; /* in 2^-20; 0: none */
     char region_path[256];
     char pod_name[256], pod_namespace[64], pod_uid[64], container_name[64];
 };

@@ -59,7 +59,7 @@ static int keep_limits(struct region *region, const struct config *config)
         .core_percent = (uint32_t)cores.value,
         .soft_cores = soft.state == VALUE_SET,
         .soft_percent = (uint32_t)soft.value};
-    if (config_is_indexed(config) || !(change.memory || change.cores))
+    if (config_has_indexed_limits(config) || !(change.memory || change.cores))
         return 0;
     return region_set_limits(region, REGION_ALL_DEVICES, &change);
 }

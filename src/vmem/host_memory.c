@@ -14,6 +14,7 @@
 #define PATH_BYTES 512
 #define GROUPS_BYTES 2048 /* of /proc/self/cgroup */
 #define MEMINFO_BYTES 512 /* its first lines say what is wanted */
+#define STAT_BYTES 4096   /* memory.stat has some 1,500 bytes, v1's totals at the end */
 #define RESERVE_LEAST (256ull << 20)
 #define RESERVE_PART 32
 
@@ -55,13 +56,36 @@ static uint64_t less(uint64_t from, uint64_t bytes)
     return from > bytes ? from - bytes : 0;
 }
 
+/* Behind the name at a line's beginning; 0 where there is none. */
+static uint64_t line_of(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        if (!strncmp(line, name, length) && line[length] == ' ')
+            return parse_digits(line + length + 1);
+    }
+    return 0;
+}
+
+/* What the group holds of files: the kernel gives it up where memory is wanted. */
+static uint64_t read_cached(const char *directory, bool v2)
+{
+    char path[PATH_BYTES + 64], text[STAT_BYTES];
+    snprintf(path, sizeof(path), "%s/memory.stat", directory);
+    if (!read_file(path, text, sizeof(text)))
+        return 0;
+    return line_of(text, v2 ? "inactive_file" : "total_inactive_file") +
+           line_of(text, v2 ? "active_file" : "total_active_file");
+}
+
 static void bind_group(
     struct host_memory *memory, const char *directory, bool v2, uint64_t spilled_bytes)
 {
     uint64_t limit = read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes");
     uint64_t used = read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes");
     if (limit != UINT64_MAX && used != UINT64_MAX)
-        bind(memory, less(less(limit, used), spilled_bytes), "the memory cgroup's limit");
+        bind(memory, less(less(limit, less(used, read_cached(directory, v2))), spilled_bytes),
+            "the memory cgroup's limit");
 }
 
 /* The process's group and all above it that are seen. In a container the path may name what is not

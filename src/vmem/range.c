@@ -35,6 +35,33 @@ static int ask(CUdevice_attribute attribute, CUdevice ordinal)
     return cuda.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS ? value : 0;
 }
 
+/* A container's filter of system calls, or a node without memory, refuses what the attributes
+ * promise: one page is made, mapped and given back. */
+static bool can_spill(CUdevice ordinal, int numa_node)
+{
+    CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    property.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    property.location.id = numa_node;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = ordinal;
+    if (cuda.cuMemCreate(&handle, PAGE_BYTES, &property, 0) != CUDA_SUCCESS)
+        return false;
+    bool can = cuda.cuMemAddressReserve(&address, PAGE_BYTES, 0, 0, 0) == CUDA_SUCCESS;
+    if (can) {
+        can = cuda.cuMemMap(address, PAGE_BYTES, 0, handle, 0) == CUDA_SUCCESS;
+        if (can) {
+            can = cuda.cuMemSetAccess(address, PAGE_BYTES, &access, 1) == CUDA_SUCCESS;
+            (void)cuda.cuMemUnmap(address, PAGE_BYTES);
+        }
+        (void)cuda.cuMemAddressFree(address, PAGE_BYTES);
+    }
+    (void)cuda.cuMemRelease(handle);
+    return can;
+}
+
 /* Two threads that ask at once write the same. */
 static const struct support *support_of(CUdevice ordinal)
 {
@@ -46,7 +73,8 @@ static const struct support *support_of(CUdevice ordinal)
     support->rdma = ask(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal) != 0;
     support->spills =
         ask(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) &&
-        ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+        ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) &&
+        can_spill(ordinal, support->numa_node);
     store_release(&support->asked, true);
     return support;
 }
@@ -106,7 +134,7 @@ static bool try_resident(struct range *range, uint64_t bytes, CUresult *ret_resu
 /* What of the share is left, in whole pages, and no more than the bytes. */
 static uint64_t room_for(const struct range *range, uint64_t bytes)
 {
-    uint64_t room = account_resident_room((unsigned)range->device);
+    uint64_t room = account_resident_room((unsigned)range->device, bytes);
     return room < bytes ? room / PAGE_BYTES * PAGE_BYTES : bytes;
 }
 
@@ -169,7 +197,7 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
         log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver, or another "
                   "process of the container meanwhile, does not allow it (%d)",
             range->device, MIB_OF(bytes), (int)result);
-    return result;
+    return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Asked twice, as all that undoes: the program does not know of it, and would not ask again. */
@@ -228,17 +256,33 @@ static CUresult map_parts(struct range *range)
     return result;
 }
 
-CUresult range_make(struct range *range, uint64_t bytes)
+static CUresult spill_rest(struct range *range, uint64_t bytes)
 {
-    range->bytes = 0;
-    CUresult result = add_resident(range, bytes);
-    if (result == CUDA_SUCCESS && range->bytes < bytes)
+    CUresult result = CUDA_SUCCESS;
+    if (range->bytes < bytes)
         result = add_spilled(range, bytes - range->bytes);
     if (result == CUDA_SUCCESS)
         result = map_parts(range);
     if (result != CUDA_SUCCESS)
         release_parts(range);
     return result;
+}
+
+CUresult range_make(struct range *range, uint64_t bytes)
+{
+    range->bytes = range->spilled_bytes = 0;
+    CUresult result = add_resident(range, bytes);
+    if (result != CUDA_SUCCESS) {
+        release_parts(range);
+        return result;
+    }
+    bool was_resident = range->bytes != 0;
+    result = spill_rest(range, bytes);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !was_resident || range->over_limit)
+        return result;
+    /* Page tables lie on the card, which its own part has filled: all of it on the host. */
+    range->bytes = range->spilled_bytes = 0;
+    return spill_rest(range, bytes);
 }
 
 CUresult range_drop(struct range *range)

@@ -12,6 +12,7 @@
 #include "pace/capture.h"
 #include "vmem/vmem_parts.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 /* Requests of no more share blocks, as the driver's do. */
@@ -233,7 +234,11 @@ static CUresult allocate_at(const struct place *place, uint64_t bytes, CUdevicep
     if (small && allocate_in_block(place, (uint32_t)bytes, ret_address))
         return CUDA_SUCCESS;
     uint64_t rounded = (bytes - 1) / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES;
-    if (rounded < bytes || account_check((unsigned)place->device, rounded) != 0)
+    int refused = rounded < bytes ? -ENOMEM : account_check((unsigned)place->device, rounded);
+    if (rounded >= bytes && refused &&
+        rm_export_sweep()) /* what was kept for a closed descriptor */
+        refused = account_check((unsigned)place->device, rounded);
+    if (refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct range *range = take_storage(place, small);
     if (!range)

@@ -17,7 +17,7 @@ from tap import Skip, equal, test, true
 import rooted
 
 GIB = 1 << 30
-MAGIC, BYTES, COUNT_AT, DEVICES_AT = 0x3154524755504756, 5120, 28, 1024
+MAGIC, BYTES, COUNT_AT, RATIO_AT, DEVICES_AT = 0x3154524755504756, 5120, 28, 752, 1024
 REFUSED = 2  # CUDA_ERROR_OUT_OF_MEMORY
 FORCE, DISABLE = 1, 2
 
@@ -65,12 +65,13 @@ class Container:
         subprocess.run(["umount", self.inside], check=False)
         shutil.rmtree(self.host)
 
-    def write(self, memory, cores=0, region="/tmp/region", policy=0, lifted=0, priority=None):
+    def write(self, memory, cores=0, region="/tmp/region", policy=0, lifted=0, priority=None, ratio=0):
         """As the node's agent does, in place."""
         self.sequence += 2
         head = struct.pack("<QIIQIIIIII", MAGIC, 1, 0x01020304, BYTES, self.sequence, 1, priority or 0,
                            priority is not None, policy, lifted)
         head += region.encode().ljust(256, b"\0") + b"pod".ljust(256, b"\0")
+        head = head.ljust(RATIO_AT, b"\0") + struct.pack("<Q", int(ratio * (1 << 20)))
         device = struct.pack("<48sQII", self.uuid.encode(), memory, cores, 0)
         file = os.path.join(self.host, "grant")
         with open(file, "r+b" if os.path.exists(file) else "w+b") as grant:
@@ -145,6 +146,21 @@ def mounted_region():
             equal(allocate(container.program(), 1000), REFUSED)
         finally:
             subprocess.run(["umount", "-l", path("etc/vgpu/account")], check=True)
+
+
+@test
+def beyond_the_card():
+    """memory beyond the card's share is had by the grant's ratio alone, not by a variable"""
+    for ratio, variables, spilled in ((2, {"CUDA_OVERSUBSCRIBE": "false"}, True),
+                                      (0, {"CUDA_OVERSUBSCRIBE": "true", "CUDA_MEM_RATIO": "2"}, False)):
+        with Container(memory=4 * GIB, ratio=ratio) as container:
+            program = container.program(**variables)
+            equal(allocate(program, 3000), 0, "3,000 MiB of 4 GiB")
+            done = subprocess.run([VGPU, "ps", "--json", "--region", path("tmp/region")], check=True, capture_output=True,
+                                  text=True)
+            found = [int(number) for number in re.findall(r'"spilled": ?([0-9]+)', done.stdout)]
+            equal(max(found, default=0) > 0, spilled, f"spilled with {variables}: {done.stdout}")
+            equal(allocate(program, 3000), REFUSED, "6,000 MiB of 4 GiB")
 
 
 @test

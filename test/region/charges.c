@@ -254,15 +254,15 @@ TEST("movable memory has its place in the share, other memory goes before it, an
     CHECK(!account_is_oversubscribed(device));
     account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
     CHECK(account_is_oversubscribed(device));
-    CHECK_EQ(account_resident_room(device), 500 * PEERS_MIB);
+    CHECK_EQ(account_resident_room(device, 1), 500 * PEERS_MIB);
     CHECK_EQ(reserve_as(100, ACCOUNT_CONTEXT), 0);
-    CHECK_EQ(account_resident_room(device), 400 * PEERS_MIB);
+    CHECK_EQ(account_resident_room(device, 1), 400 * PEERS_MIB);
     CHECK_EQ(reserve_as(401, ACCOUNT_MOVABLE), -EDQUOT);
     CHECK_EQ(reserve_as(400, ACCOUNT_MOVABLE), 0);
     CHECK_EQ(account_reserve(device, 1, ACCOUNT_MOVABLE), -EDQUOT);
     CHECK_EQ(reserve_as(300, ACCOUNT_SPILLED), 0);
     CHECK_EQ(reserve_as(100, ACCOUNT_BUFFER), 0); /* what cannot be moved may pass the share */
-    CHECK_EQ(account_resident_room(device), 0);
+    CHECK_EQ(account_resident_room(device, 1), 0);
     CHECK_EQ(reserve_as(101, ACCOUNT_SPILLED), -ENOMEM);
     CHECK_EQ(reserve_as(100, ACCOUNT_SPILLED), 0);
     CHECK_EQ(peers_used(device), 1000 * PEERS_MIB);
@@ -278,7 +278,7 @@ TEST("the budget of host memory is reached to the byte, and a ratio of one has n
     device = peers_join(LIMIT);
     account_set_ratio(device, ACCOUNT_RATIO_ONE);
     account_set_host_budget(100 * PEERS_MIB);
-    CHECK_EQ(account_resident_room(device), UINT64_MAX);
+    CHECK_EQ(account_resident_room(device, 1), UINT64_MAX);
     CHECK_EQ(reserve_as(700, ACCOUNT_MOVABLE), 0);
     CHECK_EQ(reserve_as(99, ACCOUNT_SPILLED), 0);
     CHECK_EQ(account_reserve(device, PEERS_MIB + 1, ACCOUNT_SPILLED), -EDQUOT);
@@ -352,9 +352,31 @@ TEST("what a killed process had on the card and on the host is free again")
     CHECK_EQ(reserve_as(1, ACCOUNT_MOVABLE), -EDQUOT);
     CHECK_EQ(reserve_as(1, ACCOUNT_SPILLED), -EDQUOT);
     peers_kill(pid);
-    CHECK_EQ(account_resident_room(device), 500 * PEERS_MIB);
+    CHECK_EQ(account_spilled_bytes(), 0); /* asked before any charge looks */
+    CHECK_EQ(account_resident_room(device, 1), 500 * PEERS_MIB);
     CHECK_EQ(reserve_as(500, ACCOUNT_MOVABLE), 0);
     CHECK_EQ(reserve_as(300, ACCOUNT_SPILLED), 0);
+}
+
+static void take_a_part_and_die(void)
+{
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    REQUIRE(reserve_as(400, ACCOUNT_MOVABLE) == 0);
+    peers_step(1);
+    peers_wait(99);
+}
+
+TEST("a killed process's part of the share is had by who wants more than is left beside it")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    pid_t pid = peers_fork(take_a_part_and_die);
+    peers_wait(1);
+    CHECK_EQ(account_resident_room(device, 200 * PEERS_MIB), 100 * PEERS_MIB);
+    peers_kill(pid);
+    CHECK_EQ(account_resident_room(device, 200 * PEERS_MIB), 500 * PEERS_MIB);
 }
 
 TEST("a limit that is lowered below what is held refuses, and hides no byte")

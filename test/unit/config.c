@@ -489,6 +489,29 @@ TEST("a device's own word goes first, and so does a ratio that is named one")
     config = READ("CUDA_MEM_RATIO_1", "2");
     CHECK_EQ(config_oversubscription(config, 0), 0);
     CHECK_EQ(config_oversubscription(config, 1), 2 * ONE);
+    CHECK(config_is_indexed(config) && !config_has_indexed_limits(config));
+}
+
+TEST("a variable that says no of a device, where none is asked for, changes nothing")
+{
+    CHECK(!config_is_indexed(READ("CUDA_MEM_RATIO_0", "1.00")));
+    struct config *config = READ("CUDA_MEM_OVERSOLD_0", "false", "CUDA_DEVICE_MEMORY_LIMIT", "1g");
+    CHECK(!config_is_indexed(config) && !config_oversubscribes(config));
+    config = READ("CUDA_MEM_OVERSOLD", "false", "CUDA_MEM_RATIO", "2", "CUDA_MEM_RATIO_1", "3");
+    CHECK_EQ(config_oversubscription(config, 0), 0);
+    CHECK_EQ(config_oversubscription(config, 1), 3 * ONE);
+}
+
+TEST("what a grant says goes in place of all variables")
+{
+    struct config *config = READ("CUDA_MEM_RATIO_1", "2", "VGPU_HOST_POOL", "1g");
+    config_oversubscription_set(config, 0);
+    CHECK(!config_oversubscribes(config) && !config_is_indexed(config));
+    CHECK_EQ(config_host_pool(config), UINT64_MAX);
+    config_oversubscription_set(config, 3 * ONE / 2);
+    CHECK_EQ(config_oversubscription(config, 5), 3 * ONE / 2);
+    config_oversubscription_set(config, ONE - 1);
+    CHECK(!config_oversubscribes(config));
 }
 
 TEST("the budget of host memory is none unless it is said, and nothing where it is not understood")

@@ -110,6 +110,25 @@ TEST("the first version's memory controller is found among others")
     CHECK_EQ(look(0).free_bytes, 10 * MIB);
 }
 
+TEST("what a group holds of files is free: the kernel gives it up")
+{
+    put("proc/self/cgroup", "0::/job\n");
+    put("sys/fs/cgroup/job/memory.max", "1073741824\n");
+    put("sys/fs/cgroup/job/memory.current", "1063256064\n"); /* 10 MiB less */
+    put("sys/fs/cgroup/job/memory.stat",
+        "anon 1\nfile 3\ninactive_anon 5\nactive_anon 7\ninactive_file 104857600\nactive_file "
+        "209715200\nunevictable 0\n");
+    CHECK_EQ(look(0).free_bytes, 310 * MIB);
+    put("proc/self/cgroup", "4:memory:/box\n");
+    put("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "20971520\n");
+    put("sys/fs/cgroup/memory/box/memory.usage_in_bytes", "20971520\n");
+    put("sys/fs/cgroup/memory/box/memory.stat",
+        "inactive_file 9\nactive_file 9\ntotal_inactive_file 1048576\ntotal_active_file 2097152\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n");
+    CHECK_EQ(look(0).free_bytes, 3 * MIB);
+}
+
 TEST("files that say nothing are no bound")
 {
     put("proc/self/cgroup", "0::/a\n\n:::\n0::");

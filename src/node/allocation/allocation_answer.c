@@ -340,6 +340,12 @@ static uint32_t policy_of(const struct node_config *config)
                                                  : VGPU_GRANT_POLICY_DEFAULT;
 }
 
+/* By which the shares of a card's containers add up to the card. */
+static uint64_t ratio_of(const struct node_config *config)
+{
+    return config->memory_scaling > 1 ? (uint64_t)(config->memory_scaling * (1 << 20)) : 0;
+}
+
 static void copy_name(char *to, size_t size, const char *name)
 {
     snprintf(to, size, "%.*s", (int)size - 1, name);
@@ -352,6 +358,7 @@ int allocation_write_grant(const struct allocation *allocation,
         .priority = record->priority,
         .priority_set = record->has_priority,
         .policy = policy_of(&allocation->settings->config),
+        .memory_ratio = ratio_of(&allocation->settings->config),
         .region_path = REGION_MOUNTED_PATH};
     struct allocation_paths paths;
     if (record->device_count > VGPU_GRANT_DEVICES)
