@@ -103,5 +103,5 @@ CUresult hook_cuPointerSetAttribute(
         !*(const unsigned *)value || !vmem_find(ptr, &allocation))
         return result;
     CUresult told = cuda.cuPointerGetAttribute(&holds, attribute, ptr);
-    return told == CUDA_SUCCESS && holds ? CUDA_SUCCESS : result;
+    return told == CUDA_SUCCESS && !holds ? result : told;
 }

@@ -242,7 +242,9 @@ TEST("a capture in relaxed mode goes as without the library")
 
 TEST("every function that we replace is called in a capture")
 {
-    static const char *const elsewhere[] = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"};
+    /* The last two end each capture. */
+    static const char *const elsewhere[] = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2",
+        "cuStreamEndCapture", "cuStreamEndCapture_ptsz"};
     for (size_t i = 0; i < WHERE_COUNT(where_hooked_cuda); i++) {
         bool called = where_lists(elsewhere, WHERE_COUNT(elsewhere), where_hooked_cuda[i]);
         for (unsigned k = 0; k < world_step_count; k++)
