@@ -256,33 +256,17 @@ static CUresult map_parts(struct range *range)
     return result;
 }
 
-static CUresult spill_rest(struct range *range, uint64_t bytes)
+CUresult range_make(struct range *range, uint64_t bytes)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (range->bytes < bytes)
+    range->bytes = range->spilled_bytes = 0;
+    CUresult result = add_resident(range, bytes);
+    if (result == CUDA_SUCCESS && range->bytes < bytes)
         result = add_spilled(range, bytes - range->bytes);
     if (result == CUDA_SUCCESS)
         result = map_parts(range);
     if (result != CUDA_SUCCESS)
         release_parts(range);
     return result;
-}
-
-CUresult range_make(struct range *range, uint64_t bytes)
-{
-    range->bytes = range->spilled_bytes = 0;
-    CUresult result = add_resident(range, bytes);
-    if (result != CUDA_SUCCESS) {
-        release_parts(range);
-        return result;
-    }
-    bool was_resident = range->bytes != 0;
-    result = spill_rest(range, bytes);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !was_resident || range->over_limit)
-        return result;
-    /* Page tables lie on the card, which its own part has filled: all of it on the host. */
-    range->bytes = range->spilled_bytes = 0;
-    return spill_rest(range, bytes);
 }
 
 CUresult range_drop(struct range *range)
