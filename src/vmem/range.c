@@ -8,6 +8,7 @@
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
+#include "pace/capture.h"
 #include "rm/rm_memory.h"
 #include "vmem/host_memory.h"
 
@@ -35,30 +36,38 @@ static int ask(CUdevice_attribute attribute, CUdevice ordinal)
     return cuda.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS ? value : 0;
 }
 
+static bool can_map(CUmemGenericAllocationHandle handle, CUdevice ordinal)
+{
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = ordinal;
+    if (cuda.cuMemAddressReserve(&address, PAGE_BYTES, 0, 0, 0) != CUDA_SUCCESS)
+        return false;
+    bool can = cuda.cuMemMap(address, PAGE_BYTES, 0, handle, 0) == CUDA_SUCCESS;
+    if (can) {
+        can = cuda.cuMemSetAccess(address, PAGE_BYTES, &access, 1) == CUDA_SUCCESS;
+        (void)cuda.cuMemUnmap(address, PAGE_BYTES);
+    }
+    (void)cuda.cuMemAddressFree(address, PAGE_BYTES);
+    return can;
+}
+
 /* A container's filter of system calls, or a node without memory, refuses what the attributes
  * promise: one page is made, mapped and given back. */
 static bool can_spill(CUdevice ordinal, int numa_node)
 {
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
     property.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
     property.location.id = numa_node;
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = ordinal;
-    if (cuda.cuMemCreate(&handle, PAGE_BYTES, &property, 0) != CUDA_SUCCESS)
-        return false;
-    bool can = cuda.cuMemAddressReserve(&address, PAGE_BYTES, 0, 0, 0) == CUDA_SUCCESS;
+    struct capture_relaxed former = capture_relax();
+    bool can = cuda.cuMemCreate(&handle, PAGE_BYTES, &property, 0) == CUDA_SUCCESS;
     if (can) {
-        can = cuda.cuMemMap(address, PAGE_BYTES, 0, handle, 0) == CUDA_SUCCESS;
-        if (can) {
-            can = cuda.cuMemSetAccess(address, PAGE_BYTES, &access, 1) == CUDA_SUCCESS;
-            (void)cuda.cuMemUnmap(address, PAGE_BYTES);
-        }
-        (void)cuda.cuMemAddressFree(address, PAGE_BYTES);
+        can = can_map(handle, ordinal);
+        (void)cuda.cuMemRelease(handle);
     }
-    (void)cuda.cuMemRelease(handle);
+    capture_restore(&former);
     return can;
 }
 
