@@ -64,17 +64,21 @@ void primary_held(CUdevice dev)
         add_relaxed(&primary[dev].holds, (int64_t)1);
 }
 
-static CUresult retained(CUdevice dev, CUresult result)
+/* Also one that was made behind our back: its memory goes with this handle. */
+static CUresult retained(CUdevice dev, const CUcontext *context, CUresult result)
 {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         primary_held(dev);
+        if (is_known(dev))
+            store_relaxed(&primary[dev].handle, (uintptr_t)*context);
+    }
     return result;
 }
 
 CUresult primary_retain(CUcontext *ret_context, CUdevice dev)
 {
     if (memory_ledger() != MEMORY_LEDGER_UNDECIDED && is_active(dev))
-        return retained(dev, cuda.cuDevicePrimaryCtxRetain(ret_context, dev));
+        return retained(dev, ret_context, cuda.cuDevicePrimaryCtxRetain(ret_context, dev));
     struct context_make context = context_make_on(dev, CONTEXT_BYTES);
     while (context_make_begin(&context)) {
         context.result = cuda.cuDevicePrimaryCtxRetain(ret_context, dev);
@@ -84,9 +88,7 @@ CUresult primary_retain(CUcontext *ret_context, CUdevice dev)
     /* Another thread may have made it meanwhile, with room for one of the two only. */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_active(dev))
         result = cuda.cuDevicePrimaryCtxRetain(ret_context, dev);
-    if (result == CUDA_SUCCESS && is_known(dev))
-        store_relaxed(&primary[dev].handle, (uintptr_t)*ret_context);
-    return retained(dev, result);
+    return retained(dev, ret_context, result);
 }
 
 static void leaves(CUdevice dev)
