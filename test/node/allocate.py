@@ -607,6 +607,36 @@ def killed():
 
 
 @test
+def spare():
+    """the files that are made ahead become a container's, whatever of them is there, and are made anew"""
+    with World() as world:
+        made = world.hook + "/vgpu/spare"
+        for number, missing in enumerate([(), ("account",), ("limits.d/grant", "limits.d"), ("container",)]):
+            until(lambda: os.path.isdir(made), "the files made ahead")
+            inode = os.stat(made).st_ino
+            for path in missing:
+                (os.rmdir if os.path.isdir(f"{made}/{path}") else os.remove)(f"{made}/{path}")
+            world.pod(f"p{number}", device(1, 3000 + number) + ";", seconds=1000 + number)
+            world.settle()
+            answer = world.allocate(device_id(1, number))
+            grant = os.path.dirname(answer.limits_directory)
+            equal(os.stat(grant).st_ino, inode, f"the inode without {missing}")
+            equal(sorted(os.listdir(grant)), ["account", "allocation.json", "limits.d"])
+            equal(answer.grant().devices, [(uuid(1), 3000 + number, 0)])
+            own = answer.mounts[world.hook + "/vgpu"]["host_path"]
+            equal(os.listdir(own), [os.path.basename(answer.envs["CUDA_DEVICE_MEMORY_SHARED_CACHE"])])
+            equal(stat.S_IMODE(os.stat(own).st_mode), 0o777)
+        until(lambda: os.path.isdir(made), "the files made ahead")
+        world.kill()
+        os.rename(made, made + ".new")
+        os.remove(made + ".new/account")
+        world.start()
+        until(lambda: os.path.isdir(made), "the files made ahead")
+        true(not os.path.exists(made + ".new"), "half made files are left")
+        equal(sorted(os.listdir(made)), ["account", "allocation.json.new", "container", "limits.d"])
+
+
+@test
 def unnamed():
     """a record whose name was lost with the power is one all the same, and half of one is not"""
     with World() as world:

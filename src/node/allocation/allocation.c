@@ -16,6 +16,7 @@
 
 #define SWEEP_S 5
 #define HOLD_S 3600
+#define SETTLE_MS 5
 
 const struct pods_pod *allocation_find_pod(const struct allocation *allocation, const char *uid)
 {
@@ -297,8 +298,32 @@ static void on_retry(evutil_socket_t fd, short event, void *context)
         allocation_write_all(context);
 }
 
+void allocation_settle(struct allocation *allocation)
+{
+    /* By then the answer has left. */
+    const struct timeval wait = {0, SETTLE_MS * 1000};
+    (void)event_add(allocation->settle, &wait);
+}
+
+static void on_settle(evutil_socket_t fd, short event, void *context)
+{
+    struct allocation *allocation = context;
+    const char *hook_path = allocation->settings->hook_path;
+    struct allocation_record *record;
+    struct error error;
+    (void)fd, (void)event;
+    TAILQ_FOREACH(record, &allocation->records, entry)
+    {
+        if (!record->named && allocation_files_sync(hook_path, record, &error))
+            log_line(LOG_LINE_WARNING, "allocation: %s", error.text);
+        record->named = true;
+    }
+    allocation_files_prepare(hook_path);
+}
+
 static void take(void *context, struct allocation_record *record)
 {
+    record->named = true;
     allocation_add(context, record);
 }
 
@@ -334,7 +359,8 @@ struct allocation *allocation_create(const struct allocation_options *options, s
     TAILQ_INIT(&allocation->servings);
     allocation->retry = evtimer_new(options->base, on_retry, allocation);
     allocation->sweep = evtimer_new(options->base, on_sweep, allocation);
-    int result = allocation->retry && allocation->sweep
+    allocation->settle = evtimer_new(options->base, on_settle, allocation);
+    int result = allocation->retry && allocation->sweep && allocation->settle
                      ? 0
                      : error_set(error, ENOMEM, "allocation: no memory");
     if (!result)
@@ -345,6 +371,7 @@ struct allocation *allocation_create(const struct allocation_options *options, s
         return NULL;
     }
     mend_grants(allocation);
+    allocation_settle(allocation);
     allocation_identity_start(allocation);
     return allocation;
 }
@@ -370,6 +397,8 @@ void allocation_destroy(struct allocation *allocation)
         event_free(allocation->retry);
     if (allocation->sweep)
         event_free(allocation->sweep);
+    if (allocation->settle)
+        event_free(allocation->settle);
     allocation_key_forget(allocation);
     free(allocation);
 }

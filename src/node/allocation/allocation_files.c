@@ -3,6 +3,7 @@
 
 #include "net/file_read.h"
 #include "net/log_line.h"
+#include "vgpu/grant.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +20,11 @@
 #define RECORD "allocation.json"
 #define UNNAMED ".new" /* a record that is written and has not got its name */
 #define RECORD_BYTES_MAX (4 << 20)
+
+/* Below <hook_path>/vgpu: the files of the next grant, and those that are being made. */
+#define SPARE "spare"
+#define UNFINISHED "spare.new"
+#define CONTAINER "container" /* in a spare: the container's directory */
 
 __attribute__((format(printf, 2, 3))) static int print_path(
     char path[ALLOCATION_PATH_BYTES], const char *format, ...)
@@ -70,18 +76,25 @@ static void remove_tree(const char *path)
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
+/* Makes an empty file, or finds one that was made ahead. */
+static int make_account(const char *path, struct error *error)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return failed(error, "make", path);
+    int result = fchmod(fd, 0666) ? failed(error, "set the mode of", path) : 0;
+    close(fd);
+    return result;
+}
+
 static int make_region(const struct allocation_paths *paths, const char *cache, struct error *error)
 {
     char path[ALLOCATION_PATH_BYTES];
     if (print_path(path, "%s/%s", paths->directory, cache))
         return error_set(error, ENAMETOOLONG, "%s/%s is too long", paths->directory, cache);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0)
-        return failed(error, "make", path);
-    int result = fchmod(fd, 0666) ? failed(error, "set the mode of", path) : 0;
-    close(fd);
-    if (!result && link(path, paths->account) != 0)
-        result = failed(error, "link", paths->account);
+    int result = make_account(paths->account, error);
+    if (!result && link(paths->account, path) != 0)
+        result = failed(error, "link", path);
     return result;
 }
 
@@ -98,22 +111,73 @@ static int make_parents(const char *hook_path, struct error *error)
     return 0;
 }
 
+/* The files of a grant, as far as they do not depend on whose it is. */
+static int make_grant(const char *path, struct error *error)
+{
+    char limits[ALLOCATION_PATH_BYTES], account[ALLOCATION_PATH_BYTES];
+    if (print_path(limits, "%s/limits.d", path) || print_path(account, "%s/account", path))
+        return error_set(error, ENAMETOOLONG, "%s is too long", path);
+    int result = make_directory(path, 0755, error);
+    if (!result)
+        result = make_directory(limits, 0755, error);
+    return result ? result : make_account(account, error);
+}
+
+/* Another plugin on the node may take it first: then all of it is made now. */
+static void take_spare(const char *hook_path, const char *grant)
+{
+    char spare[ALLOCATION_PATH_BYTES];
+    if (!print_path(spare, "%s/vgpu/" SPARE, hook_path))
+        (void)rename(spare, grant);
+}
+
+/* For what is written later; where it fails, it is made then. */
+static void make_empty(const char *directory, const char *name, mode_t mode)
+{
+    char path[ALLOCATION_PATH_BYTES];
+    if (print_path(path, "%s/%s", directory, name))
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd >= 0)
+        close(fd);
+}
+
+void allocation_files_prepare(const char *hook_path)
+{
+    char spare[ALLOCATION_PATH_BYTES], made[ALLOCATION_PATH_BYTES], path[ALLOCATION_PATH_BYTES];
+    struct error error;
+    if (print_path(spare, "%s/vgpu/" SPARE, hook_path) ||
+        print_path(made, "%s/vgpu/" UNFINISHED, hook_path) || access(spare, F_OK) == 0)
+        return;
+    if (make_grant(made, &error))
+        return; /* the next Allocate meets it, and says so */
+    if (!print_path(path, "%s/" CONTAINER, made) && make_directory(path, 0777, &error))
+        return;
+    make_empty(made, "limits.d/" VGPU_GRANT_NAME, 0644);
+    make_empty(made, RECORD UNNAMED, 0600);
+    /* One that another plugin made meanwhile does as well. */
+    (void)rename(made, spare);
+}
+
 int allocation_files_make(
     const char *hook_path, const struct allocation_record *record, struct error *error)
 {
     struct allocation_paths paths;
+    char ready[ALLOCATION_PATH_BYTES];
     int result = allocation_files_paths(hook_path, record, &paths, error);
     if (!result)
         result = make_parents(hook_path, error);
-    if (!result)
-        result = make_directory(paths.grant, 0755, error);
-    if (result || !record->limited)
+    if (result)
         return result;
-    result = make_directory(paths.limits, 0755, error);
-    if (!result) {
-        remove_tree(paths.directory);
+    if (!record->limited)
+        return make_directory(paths.grant, 0755, error);
+    take_spare(hook_path, paths.grant);
+    result = make_grant(paths.grant, error);
+    if (result)
+        return result;
+    remove_tree(paths.directory);
+    if (print_path(ready, "%s/" CONTAINER, paths.grant) || rename(ready, paths.directory) != 0)
         result = make_directory(paths.directory, 0777, error);
-    }
     return result ? result : make_region(&paths, record->cache, error);
 }
 
@@ -282,6 +346,14 @@ static int read_all(const char *grants, struct allocation_record ***ret_list, si
     return result;
 }
 
+/* What a daemon that was killed left half made. */
+static void remove_unfinished(const char *hook_path)
+{
+    char path[ALLOCATION_PATH_BYTES];
+    if (!print_path(path, "%s/vgpu/" UNFINISHED, hook_path))
+        remove_tree(path);
+}
+
 int allocation_files_load(const char *hook_path,
     void (*take)(void *context, struct allocation_record *record), void *context,
     struct error *error)
@@ -290,6 +362,7 @@ int allocation_files_load(const char *hook_path,
     struct allocation_record **list = NULL;
     size_t count = 0;
     int result = make_parents(hook_path, error);
+    remove_unfinished(hook_path);
     if (!result && print_path(grants, "%s/vgpu/grants", hook_path))
         result = error_set(error, ENAMETOOLONG, "HOOK_PATH %s is too long", hook_path);
     if (!result)

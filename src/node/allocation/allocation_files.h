@@ -4,8 +4,10 @@
  *   grants/<id>/                     0755, root's
  *     limits.d/grant                 mounted read-only at /etc/vgpu/limits.d
  *     account                        the region's second name, mounted at /etc/vgpu/account: what
- * is mounted stays when the container deletes the first allocation.json                the record;
- * what has none is no allocation Blocking calls on local files. */
+ *                                    is mounted stays when the container deletes the first
+ *     allocation.json                the record; what has none is no allocation
+ *   spare/                           the next grant's files, made ahead
+ * Blocking calls on local files. */
 #ifndef VGPU_NODE_ALLOCATION_FILES_H
 #define VGPU_NODE_ALLOCATION_FILES_H
 
@@ -31,6 +33,10 @@ int allocation_files_paths(const char *hook_path, const struct allocation_record
  * removed. On failure the caller removes what was made (allocation_files_remove). */
 int allocation_files_make(const char *hook_path, const struct allocation_record *record,
     struct error *error) __attribute__((warn_unused_result));
+
+/* Makes ahead what the next allocation_files_make needs (on ext4 a new file takes 0.15 ms and a
+ * directory 0.2 to 0.4 ms), unless it is there. Whatever fails is made by that call. */
+void allocation_files_prepare(const char *hook_path);
 
 /* Writes the record: all, or what was before. Its content is on the disk when this returns, and on
  * ext4, XFS and btrfs its name too, if it is new; elsewhere after allocation_files_sync. */

@@ -88,7 +88,7 @@ struct allocation {
     LIST_HEAD(, allocation_stray) strays;
     LIST_HEAD(, allocation_release) releases;
     struct kube_call *lock_call;
-    struct event *retry, *sweep;
+    struct event *retry, *sweep, *settle;
     bool said_refused; /* the API server refuses our writes */
 
     LIST_HEAD(, allocation_waiter) waiters;
@@ -123,6 +123,8 @@ void allocation_add(struct allocation *allocation, struct allocation_record *rec
 void allocation_remove(struct allocation *allocation, struct allocation_record *record);
 /* Saves it; where that fails, says so: what is in memory counts. */
 void allocation_save(struct allocation *allocation, const struct allocation_record *record);
+/* Some ms after an answer: writes names of records out, and makes the next grant's files. */
+void allocation_settle(struct allocation *allocation);
 /* The API server says that there is no such Pod. */
 void allocation_pod_gone(
     struct allocation *allocation, const char *pod_namespace, const char *name, const char *uid);

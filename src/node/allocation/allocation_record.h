@@ -66,6 +66,7 @@ struct allocation_record {
     bool unlisted;   /* its Pod has ended, and pod-resources names no other */
     bool superseded; /* others have its device IDs by now */
     bool gone;       /* its Pod is gone from the API */
+    bool named;      /* its file's name has been written out */
     uint64_t gone_since_ns;
     uint64_t held_since_ns; /* when a guess was first seen to have ended; 0: not yet */
 };

@@ -290,10 +290,8 @@ static int grant_all(struct serving *serving, const struct pods_pod *pod,
         drop_made(allocation, made, count);
     if (!result && count)
         say_granted(choice, made[0]);
-    struct error late;
-    for (size_t i = 0; !result && i < count; i++)
-        if (allocation_files_sync(allocation->settings->hook_path, made[i], &late))
-            log_line(LOG_LINE_WARNING, "allocation: %s", late.text);
+    if (!result)
+        allocation_settle(allocation);
     for (size_t i = 0; answers && i < count; i++)
         allocate_answer_finish(&answers[i]);
     free(answers);
