@@ -79,21 +79,35 @@ static struct seen watch(const struct tenant tenants[2])
     return seen;
 }
 
+/* A closure that is late moves up to 60 ms of work from one watch into the next. */
+#define WATCH_TOLERANCE 0.03
+
 static void check_reduce(const struct tenant_how *how, double least, double most)
 {
     struct tenant tenants[2];
-    double best = 0, work = 0;
+    double best = 0, work = 0, sum[2] = {0};
+    unsigned watches = 0;
     start(tenants, how, 2, REDUCE_US);
     (void)world_watch(tenants, 2, SETTLE_MS);
     for (unsigned i = 0; i < TRIES && (best < least || work < 0.85); i++) {
         struct seen seen = watch(tenants);
         double lesser = seen.share[0] < seen.share[1] ? seen.share[0] : seen.share[1];
-        CHECK(seen.share[0] <= most && seen.share[1] <= most);
+        for (unsigned k = 0; k < 2; k++) {
+            CHECK(seen.share[k] <= most + WATCH_TOLERANCE);
+            sum[k] += seen.share[k];
+        }
+        watches++;
         best = lesser > best ? lesser : best;
         work = seen.work > work ? seen.work : work;
     }
     CHECK(best >= least);
     CHECK(work >= 0.85);
+    for (; watches < 3; watches++) {
+        struct seen seen = watch(tenants);
+        for (unsigned k = 0; k < 2; k++)
+            sum[k] += seen.share[k];
+    }
+    CHECK(sum[0] / watches <= most && sum[1] / watches <= most);
     end(tenants);
 }
 
