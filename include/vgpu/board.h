@@ -26,8 +26,8 @@ extern "C" {
 #define VGPU_BOARD_SLOTS 126u /* with the head 16 KiB */
 #define VGPU_BOARD_FILE_PREFIX "vgpu-board-"
 
-/* Who has not been at work for so long is idle; nor is who claims to have been at work later than
- * this from now. */
+/* A tenant that was last at work longer ago than VGPU_BOARD_ACTIVE_NS is idle; so is one whose word
+ * lies further in the future than VGPU_BOARD_FUTURE_NS. */
 #define VGPU_BOARD_ACTIVE_NS 50000000ull
 #define VGPU_BOARD_FUTURE_NS 1000000000ull
 

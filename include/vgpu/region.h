@@ -113,7 +113,7 @@ enum vgpu_defaults_set {
     VGPU_DEFAULTS_SOFT_CORES = 4,
 };
 
-/* Who gave the container its priority. */
+/* What gave the container its priority. */
 enum vgpu_priority_set {
     VGPU_PRIORITY_UNSET = 0,       /* nobody: it has VGPU_PRIORITY_DEFAULT */
     VGPU_PRIORITY_ENVIRONMENT = 1, /* the environment of its first process */
@@ -147,9 +147,9 @@ struct vgpu_compute {
     uint32_t spans[VGPU_COMPUTE_SPANS];
 };
 
-/* How busy_ns of vgpu_compute grew, for tools. Who adds to busy_ns VGPU_HISTORY_MARK_NS or more
- * after the newest mark makes one; nobody does while the container does not work, so later than
- * that after the newest mark busy_ns has not changed since. */
+/* How busy_ns of vgpu_compute grew, for tools. A process that adds to busy_ns
+ * VGPU_HISTORY_MARK_NS or more after the newest mark makes one; none does while the container does
+ * not work, so later than that after the newest mark busy_ns has not changed since. */
 struct vgpu_history {
     uint64_t made; /* 0: how many marks were ever made; the n-th lies at n % VGPU_HISTORY_MARKS */
     uint64_t reserved;
@@ -185,8 +185,8 @@ struct vgpu_region {
     uint64_t default_memory_limit; /* 48: bytes, for devices without a limit of their own; 0 none */
     uint32_t default_core_limit;   /* 56: percent, likewise */
     uint32_t defaults_set;         /* 60: enum vgpu_defaults_set; 0: they are an environment's */
-    uint32_t orders_epoch;         /* 64: a futex word. Raised, and all its sleepers woken, by who
-                                      changes limits, pauses, resumes, or opens or closes the window */
+    uint32_t orders_epoch;         /* 64: a futex word. A change of limits, a pause, a resume
+                                      and either end of the window raise it and wake its sleepers */
     uint32_t paused;               /* 68: 0 or 1: nothing of the container runs on the GPU */
     uint32_t priority;             /* 72: 0 high; VGPU_PRIORITY_DEFAULT where nobody set one */
     uint32_t priority_set;         /* 76: enum vgpu_priority_set */

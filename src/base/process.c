@@ -139,7 +139,7 @@ static bool shares_namespace(int pid, const char *kind)
     return length > 0 && length == own_length && !memcmp(theirs, ours, (size_t)length);
 }
 
-/* Its own IDs, not the owner of its files in /proc, who is root where it may not be dumped. */
+/* Its own IDs, not the owner of its files in /proc, which is root where it may not be dumped. */
 static bool is_trusted_user(int pid)
 {
     char path[64], text[4096];

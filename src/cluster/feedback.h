@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monitor's word to the regions, every 5 s: who launched kernels lately, who must wait for a
- * task of higher priority, and whose compute limit counts. Pure. */
+/* The monitor's word to the regions, every 5 s: which containers launched kernels lately, which
+ * must wait for a task of higher priority, and which are held to their compute limit. Pure. */
 #ifndef VGPU_CLUSTER_FEEDBACK_H
 #define VGPU_CLUSTER_FEEDBACK_H
 

@@ -90,7 +90,7 @@ static void write_locked(void) REQUIRES(file.lock)
     close(fd);
 }
 
-/* Who cannot be answered any more leaves what was written last. */
+/* The last report stays when the process ends. */
 static void write_at_exit(void)
 {
     int errno_kept = errno;

@@ -57,8 +57,8 @@ __attribute__((noreturn)) static void wake_with(pid_t command, pid_t stopped)
     _exit(0);
 }
 
-/* Stops us as the command is stopped, for the shell's job control. Who continues us, continues the
- * command (SIGCONT is passed on); who continues the command alone, continues us too. */
+/* Stops us as the command is stopped, for the shell's job control. SIGCONT to us is passed on to
+ * the command; SIGCONT to the command alone continues us too. */
 static void stop_with(pid_t command)
 {
     pid_t self = getpid(), waker = fork();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The regions of the processes that a process started: who started `vgpu run`, or a shell in it,
- * knows that one's number. */
+/* The regions of the processes that a process started: a user knows the number of `vgpu run`, or of
+ * a shell in it. */
 #include "host/mapped.h"
 
 #include <ctype.h>

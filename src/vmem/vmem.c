@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations, and who may use a range. */
+/* Allocations, and the use of ranges. */
 #include "vmem/vmem.h"
 
 #include "base/log.h"

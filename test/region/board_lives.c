@@ -179,7 +179,7 @@ static void use_in_child(void)
     peers_wait(2);
 }
 
-TEST("a forked child that works on the GPU shares its parent's slot, and leaves it to him")
+TEST("a forked child that works on the GPU shares its parent's slot, and leaves it in place")
 {
     boards_begin();
     boards_attach(&ours, 1);
