@@ -2,6 +2,7 @@
 """http_server BUILD: the HTTP server under clients that are well, slow, late and hostile."""
 import http.client
 import os
+import select
 import shutil
 import socket
 import ssl
@@ -19,6 +20,7 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv[1])
 equal, test, true = tap.equal, tap.test, tap.true
 PATIENCE_S = 60
+STALL_MS = 600000  # no connection is cut while the test runs
 
 
 def drive(*arguments):
@@ -308,6 +310,41 @@ def renewed():
             with server.connect() as plain:
                 plain.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")
                 true(b"hello" not in rest_of(plain), "plain HTTP is not served")
+
+
+def hello_bytes():
+    """What a client of TLS sends first."""
+    sent = ssl.MemoryBIO()
+    session = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    try:
+        session.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return sent.read()
+
+
+@test
+def stalled_handshakes():
+    """clients that stop within the handshake hold up nobody's request"""
+    if not shutil.which("openssl"):
+        raise tap.Skip("openssl is not installed")
+    with tempfile.TemporaryDirectory() as place:
+        api_server.Authority(place).make()
+        used = [os.path.join(place, name) for name in ("tls.crt", "tls.key")]
+        hello = hello_bytes()
+        with Server("connections=128", f"receive_ms={STALL_MS}", *used) as server:
+            stalled = [server.connect() for _ in range(50)]
+            for i, connection in enumerate(stalled):
+                connection.sendall(hello[:(0, 1, 5, len(hello) // 2, len(hello))[i % 5]])
+            for _ in range(10):
+                equal(ask_tls(server.port, os.path.join(place, "ca.crt")), b"hello\n")
+            poll = select.poll()
+            for i, connection in enumerate(stalled):
+                if i % 5 < 4:
+                    poll.register(connection, select.POLLIN)
+            equal(poll.poll(0), [], "stalled clients that were answered or cut")
+            for connection in stalled:
+                connection.close()
 
 
 tap.main()
