@@ -59,7 +59,7 @@ ALL = {
         "deviceSplitCount": 7, "deviceMemoryScaling": 1.5, "deviceCoreScaling": 2, "enableNumaTopology": True,
         "preConfiguredDeviceMemory": 131072, "nodeConfiguration": {"config": '{"nodeconfig": [{"name": "n", "devicesplitcount": 3}]}'},
         "runtimeClassName": "nvidia", "createRuntimeClass": True, "migStrategy": "mixed", "disablecorelimit": "true",
-        "passDeviceSpecsEnabled": "true", "deviceListStrategy": "volume-mounts", "registerFormat": "csv",
+        "passDeviceSpecsEnabled": "true", "deviceListStrategy": "volume-mounts", "registerFormat": "csv", "ignoreDisableControl": True,
         "nvidiaDriverRoot": "/run/nvidia/driver", "gdrcopyEnabled": True, "gdsEnabled": "true", "mofedEnabled": True,
         "extraArgs": ["-v=4", "--verbose", "--rescan-interval=60"], "extraEnvs": {"DP_DISABLE_HEALTHCHECKS": "xids"},
         "service": {"type": "LoadBalancer", "httpPort": 9000, "labels": {"l": "1"}, "annotations": {"a": "2"}},
@@ -302,6 +302,7 @@ def followed():
     true("tolerations" not in pod["spec"] and "priorityClassName" not in pod["spec"], "what is empty is left out")
     command = parts["device-plugin"]["command"]
     for word in ("--resource-name=example.com/gpu", "--mig-strategy=mixed", "--disable-core-limit=true", "--verbose",
+                 "--ignore-disable-control=true",
                  "--pass-device-specs=true", "--nvidia-driver-root=/run/nvidia/driver", "--gds-enabled=true",
                  "--gdrcopy-enabled=true", "--mofed-enabled=true", "--enable-topology-score=true", "--register-format=csv",
                  "--device-list-strategy=volume-mounts", "--rescan-interval=60"):
