@@ -164,30 +164,49 @@ static void label_integer(struct exposition_labels *labels, const char *name, co
     exposition_label(labels, name, text);
 }
 
-/* An instance that HAMi's plugin has made; one without its identity is not there yet. */
-static void add_instance(struct page *page, const struct usage_node *node, const json_t *instance)
+/* An instance's name before 2.8: profile and GPU instance. */
+static void label_instance_name(
+    struct exposition_labels *labels, const char *profile, const json_t *gpu)
 {
+    char text[128];
+    snprintf(text, sizeof(text), "%.100s-%lld", profile, (long long)json_integer_value(gpu));
+    exposition_label(labels, "migname", text);
+}
+
+static void label_identity(struct exposition_labels *labels, const json_t *instance)
+{
+    const json_t *placement = json_object_get(instance, "placement");
+    exposition_label(labels, "mig_uuid", json_string_value(json_object_get(instance, "migUUID")));
+    exposition_label(labels, "profile", json_string_value(json_object_get(instance, "profile")));
+    label_integer(labels, "gpu_instance_id", json_object_get(instance, "gpuInstanceID"));
+    label_integer(labels, "compute_instance_id", json_object_get(instance, "computeInstanceID"));
+    label_integer(labels, "placement_start", json_object_get(placement, "start"));
+    label_integer(labels, "placement_size", json_object_get(placement, "size"));
+}
+
+/* An instance that HAMi's plugin has made; one without its identity is not there yet. */
+static void add_instance(
+    struct page *page, const struct usage_node *node, const json_t *instance, bool is_legacy)
+{
+    const struct names *names = is_legacy ? &legacy : &current;
     const char *uuid = json_string_value(json_object_get(instance, "gpuUUID"));
     const char *profile = json_string_value(json_object_get(instance, "profile"));
     const char *mig = json_string_value(json_object_get(instance, "migUUID"));
     const json_t *gpu = json_object_get(instance, "gpuInstanceID");
     const json_t *compute = json_object_get(instance, "computeInstanceID");
-    const json_t *placement = json_object_get(instance, "placement");
     struct exposition_labels labels = {.length = 0};
     if (!uuid || !profile || !mig || !json_is_integer(gpu) || !json_is_integer(compute))
         return;
     for (size_t i = 0; i < node->count; i++) {
         if (strcmp(node->uuids[i], uuid) != 0)
             continue;
-        exposition_label(&labels, "node", node->name);
-        exposition_label(&labels, "device_uuid", uuid);
-        exposition_label_number(&labels, "device_index", node->devices[i].index);
-        exposition_label(&labels, "mig_uuid", mig);
-        exposition_label(&labels, "profile", profile);
-        label_integer(&labels, "gpu_instance_id", gpu);
-        label_integer(&labels, "compute_instance_id", compute);
-        label_integer(&labels, "placement_start", json_object_get(placement, "start"));
-        label_integer(&labels, "placement_size", json_object_get(placement, "size"));
+        exposition_label(&labels, names->node, node->name);
+        exposition_label(&labels, names->uuid, uuid);
+        exposition_label_number(&labels, names->index, node->devices[i].index);
+        if (is_legacy)
+            label_instance_name(&labels, profile, gpu);
+        else
+            label_identity(&labels, instance);
         exposition_label(&labels, "zone", ZONE);
         if (!labels.cut)
             exposition_sample(&page->out, labels.text, NULL, 1);
@@ -195,15 +214,16 @@ static void add_instance(struct page *page, const struct usage_node *node, const
     }
 }
 
-static void add_instances(struct page *page)
+static void add_instances(struct page *page, bool is_legacy)
 {
-    exposition_family(&page->out, "hami_node_gpu_mig_instance_info", "gauge",
+    exposition_family(&page->out,
+        is_legacy ? "nodeGPUMigInstance" : "hami_node_gpu_mig_instance_info", "gauge",
         "Realized MIG instance identity and scheduler placement");
     for (size_t i = 0; i < page->node_count; i++)
         for (const struct usage_pod *pod = page->nodes[i]->pods; pod; pod = pod->next) {
             json_t *list = pod->mig ? json_loads(pod->mig, 0, NULL) : NULL;
             for (size_t k = 0; k < json_array_size(list); k++)
-                add_instance(page, page->nodes[i], json_array_get(list, k));
+                add_instance(page, page->nodes[i], json_array_get(list, k), is_legacy);
             json_decref(list);
         }
 }
@@ -285,6 +305,7 @@ static void fill(struct page *page, bool is_legacy)
     add_quotas(page, is_legacy ? "QuotaUsed" : "hami_resource_quota_used", is_legacy, true);
     if (!is_legacy)
         add_quotas(page, "hami_resource_quota_limit", false, false);
+    add_instances(page, is_legacy);
 }
 
 static void answer_text(struct http_exchange *exchange, unsigned status, const char *text)
@@ -302,7 +323,6 @@ void scheduler_metrics(
     page.quotas = quotas_list(scheduler->usage->quotas, &page.quota_count);
     if (page.nodes && page.quotas) {
         fill(&page, false);
-        add_instances(&page);
         if (scheduler->options.legacy_metrics)
             fill(&page, true);
         add_own(&page);

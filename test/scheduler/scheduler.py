@@ -212,12 +212,13 @@ def mig_instances():
             for name, value in (("p", text), ("q", "["))]
     for pod in pods:
         pod["spec"]["nodeName"] = "n1"
-    with World([("nodes", make_node("n1")), *(("pods", pod) for pod in pods)]) as world:
+    with World([("nodes", make_node("n1")), *(("pods", pod) for pod in pods)], ["--legacy-metrics"]) as world:
         lines = [line for line in world.get("/metrics", world.metrics_port)[1].splitlines()
-                 if line.startswith("hami_node_gpu_mig_instance_info")]
+                 if line.startswith(("hami_node_gpu_mig_instance_info", "nodeGPUMigInstance"))]
         equal(lines, ['hami_node_gpu_mig_instance_info{node="n1",device_uuid="GPU-n1-0",device_index="0",mig_uuid="MIG-1",'
                       'profile="2g.10gb",gpu_instance_id="4",compute_instance_id="0",placement_start="2",'
-                      'placement_size="2",zone="vGPU"} 1'])
+                      'placement_size="2",zone="vGPU"} 1',
+                      'nodeGPUMigInstance{nodeid="n1",deviceuuid="GPU-n1-0",deviceidx="0",migname="2g.10gb-4",zone="vGPU"} 1'])
 
 
 @test
