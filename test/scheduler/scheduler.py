@@ -758,6 +758,27 @@ def the_webhook():
 
 
 @test
+def standby():
+    """a standby is healthy and not ready, answers reviews with the quota, and refuses to filter"""
+    quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "1500"}}}
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    lease = {"metadata": {"name": "l", "namespace": "v"}, "spec": {
+        "holderIdentity": "pod-b_1", "leaseDurationSeconds": 3600, "leaseTransitions": 1, "renewTime": now}}
+    options = ["--leader-elect", "--pod-namespace=v", "--leader-elect-resource-name=l", "--leader-elect-resource-namespace=v",
+               "--pod-name=pod-a"]
+    with World([("nodes", make_node("n1")), ("resourcequotas", quota), ("leases", lease)], options, ready=False) as world:
+        def allowed(memory):
+            return world.post("/webhook", {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+                "uid": "u", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "namespace": "default",
+                "resource": {"group": "", "version": "v1", "resource": "pods"}, "operation": "CREATE",
+                "userInfo": {"username": "somebody"}, "object": make_pod("a", memory=memory)}})["response"]["allowed"]
+        until(lambda: any("quotas: all" in line for line in world.lines), "the quotas")
+        equal((world.get("/healthz")[0], world.get("/readyz")[0] == 200), (200, False))
+        equal((allowed(1500), allowed(1501)), (True, False))
+        true("read" in world.filter(make_pod("p"), ["n1"])["Error"], "a standby filters")
+
+
+@test
 def the_leader():
     """only the leader acts; a new one has read what the old one did, an old one stops before its lease ends"""
     def lease(holder, transitions, age=0, duration=3600):
