@@ -108,15 +108,30 @@ CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice 
     return pace_context_changed(context.result);
 }
 
+/* An error may be that of work before, and the context ended all the same. */
+static bool is_gone(CUcontext ctx, CUresult ended)
+{
+    CUcontext popped;
+    if (ended == CUDA_SUCCESS || !ctx)
+        return ended == CUDA_SUCCESS;
+    CUresult result = cuda.cuCtxPushCurrent_v2(ctx);
+    if (result == CUDA_SUCCESS)
+        (void)cuda.cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
 {
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)ctx);
+    struct vmem_end ending;
+    vmem_context_ends(&ending, (uintptr_t)ctx);
     pace_context_ends();
     CUresult result = pace_context_changed(driver(ctx));
     pace_context_ended();
-    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_CONTEXT, (uintptr_t)ctx);
-    if (result == CUDA_SUCCESS) {
-        vmem_context_gone((uintptr_t)ctx);
+    bool gone = is_gone(ctx, result);
+    memory_taken(&record, gone, MEMORY_CONTEXT, (uintptr_t)ctx);
+    vmem_context_ended(&ending, gone);
+    if (gone) {
         memory_context_gone((uintptr_t)ctx);
         context_attach_forget(ctx);
     }
@@ -157,6 +172,8 @@ static CUresult detach_held(CUcontext ctx, bool was_attached)
     CUdevice dev = primary_device(ctx);
     if (was_attached)
         primary_let_go(dev);
+    struct vmem_end end;
+    primary_may_end(&end, dev);
     if (dev != PRIMARY_NONE)
         pace_context_ends();
     CUresult result = pace_context_changed(cuda.cuCtxDetach(ctx));
@@ -166,7 +183,7 @@ static CUresult detach_held(CUcontext ctx, bool was_attached)
         context_attach_add(ctx);
         primary_held(dev);
     }
-    primary_settle(dev);
+    primary_settle(&end, dev, false);
     return result;
 }
 

@@ -64,7 +64,9 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
     CUdevice dev = green_forget(context);
     struct memory_record record = memory_take(MEMORY_CONTEXT, (uintptr_t)hCtx);
     pace_context_leaves(context); /* its default stream, which was measured in its name */
+    struct vmem_end end;
     primary_let_go(dev);
+    primary_may_end(&end, dev);
     pace_context_ends();
     CUresult result = cuda.cuGreenCtxDestroy(hCtx);
     pace_context_ended();
@@ -73,6 +75,6 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
         green_note(context, dev);
         primary_held(dev);
     }
-    primary_settle(dev);
+    primary_settle(&end, dev, false);
     return result;
 }

@@ -6,7 +6,6 @@
 #include "memory/context_make.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
-#include "vmem/vmem.h"
 
 #include <stddef.h>
 
@@ -108,33 +107,45 @@ void primary_let_go(CUdevice dev)
     }
 }
 
-/* A reset leaves the handle valid and the context inactive. */
-void primary_settle(CUdevice dev)
+void primary_may_end(struct vmem_end *end, CUdevice dev)
 {
-    if (dev == PRIMARY_NONE || !is_gone(dev))
-        return;
-    struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
-    memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
-    vmem_context_gone((uintptr_t)primary_handle(dev));
-    memory_context_gone((uintptr_t)primary_handle(dev));
+    vmem_context_ends(end, (uintptr_t)primary_handle(dev));
+}
+
+/* A reset leaves the handle valid and the context inactive. */
+void primary_settle(struct vmem_end *end, CUdevice dev, bool reset)
+{
+    bool gone = dev != PRIMARY_NONE && is_gone(dev);
+    if (gone) {
+        struct memory_record record = memory_take(MEMORY_PRIMARY, (uint64_t)dev);
+        memory_taken(&record, true, MEMORY_PRIMARY, (uint64_t)dev);
+    }
+    vmem_context_ended(end, gone || reset);
+    if (gone)
+        memory_context_gone((uintptr_t)primary_handle(dev));
 }
 
 CUresult primary_release(CUdevice dev, CUresult (*driver)(CUdevice dev))
 {
+    struct vmem_end end;
     primary_let_go(dev);
+    primary_may_end(&end, dev);
     pace_context_ends();
     CUresult result = driver(dev);
     pace_context_ended();
-    primary_settle(dev);
+    primary_settle(&end, dev, false);
     return result;
 }
 
 /* Asked twice: the program does not know of this hold, and would not release it. */
 void primary_drop(CUdevice dev)
 {
-    if (primary_release(dev, cuda.cuDevicePrimaryCtxRelease_v2) != CUDA_SUCCESS)
-        (void)cuda.cuDevicePrimaryCtxRelease_v2(dev);
-    primary_settle(dev);
+    if (primary_release(dev, cuda.cuDevicePrimaryCtxRelease_v2) == CUDA_SUCCESS)
+        return;
+    struct vmem_end end;
+    primary_may_end(&end, dev);
+    (void)cuda.cuDevicePrimaryCtxRelease_v2(dev);
+    primary_settle(&end, dev, false);
 }
 
 CUresult primary_reset(CUdevice dev, bool has_green, CUresult (*driver)(CUdevice dev))
@@ -142,11 +153,13 @@ CUresult primary_reset(CUdevice dev, bool has_green, CUresult (*driver)(CUdevice
     /* Refused while there are green contexts, whose work goes on (H200, driver 580.159.04). */
     if (!has_green)
         leaves(dev);
+    struct vmem_end end;
+    primary_may_end(&end, dev);
     pace_context_ends();
     CUresult result = driver(dev);
     pace_context_ended();
     if (result == CUDA_SUCCESS && is_known(dev))
         store_relaxed(&primary[dev].holds, (int64_t)0);
-    primary_settle(dev);
+    primary_settle(&end, dev, result == CUDA_SUCCESS);
     return result;
 }

@@ -5,6 +5,7 @@
 #define VGPU_HOOK_PRIMARY_H
 
 #include "abi/cuda.h"
+#include "vmem/vmem.h"
 
 #include <stdbool.h>
 
@@ -25,8 +26,10 @@ void primary_held(CUdevice dev);
 /* Before a call by which a holder goes: with the last one our events on its streams die. */
 void primary_let_go(CUdevice dev);
 
-/* After it: where the context is gone, all that it held is given back. */
-void primary_settle(CUdevice dev);
+/* Around a call by which the context may go: where it does, all that it held is given back.
+ * `reset`: the driver ended it, whoever has made it anew since. */
+void primary_may_end(struct vmem_end *end, CUdevice dev);
+void primary_settle(struct vmem_end *end, CUdevice dev, bool reset);
 
 /* Whose primary context it is, as far as the program retained it; else PRIMARY_NONE. */
 CUdevice primary_device(CUcontext context);

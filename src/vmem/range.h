@@ -27,6 +27,7 @@ struct range {
     uint64_t bytes;       /* a multiple of 2 MiB */
     uint64_t asked_bytes; /* of a range that is one allocation */
     uint64_t context;     /* which it goes with */
+    uint64_t born;        /* later ones have higher numbers */
     CUdevice ordinal;
     int device; /* the region's index */
     uint64_t spilled_bytes;
@@ -37,6 +38,7 @@ struct range {
     struct range *below, *above; /* range_table.c */
     unsigned users;              /* threads that use it without vmem.c's lock */
     bool gone;                   /* the last of them drops it */
+    bool ended;                  /* of one allocation: its free is on the way */
     unsigned part_count;
     struct range_part parts[RANGE_PARTS_MAX]; /* by their addresses */
 };

@@ -60,7 +60,7 @@ static CUresult drop_now(struct range *range)
     CUresult result = range_drop(range);
     capture_restore(&former);
     LOCKED(vmem_lock) {
-        range->gone = false;
+        range->gone = range->ended = false;
         if (result == CUDA_SUCCESS)
             vmem_forget_locked(range);
         else
@@ -157,6 +157,7 @@ static struct range *take_storage(const struct place *place, bool is_block)
         return NULL;
     range->serial = ++vmem.last_serial & INT32_MAX;
     range->context = place->context;
+    range->born = ++vmem.last_born;
     range->ordinal = place->ordinal;
     range->device = place->device;
     range->block = is_block ? slab_take(&vmem.blocks) : NULL;
@@ -212,6 +213,16 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
     return result;
 }
 
+/* The block may be going with a context whose handle is in use again. */
+static bool may_go_locked(const struct range *range) REQUIRES(vmem_lock)
+{
+    for (const struct vmem_end *end = vmem.ends; end; end = end->next) {
+        if (vmem_goes_with(end, range->context, range->born))
+            return true;
+    }
+    return false;
+}
+
 /* In a block that the context has already. */
 static bool allocate_in_block(const struct place *place, uint32_t bytes, CUdeviceptr *ret_address)
 {
@@ -219,7 +230,7 @@ static bool allocate_in_block(const struct place *place, uint32_t bytes, CUdevic
     LOCKED_TO_END(vmem_lock);
     for (struct range *range = vmem.block_list; range; range = range->next) {
         if (range->context == place->context && range->ordinal == place->ordinal &&
-            block_take(range->block, bytes, &offset)) {
+            !may_go_locked(range) && block_take(range->block, bytes, &offset)) {
             *ret_address = range->address + offset;
             return true;
         }
@@ -277,7 +288,7 @@ bool vmem_find_slow(CUdeviceptr address, struct vmem_allocation *ret_allocation)
         return false;
     uint64_t offset = address - range->address;
     if (range->block ? !block_find(range->block, (uint32_t)offset, &part)
-                     : offset >= range->asked_bytes)
+                     : range->ended || offset >= range->asked_bytes)
         return false;
     *ret_allocation = (struct vmem_allocation){.address = range->address + part.offset,
         .bytes = range->block ? part.bytes : range->asked_bytes,

@@ -56,8 +56,15 @@ static inline bool vmem_find(CUdeviceptr address, struct vmem_allocation *ret_al
            vmem_find_slow(address, ret_allocation);
 }
 
-/* The context is gone, and its memory with it. */
-void vmem_context_gone(uint64_t context);
+/* Around a call by which a context may go, and its memory with it. Another context may have its
+ * handle as soon as the driver has ended it: what goes is settled before. */
+struct vmem_end {
+    uint64_t context; /* 0: there is nothing to be done */
+    uint64_t born;    /* what came later is not its own */
+    struct vmem_end *next;
+};
+void vmem_context_ends(struct vmem_end *end, uint64_t context);
+void vmem_context_ended(struct vmem_end *end, bool gone);
 
 /* Contexts of the device have access to the context's memory, also to what comes, or no longer. */
 CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)

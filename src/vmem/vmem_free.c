@@ -31,10 +31,9 @@ static bool end_allocation(CUdeviceptr address, struct vmem_ended *ret_ended)
     uint32_t offset = (uint32_t)(address - range->address), bytes = 0;
     if (range->block)
         bytes = block_end(range->block, offset);
-    if (range->block ? !bytes : address != range->address)
+    if (range->block ? !bytes : range->ended || address != range->address)
         return false;
-    if (!range->block)
-        vmem_remove_locked(range);
+    range->ended = !range->block;
     vmem_use_locked(range);
     *ret_ended = (struct vmem_ended){.range = range, .part = {.offset = offset, .bytes = bytes}};
     return true;
@@ -45,7 +44,7 @@ static void revive_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
     if (ended->range->block)
         block_revive(ended->range->block, ended->part);
     else
-        vmem_add_locked(ended->range);
+        ended->range->ended = false;
 }
 
 /* Ended allocations of a range that lost its context have nothing left to give back. An allocation
@@ -55,12 +54,10 @@ static CUresult give_back(const struct vmem_ended *ended)
     struct range *range = ended->range;
     bool is_block = range->block != NULL;
     LOCKED(vmem_lock) {
-        bool drops = !is_block;
-        if (is_block && !range->gone && block_give(range->block, ended->part)) {
+        if (!range->gone && (!is_block || block_give(range->block, ended->part))) {
             vmem_remove_locked(range);
-            drops = true;
+            range->gone = true;
         }
-        range->gone |= drops;
     }
     CUresult result = vmem_leave(range);
     return is_block ? CUDA_SUCCESS : result;
@@ -147,13 +144,13 @@ void vmem_capture_ends(void)
 
 /* Takes the context's next range from *cursor on out of the table, for the caller to drop; NULL:
  * none is left. */
-static struct range *take_of_context(uint64_t context, CUdeviceptr *cursor)
+static struct range *take_of_context(const struct vmem_end *end, CUdeviceptr *cursor)
 {
     LOCKED_TO_END(vmem_lock);
     struct range *range;
     while ((range = range_table_from(&vmem.table, *cursor))) {
         *cursor = range->address + range->bytes;
-        if (range->context == context) {
+        if (vmem_goes_with(end, range->context, range->born)) {
             vmem_remove_locked(range);
             return range;
         }
@@ -162,12 +159,12 @@ static struct range *take_of_context(uint64_t context, CUdeviceptr *cursor)
 }
 
 /* Those put off are used by their records alone. */
-static bool take_deferred_of(uint64_t context, struct vmem_ended *ret_ended)
+static bool take_deferred_of(const struct vmem_end *end, struct vmem_ended *ret_ended)
 {
     LOCKED_TO_END(vmem_lock);
     for (struct vmem_ended **at = &vmem.deferred; *at; at = &(*at)->next) {
         struct vmem_ended *found = *at;
-        if (found->range->context == context) {
+        if (vmem_goes_with(end, found->range->context, found->range->born)) {
             *ret_ended = *found;
             *at = found->next;
             slab_give(&vmem.ended, found);
@@ -178,27 +175,51 @@ static bool take_deferred_of(uint64_t context, struct vmem_ended *ret_ended)
     return false;
 }
 
-static void forget_peers(uint64_t context)
+static void forget_peers(const struct vmem_end *end)
 {
     LOCKED_TO_END(vmem_lock);
     unsigned kept = 0;
     for (unsigned i = 0; i < vmem.peer_count; i++) {
-        if (vmem.peers[i].context != context)
+        if (!vmem_goes_with(end, vmem.peers[i].context, vmem.peers[i].born))
             vmem.peers[kept++] = vmem.peers[i];
     }
     vmem.peer_count = kept;
 }
 
-void vmem_context_gone(uint64_t context)
+void vmem_context_ends(struct vmem_end *end, uint64_t context)
+{
+    end->context = load_relaxed(&vmem_is_asked_for) ? context : 0;
+    if (!end->context)
+        return;
+    LOCKED_TO_END(vmem_lock);
+    end->born = vmem.last_born;
+    end->next = vmem.ends;
+    vmem.ends = end;
+}
+
+static void end_is_over(const struct vmem_end *end)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct vmem_end **at = &vmem.ends;
+    while (*at && *at != end)
+        at = &(*at)->next;
+    if (*at)
+        *at = end->next;
+}
+
+void vmem_context_ended(struct vmem_end *end, bool gone)
 {
     struct vmem_ended ended;
     struct range *range;
     CUdeviceptr cursor = 0;
-    if (!load_relaxed(&vmem_is_asked_for))
+    if (!end->context)
         return;
-    while ((range = take_of_context(context, &cursor)))
-        vmem_drop(range);
-    while (take_deferred_of(context, &ended))
-        (void)give_back(&ended);
-    forget_peers(context);
+    if (gone) {
+        while ((range = take_of_context(end, &cursor)))
+            vmem_drop(range);
+        while (take_deferred_of(end, &ended))
+            (void)give_back(&ended);
+        forget_peers(end);
+    }
+    end_is_over(end);
 }

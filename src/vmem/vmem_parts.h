@@ -19,13 +19,15 @@ struct vmem_ended {
 
 struct vmem {
     struct slab ranges, blocks, ended;
-    struct range_table table;    /* ranges of which some allocation lives, and all blocks */
+    struct range_table table;    /* ranges whose memory is not being given back yet */
     struct range *block_list;    /* those that are blocks */
     struct vmem_ended *deferred; /* frees that wait for the end of captures */
     unsigned captures;
-    uint32_t last_serial; /* of ranges */
+    uint32_t last_serial;  /* of ranges */
+    uint64_t last_born;    /* of all that goes with a context */
+    struct vmem_end *ends; /* of contexts that may be going */
     struct vmem_peer {
-        uint64_t context;
+        uint64_t context, born;
         CUdevice accessor;
     } peers[VMEM_PEERS_MAX];
     unsigned peer_count;
@@ -45,7 +47,13 @@ CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
 /* Nobody finds the range any more: drops it now, or by its last user. */
 void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
 
-/* Takes a block out of the table and the list. */
+/* Whether it goes with the context that may be going. */
+static inline bool vmem_goes_with(const struct vmem_end *end, uint64_t context, uint64_t born)
+{
+    return context == end->context && born <= end->born;
+}
+
+/* Takes a range out of the table, and of the list of blocks. */
 void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock);
 
 /* After a change of the table or of what is put off. */

@@ -45,7 +45,7 @@ static bool note(uint64_t context, CUdevice accessor, bool access)
     if (at == vmem.peer_count && access) {
         if (at == VMEM_PEERS_MAX)
             return false;
-        vmem.peers[vmem.peer_count++] = (struct vmem_peer){context, accessor};
+        vmem.peers[vmem.peer_count++] = (struct vmem_peer){context, ++vmem.last_born, accessor};
     } else if (at < vmem.peer_count && !access) {
         vmem.peers[at] = vmem.peers[--vmem.peer_count];
     }

@@ -350,6 +350,69 @@ BED_TEST("memory goes with its context", SMALL_CARD, .environment = {ON})
     CHECK(CU(cuMemFree_v2)(small_of_primary) != CUDA_SUCCESS);
 }
 
+BED_TEST("memory goes with a context whose end reports that its work failed", .limit = "8GiB",
+    .sim = "h200,failed-work", .environment = {ON})
+{
+    bed_context(0);
+    CUcontext primary, second;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+    uint64_t before = usage()->bytes, card = bed_card_bytes(0);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    take(GIB);
+    take(100);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(primary), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_ERROR_LAUNCH_FAILED);
+    CHECK_EQ(CU(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(bed_card_bytes(0), card);
+}
+
+#define SWEPT 1500
+
+static bool may_retain;
+
+/* Makes the primary context again as soon as it is gone, and allocates in it. */
+static void *retain_again(void *argument)
+{
+    CUcontext context;
+    unsigned flags;
+    int active = 1;
+    while (!__atomic_load_n(&may_retain, __ATOMIC_ACQUIRE))
+        sched_yield();
+    while (active)
+        CHECK_EQ(CU(cuDevicePrimaryCtxGetState)(0, &flags, &active), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUdeviceptr *pointers = argument;
+    for (unsigned i = 0; i < 10; i++)
+        pointers[i] = take(i % 2 ? 100 : 3 * MIB);
+    return NULL;
+}
+
+/* The handle of a primary context stays the same. */
+BED_TEST("a context that is made while another of its handle goes keeps its memory",
+    .limit = "8GiB", .environment = {ON})
+{
+    pthread_t thread;
+    CUdeviceptr pointers[10];
+    bed_context(0);
+    for (unsigned i = 0; i < SWEPT; i++)
+        take(2 * MIB);
+    take(100);
+    REQUIRE(pthread_create(&thread, NULL, retain_again, pointers) == 0);
+    __atomic_store_n(&may_retain, true, __ATOMIC_RELEASE);
+    CHECK_EQ(CU(cuDevicePrimaryCtxReset_v2)(0), CUDA_SUCCESS);
+    pthread_join(thread, NULL);
+    bed_context(0);
+    for (unsigned i = 0; i < 10; i++) {
+        write_marks(pointers[i], i % 2 ? 100 : 3 * MIB, i);
+        CHECK(has_marks(pointers[i], i % 2 ? 100 : 3 * MIB, i));
+        give(pointers[i]);
+    }
+    CHECK(bed_card_bytes(0) <= usage()->bytes);
+    CHECK(usage()->bytes < 2 * GIB); /* none of the former context's is left */
+}
+
 BED_TEST("memory of another context may be freed, and by another thread", .limit = "8GiB",
     .environment = {ON})
 {

@@ -96,7 +96,7 @@ CUresult sim_cuCtxDestroy_v2(CUcontext handle)
     object_remove(&context->object);
     context_stop(context);
     context_bury(context);
-    return CUDA_SUCCESS;
+    return sim_description()->failed_work ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 CUresult sim_cuCtxDestroy(CUcontext handle)
