@@ -87,8 +87,11 @@ static bool free_served(
     struct vmem_allocation allocation;
     if (!vmem_find(dptr, &allocation) || capture_records(stream, zero))
         return false;
-    *ret_result = cuda.cuStreamGetCtx(stream, &context);
-    return *ret_result != CUDA_SUCCESS || vmem_free(dptr, ret_result);
+    *ret_result = cuda.cuStreamGetCtx(stream, &context); /* handle 0 has it in either form */
+    if (!stream && zero == STREAM_ZERO_PER_THREAD)
+        stream = CU_STREAM_PER_THREAD;
+    return *ret_result != CUDA_SUCCESS ||
+           vmem_free_in_order_slow(dptr, stream, context, ret_result);
 }
 
 #define TWINS "hook/cuda_pool.def"

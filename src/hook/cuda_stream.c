@@ -12,23 +12,13 @@ CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
     return cuda.cuCtxWaitEvent(hCtx, hEvent);
 }
 
-/* Whether a capture ends with the stream. */
-static bool is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return load_relaxed(&vmem_is_asked_for) && stream && cuda.cuStreamIsCapturing &&
-           cuda.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static CUresult destroy_stream(CUstream stream, CUresult (*driver)(CUstream stream))
 {
-    bool captures = is_capturing(stream);
     pace_stream_leaves(stream);
     capture_list_ends(stream, STREAM_ZERO_LEGACY);
     CUresult result = driver(stream);
-    if (captures && result == CUDA_SUCCESS)
-        vmem_capture_ends();
+    if (load_relaxed(&vmem_is_asked_for) && result == CUDA_SUCCESS)
+        vmem_capture_ended_slow(stream, STREAM_ZERO_LEGACY);
     return result;
 }
 
@@ -67,20 +57,30 @@ CUresult hook_cuCtxPopCurrent_v2(CUcontext *pctx)
     return pace_context_changed(cuda.cuCtxPopCurrent_v2(pctx));
 }
 
-static CUresult capture_begun(CUresult result)
+static void capture_begins(CUstream stream, enum stream_zero zero)
 {
-    if (load_relaxed(&vmem_is_asked_for) && result == CUDA_SUCCESS)
-        vmem_capture_begins();
+    hook_enter();
+    pace_capture_begins(stream, zero);
+    if (load_relaxed(&vmem_is_asked_for))
+        vmem_capture_begins_slow(stream, zero);
+}
+
+static CUresult capture_begun(CUstream stream, enum stream_zero zero, CUresult result)
+{
+    if (load_relaxed(&vmem_is_asked_for) && result != CUDA_SUCCESS)
+        vmem_capture_settle_slow(stream, zero);
     return result;
 }
 
-/* Also one that was spoilt, or not joined. In a forked child no call gets so far. */
-static CUresult capture_ended(CUresult result)
+/* An error may be that of a capture that was spoilt, and is over, or of a call that ended none. */
+static CUresult capture_ended(CUstream stream, enum stream_zero zero, CUresult result)
 {
-    bool ends = result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-                result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    if (load_relaxed(&vmem_is_asked_for) && ends)
-        vmem_capture_ends();
+    if (!load_relaxed(&vmem_is_asked_for))
+        return result;
+    if (result == CUDA_SUCCESS)
+        vmem_capture_ended_slow(stream, zero);
+    else
+        vmem_capture_settle_slow(stream, zero);
     return result;
 }
 

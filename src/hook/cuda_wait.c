@@ -4,6 +4,7 @@
 #include "hook/hook.h"
 #include "pace/pace.h"
 #include "memory/pools.h"
+#include "vmem/vmem.h"
 
 #include <stdbool.h>
 
@@ -12,6 +13,7 @@ static inline CUresult synchronised(CUresult result)
     pace_note_wait();
     if (pools_count())
         pools_refresh_current();
+    vmem_look();
     return result;
 }
 

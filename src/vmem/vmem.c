@@ -32,9 +32,11 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
     slab_finish(&vmem.ranges);
     slab_finish(&vmem.blocks);
     slab_finish(&vmem.ended);
+    slab_finish(&vmem.captures);
     vmem = (struct vmem){.ranges = {.object_bytes = sizeof(struct range)},
         .blocks = {.object_bytes = sizeof(struct block)},
-        .ended = {.object_bytes = sizeof(struct vmem_ended)}};
+        .ended = {.object_bytes = sizeof(struct vmem_ended)},
+        .captures = {.object_bytes = sizeof(struct vmem_capture)}};
     vmem_range_count = 0;
     vmem_is_asked_for = config_oversubscribes(container_config());
 }
@@ -213,16 +215,6 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
     return result;
 }
 
-/* The block may be going with a context whose handle is in use again. */
-static bool may_go_locked(const struct range *range) REQUIRES(vmem_lock)
-{
-    for (const struct vmem_end *end = vmem.ends; end; end = end->next) {
-        if (vmem_goes_with(end, range->context, range->born))
-            return true;
-    }
-    return false;
-}
-
 /* In a block that the context has already. */
 static bool allocate_in_block(const struct place *place, uint32_t bytes, CUdeviceptr *ret_address)
 {
@@ -230,7 +222,7 @@ static bool allocate_in_block(const struct place *place, uint32_t bytes, CUdevic
     LOCKED_TO_END(vmem_lock);
     for (struct range *range = vmem.block_list; range; range = range->next) {
         if (range->context == place->context && range->ordinal == place->ordinal &&
-            !may_go_locked(range) && block_take(range->block, bytes, &offset)) {
+            !vmem_may_go_locked(range) && block_take(range->block, bytes, &offset)) {
             *ret_address = range->address + offset;
             return true;
         }
@@ -268,8 +260,11 @@ bool vmem_allocate_slow(CUdeviceptr *dptr, size_t bytes, CUresult *ret_result)
     CUresult result = CUDA_SUCCESS;
     if (!dptr || !bytes || !find_place(&place))
         return false;
-    vmem_free_deferred();
+    if (load_relaxed(&vmem.deferred))
+        vmem_free_deferred(place.context);
     while (pools_allow_attempt(&attempts, result, place.ordinal))
+        result = allocate_at(&place, bytes, &address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && vmem_free_all_deferred())
         result = allocate_at(&place, bytes, &address);
     if (result == CUDA_SUCCESS)
         *dptr = address;

@@ -9,6 +9,7 @@
 
 #include "abi/cuda.h"
 #include "base/atomic.h"
+#include "pace/capture.h"
 #include "rm/rm_export.h"
 
 #include <stdbool.h>
@@ -29,14 +30,27 @@ static inline bool vmem_allocate(CUdeviceptr *dptr, size_t bytes, CUresult *ret_
            vmem_allocate_slow(dptr, bytes, ret_result);
 }
 
-/* Frees what vmem_allocate gave, when the work of its context is done; while the program captures,
- * at a later call. False where the pointer is not one of ours. */
+/* Frees what vmem_allocate gave, when the work of its context is done; while that captures, at a
+ * later call. False where the pointer is not one of ours. */
 bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result);
 
 static inline bool vmem_free(CUdeviceptr dptr, CUresult *ret_result)
 {
     return __builtin_expect(load_relaxed(&vmem_range_count) != 0, false) &&
            vmem_free_slow(dptr, ret_result);
+}
+
+/* Frees it when the stream, of the context, has come here. Outside of captures. */
+bool vmem_free_in_order_slow(
+    CUdeviceptr dptr, CUstream stream, CUcontext context, CUresult *ret_result);
+
+/* The program has waited for something: gives back what was freed in stream order. */
+void vmem_look_slow(void);
+
+static inline void vmem_look(void)
+{
+    if (__builtin_expect(load_relaxed(&vmem_range_count) != 0, false))
+        vmem_look_slow();
 }
 
 struct vmem_allocation {
@@ -70,10 +84,11 @@ void vmem_context_ended(struct vmem_end *end, bool gone);
 CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
     __attribute__((warn_unused_result));
 
-/* The program began a capture, or one ended: at most a free is put off too long where they do not
- * match. */
-void vmem_capture_begins(void);
-void vmem_capture_ends(void);
+/* A stream is to capture: before the driver is asked. _ended: it does no longer. _settle: perhaps;
+ * the driver is asked. */
+void vmem_capture_begins_slow(CUstream stream, enum stream_zero zero);
+void vmem_capture_ended_slow(CUstream stream, enum stream_zero zero);
+void vmem_capture_settle_slow(CUstream stream, enum stream_zero zero);
 
 /* API ledger: the memory at the address was exported; false where it is not one of ours. */
 bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to);

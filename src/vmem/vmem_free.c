@@ -1,24 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees, and the ends of contexts. A free first ends the allocation, so that nobody finds it any
- * more, then waits for the context's work as cuMemFree does, and only then gives the memory back.
- * A wait would break a capture, so meanwhile frees are put off. */
+/* Frees. A free first ends the allocation, so that nobody finds it any more, then waits for the
+ * context's work as cuMemFree does, and only then gives the memory back. A wait would break a
+ * capture in the context, so meanwhile frees are put off; those in stream order are, until an event
+ * behind them has come. */
 #include "driver/cuda.h"
+#include "memory/memory.h"
+#include "pace/capture.h"
 #include "vmem/vmem_parts.h"
+
+/* Calls it in the context; captures elsewhere are not broken by it. */
+static CUresult in_context(uint64_t context, CUresult (*call)(void *argument), void *argument)
+{
+    CUcontext wanted = (CUcontext)(uintptr_t)context, current = NULL, popped;
+    struct capture_relaxed former = capture_relax();
+    bool there = cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == wanted;
+    CUresult result = there ? CUDA_SUCCESS : cuda.cuCtxPushCurrent_v2(wanted);
+    if (result == CUDA_SUCCESS) {
+        result = call(argument);
+        if (!there)
+            (void)cuda.cuCtxPopCurrent_v2(&popped);
+    }
+    capture_restore(&former);
+    return result;
+}
+
+static CUresult synchronise(void *argument)
+{
+    (void)argument;
+    return cuda.cuCtxSynchronize();
+}
 
 /* All work of the context is done, or the context is no more. */
 static CUresult wait_for(uint64_t context)
 {
-    CUcontext wanted = (CUcontext)(uintptr_t)context, current = NULL, popped;
-    if (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == wanted)
-        return cuda.cuCtxSynchronize();
-    CUresult result = cuda.cuCtxPushCurrent_v2(wanted);
-    if (result == CUDA_SUCCESS) {
-        result = cuda.cuCtxSynchronize();
-        (void)cuda.cuCtxPopCurrent_v2(&popped);
-    }
+    CUresult result = in_context(context, synchronise, NULL);
     bool is_none =
         result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
     return is_none ? CUDA_SUCCESS : result;
+}
+
+/* One that was not known of. */
+static bool is_of_capture(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
 /* Ends the allocation that begins at the address, and uses its range. */
@@ -70,11 +95,11 @@ static void revive(const struct vmem_ended *ended)
     (void)vmem_leave(ended->range);
 }
 
-/* True where a capture is going on, and the free is put off. */
-static bool defer(const struct vmem_ended *ended)
+/* ---- what is put off ---- */
+
+static bool defer_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
 {
-    LOCKED_TO_END(vmem_lock);
-    struct vmem_ended *kept = vmem.captures ? slab_take(&vmem.ended) : NULL;
+    struct vmem_ended *kept = slab_take(&vmem.ended);
     if (!kept)
         return false;
     *kept = *ended;
@@ -84,142 +109,216 @@ static bool defer(const struct vmem_ended *ended)
     return true;
 }
 
-static bool next_deferred(struct vmem_ended *ret_ended)
+static bool defer(const struct vmem_ended *ended)
 {
     LOCKED_TO_END(vmem_lock);
-    struct vmem_ended *first = vmem.captures ? NULL : vmem.deferred;
-    if (!first)
+    return defer_locked(ended);
+}
+
+/* True where a capture is going on there, and the free is put off. */
+static bool defer_behind_capture(const struct vmem_ended *ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    return vmem_captures_locked(ended->range->context) && defer_locked(ended);
+}
+
+/* Put off again, unless its context was ended meanwhile. */
+static bool keep(struct vmem_ended *ended)
+{
+    LOCKED_TO_END(vmem_lock);
+    if (ended->range->gone)
         return false;
-    *ret_ended = *first;
-    vmem.deferred = first->next;
-    slab_give(&vmem.ended, first);
+    ended->next = vmem.deferred;
+    vmem.deferred = ended;
     vmem_count_locked();
     return true;
 }
 
-void vmem_free_deferred(void)
+/* What a look at the list is about. Events of other contexts may go at any moment. */
+struct look {
+    uint64_t context; /* 0: all, and events are waited for */
+    bool events_only;
+};
+
+static bool is_due_locked(const struct vmem_ended *ended, const struct look *look)
+    REQUIRES(vmem_lock)
 {
-    struct vmem_ended ended;
-    while (next_deferred(&ended)) {
-        (void)wait_for(ended.range->context);
-        (void)give_back(&ended);
+    const struct range *range = ended->range;
+    return (!look->context || look->context == range->context) && !vmem_may_go_locked(range) &&
+           (ended->event || (!look->events_only && !vmem_captures_locked(range->context)));
+}
+
+/* Takes those that are due out of the list, so that each is looked at once. */
+static struct vmem_ended *take_due(const struct look *look)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct vmem_ended *due = NULL;
+    for (struct vmem_ended **at = &vmem.deferred; *at;) {
+        struct vmem_ended *found = *at;
+        if (is_due_locked(found, look)) {
+            *at = found->next;
+            found->next = due;
+            due = found;
+        } else {
+            at = &found->next;
+        }
     }
+    return due;
+}
+
+/* Events go with their contexts. */
+static CUresult wait_for_ended(const struct vmem_ended *ended, bool waits)
+{
+    if (!ended->event)
+        return wait_for(ended->range->context);
+    struct capture_relaxed former = capture_relax();
+    CUresult result = cuda.cuEventQuery(ended->event);
+    if (result == CUDA_ERROR_NOT_READY && waits)
+        result = cuda.cuEventSynchronize(ended->event);
+    capture_restore(&former);
+    return result;
+}
+
+static bool give_back_due(const struct look *look)
+{
+    bool any = false;
+    struct vmem_ended *due = take_due(look), *next;
+    for (; due; due = next) {
+        next = due->next;
+        bool is_gone = false;
+        LOCKED(vmem_lock)
+            is_gone = due->range->gone;
+        CUresult result = is_gone ? CUDA_SUCCESS : wait_for_ended(due, !look->context);
+        if ((result == CUDA_ERROR_NOT_READY || is_of_capture(result)) && keep(due))
+            continue;
+        if (due->event && !is_gone)
+            (void)cuda.cuEventDestroy_v2(due->event);
+        (void)give_back(due);
+        LOCKED(vmem_lock) {
+            slab_give(&vmem.ended, due);
+            vmem_count_locked();
+        }
+        any = true;
+    }
+    return any;
+}
+
+void vmem_free_deferred(uint64_t context)
+{
+    const struct look own = {.context = context};
+    if (context)
+        (void)give_back_due(&own);
+}
+
+bool vmem_free_all_deferred(void)
+{
+    const struct look all = {.context = 0};
+    return give_back_due(&all);
+}
+
+void vmem_drop_deferred(const struct vmem_end *end)
+{
+    struct vmem_ended *found;
+    do {
+        found = NULL;
+        LOCKED(vmem_lock) {
+            struct vmem_ended **at = &vmem.deferred;
+            while (*at && !vmem_goes_with(end, (*at)->range->context, (*at)->range->born))
+                at = &(*at)->next;
+            found = *at;
+            if (found)
+                *at = found->next;
+        }
+        if (found) {
+            (void)give_back(found);
+            LOCKED(vmem_lock) {
+                slab_give(&vmem.ended, found);
+                vmem_count_locked();
+            }
+        }
+    } while (found);
+}
+
+void vmem_look_slow(void)
+{
+    struct look own = {.events_only = true};
+    if (load_relaxed(&vmem.deferred) && memory_current_context &&
+        memory_current_context(&own.context) == 0 && own.context)
+        (void)give_back_due(&own);
+}
+
+/* ---- frees ---- */
+
+/* What was put off waits for the context that is waited for anyway. */
+static bool begin_free(CUdeviceptr dptr, struct vmem_ended *ret_ended, CUresult *ret_result)
+{
+    struct vmem_allocation allocation;
+    CUdevice ordinal;
+    uint64_t context = 0;
+    bool found = vmem_find_slow(dptr, &allocation);
+    if (found)
+        context = allocation.context;
+    else if (!memory_current_context || memory_current_context(&context) != 0)
+        context = 0;
+    if (load_relaxed(&vmem.deferred))
+        vmem_free_deferred(context);
+    if (!found)
+        return false;
+    *ret_result = cuda.cuCtxGetDevice(&ordinal); /* as cuMemFree, only with a current context */
+    return *ret_result != CUDA_SUCCESS || end_allocation(dptr, ret_ended);
 }
 
 bool vmem_free_slow(CUdeviceptr dptr, CUresult *ret_result)
 {
-    struct vmem_allocation allocation;
-    struct vmem_ended ended;
-    CUdevice ordinal;
-    vmem_free_deferred();
-    if (!vmem_find_slow(dptr, &allocation))
+    struct vmem_ended ended = {0};
+    if (!begin_free(dptr, &ended, ret_result))
         return false;
-    *ret_result = cuda.cuCtxGetDevice(&ordinal); /* as cuMemFree, only with a current context */
-    if (*ret_result != CUDA_SUCCESS)
-        return true;
-    if (!end_allocation(dptr, &ended))
-        return false;
-    if (defer(&ended))
+    if (*ret_result != CUDA_SUCCESS || defer_behind_capture(&ended))
         return true;
     *ret_result = wait_for(ended.range->context);
-    if (*ret_result == CUDA_SUCCESS)
+    if (is_of_capture(*ret_result) && defer(&ended))
+        *ret_result = CUDA_SUCCESS;
+    else if (*ret_result == CUDA_SUCCESS)
         *ret_result = give_back(&ended);
     else
         revive(&ended);
     return true;
 }
 
-void vmem_capture_begins(void)
+struct mark {
+    CUstream stream;
+    CUevent event;
+};
+
+static CUresult record(void *argument)
 {
-    LOCKED_TO_END(vmem_lock);
-    vmem.captures++;
+    struct mark *mark = argument;
+    CUresult result = cuda.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuEventRecord(mark->event, mark->stream);
+    if (result != CUDA_SUCCESS)
+        (void)cuda.cuEventDestroy_v2(mark->event);
+    return result;
 }
 
-void vmem_capture_ends(void)
+bool vmem_free_in_order_slow(
+    CUdeviceptr dptr, CUstream stream, CUcontext context, CUresult *ret_result)
 {
-    LOCKED_TO_END(vmem_lock);
-    if (vmem.captures)
-        vmem.captures--;
-}
-
-/* Takes the context's next range from *cursor on out of the table, for the caller to drop; NULL:
- * none is left. */
-static struct range *take_of_context(const struct vmem_end *end, CUdeviceptr *cursor)
-{
-    LOCKED_TO_END(vmem_lock);
-    struct range *range;
-    while ((range = range_table_from(&vmem.table, *cursor))) {
-        *cursor = range->address + range->bytes;
-        if (vmem_goes_with(end, range->context, range->born)) {
-            vmem_remove_locked(range);
-            return range;
-        }
+    struct vmem_ended ended = {0};
+    struct mark mark = {.stream = stream};
+    if (!begin_free(dptr, &ended, ret_result))
+        return false;
+    if (*ret_result != CUDA_SUCCESS)
+        return true;
+    *ret_result = in_context((uintptr_t)context, record, &mark);
+    ended.event = mark.event;
+    if (*ret_result != CUDA_SUCCESS)
+        revive(&ended);
+    else if (!defer(&ended)) {
+        (void)cuda.cuEventSynchronize(mark.event);
+        (void)cuda.cuEventDestroy_v2(mark.event);
+        *ret_result = give_back(&ended);
     }
-    return NULL;
-}
-
-/* Those put off are used by their records alone. */
-static bool take_deferred_of(const struct vmem_end *end, struct vmem_ended *ret_ended)
-{
-    LOCKED_TO_END(vmem_lock);
-    for (struct vmem_ended **at = &vmem.deferred; *at; at = &(*at)->next) {
-        struct vmem_ended *found = *at;
-        if (vmem_goes_with(end, found->range->context, found->range->born)) {
-            *ret_ended = *found;
-            *at = found->next;
-            slab_give(&vmem.ended, found);
-            vmem_count_locked();
-            return true;
-        }
-    }
-    return false;
-}
-
-static void forget_peers(const struct vmem_end *end)
-{
-    LOCKED_TO_END(vmem_lock);
-    unsigned kept = 0;
-    for (unsigned i = 0; i < vmem.peer_count; i++) {
-        if (!vmem_goes_with(end, vmem.peers[i].context, vmem.peers[i].born))
-            vmem.peers[kept++] = vmem.peers[i];
-    }
-    vmem.peer_count = kept;
-}
-
-void vmem_context_ends(struct vmem_end *end, uint64_t context)
-{
-    end->context = load_relaxed(&vmem_is_asked_for) ? context : 0;
-    if (!end->context)
-        return;
-    LOCKED_TO_END(vmem_lock);
-    end->born = vmem.last_born;
-    end->next = vmem.ends;
-    vmem.ends = end;
-}
-
-static void end_is_over(const struct vmem_end *end)
-{
-    LOCKED_TO_END(vmem_lock);
-    struct vmem_end **at = &vmem.ends;
-    while (*at && *at != end)
-        at = &(*at)->next;
-    if (*at)
-        *at = end->next;
-}
-
-void vmem_context_ended(struct vmem_end *end, bool gone)
-{
-    struct vmem_ended ended;
-    struct range *range;
-    CUdeviceptr cursor = 0;
-    if (!end->context)
-        return;
-    if (gone) {
-        while ((range = take_of_context(end, &cursor)))
-            vmem_drop(range);
-        while (take_deferred_of(end, &ended))
-            (void)give_back(&ended);
-        forget_peers(end);
-    }
-    end_is_over(end);
+    return true;
 }

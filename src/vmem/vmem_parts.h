@@ -11,18 +11,26 @@
 /* An allocation that is ended and not given back yet: all of the range, or a part of its block. */
 struct vmem_ended {
     struct range *range;
+    CUevent event; /* behind which it may be given back; NULL: behind all work of the context */
     struct block_part part;
     struct vmem_ended *next;
+};
+
+struct vmem_capture {
+    uint64_t context, born;
+    CUstream stream;
+    const void *thread; /* of CU_STREAM_PER_THREAD: whose */
+    struct vmem_capture *next;
 };
 
 #define VMEM_PEERS_MAX 512
 
 struct vmem {
-    struct slab ranges, blocks, ended;
+    struct slab ranges, blocks, ended, captures;
     struct range_table table;    /* ranges whose memory is not being given back yet */
     struct range *block_list;    /* those that are blocks */
-    struct vmem_ended *deferred; /* frees that wait for the end of captures */
-    unsigned captures;
+    struct vmem_ended *deferred; /* frees that wait for the end of captures, or in stream order */
+    struct vmem_capture *capture_list;
     uint32_t last_serial;  /* of ranges */
     uint64_t last_born;    /* of all that goes with a context */
     struct vmem_end *ends; /* of contexts that may be going */
@@ -47,11 +55,14 @@ CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
 /* Nobody finds the range any more: drops it now, or by its last user. */
 void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
 
-/* Whether it goes with the context that may be going. */
+/* Whether it goes with the context that may be going; with any of those. Another may have the
+ * handle already. */
 static inline bool vmem_goes_with(const struct vmem_end *end, uint64_t context, uint64_t born)
 {
     return context == end->context && born <= end->born;
 }
+
+bool vmem_may_go_locked(const struct range *range) REQUIRES(vmem_lock);
 
 /* Takes a range out of the table, and of the list of blocks. */
 void vmem_remove_locked(struct range *range) REQUIRES(vmem_lock);
@@ -65,8 +76,17 @@ void vmem_add_locked(struct range *range) REQUIRES(vmem_lock);
 /* Gives a range that is not to be dropped, or was, back to its slab. */
 void vmem_forget_locked(struct range *range) REQUIRES(vmem_lock);
 
-/* Gives back what was freed during captures, once there is none. */
-void vmem_free_deferred(void) EXCLUDES(vmem_lock);
+/* Gives back what was put off of the context: behind events that have come, and where it captures
+ * no longer, behind its work, which is waited for. _all: of all contexts, and events are waited for
+ * as well; true where there was some. */
+void vmem_free_deferred(uint64_t context) EXCLUDES(vmem_lock);
+bool vmem_free_all_deferred(void) EXCLUDES(vmem_lock);
+
+/* Those that go with the context: without a wait. */
+void vmem_drop_deferred(const struct vmem_end *end) EXCLUDES(vmem_lock);
+
+/* Whether a stream of the context captures, as far as is known. */
+bool vmem_captures_locked(uint64_t context) REQUIRES(vmem_lock);
 
 /* Lets the peers of its context reach the range, which nobody else knows yet; *ret_changes tells
  * whether others came since. */

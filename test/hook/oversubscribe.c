@@ -440,6 +440,120 @@ BED_TEST("what is freed in stream order is gone when the stream has come there",
     CHECK_EQ(usage()->bytes, before);
 }
 
+static bool may_go_on;
+
+/* Takes the stream's time until may_go_on; 10 s at most. */
+static void hold_up(void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; i < 1000 && !__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE); i++)
+        bed_sleep_ms(10);
+}
+
+BED_TEST("a free in stream order waits for nothing, and is done when its stream has come there",
+    .limit = "8GiB", .environment = {ON})
+{
+    CUstream stream;
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CUdeviceptr pointer = take(10 * MIB), small = take(100);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc)(stream, hold_up, NULL), CUDA_SUCCESS);
+    uint64_t waits = sim_calls("cuCtxSynchronize");
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(small, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(sim_calls("cuCtxSynchronize"), waits);
+    CUdeviceptr other = take(2 * MIB);
+    CHECK_EQ(usage()->bytes, before + 14 * MIB);
+    __atomic_store_n(&may_go_on, true, __ATOMIC_RELEASE);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before + 2 * MIB);
+    give(other);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("what is freed in stream order is waited for before memory is refused", .limit = "2GiB",
+    .environment = {ON})
+{
+    CUstream stream;
+    bed_context(0);
+    CUdeviceptr pointer = take(GIB);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuLaunchHostFunc)(stream, hold_up, NULL), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFreeAsync)(pointer, stream), CUDA_SUCCESS);
+    __atomic_store_n(&may_go_on, true, __ATOMIC_RELEASE);
+    give(take(GIB));
+}
+
+BED_TEST(
+    "a capture puts off the frees of its own context alone", .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    CUcontext primary, second;
+    CUstream stream;
+    CUgraph graph;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+    uint64_t before = usage()->bytes;
+    CUdeviceptr pointer = take(10 * MIB), small = take(100);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    uint64_t with = usage()->bytes;
+    CUdeviceptr kept = take(4 * MIB);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    give(pointer);
+    give(small);
+    CHECK_EQ(usage()->bytes, with + 4 * MIB - 12 * MIB);
+    give(kept);
+    CHECK_EQ(usage()->bytes, with + 4 * MIB - 12 * MIB);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    /* The other context has nothing to do with it. */
+    CHECK_EQ(CU(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+    uint64_t waits = sim_calls("cuCtxSynchronize");
+    pointer = take(6 * MIB);
+    CHECK_EQ(sim_calls("cuCtxSynchronize"), waits);
+    give(pointer);
+    CHECK_EQ(usage()->bytes, with + 4 * MIB - 12 * MIB);
+    CHECK_EQ(CU(cuCtxSetCurrent)(second), CUDA_SUCCESS);
+    give(take(100));
+    CHECK_EQ(usage()->bytes, with - 12 * MIB);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_SUCCESS);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("a capture that goes with its stream or its context puts nothing off", .limit = "8GiB",
+    .environment = {ON})
+{
+    bed_context(0);
+    CUcontext primary, second;
+    CUstream stream, own;
+    CUgraph graph;
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamCreate)(&own, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(own, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQ(
+        CU(cuStreamBeginCapture_v2)(own, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_EQ(CU(cuStreamEndCapture)(own, NULL), CUDA_ERROR_INVALID_VALUE); /* it goes on */
+    CUdeviceptr pointer = take(10 * MIB);
+    give(pointer);
+    CHECK_EQ(usage()->bytes, before + 10 * MIB);
+    CHECK_EQ(CU(cuStreamEndCapture)(own, &graph), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamEndCapture)(own, &graph), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(own, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamDestroy_v2)(own), CUDA_SUCCESS);
+    give(take(4 * MIB));
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&second, 0, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+    give(take(4 * MIB));
+    CHECK_EQ(usage()->bytes, before);
+}
+
 BED_TEST("a free breaks no capture, and is done after it", .limit = "8GiB", .environment = {ON})
 {
     bed_context(0);
