@@ -20,6 +20,8 @@
 #define PAGE_BYTES ((uint64_t)BLOCK_BYTES)
 #define LOG_EVERY_NS 1000000000ull
 #define ORDINALS_MAX 64
+/* At once, of a full card, for page tables: those of 1 TiB in pages of 2 MiB take 4 MiB. */
+#define YIELDED_MAX (8 * PAGE_BYTES)
 #define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
 
 /* ---- what the driver can ---- */
@@ -125,7 +127,8 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     memory_end(&request, result == CUDA_SUCCESS, MEMORY_VMM, handle);
     if (result != CUDA_SUCCESS)
         return result;
-    range->parts[range->part_count++] = (struct range_part){.handle = handle, .bytes = bytes};
+    range->parts[range->part_count++] =
+        (struct range_part){.handle = handle, .bytes = bytes, .spilled = spilled};
     range->bytes += bytes;
     range->spilled_bytes += spilled ? bytes : 0;
     return CUDA_SUCCESS;
@@ -210,16 +213,41 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
 }
 
 /* Asked twice, as all that undoes: the program does not know of it, and would not ask again. */
+static void release_part(const struct range_part *part)
+{
+    struct memory_record record = memory_take(MEMORY_VMM, part->handle);
+    CUresult result = cuda.cuMemRelease(part->handle);
+    if (result != CUDA_SUCCESS)
+        result = cuda.cuMemRelease(part->handle);
+    memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
+}
+
 static void release_parts(struct range *range)
 {
-    while (range->part_count) {
-        const struct range_part *part = &range->parts[--range->part_count];
-        struct memory_record record = memory_take(MEMORY_VMM, part->handle);
-        CUresult result = cuda.cuMemRelease(part->handle);
-        if (result != CUDA_SUCCESS)
-            result = cuda.cuMemRelease(part->handle);
-        memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
-    }
+    while (range->part_count)
+        release_part(&range->parts[--range->part_count]);
+}
+
+/* Gives `bytes` of the last part on the card, or all of it, back to the card: the host takes their
+ * place. False where there is no such part. */
+static bool yield_resident(struct range *range, uint64_t bytes, CUresult *ret_result)
+{
+    uint64_t wanted = range->bytes;
+    unsigned at = range->part_count;
+    while (at && range->parts[at - 1].spilled)
+        at--;
+    if (!at)
+        return false;
+    struct range_part part = range->parts[at - 1];
+    for (; at < range->part_count; at++)
+        range->parts[at - 1] = range->parts[at];
+    range->part_count--;
+    range->bytes -= part.bytes;
+    release_part(&part);
+    *ret_result = CUDA_SUCCESS;
+    if (part.bytes <= bytes || try_resident(range, part.bytes - bytes, ret_result))
+        *ret_result = add_spilled(range, wanted - range->bytes);
+    return true;
 }
 
 /* ---- the range ---- */
@@ -273,6 +301,15 @@ CUresult range_make(struct range *range, uint64_t bytes)
         result = add_spilled(range, bytes - range->bytes);
     if (result == CUDA_SUCCESS)
         result = map_parts(range);
+    /* Page tables lie on the card, which the range itself may have filled. */
+    for (uint64_t less = PAGE_BYTES; result == CUDA_ERROR_OUT_OF_MEMORY && !range->over_limit &&
+                                     range->bytes == bytes && less <= YIELDED_MAX;
+         less *= 2) {
+        if (!yield_resident(range, less, &result))
+            break;
+        if (result == CUDA_SUCCESS)
+            result = map_parts(range);
+    }
     if (result != CUDA_SUCCESS)
         release_parts(range);
     return result;

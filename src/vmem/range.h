@@ -20,6 +20,7 @@
 struct range_part {
     CUmemGenericAllocationHandle handle;
     uint64_t bytes;
+    bool spilled;
 };
 
 struct range {

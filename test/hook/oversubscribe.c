@@ -111,6 +111,60 @@ BED_TEST("one allocation is larger than the card", SMALL_CARD, .environment = {O
     CHECK_EQ(usage()->spilled, 0);
 }
 
+/* The simulator's page tables take nothing. The first call of each is that of the page that is
+ * tried. */
+static void spill_a_page_more(void)
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes, card = bed_card_bytes(0);
+    CUdeviceptr pointer = take(5 * GIB);
+    CHECK_EQ(sim_calls(SIM_FAILED), 1);
+    CHECK_EQ(usage()->bytes, before + 5 * GIB);
+    CHECK_EQ(resident() - before, bed_card_bytes(0) - card);
+    CHECK(bed_card_free(0) >= PAGE && bed_card_free(0) < 2 * PAGE);
+    write_marks(pointer, 5 * GIB, 1);
+    CHECK(has_marks(pointer, 5 * GIB, 1));
+    give(pointer);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(bed_card_bytes(0), card);
+}
+
+BED_TEST("a card that is too full to map what it gave backs a page less", .limit = "8GiB",
+    .sim = "h200,memory=4GiB,fail=cuMemMap:2:2", .environment = {ON})
+{
+    spill_a_page_more();
+}
+
+BED_TEST("a card that is too full to give access to what it mapped backs a page less",
+    .limit = "8GiB", .sim = "h200,memory=4GiB,fail=cuMemSetAccess:2:2", .environment = {ON})
+{
+    spill_a_page_more();
+}
+
+BED_TEST("a card that has room for less than all in one piece maps a page less of it",
+    .limit = "8GiB", .sim = "h200,fail=cuMemMap:2:2", .environment = {ON})
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CUdeviceptr pointer = take(GIB);
+    CHECK_EQ(usage()->spilled, PAGE);
+    CHECK_EQ(usage()->bytes, before + GIB);
+    give(pointer);
+    CHECK_EQ(usage()->bytes, before);
+}
+
+BED_TEST("an error that is not for lack of memory is told as it is", .limit = "8GiB",
+    .sim = "h200,memory=4GiB,fail=cuMemMap:2:719", .environment = {ON})
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_ERROR_LAUNCH_FAILED);
+    CHECK_EQ(usage()->bytes, before);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
 BED_TEST("a ratio gives the container a share of the card, filled to the last block",
     .limit = "8GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=2"})
 {
