@@ -60,7 +60,8 @@ int account_check(unsigned device, uint64_t bytes) __attribute__((warn_unused_re
 
 /* Adds `bytes` and keeps them where the container's limit allows; they count as pending until
  * account_commit. Waits up to 100 ms for other processes' pending bytes where those alone are in
- * the way. Returns 0, -ENOMEM or -EDQUOT (see below). */
+ * the way of the limit or of the budget of host memory. Returns 0, -ENOMEM or -EDQUOT (see below).
+ */
 int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     __attribute__((warn_unused_result));
 

@@ -144,8 +144,9 @@ enum attempt {
     FULL, /* for the sake of the peers */
     WAIT, /* for peers that may yet take back */
     HOPELESS,
-    ELSEWHERE, /* the limit allows it, but not there: the share or the host's budget is used up */
-    EMPTIED,   /* the file was emptied and filled by others meanwhile: charge again */
+    ELSEWHERE,  /* the limit allows it, but not there: the share or the host's budget is used up */
+    WAIT_THERE, /* of the host's budget: for peers that may yet take back */
+    EMPTIED,    /* the file was emptied and filled by others meanwhile: charge again */
 };
 
 /* What this process exported and freed long ago does not count for imports that come later. */
@@ -160,15 +161,28 @@ static void forget_lingering_locked(
         store_relaxed(&usage->lingering, 0);
 }
 
-/* After the addition. */
-static bool has_its_place_locked(unsigned device, enum account_kind kind) REQUIRES(account_lock)
+static bool is_wait(enum attempt attempt)
 {
-    if (kind == ACCOUNT_MOVABLE) {
-        uint64_t share = account_share_locked(device);
-        return share == UINT64_MAX || account_resident_locked(device) <= share;
-    }
-    return kind != ACCOUNT_SPILLED || account.host_budget_bytes == UINT64_MAX ||
-           account_spilled_locked() <= account.host_budget_bytes;
+    return attempt == WAIT || attempt == WAIT_THERE;
+}
+
+/* After the addition. What has no room in the share spills, and does not wait; without room on the
+ * host it would be refused. What is pending is read before and after what is used: it may be taken
+ * back in between. */
+static enum attempt find_place_locked(unsigned device, enum account_kind kind)
+    REQUIRES(account_lock)
+{
+    uint64_t share = kind == ACCOUNT_MOVABLE ? account_share_locked(device) : UINT64_MAX;
+    uint64_t budget = kind == ACCOUNT_SPILLED ? account.host_budget_bytes : UINT64_MAX;
+    if (share != UINT64_MAX && account_resident_locked(device) > share)
+        return ELSEWHERE;
+    if (budget == UINT64_MAX)
+        return FITS;
+    uint64_t pending = account_others_pending_locked(), used = account_spilled_locked();
+    if (used <= budget)
+        return FITS;
+    uint64_t still = account_others_pending_locked();
+    return used - budget > (pending > still ? pending : still) ? ELSEWHERE : WAIT_THERE;
 }
 
 static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kind kind)
@@ -182,9 +196,10 @@ static enum attempt try_locked(unsigned device, uint64_t bytes, enum account_kin
     if (!usage && limits.bytes)
         return HOPELESS;
     add_locked(usage, device, bytes, kind, true);
-    if (!has_its_place_locked(device, kind)) {
+    enum attempt place = find_place_locked(device, kind);
+    if (place != FITS) {
         take_back_locked(usage, device, bytes, kind, true);
-        return ELSEWHERE;
+        return place;
     }
     if (!limits.bytes) {
         store_relaxed(&account.seen_free_bytes[device], UINT64_MAX);
@@ -220,7 +235,7 @@ static enum attempt try_reserve_locked(
             break;
         enum attempt result = try_locked(device, bytes, kind);
         /* A dead peer's bytes, pending or not, are in nobody's way. */
-        if (sure && (result == FULL || result == ELSEWHERE || (result == WAIT && reap))) {
+        if (sure && (result == FULL || result == ELSEWHERE || (is_wait(result) && reap))) {
             if (kind == ACCOUNT_SPILLED) /* the host's memory is one, whatever the device */
                 slot_reap_all(account.region, account.region->slot);
             account_reap_locked(device);
@@ -256,8 +271,8 @@ static enum attempt reserve_waiting(unsigned device, uint64_t bytes, enum accoun
         result = try_reserve(device, bytes, kind, last);
         if (last)
             break;
-    } while (result == WAIT);
-    return result == WAIT ? FULL : result;
+    } while (is_wait(result));
+    return result == WAIT ? FULL : result == WAIT_THERE ? ELSEWHERE : result;
 }
 
 static int refuse(unsigned device, uint64_t bytes)
@@ -278,7 +293,7 @@ int account_reserve(unsigned device, uint64_t bytes, enum account_kind kind)
     if (account_is_without_region())
         return account_without();
     enum attempt result = try_reserve(device, bytes, kind, true);
-    if (result == WAIT)
+    if (is_wait(result))
         result = reserve_waiting(device, bytes, kind);
     if (result == ELSEWHERE)
         return -EDQUOT;

@@ -213,6 +213,18 @@ uint64_t account_spilled_locked(void) REQUIRES(account_lock)
     return sum;
 }
 
+uint64_t account_others_pending_locked(void) REQUIRES(account_lock)
+{
+    uint64_t sum = 0;
+    unsigned bound = mapping_slot_bound(account.region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = (int)i == account.region->slot ? NULL : live_slot_locked(i);
+        for (unsigned d = 0; slot && d < VGPU_REGION_DEVICES; d++)
+            sum += load_seq_cst(&slot->usage[d].pending);
+    }
+    return sum;
+}
+
 uint64_t account_share_locked(unsigned device) REQUIRES(account_lock)
 {
     uint64_t ratio = load_relaxed(&account.ratio[device]);

@@ -331,6 +331,38 @@ TEST("processes that charge at once share one share and one budget, and fill bot
     CHECK_EQ(account_spilled_bytes(), 0);
 }
 
+static void spill_and_take_back(void)
+{
+    device = peers_join(LIMIT);
+    account_set_ratio(device, ACCOUNT_RATIO_ONE);
+    REQUIRE(account_reserve(device, 200 * PEERS_MIB, ACCOUNT_SPILLED) == 0);
+    peers_step(1);
+    peers_wait(2);
+    peers_sleep_ms(30);
+    account_commit(device, 200 * PEERS_MIB);
+    account_release(device, 200 * PEERS_MIB, ACCOUNT_SPILLED);
+    peers_wait(3);
+}
+
+TEST("what a peer is about to take back of the host's budget is waited for")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, ACCOUNT_RATIO_ONE);
+    account_set_host_budget(300 * PEERS_MIB);
+    pid_t pid = peers_fork(spill_and_take_back);
+    peers_wait(1);
+    CHECK_EQ(account_reserve(device, 301 * PEERS_MIB, ACCOUNT_SPILLED), -EDQUOT);
+    peers_step(2);
+    /* On a loaded machine the peer may take longer than is waited. */
+    int error = -EDQUOT;
+    for (unsigned i = 0; error && i < 50; i++)
+        error = reserve_as(300, ACCOUNT_SPILLED);
+    CHECK_EQ(error, 0);
+    peers_step(3);
+    CHECK_EQ(peers_reap(pid), 0);
+}
+
 static void spill_and_die(void)
 {
     device = peers_join(LIMIT);
