@@ -108,6 +108,37 @@ static CUmemAllocationProp property_of(CUdevice ordinal, bool spilled)
 
 /* ---- parts ---- */
 
+/* True at most once a second. */
+static bool may_log(void)
+{
+    static uint64_t logged_ns;
+    uint64_t now = clock_now_ns(), last = load_relaxed(&logged_ns);
+    return (!last || now - last >= LOG_EVERY_NS) && swap_seq_cst(&logged_ns, last, now);
+}
+
+static void say_refused(const struct range *range, uint64_t bytes, const char *bound, uint64_t left)
+{
+    if (may_log())
+        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: %s leaves %llu MiB",
+            range->device, MIB_OF(bytes), bound, MIB_OF(left));
+}
+
+static void say_pool_is_used_up(const struct range *range, uint64_t bytes)
+{
+    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
+    say_refused(range, bytes, "VGPU_HOST_POOL", budget > spilled ? budget - spilled : 0);
+}
+
+/* The bytes are charged already, so that of two that look at once each sees the other's. */
+static bool host_has_room(const struct range *range, uint64_t bytes)
+{
+    uint64_t spilled = account_spilled_bytes();
+    struct host_memory host = host_memory_look(spilled > bytes ? spilled - bytes : 0);
+    if (bytes > host.free_bytes)
+        say_refused(range, bytes, host.bound, host.free_bytes);
+    return bytes <= host.free_bytes;
+}
+
 static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
 {
     CUmemAllocationProp property = property_of(range->ordinal, spilled);
@@ -119,6 +150,12 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
         memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE);
     if (error) {
         range->over_limit |= error == -ENOMEM;
+        if (spilled && error == -EDQUOT)
+            say_pool_is_used_up(range, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (spilled && !host_has_room(range, bytes)) {
+        memory_end(&request, false, MEMORY_VMM, 0);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     unsigned over_limit = rm_memory_thread_over_limit();
@@ -175,39 +212,12 @@ static CUresult add_resident(struct range *range, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* True at most once a second. */
-static bool may_log(void)
-{
-    static uint64_t logged_ns;
-    uint64_t now = clock_now_ns(), last = load_relaxed(&logged_ns);
-    return (!last || now - last >= LOG_EVERY_NS) && swap_seq_cst(&logged_ns, last, now);
-}
-
-static void say_refused(const struct range *range, uint64_t bytes, const char *bound, uint64_t left)
-{
-    if (may_log())
-        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: %s leaves %llu MiB",
-            range->device, MIB_OF(bytes), bound, MIB_OF(left));
-}
-
 static CUresult add_spilled(struct range *range, uint64_t bytes)
 {
-    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    struct host_memory host = host_memory_look(spilled);
-    uint64_t left =
-        budget == UINT64_MAX ? UINT64_MAX : budget - (spilled < budget ? spilled : budget);
-    if (bytes > left) {
-        say_refused(range, bytes, "VGPU_HOST_POOL", left);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (bytes > host.free_bytes) {
-        say_refused(range, bytes, host.bound, host.free_bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     CUresult result = add_part(range, bytes, true);
     if (result != CUDA_SUCCESS && !range->over_limit && may_log())
-        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver, or another "
-                  "process of the container meanwhile, does not allow it (%d)",
+        log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver does "
+                  "not allow it (%d)",
             range->device, MIB_OF(bytes), (int)result);
     return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -273,6 +283,12 @@ static void free_address(const struct range *range)
         (void)cuda.cuMemAddressFree(range->address, range->bytes);
 }
 
+/* Parts that stay mapped keep their memory, released or not: they stay charged. */
+static void forget_parts(struct range *range)
+{
+    range->part_count = 0;
+}
+
 static CUresult map_parts(struct range *range)
 {
     CUresult result = cuda.cuMemAddressReserve(&range->address, range->bytes, 0, 0, 0);
@@ -286,9 +302,10 @@ static CUresult map_parts(struct range *range)
     if (result == CUDA_SUCCESS)
         result = range_set_access(range, range->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS) {
-        if (end > range->address)
-            (void)unmap(range->address, end - range->address);
-        free_address(range);
+        if (end > range->address && unmap(range->address, end - range->address) != CUDA_SUCCESS)
+            forget_parts(range);
+        else
+            free_address(range);
     }
     return result;
 }
