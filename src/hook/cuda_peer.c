@@ -7,9 +7,14 @@
 
 static CUresult set_peer(CUcontext peer, bool access)
 {
-    CUdevice accessor;
-    CUresult result = cuda.cuCtxGetDevice(&accessor);
-    return result == CUDA_SUCCESS ? vmem_set_peer((uintptr_t)peer, accessor, access) : result;
+    CUcontext accessor;
+    CUdevice ordinal;
+    CUresult result = cuda.cuCtxGetCurrent(&accessor);
+    if (result == CUDA_SUCCESS)
+        result = cuda.cuCtxGetDevice(&ordinal);
+    return result == CUDA_SUCCESS
+               ? vmem_set_peer((uintptr_t)peer, (uintptr_t)accessor, ordinal, access)
+               : result;
 }
 
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)

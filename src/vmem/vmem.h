@@ -80,8 +80,9 @@ struct vmem_end {
 void vmem_context_ends(struct vmem_end *end, uint64_t context);
 void vmem_context_ended(struct vmem_end *end, bool gone);
 
-/* Contexts of the device have access to the context's memory, also to what comes, or no longer. */
-CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
+/* The accessor, a context on the ordinal, has access to the context's memory, also to what comes,
+ * or no longer. */
+CUresult vmem_set_peer(uint64_t context, uint64_t accessor, CUdevice ordinal, bool access)
     __attribute__((warn_unused_result));
 
 /* A stream is to capture: before the driver is asked. _ended: it does no longer. _settle: perhaps;

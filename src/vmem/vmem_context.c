@@ -114,8 +114,10 @@ static void forget_peers(const struct vmem_end *end)
     LOCKED_TO_END(vmem_lock);
     unsigned kept = 0;
     for (unsigned i = 0; i < vmem.peer_count; i++) {
-        if (!vmem_goes_with(end, vmem.peers[i].context, vmem.peers[i].born))
-            vmem.peers[kept++] = vmem.peers[i];
+        const struct vmem_peer *peer = &vmem.peers[i];
+        if (!vmem_goes_with(end, peer->context, peer->born) &&
+            !vmem_goes_with(end, peer->accessor, peer->born))
+            vmem.peers[kept++] = *peer;
     }
     vmem.peer_count = kept;
 }

@@ -35,8 +35,8 @@ struct vmem {
     uint64_t last_born;    /* of all that goes with a context */
     struct vmem_end *ends; /* of contexts that may be going */
     struct vmem_peer {
-        uint64_t context, born;
-        CUdevice accessor;
+        uint64_t context, accessor, born; /* contexts */
+        CUdevice ordinal;                 /* of the accessor */
     } peers[VMEM_PEERS_MAX];
     unsigned peer_count;
     uint64_t peer_changes;

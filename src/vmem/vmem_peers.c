@@ -10,7 +10,7 @@ static CUdevice peer_at(uint64_t context, unsigned number, uint64_t *ret_changes
     *ret_changes = vmem.peer_changes;
     for (unsigned i = 0; i < vmem.peer_count; i++) {
         if (vmem.peers[i].context == context && number-- == 0)
-            return vmem.peers[i].accessor;
+            return vmem.peers[i].ordinal;
     }
     return -1;
 }
@@ -35,22 +35,34 @@ bool vmem_peers_changed(uint64_t changes)
 }
 
 /* False where there is no room for it. */
-static bool note(uint64_t context, CUdevice accessor, bool access)
+static bool note(const struct vmem_peer *peer, bool access)
 {
     LOCKED_TO_END(vmem_lock);
     unsigned at = 0;
     while (at < vmem.peer_count &&
-           (vmem.peers[at].context != context || vmem.peers[at].accessor != accessor))
+           (vmem.peers[at].context != peer->context || vmem.peers[at].accessor != peer->accessor))
         at++;
     if (at == vmem.peer_count && access) {
         if (at == VMEM_PEERS_MAX)
             return false;
-        vmem.peers[vmem.peer_count++] = (struct vmem_peer){context, ++vmem.last_born, accessor};
+        vmem.peers[vmem.peer_count] = *peer;
+        vmem.peers[vmem.peer_count++].born = ++vmem.last_born;
     } else if (at < vmem.peer_count && !access) {
         vmem.peers[at] = vmem.peers[--vmem.peer_count];
     }
     vmem.peer_changes++;
     return true;
+}
+
+/* Mappings know devices alone: what one context of a device gives up another may still have. */
+static bool is_reached_from(uint64_t context, CUdevice ordinal)
+{
+    LOCKED_TO_END(vmem_lock);
+    for (unsigned i = 0; i < vmem.peer_count; i++) {
+        if (vmem.peers[i].context == context && vmem.peers[i].ordinal == ordinal)
+            return true;
+    }
+    return false;
 }
 
 /* The context's first range at or above *cursor, which moves behind it. */
@@ -68,8 +80,9 @@ static struct range *next_range(uint64_t context, CUdeviceptr *cursor)
     return NULL;
 }
 
-CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
+CUresult vmem_set_peer(uint64_t context, uint64_t accessor, CUdevice ordinal, bool access)
 {
+    const struct vmem_peer peer = {.context = context, .accessor = accessor, .ordinal = ordinal};
     CUmemAccess_flags flags =
         access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     CUresult result = CUDA_SUCCESS;
@@ -77,11 +90,13 @@ CUresult vmem_set_peer(uint64_t context, CUdevice accessor, bool access)
     struct range *range;
     if (!load_relaxed(&vmem_is_asked_for))
         return CUDA_SUCCESS;
-    if (!note(context, accessor, access))
+    if (!note(&peer, access))
         return CUDA_ERROR_TOO_MANY_PEERS;
+    if (!access && is_reached_from(context, ordinal))
+        return CUDA_SUCCESS;
     while (result == CUDA_SUCCESS && (range = next_range(context, &cursor))) {
-        if (range->ordinal != accessor)
-            result = range_set_access(range, accessor, flags);
+        if (range->ordinal != ordinal)
+            result = range_set_access(range, ordinal, flags);
         (void)vmem_leave(range);
     }
     return result;

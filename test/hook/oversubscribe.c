@@ -165,6 +165,19 @@ BED_TEST("an error that is not for lack of memory is told as it is", .limit = "8
     CHECK_EQ(usage()->spilled, 0);
 }
 
+BED_TEST("what the driver does not unmap after a failure stays charged", .limit = "8GiB",
+    .sim = "h200,memory=4GiB,fail=cuMemSetAccess:2:719,fail=cuMemUnmap:2:719,fail=cuMemUnmap:3:719",
+    .environment = {ON})
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 5 * GIB), CUDA_ERROR_LAUNCH_FAILED);
+    CHECK_EQ(usage()->bytes, before + 5 * GIB);
+    CHECK(usage()->spilled > GIB);
+    CHECK(resident() >= bed_card_bytes(0));
+}
+
 BED_TEST("a ratio gives the container a share of the card, filled to the last block",
     .limit = "8GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=2"})
 {
@@ -675,6 +688,34 @@ BED_TEST("peers reach memory that is there and memory that comes", .limit = "8Gi
     CHECK_EQ(CU(cuCtxDisablePeerAccess)(first), CUDA_SUCCESS);
     CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointers[0]), CUDA_SUCCESS);
     CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+static unsigned long long access_of(CUdeviceptr pointer)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 7;
+    CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointer / PAGE * PAGE), CUDA_SUCCESS);
+    return flags;
+}
+
+BED_TEST("a context gives up its own access alone, and takes it along", .limit = "8GiB",
+    .sim = "h200,devices=2", .environment = {ON})
+{
+    CUcontext first, second, third;
+    bed_context(1);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&second), CUDA_SUCCESS);
+    bed_context(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&first), CUDA_SUCCESS);
+    CUdeviceptr pointer = take(10 * MIB);
+    CHECK_EQ(CU(cuCtxCreate_v2)(&third, 0, 1), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxEnablePeerAccess)(first, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxEnablePeerAccess)(first, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxDisablePeerAccess)(first), CUDA_SUCCESS);
+    CHECK_EQ(access_of(pointer), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(third), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(first), CUDA_SUCCESS);
+    CHECK_EQ(access_of(take(10 * MIB)), CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
 /* ---- ends ---- */
