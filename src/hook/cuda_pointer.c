@@ -12,7 +12,8 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevic
     hook_enter();
     struct vmem_allocation allocation;
     if (!vmem_find(dptr, &allocation))
-        return cuda.cuMemGetAddressRange_v2(pbase, psize, dptr);
+        return vmem_has(dptr) ? CUDA_ERROR_NOT_FOUND
+                              : cuda.cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (pbase)
         *pbase = allocation.address;
     if (psize)
@@ -72,7 +73,37 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
     CUresult result;
     if (data && vmem_find(ptr, &allocation) && answer(&allocation, ptr, attribute, data, &result))
         return result;
+    if (data && !vmem_find(ptr, &allocation) && vmem_has(ptr))
+        return CUDA_ERROR_INVALID_VALUE;
     return cuda.cuPointerGetAttribute(data, attribute, ptr);
+}
+
+/* What the driver says of an address that nothing has. */
+static void answer_none(CUpointer_attribute attribute, void *data)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = -2;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(uint64_t *)data = 0;
+        break;
+    default:
+        break;
+    }
 }
 
 /* Where one has no answer the driver writes 0 and goes on. */
@@ -82,10 +113,15 @@ CUresult hook_cuPointerGetAttributes(
     hook_enter();
     struct vmem_allocation allocation;
     CUresult result = cuda.cuPointerGetAttributes(numAttributes, attributes, data, ptr), own;
-    if (result != CUDA_SUCCESS || !vmem_find(ptr, &allocation))
+    if (result != CUDA_SUCCESS)
         return result;
-    for (unsigned i = 0; i < numAttributes; i++)
-        (void)answer(&allocation, ptr, attributes[i], data[i], &own);
+    bool found = vmem_find(ptr, &allocation), none = !found && vmem_has(ptr);
+    for (unsigned i = 0; i < numAttributes && (found || none); i++) {
+        if (found)
+            (void)answer(&allocation, ptr, attributes[i], data[i], &own);
+        else
+            answer_none(attributes[i], data[i]);
+    }
     return result;
 }
 

@@ -2,6 +2,7 @@
 /* What a program is told of its device's memory: the slice. */
 #include "hook/hook.h"
 #include "memory/pools.h"
+#include "vmem/vmem.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -19,9 +20,15 @@ static CUresult view_current(size_t *free, size_t *total)
     CUresult result = device_identify_current(&device);
     if (result != CUDA_SUCCESS)
         return result;
+    uint64_t card_free = *free;
+    vmem_look();
     pools_refresh_current();
+    /* Asked first: whether the limit may exceed the card. */
+    bool spills = load_relaxed(&vmem_is_asked_for) && vmem_room_slow(card_free, 0, &shown_free);
     if (container_memory_view(device, *total, *free, &shown_total, &shown_used, &shown_free)) {
         *total = (size_t)shown_total;
+        if (spills)
+            (void)vmem_room_slow(card_free, shown_free, &shown_free);
         *free = (size_t)shown_free;
     }
     return CUDA_SUCCESS;

@@ -171,6 +171,16 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     return CUDA_SUCCESS;
 }
 
+uint64_t range_host_room(void)
+{
+    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
+    uint64_t left = host_memory_look(spilled).free_bytes;
+    if (budget == UINT64_MAX)
+        return left;
+    budget = budget > spilled ? budget - spilled : 0;
+    return left < budget ? left : budget;
+}
+
 /* False where another place is not to be tried: the limit refuses, which others may have reached
  * meanwhile, or the driver says anything but that there is no room. */
 static bool try_resident(struct range *range, uint64_t bytes, CUresult *ret_result)

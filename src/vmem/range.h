@@ -58,6 +58,9 @@ CUresult range_drop(struct range *range) __attribute__((warn_unused_result));
 CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)
     __attribute__((warn_unused_result));
 
+/* How much more the host's memory may back, as far as it is known. */
+uint64_t range_host_room(void);
+
 /* API ledger: memory of the range was exported (memory_mark_exported). */
 void range_mark_exported(const struct range *range, struct rm_export_fd to);
 

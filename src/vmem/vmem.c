@@ -26,6 +26,11 @@ size_t vmem_range_count;
 struct lock vmem_lock;
 struct vmem vmem;
 
+/* Once a process. */
+static struct {
+    bool not_shared, not_limited;
+} said;
+
 void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
     lock_reset(&vmem_lock);
@@ -38,6 +43,7 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
         .ended = {.object_bytes = sizeof(struct vmem_ended)},
         .captures = {.object_bytes = sizeof(struct vmem_capture)}};
     vmem_range_count = 0;
+    said.not_shared = said.not_limited = false;
     vmem_is_asked_for = config_oversubscribes(container_config());
 }
 
@@ -123,11 +129,9 @@ static void say_not_supported(CUdevice ordinal)
         (int)ordinal);
 }
 
-/* Once a process. */
 static void say_not_limited(const struct place *place)
 {
-    static bool said;
-    if (account_ratio((unsigned)place->device) && !exchange_acq_rel(&said, true))
+    if (account_ratio((unsigned)place->device) && !exchange_acq_rel(&said.not_limited, true))
         log_warning("oversubscription was asked for, but device %d has no memory limit: it is as "
                     "large as the card",
             place->device);
@@ -149,6 +153,21 @@ static bool find_place(struct place *place)
         return false;
     }
     return memory_current_context && memory_current_context(&place->context) == 0 && place->context;
+}
+
+bool vmem_room_slow(uint64_t card_free, uint64_t left, uint64_t *ret_free)
+{
+    struct place place;
+    if (!find_place(&place))
+        return false;
+    uint64_t room = account_resident_room((unsigned)place.device, card_free);
+    uint64_t on_card = room < card_free ? room : card_free;
+    if (on_card < left) {
+        uint64_t on_host = range_host_room();
+        left = left - on_card < on_host ? left : on_card + on_host;
+    }
+    *ret_free = left;
+    return true;
 }
 
 static struct range *take_storage(const struct place *place, bool is_block)
@@ -293,6 +312,12 @@ bool vmem_find_slow(CUdeviceptr address, struct vmem_allocation *ret_allocation)
     return true;
 }
 
+bool vmem_has_slow(CUdeviceptr address)
+{
+    LOCKED_TO_END(vmem_lock);
+    return range_table_find(&vmem.table, address) != NULL;
+}
+
 bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to)
 {
     struct range *range = NULL;
@@ -310,8 +335,7 @@ bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to)
 
 void vmem_say_not_shared(const char *function)
 {
-    static bool said;
-    if (!exchange_acq_rel(&said, true))
+    if (!exchange_acq_rel(&said.not_shared, true))
         log_warning("%s: memory that may be backed by the host's cannot be shared between "
                     "processes by a legacy handle; programs that need that (PyTorch's "
                     "multiprocessing, MPI, UCX) are to run without CUDA_MEMORY_OVERSUBSCRIBE",

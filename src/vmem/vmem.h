@@ -85,6 +85,15 @@ void vmem_context_ended(struct vmem_end *end, bool gone);
 CUresult vmem_set_peer(uint64_t context, uint64_t accessor, CUdevice ordinal, bool access)
     __attribute__((warn_unused_result));
 
+/* The address lies in memory of ours that no allocation has: behind the last byte of one, or freed.
+ * To the driver it is a mapping's. After vmem_find. */
+bool vmem_has_slow(CUdeviceptr address);
+
+static inline bool vmem_has(CUdeviceptr address)
+{
+    return __builtin_expect(load_relaxed(&vmem_range_count) != 0, false) && vmem_has_slow(address);
+}
+
 /* A stream is to capture: before the driver is asked. _ended: it does no longer. _settle: perhaps;
  * the driver is asked. */
 void vmem_capture_begins_slow(CUstream stream, enum stream_zero zero);
@@ -93,6 +102,11 @@ void vmem_capture_settle_slow(CUstream stream, enum stream_zero zero);
 
 /* API ledger: the memory at the address was exported; false where it is not one of ours. */
 bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to);
+
+/* What could be allocated on the current device, where the card has `card_free`: *ret_free, of at
+ * most `left` below the limit. Makes sure that the driver can back memory by the host's; where it
+ * cannot, the device is not oversubscribed from then on, and the answer false. */
+bool vmem_room_slow(uint64_t card_free, uint64_t left, uint64_t *ret_free);
 
 /* One line a process: what cannot be had together with oversubscription. */
 void vmem_say_not_shared(const char *function);

@@ -216,6 +216,41 @@ BED_TEST("the program sees its limit as the device's size", SMALL_CARD, .environ
     CHECK_EQ(memory.used, usage()->bytes);
 }
 
+static size_t told_free(void)
+{
+    size_t left = 0, total;
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&left, &total), CUDA_SUCCESS);
+    return left;
+}
+
+BED_TEST("what is free is no more than the card and the host can give", SMALL_CARD,
+    .environment = {ON, "VGPU_HOST_POOL=1g"})
+{
+    bed_context(0);
+    CHECK_EQ(told_free(), bed_card_free(0) + GIB);
+    take(4 * GIB);
+    CHECK_EQ(told_free(), bed_card_free(0) + GIB - usage()->spilled);
+    take(told_free() / PAGE * PAGE);
+    CHECK_EQ(bed_stderr_lines("OOM"), 0);
+    CHECK(told_free() < PAGE);
+}
+
+BED_TEST("what is free counts the share of the card alone", .limit = "8GiB",
+    .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=4", "VGPU_HOST_POOL=1g"})
+{
+    bed_context(0);
+    CHECK_EQ(told_free(), 2 * GIB - resident() + GIB);
+}
+
+BED_TEST("a driver that cannot spill is known before the first allocation", .limit = "8GiB",
+    .sim = "h200,memory=4GiB,driver=470", .environment = {ON})
+{
+    size_t left, total;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemGetInfo_v2)(&left, &total), CUDA_SUCCESS);
+    CHECK(total <= 4 * GIB && left <= 4 * GIB);
+}
+
 BED_TEST("HAMi's and vgpu-controller's words all ask for it", SMALL_CARD,
     .environment = {"CUDA_MEM_OVERSOLD_0=true"})
 {
@@ -353,6 +388,33 @@ BED_TEST("spilled memory tells of itself as device memory", SMALL_CARD, .environ
     }
     CHECK(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
     CHECK(usage()->spilled > 0);
+}
+
+BED_TEST("an address that no allocation has is nobody's", .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    CUdeviceptr large = take(3 * MIB), small = take(1000), freed = take(1000);
+    give(freed);
+    CUdeviceptr addresses[] = {large + 3 * MIB, large + 4 * MIB - 1, small + 1000, freed};
+    for (unsigned i = 0; i < 4; i++) {
+        CUdeviceptr base, at = addresses[i];
+        size_t bytes;
+        unsigned type = 7;
+        int ordinal = 7;
+        CUcontext context = (CUcontext)&base;
+        CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT};
+        void *values[] = {&type, &ordinal, &context};
+        CHECK_EQ(CU(cuMemGetAddressRange_v2)(&base, &bytes, at), CUDA_ERROR_NOT_FOUND);
+        CHECK_EQ(CU(cuPointerGetAttribute)(&type, names[0], at), CUDA_ERROR_INVALID_VALUE);
+        CHECK_EQ(CU(cuPointerGetAttributes)(3, names, values, at), CUDA_SUCCESS);
+        CHECK_EQ(type, 0);
+        CHECK_EQ(ordinal, -2);
+        CHECK(!context);
+    }
+    CHECK_EQ(CU(cuPointerGetAttribute)(
+                 &addresses[0], CU_POINTER_ATTRIBUTE_RANGE_SIZE, large + 3 * MIB - 1),
+        CUDA_SUCCESS);
 }
 
 BED_TEST("rows are as wide as the driver makes them", .limit = "8GiB", .environment = {ON})
