@@ -10,6 +10,7 @@
 #include "memory/pools.h"
 #include "pace/capture.h"
 #include "rm/rm_memory.h"
+#include "vmem/address.h"
 #include "vmem/host_memory.h"
 
 #include <errno.h>
@@ -286,13 +287,6 @@ static CUresult unmap(CUdeviceptr address, uint64_t bytes)
     return result == CUDA_SUCCESS ? result : cuda.cuMemUnmap(address, bytes);
 }
 
-/* Addresses that are not given back are lost, and nothing else. */
-static void free_address(const struct range *range)
-{
-    if (cuda.cuMemAddressFree(range->address, range->bytes) != CUDA_SUCCESS)
-        (void)cuda.cuMemAddressFree(range->address, range->bytes);
-}
-
 /* Parts that stay mapped keep their memory, released or not: they stay charged. */
 static void forget_parts(struct range *range)
 {
@@ -301,7 +295,7 @@ static void forget_parts(struct range *range)
 
 static CUresult map_parts(struct range *range)
 {
-    CUresult result = cuda.cuMemAddressReserve(&range->address, range->bytes, 0, 0, 0);
+    CUresult result = address_take(range->bytes, &range->address);
     CUdeviceptr end = range->address;
     if (result != CUDA_SUCCESS)
         return result;
@@ -315,7 +309,7 @@ static CUresult map_parts(struct range *range)
         if (end > range->address && unmap(range->address, end - range->address) != CUDA_SUCCESS)
             forget_parts(range);
         else
-            free_address(range);
+            address_give(range->address, range->bytes);
     }
     return result;
 }
@@ -347,7 +341,7 @@ CUresult range_drop(struct range *range)
     CUresult result = unmap(range->address, range->bytes);
     if (result != CUDA_SUCCESS)
         return result;
-    free_address(range);
+    address_give(range->address, range->bytes);
     release_parts(range);
     return CUDA_SUCCESS;
 }

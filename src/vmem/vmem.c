@@ -10,6 +10,7 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "pace/capture.h"
+#include "vmem/address.h"
 #include "vmem/vmem_parts.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
         .ended = {.object_bytes = sizeof(struct vmem_ended)},
         .captures = {.object_bytes = sizeof(struct vmem_capture)}};
     vmem_range_count = 0;
+    address_reset();
     said.not_shared = said.not_limited = false;
     vmem_is_asked_for = config_oversubscribes(container_config());
 }

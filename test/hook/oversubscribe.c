@@ -321,6 +321,25 @@ BED_TEST("a driver that cannot back it by the host serves alone, and one line sa
 
 /* ---- as cuMemAlloc's memory ---- */
 
+BED_TEST("addresses of a size that was freed are used again, and not all are kept",
+    .limit = "20GiB", .environment = {ON})
+{
+    bed_context(0);
+    give(take(2 * MIB)); /* and the page that is tried */
+    uint64_t reserved = sim_calls("cuMemAddressReserve"), freed = sim_calls("cuMemAddressFree");
+    for (unsigned i = 0; i < 100; i++)
+        give(take(64 * MIB));
+    CHECK_EQ(sim_calls("cuMemAddressReserve"), reserved + 1);
+    CHECK_EQ(sim_calls("cuMemAddressFree"), freed);
+    CUdeviceptr first = take(64 * MIB), second = take(64 * MIB);
+    write_marks(first, 64 * MIB, 1);
+    write_marks(second, 64 * MIB, 2);
+    CHECK(has_marks(first, 64 * MIB, 1) && has_marks(second, 64 * MIB, 2));
+    for (unsigned i = 0; i < 40; i++)
+        give(take((65 + 2 * i) * MIB));
+    CHECK_EQ(sim_calls("cuMemAddressFree"), freed + 25); /* 15 beside the block's are kept */
+}
+
 BED_TEST("small allocations share blocks of 2 MiB", .limit = "20GiB", .environment = {ON})
 {
     static CUdeviceptr pointers[5000];
