@@ -108,15 +108,14 @@ CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice 
     return pace_context_changed(context.result);
 }
 
-/* An error may be that of work before, and the context ended all the same. */
+/* An error may be that of work before, and the context ended all the same. Of those that are no
+ * more the driver refuses to tell the version; it pushes them like others (H200, 580.159.04). */
 static bool is_gone(CUcontext ctx, CUresult ended)
 {
-    CUcontext popped;
+    unsigned version;
     if (ended == CUDA_SUCCESS || !ctx)
         return ended == CUDA_SUCCESS;
-    CUresult result = cuda.cuCtxPushCurrent_v2(ctx);
-    if (result == CUDA_SUCCESS)
-        (void)cuda.cuCtxPopCurrent_v2(&popped);
+    CUresult result = cuda.cuCtxGetApiVersion(ctx, &version);
     return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

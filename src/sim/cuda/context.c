@@ -119,10 +119,10 @@ void context_stop(struct context *context)
     context_objects_finish(context);
 }
 
+static struct object *buried;
+
 void context_bury(struct context *context)
 {
-    static struct object *buried;
-
     context->object.next = buried;
     buried = &context->object;
 }
@@ -225,6 +225,15 @@ CUresult sim_cuCtxGetLimit(size_t *value, CUlimit limit)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     *value = context_current()->limits[limit];
     return CUDA_SUCCESS;
+}
+
+struct context *context_ever_of(CUcontext handle)
+{
+    struct object *object = buried;
+
+    while (object && (void *)object != (void *)handle)
+        object = object->next;
+    return object ? (struct context *)object : object_find(handle, OBJECT_CONTEXT);
 }
 
 struct context *context_of(CUcontext handle)

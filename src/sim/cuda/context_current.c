@@ -134,10 +134,12 @@ CUresult sim_cuCtxDetach(CUcontext handle)
                             : CUDA_SUCCESS;
 }
 
+/* One that is destroyed, or a primary one that was released, is pushed like others; what is called
+ * in it then is refused (H200, driver 580.159.04). */
 CUresult sim_cuCtxPushCurrent_v2(CUcontext handle)
 {
     CUDA_LOCKED;
-    struct context *context = handle ? context_of(handle) : NULL;
+    struct context *context = handle ? context_ever_of(handle) : NULL;
 
     return context ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -171,6 +171,8 @@ struct context *context_current(void);
 struct context *context_current_green(void);
 /* A live context of that handle; NULL handle means the current one. May be a green one. */
 struct context *context_of(CUcontext handle);
+/* Also one that is no more; NULL: there never was one. */
+struct context *context_ever_of(CUcontext handle);
 /* Makes sure that a kernel of bytes of local memory a thread can run. */
 CUresult context_local_grow(struct context *context, uint64_t bytes);
 
