@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frees. A free first ends the allocation, so that nobody finds it any more, then waits for the
- * context's work as cuMemFree does, and only then gives the memory back. A wait would break a
- * capture in the context, so meanwhile frees are put off; those in stream order are, until an event
- * behind them has come. */
+ * context's work as cuMemFree does, and only then gives the memory back. A wait breaks a capture in
+ * the context and, from a relaxed thread, none in another (H200, driver 580.159.04), so meanwhile
+ * frees are put off; those in stream order are, until an event behind them has come. */
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "pace/capture.h"
