@@ -52,6 +52,10 @@ extern struct vmem vmem GUARDED_BY(vmem_lock);
 void vmem_use_locked(struct range *range) REQUIRES(vmem_lock);
 CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
 
+/* Uses the range with the lowest address that is not below *cursor, which moves behind it; NULL:
+ * there is none. For walks over all ranges: each is to be left. */
+struct range *vmem_use_next(CUdeviceptr *cursor) EXCLUDES(vmem_lock);
+
 /* Nobody finds the range any more: drops it now, or by its last user. */
 void vmem_drop(struct range *range) EXCLUDES(vmem_lock);
 

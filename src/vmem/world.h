@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The world stop: while the world is stopped no call of this process submits work to a GPU, and
+ * what it submitted before is done, so that the library may move its memory. Only where
+ * oversubscription is asked for: else nothing is counted, and nobody waits.
+ *
+ * Calls that submit work enter before and leave after the driver's call. Any thread; nested calls
+ * of a thread count as one and never wait. */
+#ifndef VGPU_VMEM_WORLD_H
+#define VGPU_VMEM_WORLD_H
+
+#include "base/atomic.h"
+#include "vmem/vmem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Blocks while the world is stopped; at the end of the process, never. Keeps errno. */
+void world_enter_slow(void);
+void world_leave_slow(void);
+
+/* True: world_leave(true) is to be called. */
+static inline bool world_enter(void)
+{
+    bool counts = __builtin_expect(load_relaxed(&vmem_is_asked_for), false);
+    if (counts)
+        world_enter_slow();
+    return counts;
+}
+
+static inline void world_leave(bool entered)
+{
+    if (__builtin_expect(entered, false))
+        world_leave_slow();
+}
+
+/* Stops it: closes the gate, waits for calls that are on their way, then for the work of all
+ * contexts of the process. Returns 0, or with the world going on as before:
+ *   -EBUSY      somebody else has stopped it, or a stream captures
+ *   -ETIMEDOUT  a call did not return, or work (a kernel that waits for the host, or that never
+ *               ends) is still running after `timeout_ns`
+ *   -ESHUTDOWN  the process ends
+ * The work is waited for by a thread of its own, which a kernel without end keeps: then all later
+ * calls answer -ETIMEDOUT at once until that is over. Not by a thread that has entered. */
+int world_stop(uint64_t timeout_ns) __attribute__((warn_unused_result));
+
+/* Lets it go on. By the thread that stopped it. */
+void world_start(void);
+
+bool world_is_stopped(void);
+
+/* How many calls have entered so far: where it stays, nothing was submitted. */
+uint64_t world_entries(void);
+
+/* While asked to, each thread calls `before` before it enters, which may block (for memory to come
+ * back, for a turn): a thread that does is not one that has entered. NULL: no longer. */
+void world_ask_before(void (*before)(void));
+
+/* A context of the process came to be, or is about to end: its work is waited for in between. */
+void world_add_context(uint64_t context);
+void world_remove_context(uint64_t context);
+
+/* The process ends: nobody is held any more, and the world is not stopped again. Waits 1 s at most
+ * for who has stopped it. */
+void world_finish(void);
+
+/* The start of a process or of a forked child. */
+void world_reset(void);
+
+#endif
