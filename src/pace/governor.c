@@ -6,10 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/word.h"
-#include "driver/library.h"
+#include "driver/own_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 
@@ -81,25 +79,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The thread inherits a mask in which all signals are blocked: they are the program's.
- * pthread_create is looked up, because linking it would require glibc 2.34. */
-static bool start_thread(void)
-{
-    __typeof__(pthread_create) *create =
-        (__typeof__(pthread_create) *)library_next_function("pthread_create");
-    pthread_attr_t attributes;
-    sigset_t all, former;
-    pthread_t thread;
-    if (!create || pthread_attr_init(&attributes) != 0)
-        return false;
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &former);
-    int error = create(&thread, &attributes, run, NULL);
-    sigprocmask(SIG_SETMASK, &former, NULL);
-    return error == 0;
-}
-
 void governor_wake(uint64_t (*look)(void), governor_rest_function *rest)
 {
     uint32_t state = load_acquire(&governor.state);
@@ -111,7 +90,7 @@ void governor_wake(uint64_t (*look)(void), governor_rest_function *rest)
         return;
     governor.look = look;
     governor.rest = rest;
-    if (start_thread())
+    if (own_thread_start(run))
         return;
     log_warning("no thread can be made that watches over GPU time; it is measured at launches "
                 "only");
