@@ -8,6 +8,7 @@
 #include "pace/pace.h"
 #include "hook/primary.h"
 #include "vmem/vmem.h"
+#include "vmem/world.h"
 
 static uint64_t handle_of(const CUcontext *pctx)
 {
@@ -22,7 +23,7 @@ CUresult hook_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
         context.result = cuda.cuCtxCreate(pctx, flags, dev);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -33,7 +34,7 @@ CUresult hook_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
         context.result = cuda.cuCtxCreate_v2(pctx, flags, dev);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -45,7 +46,7 @@ CUresult hook_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, 
         context.result = cuda.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuCtxCreate_v4(
@@ -57,7 +58,7 @@ CUresult hook_cuCtxCreate_v4(
         context.result = cuda.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pctx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 /* Those that graphics APIs share are contexts like others (deprecated since CUDA 5.0). */
@@ -69,7 +70,7 @@ CUresult hook_cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device
         context.result = cuda.cuGLCtxCreate(pCtx, Flags, device);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
@@ -80,7 +81,7 @@ CUresult hook_cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice dev
         context.result = cuda.cuGLCtxCreate_v2(pCtx, Flags, device);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
@@ -92,7 +93,7 @@ CUresult hook_cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice dev
         context.result = cuda.cuVDPAUCtxCreate(pCtx, flags, device, vdpDevice, vdpGetProcAddress);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
@@ -105,7 +106,7 @@ CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice 
             cuda.cuVDPAUCtxCreate_v2(pCtx, flags, device, vdpDevice, vdpGetProcAddress);
         context_make_end(&context, MEMORY_CONTEXT, handle_of(pCtx));
     }
-    return pace_context_changed(context.result);
+    return world_context_changed(pace_context_changed(context.result));
 }
 
 /* An error may be that of work before, and the context ended all the same. Of those that are no

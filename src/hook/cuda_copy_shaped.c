@@ -2,6 +2,7 @@
 /* Copies of several rows and layers: their size, and whether they are on one card. */
 #include "hook/card.h"
 #include "hook/hook.h"
+#include "vmem/world.h"
 
 #include <stddef.h>
 

@@ -11,6 +11,7 @@
 #include "pace/pace.h"
 #include "memory/pools.h"
 #include "rm/rm_memory.h"
+#include "vmem/world.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -48,14 +49,21 @@ __attribute__((noinline)) static CUresult run_slowly(
     return result;
 }
 
+static inline CUresult run_in_world(
+    CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
+{
+    bool entered = world_enter();
+    return world_left(entered, run_slowly(handle, stream, zero, run));
+}
+
 static inline CUresult launch(
     CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
 {
     if (pace_passes())
-        return run_slowly(handle, stream, zero, run);
+        return run_in_world(handle, stream, zero, run);
     struct pace_launch paced;
     pace_begin(&paced, stream, zero, duration_key((uintptr_t)handle, 0));
-    CUresult result = run_slowly(handle, stream, zero, run);
+    CUresult result = run_in_world(handle, stream, zero, run);
     pace_end(&paced, result == CUDA_SUCCESS);
     return result;
 }
@@ -72,12 +80,12 @@ CUresult hook_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 
 CUresult hook_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-    return run_slowly(hGraph, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphUpload);
+    return run_in_world(hGraph, hStream, STREAM_ZERO_LEGACY, cuda.cuGraphUpload);
 }
 
 CUresult hook_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    return run_slowly(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphUpload_ptsz);
+    return run_in_world(hGraphExec, hStream, STREAM_ZERO_PER_THREAD, cuda.cuGraphUpload_ptsz);
 }
 
 /* ---- instantiation ---- */

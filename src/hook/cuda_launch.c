@@ -6,6 +6,7 @@
 #include "memory/context_memory.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
+#include "vmem/world.h"
 
 /* The table `cuda` is filled by then: a module was loaded, by a hook that calls hook_enter. */
 static inline bool counts_by_api(void)
@@ -21,10 +22,11 @@ static bool fits(
     return capture_records(stream, zero) || context_memory_fits_function(function, ret_growth);
 }
 
-/* True where the launch may go on as it is. */
+/* True where the launch may go on as it is: one word says that neither the API ledger nor the world
+ * stop (vmem/world.h) wants to see it. */
 static inline bool is_plain(void)
 {
-    return pace_passes() && !counts_by_api();
+    return pace_passes() && !__builtin_expect(load_relaxed(&memory_looks_at_launches), 0);
 }
 
 /* A launch that is not plain. */
@@ -76,8 +78,10 @@ __attribute__((noinline)) static CUresult looked_kernel(__typeof__(cuda.cuLaunch
         f, volume(gridDimX, gridDimY, gridDimZ), volume(blockDimX, blockDimY, blockDimZ));
     if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                             sharedMemBytes, hStream, kernelParams, extra));
+    bool entered = world_enter();
+    CUresult result = launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+        sharedMemBytes, hStream, kernelParams, extra);
+    return end(&started, world_left(entered, result));
 }
 
 __attribute__((noinline)) static CUresult looked_kernel_ex(__typeof__(cuda.cuLaunchKernelEx) launch,
@@ -91,7 +95,9 @@ __attribute__((noinline)) static CUresult looked_kernel_ex(__typeof__(cuda.cuLau
                        : 0;
     if (!begin(&started, f, config ? config->hStream : NULL, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, launch(config, f, kernelParams, extra));
+    bool entered = world_enter();
+    CUresult result = launch(config, f, kernelParams, extra);
+    return end(&started, world_left(entered, result));
 }
 
 __attribute__((noinline)) static CUresult looked_cooperative(
@@ -105,8 +111,10 @@ __attribute__((noinline)) static CUresult looked_cooperative(
         f, volume(gridDimX, gridDimY, gridDimZ), volume(blockDimX, blockDimY, blockDimZ));
     if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                             sharedMemBytes, hStream, kernelParams));
+    bool entered = world_enter();
+    CUresult result = launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+        sharedMemBytes, hStream, kernelParams);
+    return end(&started, world_left(entered, result));
 }
 
 /* The launches of CUDA before 4.0. */
@@ -117,7 +125,8 @@ CUresult hook_cuLaunch(CUfunction f)
         return cuda.cuLaunch(f);
     if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, launch_key(f, 1, 0)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, cuda.cuLaunch(f));
+    bool entered = world_enter();
+    return end(&started, world_left(entered, cuda.cuLaunch(f)));
 }
 
 CUresult hook_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
@@ -128,7 +137,8 @@ CUresult hook_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
         return cuda.cuLaunchGrid(f, grid_width, grid_height);
     if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, cuda.cuLaunchGrid(f, grid_width, grid_height));
+    bool entered = world_enter();
+    return end(&started, world_left(entered, cuda.cuLaunchGrid(f, grid_width, grid_height)));
 }
 
 CUresult hook_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
@@ -139,7 +149,9 @@ CUresult hook_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, C
         return cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream);
     if (!begin(&started, f, hStream, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return end(&started, cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream));
+    bool entered = world_enter();
+    return end(
+        &started, world_left(entered, cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream)));
 }
 
 /* Makes the context of the device's stream the current one. */
@@ -162,8 +174,10 @@ static CUresult looked_multi_device(
     CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags, unsigned int at)
 {
     struct launch started = {.growth = {.charged = false}};
-    if (!list || at >= count || at >= VGPU_REGION_DEVICES)
-        return cuda.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
+    if (!list || at >= count || at >= VGPU_REGION_DEVICES) {
+        bool in_world = world_enter();
+        return world_left(in_world, cuda.cuLaunchCooperativeKernelMultiDevice(list, count, flags));
+    }
     uint64_t key = launch_key(list[at].function,
         volume(list[at].gridDimX, list[at].gridDimY, list[at].gridDimZ),
         volume(list[at].blockDimX, list[at].blockDimY, list[at].blockDimZ));

@@ -4,6 +4,7 @@
  * this takes are counted below the API. */
 #include "hook/hook.h"
 #include "vmem/vmem.h"
+#include "vmem/world.h"
 
 static CUresult set_peer(CUcontext peer, bool access)
 {
@@ -12,9 +13,11 @@ static CUresult set_peer(CUcontext peer, bool access)
     CUresult result = cuda.cuCtxGetCurrent(&accessor);
     if (result == CUDA_SUCCESS)
         result = cuda.cuCtxGetDevice(&ordinal);
-    return result == CUDA_SUCCESS
-               ? vmem_set_peer((uintptr_t)peer, (uintptr_t)accessor, ordinal, access)
-               : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool entered = world_enter(); /* no range is being moved */
+    return world_left(
+        entered, vmem_set_peer((uintptr_t)peer, (uintptr_t)accessor, ordinal, access));
 }
 
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)

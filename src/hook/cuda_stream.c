@@ -4,6 +4,7 @@
 #include "hook/hook.h"
 #include "pace/pace.h"
 #include "vmem/vmem.h"
+#include "vmem/world.h"
 
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
@@ -34,17 +35,17 @@ CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)
 {
-    return pace_context_changed(cuda.cuCtxSetCurrent(ctx));
+    return world_context_changed(pace_context_changed(cuda.cuCtxSetCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent(CUcontext ctx)
 {
-    return pace_context_changed(cuda.cuCtxPushCurrent(ctx));
+    return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    return pace_context_changed(cuda.cuCtxPushCurrent_v2(ctx));
+    return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent_v2(ctx)));
 }
 
 CUresult hook_cuCtxPopCurrent(CUcontext *pctx)

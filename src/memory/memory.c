@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/slab.h"
+#include "config/config_oversubscription.h"
 #include "container/container.h"
 #include "rm/rm_audit.h"
 #include "rm/rm_charging.h"
@@ -21,6 +22,7 @@
 #define SMALL_BYTES (1ull << 20)  /* below, allocations share a block */
 
 enum memory_ledger memory_ledger_in_use;
+bool memory_looks_at_launches;
 static bool ledger_told;
 size_t memory_record_count;
 int (*memory_current_context)(uint64_t *ret_context);
@@ -46,6 +48,8 @@ static void reset(void) NO_THREAD_SAFETY_ANALYSIS
     memory_ledger_in_use = container_config()->ledger == LEDGER_API  ? MEMORY_LEDGER_API
                            : container_config()->ledger == LEDGER_RM ? MEMORY_LEDGER_RM
                                                                      : MEMORY_LEDGER_UNDECIDED;
+    memory_looks_at_launches =
+        memory_ledger_in_use == MEMORY_LEDGER_API || config_oversubscribes(container_config());
     rm_charging_set(memory_ledger_in_use != MEMORY_LEDGER_API);
 }
 
@@ -79,8 +83,10 @@ void memory_choose_ledger(bool made)
     if (chosen == MEMORY_LEDGER_UNDECIDED || (chosen == MEMORY_LEDGER_RM && !sees)) {
         chosen = sees ? MEMORY_LEDGER_RM : MEMORY_LEDGER_API;
         store_relaxed(&memory_ledger_in_use, chosen);
-        if (chosen == MEMORY_LEDGER_API)
+        if (chosen == MEMORY_LEDGER_API) {
+            store_relaxed(&memory_looks_at_launches, true);
             rm_charging_set(false);
+        }
     }
     tell_ledger(chosen, asked_for);
     account_set_ledger(chosen == MEMORY_LEDGER_RM ? 1 : 2);
@@ -479,4 +485,12 @@ void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint
                 .references = 1,
                 .to = {.fd = -1},
                 .owner = context});
+}
+
+void memory_put_charged(
+    enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind)
+{
+    put_record(type, handle,
+        &(struct memory_record){
+            .device = device, .bytes = bytes, .kind = kind, .references = 1, .to = {.fd = -1}});
 }

@@ -58,6 +58,10 @@ static inline enum memory_ledger memory_ledger(void)
     return load_relaxed(&memory_ledger_in_use);
 }
 
+/* Launches are to be looked at closely: the API ledger counts what they take, or oversubscription
+ * is asked for. One word, for the way of each launch. */
+extern bool memory_looks_at_launches;
+
 /* Settles which ledger counts, and says so in the log. Before a context is made (`made` false) it
  * can only be seen that the driver does not pass the door at all. */
 void memory_choose_ledger(bool made);
@@ -123,5 +127,9 @@ void memory_set(
     enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind);
 void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint64_t bytes,
     enum account_kind kind, uint64_t context);
+
+/* Records memory whose bytes are charged already. */
+void memory_put_charged(
+    enum memory_handle type, uint64_t handle, int device, uint64_t bytes, enum account_kind kind);
 
 #endif

@@ -12,6 +12,7 @@
 #include "pace/capture.h"
 #include "vmem/address.h"
 #include "vmem/vmem_parts.h"
+#include "vmem/world.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -35,6 +36,7 @@ static struct {
 void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
 {
     lock_reset(&vmem_lock);
+    world_reset();
     slab_finish(&vmem.ranges);
     slab_finish(&vmem.blocks);
     slab_finish(&vmem.ended);
@@ -213,6 +215,7 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
 {
     uint64_t changes = 0;
     bool is_stuck = false;
+    world_add_context(range->context);
     struct capture_relaxed former = capture_relax();
     CUresult result = range_make(range, bytes);
     if (result == CUDA_SUCCESS) {

@@ -2,6 +2,7 @@
 /* Contexts: which of them captures, and their ends. */
 #include "driver/cuda.h"
 #include "vmem/vmem_parts.h"
+#include "vmem/world.h"
 
 /* ---- captures ---- */
 
@@ -30,6 +31,7 @@ static void forget_locked(struct vmem_capture **at) REQUIRES(vmem_lock)
     struct vmem_capture *gone = *at;
     *at = gone->next;
     slab_give(&vmem.captures, gone);
+    world_note_capture(-1);
 }
 
 /* Without room for it a free meanwhile breaks the capture, as the driver's own does. */
@@ -48,6 +50,7 @@ void vmem_capture_begins_slow(CUstream stream, enum stream_zero zero)
     key.next = vmem.capture_list;
     *capture = key;
     vmem.capture_list = capture;
+    world_note_capture(1);
 }
 
 void vmem_capture_ended_slow(CUstream stream, enum stream_zero zero)
@@ -159,6 +162,7 @@ void vmem_context_ended(struct vmem_end *end, bool gone)
     if (!end->context)
         return;
     if (gone) {
+        world_remove_context(end->context);
         while ((range = take_of_context(end, &cursor)))
             vmem_drop(range);
         vmem_drop_deferred(end);

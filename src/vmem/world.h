@@ -8,11 +8,14 @@
 #ifndef VGPU_VMEM_WORLD_H
 #define VGPU_VMEM_WORLD_H
 
+#include "abi/cuda.h"
 #include "base/atomic.h"
-#include "vmem/vmem.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Oversubscription is asked for. Written by this module alone. */
+extern bool world_is_counted;
 
 /* Blocks while the world is stopped; at the end of the process, never. Keeps errno. */
 void world_enter_slow(void);
@@ -21,7 +24,7 @@ void world_leave_slow(void);
 /* True: world_leave(true) is to be called. */
 static inline bool world_enter(void)
 {
-    bool counts = __builtin_expect(load_relaxed(&vmem_is_asked_for), false);
+    bool counts = __builtin_expect(load_relaxed(&world_is_counted), false);
     if (counts)
         world_enter_slow();
     return counts;
@@ -31,6 +34,12 @@ static inline void world_leave(bool entered)
 {
     if (__builtin_expect(entered, false))
         world_leave_slow();
+}
+
+static inline CUresult world_left(bool entered, CUresult result)
+{
+    world_leave(entered);
+    return result;
 }
 
 /* Stops it: closes the gate, waits for calls that are on their way, then for the work of all
@@ -48,6 +57,9 @@ void world_start(void);
 
 bool world_is_stopped(void);
 
+/* The process ends: who has stopped the world lets it go on soon. */
+bool world_is_finished(void);
+
 /* How many calls have entered so far: where it stays, nothing was submitted. */
 uint64_t world_entries(void);
 
@@ -58,6 +70,20 @@ void world_ask_before(void (*before)(void));
 /* A context of the process came to be, or is about to end: its work is waited for in between. */
 void world_add_context(uint64_t context);
 void world_remove_context(uint64_t context);
+
+/* After a call by which the thread's current context may be another one: adds it. Returns
+ * `result`. */
+CUresult world_context_changed_slow(CUresult result);
+
+static inline CUresult world_context_changed(CUresult result)
+{
+    return __builtin_expect(load_relaxed(&world_is_counted), false)
+               ? world_context_changed_slow(result)
+               : result;
+}
+
+/* A capture began (1) or ended (-1). */
+void world_note_capture(int by);
 
 /* The process ends: nobody is held any more, and the world is not stopped again. Waits 1 s at most
  * for who has stopped it. */

@@ -49,6 +49,10 @@ static void fills(void)
     FILL(_v2_ptds);
     FILL(Async, stream);
     FILL(Async_ptsz, stream);
+    DO(cuMemcpyHtoD_v2, device, received, BYTES);
+    DO(cuMemcpyHtoD_v2_ptds, device, received, BYTES);
+    DO(cuMemcpyDtoH_v2_ptds, received, device, BYTES);
+    is_filled(device, 0x87654322);
     DO(cuMemFree_v2, device);
     DO(cuStreamDestroy_v2, stream);
 }

@@ -219,6 +219,10 @@ static void count_callback(CUstream stream, CUresult status, void *data)
         DO(cuStreamWaitValue32##suffix, stream, word, 7, 0);                                       \
         DO(cuStreamWaitValue64##suffix, stream, word, 7, 0);                                       \
         DO(cuStreamBatchMemOp##suffix, stream, 2, operations, 0);                                  \
+        DO(cuStreamWriteValue32##suffix, stream, word, 7, 0);                                      \
+        DO(cuStreamWriteValue32_v2##suffix, stream, word, 7, 0);                                   \
+        DO(cuStreamWriteValue64##suffix, stream, word, 7, 0);                                      \
+        DO(cuStreamWriteValue64_v2##suffix, stream, word, 7, 0);                                   \
     } while (0)
 
 static void waits(void)
