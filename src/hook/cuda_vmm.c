@@ -7,6 +7,7 @@
 #include "memory/pools.h"
 #include "rm/rm_export.h"
 #include "vmem/vmem.h"
+#include "vmem/world.h"
 
 #include <stddef.h>
 
@@ -142,11 +143,15 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
 {
     hook_enter();
     CUdeviceptr base;
+    bool entered = world_enter(); /* no memory moves between the export and the note of it */
     CUresult result = find_base(dptr, &base);
     if (result == CUDA_SUCCESS)
         result = cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-    if (result == CUDA_SUCCESS && handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
-        memory_ledger() == MEMORY_LEDGER_API)
-        mark_range(dptr, size, base, *(int *)handle);
-    return result;
+    if (result == CUDA_SUCCESS && handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
+        if (memory_ledger() == MEMORY_LEDGER_API)
+            mark_range(dptr, size, base, *(int *)handle);
+        else
+            (void)vmem_mark_exported(dptr, rm_export_to(*(int *)handle));
+    }
+    return world_left(entered, result);
 }

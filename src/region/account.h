@@ -92,6 +92,16 @@ uint64_t account_host_budget(void);
 /* What backs it now, of all live processes. */
 uint64_t account_spilled_bytes(void);
 
+/* What this process holds as `from` counts as `to` from now on: memory that moves between the card
+ * (ACCOUNT_MOVABLE) and the host (ACCOUNT_SPILLED). The sum is the same at every moment. Returns 0,
+ * or -EDQUOT where the share or the host's budget has no room for it. */
+int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to)
+    __attribute__((warn_unused_result));
+
+/* The same without a question: memory that stays where it was. */
+void account_move_back(
+    unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to);
+
 /* The driver has answered: `bytes` of the reservation are no longer pending. */
 void account_commit(unsigned device, uint64_t bytes);
 

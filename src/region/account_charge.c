@@ -387,6 +387,52 @@ static void change_end(const struct change *change) REQUIRES(account_lock)
         (void)account_look_end();
 }
 
+/* The new kind is raised before the old one is lowered: others may see both, and refuse what they
+ * could have had, but never neither. */
+static void recount_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
+    enum account_kind from, enum account_kind to) REQUIRES(account_lock)
+{
+    struct account_holdings *held = &account.holdings[device];
+    bytes = at_most(bytes, held->kinds[from]);
+    store_relaxed(&held->kinds[to], held->kinds[to] + bytes);
+    store_relaxed(&held->kinds[from], held->kinds[from] - bytes);
+    if (!usage)
+        return;
+    add_seq_cst(account_kind_word(usage, to), bytes);
+    sub_seq_cst(account_kind_word(usage, from), bytes);
+    account_show_locked(device);
+}
+
+int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to)
+{
+    int error = 0;
+    if (account_is_without_region())
+        return 0;
+    LOCKED_TO_END(account_lock);
+    struct change change = change_begin(device);
+    recount_locked(change.usage, device, bytes, from, to);
+    if (change.usage && !has_its_place_locked(device, to)) {
+        slot_reap_all(account.region, account.region->slot);
+        if (!has_its_place_locked(device, to)) {
+            recount_locked(change.usage, device, bytes, to, from);
+            error = -EDQUOT;
+        }
+    }
+    change_end(&change);
+    return error;
+}
+
+void account_move_back(
+    unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to)
+{
+    if (account_is_without_region())
+        return;
+    LOCKED_TO_END(account_lock);
+    struct change change = change_begin(device);
+    recount_locked(change.usage, device, bytes, from, to);
+    change_end(&change);
+}
+
 void account_commit(unsigned device, uint64_t bytes)
 {
     if (account_is_without_region())

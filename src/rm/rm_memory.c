@@ -25,6 +25,21 @@ static bool any_client; /* this process has a client of its own: the cheap first
 _Thread_local enum account_kind rm_memory_thread_kind __attribute__((tls_model("initial-exec"))) =
     ACCOUNT_CONTEXT;
 
+_Thread_local struct rm_memory_move rm_memory_thread_move
+    __attribute__((tls_model("initial-exec")));
+
+/* True where the bytes, which are allocated (`made`) or were freed, belong to a move. */
+static bool is_move(uint64_t bytes, enum account_kind kind, bool made)
+{
+    struct rm_memory_move *move = &rm_memory_thread_move;
+    bool forth = made == move->makes;
+    if (kind != ACCOUNT_MOVABLE || !bytes || bytes > (forth ? move->left : move->seen))
+        return false;
+    move->left = forth ? move->left - bytes : move->left + bytes;
+    move->seen = forth ? move->seen + bytes : move->seen - bytes;
+    return true;
+}
+
 static _Thread_local unsigned thread_refusals __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned thread_over_limit __attribute__((tls_model("initial-exec")));
 
@@ -41,6 +56,7 @@ unsigned rm_memory_thread_over_limit(void)
 void rm_memory_reset(void)
 {
     active = false;
+    rm_memory_thread_move = (struct rm_memory_move){0};
     asked_gpu = any_unidentified = false;
     any_client = false;
     rm_charging_reset();
@@ -88,7 +104,7 @@ static void freed_visit(const struct rm_freed *memory, void *context)
         return;
     if (memory->exported)
         rm_export_freed(memory);
-    else
+    else if (!is_move(memory->bytes, memory->kind, false))
         account_release(memory->device, memory->bytes, memory->kind);
 }
 
@@ -202,8 +218,16 @@ static int alloc_charged(
     guard_enter();
     int result;
     uint64_t reserved = allocation->bytes;
-    int error = reserved ? reserve(place->device, reserved, rm_memory_thread_kind) : 0;
-    if (error) {
+    bool moves = is_move(reserved, rm_memory_thread_kind, true);
+    int error = reserved && !moves ? reserve(place->device, reserved, rm_memory_thread_kind) : 0;
+    if (moves) {
+        rm_charging_begin_call();
+        result = settle(call, allocation, place, false, 0, rm_call_pass(call));
+        if (result != 0 || rm_allocation_answer(allocation) != RM_OK)
+            (void)is_move(reserved, ACCOUNT_MOVABLE, false);
+        else
+            settle_size(place->device, reserved, allocation->bytes, ACCOUNT_MOVABLE);
+    } else if (error) {
         thread_over_limit += error == -ENOMEM;
         result = refuse(allocation);
     } else {

@@ -46,6 +46,17 @@ static inline enum account_kind rm_memory_set_kind(enum account_kind kind)
     return former;
 }
 
+/* Movable memory that this thread is about to allocate (`makes`) or to free without a charge: the
+ * account was told of the move before (account_move). `left`: bytes that were not seen yet; `seen`:
+ * those that were, and are given back the same way if the driver does so in the same call. */
+struct rm_memory_move {
+    uint64_t left, seen;
+    bool makes;
+};
+
+extern _Thread_local struct rm_memory_move rm_memory_thread_move
+    __attribute__((tls_model("initial-exec")));
+
 /* How often this thread's device memory was refused, by us or by the kernel: what tells a call that
  * failed for want of memory whatever the driver makes of it. */
 unsigned rm_memory_thread_refusals(void);

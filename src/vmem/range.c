@@ -97,7 +97,7 @@ bool range_is_supported(CUdevice ordinal)
 }
 
 /* cuMemAlloc's memory can be registered for RDMA, so a mapping's should. */
-static CUmemAllocationProp property_of(CUdevice ordinal, bool spilled)
+CUmemAllocationProp range_property(CUdevice ordinal, bool spilled)
 {
     const struct support *support = support_of(ordinal);
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -142,7 +142,7 @@ static bool host_has_room(const struct range *range, uint64_t bytes)
 
 static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
 {
-    CUmemAllocationProp property = property_of(range->ordinal, spilled);
+    CUmemAllocationProp property = range_property(range->ordinal, spilled);
     CUmemGenericAllocationHandle handle = 0;
     struct memory_request request;
     if (range->part_count == RANGE_PARTS_MAX) /* never: see its number */
@@ -346,8 +346,9 @@ CUresult range_drop(struct range *range)
     return CUDA_SUCCESS;
 }
 
-void range_mark_exported(const struct range *range, struct rm_export_fd to)
+void range_mark_exported(struct range *range, struct rm_export_fd to)
 {
+    store_relaxed(&range->exported, true);
     for (unsigned i = 0; i < range->part_count; i++)
         memory_mark_exported(MEMORY_VMM, range->parts[i].handle, to);
 }

@@ -20,7 +20,8 @@
 struct range_part {
     CUmemGenericAllocationHandle handle;
     uint64_t bytes;
-    bool spilled;
+    bool spilled; /* backed by the host */
+    bool moved;   /* by range_move off the card */
 };
 
 struct range {
@@ -40,6 +41,7 @@ struct range {
     unsigned users;              /* threads that use it without vmem.c's lock */
     bool gone;                   /* the last of them drops it */
     bool ended;                  /* of one allocation: its free is on the way */
+    bool exported;               /* others may hold its memory: it is not moved */
     unsigned part_count;
     struct range_part parts[RANGE_PARTS_MAX]; /* by their addresses */
 };
@@ -61,8 +63,11 @@ CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAcce
 /* How much more the host's memory may back, as far as it is known. */
 uint64_t range_host_room(void);
 
-/* API ledger: memory of the range was exported (memory_mark_exported). */
-void range_mark_exported(const struct range *range, struct rm_export_fd to);
+/* Memory of the range was exported (memory_mark_exported). */
+void range_mark_exported(struct range *range, struct rm_export_fd to);
+
+/* What to ask cuMemCreate for. */
+CUmemAllocationProp range_property(CUdevice ordinal, bool spilled);
 
 /* Whether the driver can back device addresses by the host's memory on the ordinal; asked once. */
 bool range_is_supported(CUdevice ordinal);

@@ -95,6 +95,8 @@ bool vmem_captures_locked(uint64_t context) REQUIRES(vmem_lock);
 /* Lets the peers of its context reach the range, which nobody else knows yet; *ret_changes tells
  * whether others came since. */
 CUresult vmem_let_peers(const struct range *range, uint64_t *ret_changes) EXCLUDES(vmem_lock);
+/* The n-th device that reaches the context's memory; -1: there are no more. */
+CUdevice vmem_peer_at(uint64_t context, unsigned number, uint64_t *ret_changes) EXCLUDES(vmem_lock);
 bool vmem_peers_changed(uint64_t changes) EXCLUDES(vmem_lock);
 
 #endif

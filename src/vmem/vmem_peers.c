@@ -3,8 +3,7 @@
  * each, those that exist and those that come. */
 #include "vmem/vmem_parts.h"
 
-/* The n-th device that reaches the context's memory; -1: there are no more. */
-static CUdevice peer_at(uint64_t context, unsigned number, uint64_t *ret_changes)
+CUdevice vmem_peer_at(uint64_t context, unsigned number, uint64_t *ret_changes)
 {
     LOCKED_TO_END(vmem_lock);
     *ret_changes = vmem.peer_changes;
@@ -20,10 +19,10 @@ CUresult vmem_let_peers(const struct range *range, uint64_t *ret_changes)
     CUresult result = CUDA_SUCCESS;
     CUdevice accessor;
     uint64_t changes;
-    accessor = peer_at(range->context, 0, ret_changes);
+    accessor = vmem_peer_at(range->context, 0, ret_changes);
     for (unsigned i = 1; accessor >= 0 && result == CUDA_SUCCESS; i++) {
         result = range_set_access(range, accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        accessor = peer_at(range->context, i, &changes);
+        accessor = vmem_peer_at(range->context, i, &changes);
     }
     return result;
 }
