@@ -54,7 +54,8 @@ struct vgpu_usage {
     uint64_t gate;        /* 96: enum vgpu_gate: how it can be kept to a compute limit */
     uint64_t spilled;     /* 104: the part of `bytes` that is backed by host memory, because the
                              card, or the container's share of it, was full; in no other kind */
-    uint64_t reserved[2];
+    uint64_t movable;     /* 112: the part of `buffer` that could be moved to host memory */
+    uint64_t reserved;
 };
 
 /* What holds a process's work on a device to the limit. */
@@ -62,6 +63,24 @@ enum vgpu_gate {
     VGPU_GATE_UNSAID = 0,  /* nothing had to yet */
     VGPU_GATE_LAUNCH = 1,  /* launches wait for their turn */
     VGPU_GATE_CHANNEL = 2, /* and what runs can be taken off the GPU: the channel gate works */
+};
+
+/* What the container is told of its memory on the card: the low two bits of vgpu_region.release. */
+enum vgpu_release {
+    VGPU_RELEASE_NONE = 0,      /* it stays there, and what was moved away comes back */
+    VGPU_RELEASE_PAUSE = 1,     /* it goes to host memory, and work waits for the end of that */
+    VGPU_RELEASE_ON_DEMAND = 2, /* it goes to host memory, until the next work wants it */
+};
+
+/* What a process has made of it. */
+enum vgpu_release_state {
+    VGPU_RELEASE_IDLE = 0,        /* nothing is moved away */
+    VGPU_RELEASE_MOVING = 1,      /* on its way, either way */
+    VGPU_RELEASE_DONE = 2,        /* what can be moved is in host memory */
+    VGPU_RELEASE_PARTLY = 3,      /* some of it: the driver, or host memory, refused more */
+    VGPU_RELEASE_NOT_DRAINED = 4, /* nothing: its work did not end in time */
+    VGPU_RELEASE_CAPTURES = 5,    /* nothing: it captures work into a graph */
+    VGPU_RELEASE_NO_ROOM = 6,     /* nothing: host memory is short */
 };
 
 /* Slot states in the low two bits of vgpu_slot.state. */
@@ -82,7 +101,12 @@ struct vgpu_slot {
     char command[32];       /* 24: the command's name, for tools; not terminated if full */
     uint64_t ledger;        /* 56: 1 resource-manager ledger, 2 API ledger, 0 not chosen yet */
     uint64_t stack_start;   /* 64: field 28 of /proc/<pid>/stat, which exec changes; 0 unknown */
-    uint64_t reserved[7];   /* 72 */
+    uint64_t release;       /* 72: what became of the last order to release memory: the order
+                               (vgpu_region.release) << 32 | enum vgpu_release_state */
+    uint64_t released;    /* 80: bytes that it moved to host memory for it, or because it was idle,
+                             and did not move back yet */
+    uint64_t lacking;     /* 88: with VGPU_RELEASE_NO_ROOM: bytes of host memory that lack */
+    uint64_t reserved[4]; /* 96 */
     struct vgpu_usage usage[VGPU_REGION_DEVICES]; /* 128 */
 };
 
@@ -193,7 +217,7 @@ struct vgpu_region {
     uint64_t window_closed_ns;     /* 80: when the container's governors last closed its GPU */
     uint64_t window_until_ns;      /* 88: and until when it is closed; 0 open. CLOCK_MONOTONIC */
     uint32_t default_core_soft_limit; /* 96: percent, for devices without one of their own */
-    uint32_t reserved_word;           /* 100 */
+    uint32_t release;                 /* 100: number of the order << 2 | enum vgpu_release */
     uint64_t coupled_ns;              /* 104: when kernels of one of the container's devices were
                                          last found to wait for those of another; 0 never */
     uint64_t reserved[18];            /* 112 */
@@ -220,8 +244,12 @@ _Static_assert(offsetof(struct vgpu_usage, managed) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gpu_time_ns) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gate) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, spilled) == 104, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, movable) == 112, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, command) == 24, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, release) == 72, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, released) == 80, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, lacking) == 88, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
 _Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
@@ -239,6 +267,7 @@ _Static_assert(offsetof(struct vgpu_region, priority_set) == 76, "frozen layout"
 _Static_assert(offsetof(struct vgpu_region, window_closed_ns) == 80, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, window_until_ns) == 88, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, default_core_soft_limit) == 96, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, release) == 100, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, coupled_ns) == 104, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");

@@ -93,6 +93,19 @@ static uint64_t read_host_pool(const char *text)
     return bytes;
 }
 
+static uint64_t read_idle_release(const char *text)
+{
+    uint64_t seconds = 0;
+    if (text && *text && parse_number(text, CONFIG_IDLE_MOST_S, &seconds)) {
+        log_warning(
+            "VGPU_IDLE_RELEASE=\"%.64s\" is no number of seconds; accepted: %s, at most %u. "
+            "Idle memory stays on the card.",
+            text, PARSE_SECONDS_ACCEPTED, CONFIG_IDLE_MOST_S);
+        seconds = 0;
+    }
+    return seconds;
+}
+
 void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name))
 {
     static const char *const switches[] = {
@@ -118,6 +131,7 @@ void config_oversubscription_read(struct config *config, char *(*lookup)(const c
             config->oversubscription[i] != config->oversubscription_default;
     }
     config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
+    config->idle_release_s = read_idle_release(lookup("VGPU_IDLE_RELEASE"));
 }
 
 void config_oversubscription_set(struct config *config, uint64_t ratio)
@@ -140,6 +154,11 @@ uint64_t config_oversubscription(const struct config *config, int index)
 uint64_t config_host_pool(const struct config *config)
 {
     return config->host_pool_bytes;
+}
+
+uint64_t config_idle_release_s(const struct config *config)
+{
+    return config->idle_release_s;
 }
 
 bool config_oversubscribes(const struct config *config)

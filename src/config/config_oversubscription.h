@@ -19,12 +19,17 @@ void config_oversubscription_set(struct config *config, uint64_t ratio);
 int config_parse_ratio(const char *text, uint64_t *ret_ratio) __attribute__((warn_unused_result));
 
 #define CONFIG_RATIO_MOST 4096
+#define CONFIG_IDLE_MOST_S 31536000u /* a year */
 
 /* As config.h's oversubscription, of the container's index-th device. */
 uint64_t config_oversubscription(const struct config *config, int index);
 
 /* The host memory that may back the container's device memory; UINT64_MAX: not said. */
 uint64_t config_host_pool(const struct config *config);
+
+/* After how many seconds without GPU work the process's memory is moved off the card
+ * (VGPU_IDLE_RELEASE); 0: never. */
+uint64_t config_idle_release_s(const struct config *config);
 
 /* True where it was asked for of any device. */
 bool config_oversubscribes(const struct config *config);

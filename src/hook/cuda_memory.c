@@ -4,16 +4,26 @@
 #include "hook/hook.h"
 #include "memory/allocation.h"
 #include "memory/pools.h"
+#include "vmem/freeze.h"
 #include "vmem/vmem.h"
 
 #include <stddef.h>
 
+/* With oversubscription, as what can be moved. */
+static bool served(CUdeviceptr *dptr, size_t bytes, CUresult *ret_result)
+{
+    if (!vmem_allocate(dptr, bytes, ret_result))
+        return false;
+    freeze_watch();
+    return true;
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     hook_enter();
-    CUresult served;
-    if (vmem_allocate(dptr, bytesize, &served))
-        return served;
+    CUresult result;
+    if (served(dptr, bytesize, &result))
+        return result;
     struct allocation memory = allocation_here(bytesize, ACCOUNT_BUFFER);
     while (allocation_begin(&memory)) {
         memory.result = cuda.cuMemAlloc_v2(dptr, bytesize);
@@ -69,7 +79,7 @@ static bool served_rows(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t h
         (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
         return false;
     size_t row = (width + ROW_BYTES - 1) / ROW_BYTES * ROW_BYTES;
-    if (!vmem_allocate(dptr, saturating_product(row, height), ret_result))
+    if (!served(dptr, saturating_product(row, height), ret_result))
         return false;
     if (*ret_result == CUDA_SUCCESS)
         *pitch = row;
@@ -81,9 +91,9 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     size_t Height, unsigned int ElementSizeBytes)
 {
     hook_enter();
-    CUresult served;
-    if (served_rows(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes, &served))
-        return served;
+    CUresult result;
+    if (served_rows(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes, &result))
+        return result;
     struct allocation rows = allocation_here(rows_bytes(WidthInBytes, Height), ACCOUNT_BUFFER);
     while (allocation_begin(&rows)) {
         rows.result = cuda.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);

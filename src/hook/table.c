@@ -10,6 +10,7 @@
 #include "memory/graph_execs.h"
 #include "hook/green.h"
 #include "pace/pace.h"
+#include "vmem/freeze.h"
 #include "vmem/vmem.h"
 #include "memory/mappings.h"
 #include "memory/pools.h"
@@ -116,6 +117,7 @@ static void reset(void)
     pools_reset();
     mappings_reset();
     vmem_reset();
+    freeze_reset();
     report_reset();
 }
 

@@ -102,6 +102,10 @@ int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum a
 void account_move_back(
     unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to);
 
+/* Tools see what became of an order to release memory (vgpu_slot.release, released, lacking). */
+void account_show_release(
+    uint32_t order, enum vgpu_release_state state, uint64_t released_bytes, uint64_t lacking_bytes);
+
 /* The driver has answered: `bytes` of the reservation are no longer pending. */
 void account_commit(unsigned device, uint64_t bytes);
 
@@ -147,6 +151,7 @@ struct account_control {
     unsigned char set[VGPU_REGION_DEVICES];     /* compute limits, in force or not */
     bool lifted;                                /* HAMi's monitor has them out of force */
     bool paused;                                /* by `vgpu pause` */
+    uint32_t release;                           /* vgpu_region.release */
     bool held;                                  /* by HAMi's monitor: recent_kernel below 0 */
     unsigned priority;                          /* 0 high */
     bool has_priority;                          /* somebody gave it one */

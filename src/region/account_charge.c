@@ -102,6 +102,14 @@ int account_check(unsigned device, uint64_t bytes)
     return error;
 }
 
+/* For tools alone. */
+static void show_movable_locked(
+    struct vgpu_usage *usage, unsigned device, enum account_kind changed) REQUIRES(account_lock)
+{
+    if (changed == ACCOUNT_MOVABLE)
+        store_relaxed(&usage->movable, account.holdings[device].kinds[ACCOUNT_MOVABLE]);
+}
+
 /* Pending is raised before bytes and lowered after, so that a process that sees the bytes sees that
  * they may go away again. */
 static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes,
@@ -118,6 +126,7 @@ static void add_locked(struct vgpu_usage *usage, unsigned device, uint64_t bytes
         add_seq_cst(&usage->pending, bytes);
     add_seq_cst(account_kind_word(usage, kind), bytes);
     add_seq_cst(&usage->bytes, bytes);
+    show_movable_locked(usage, device, kind);
     account_show_locked(device);
 }
 
@@ -136,6 +145,7 @@ static void take_back_locked(struct vgpu_usage *usage, unsigned device, uint64_t
     sub_seq_cst(account_kind_word(usage, kind), bytes);
     if (pending)
         sub_seq_cst(&usage->pending, bytes);
+    show_movable_locked(usage, device, kind);
     account_show_locked(device);
 }
 
@@ -400,6 +410,7 @@ static void recount_locked(struct vgpu_usage *usage, unsigned device, uint64_t b
         return;
     add_seq_cst(account_kind_word(usage, to), bytes);
     sub_seq_cst(account_kind_word(usage, from), bytes);
+    show_movable_locked(usage, device, ACCOUNT_MOVABLE);
     account_show_locked(device);
 }
 

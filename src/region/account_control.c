@@ -97,6 +97,7 @@ static bool take_control_locked(struct account_control *control) REQUIRES(accoun
         projection_status(region, words.paused);
     control->paused = words.paused;
     control->held = words.held;
+    control->release = words.release;
     control->lifted = words.switched_off;
     control->priority = words.priority;
     control->has_priority = words.priority_set != VGPU_PRIORITY_UNSET;

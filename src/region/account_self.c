@@ -29,6 +29,7 @@ void account_start(struct region *region, int without) NO_THREAD_SAFETY_ANALYSIS
     memset(account.seen_free_bytes, 0, sizeof(account.seen_free_bytes));
     memset(account.ratio, 0, sizeof(account.ratio));
     account.host_budget_bytes = UINT64_MAX;
+    account.release = (struct account_release){0};
 }
 
 void account_start_late(struct region *region)
@@ -68,6 +69,13 @@ uint64_t *account_kind_word(struct vgpu_usage *usage, enum account_kind kind)
     }
 }
 
+static void show_release_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
+{
+    store_relaxed(&slot->released, account.release.released);
+    store_relaxed(&slot->lacking, account.release.lacking);
+    store_release(&slot->release, account.release.release);
+}
+
 static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
 {
     struct region *region = account.region;
@@ -86,9 +94,11 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
             store_relaxed(account_kind_word(usage, k), (uint64_t)0);
         for (int k = 0; k < ACCOUNT_KINDS; k++) /* two of them share a word */
             add_seq_cst(account_kind_word(usage, k), held->kinds[k]);
+        store_relaxed(&usage->movable, held->kinds[ACCOUNT_MOVABLE]);
         add_seq_cst(&usage->bytes, held->bytes);
         account_show_locked(d);
     }
+    show_release_locked(slot);
     store_relaxed(&slot->ledger, account.ledger);
 }
 
@@ -264,6 +274,21 @@ void account_set_ledger(unsigned ledger)
         struct vgpu_slot *slot = slot_locked();
         if (slot)
             store_relaxed(&slot->ledger, (uint64_t)ledger);
+        (void)account_look_end();
+    }
+}
+
+void account_show_release(
+    uint32_t order, enum vgpu_release_state state, uint64_t released_bytes, uint64_t lacking_bytes)
+{
+    LOCKED_TO_END(account_lock);
+    account.release = (struct account_release){.release = (uint64_t)order << 32 | (uint64_t)state,
+        .released = released_bytes,
+        .lacking = lacking_bytes};
+    if (!account_is_without_region() && account_look_begin()) {
+        struct vgpu_slot *slot = slot_locked();
+        if (slot)
+            show_release_locked(slot);
         (void)account_look_end();
     }
 }

@@ -39,6 +39,9 @@ struct account {
     uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
     uint64_t ratio[VGPU_REGION_DEVICES];           /* account_set_ratio */
     uint64_t host_budget_bytes;
+    struct account_release {
+        uint64_t release, released, lacking; /* as in vgpu_slot */
+    } release;
 };
 
 /* Held over all that touches the region, never over a driver call or a sleep. */

@@ -30,6 +30,7 @@ struct region_control {
     bool paused;
     bool held;         /* HAMi's recent_kernel is below 0 */
     bool switched_off; /* HAMi's utilization_switch is 0 */
+    uint32_t release;  /* vgpu_region.release */
     enum vgpu_priority_set priority_set;
     uint32_t priority;
 };

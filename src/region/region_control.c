@@ -16,6 +16,7 @@ struct region_control control_read(const struct region *region)
         .paused = load_relaxed(&shared->paused) != 0,
         .held = load_relaxed(&hami->recent_kernel) < 0,
         .switched_off = load_relaxed(&hami->utilization_switch) == 0,
+        .release = load_relaxed(&shared->release),
         .priority_set = known ? (enum vgpu_priority_set)set : VGPU_PRIORITY_UNSET,
         .priority = known ? load_relaxed(&shared->priority) : VGPU_PRIORITY_DEFAULT,
     };
@@ -35,6 +36,7 @@ static void restore(struct region *region)
     const struct region_control *known = &region->known_control;
     control_set_priority(region, known->priority, known->priority_set);
     store_relaxed(&region->shared->paused, known->paused ? 1u : 0u);
+    store_relaxed(&region->shared->release, known->release);
     if (known->held)
         store_relaxed(&region->map->hami.recent_kernel, -1);
     if (known->switched_off)

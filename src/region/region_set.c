@@ -188,6 +188,7 @@ int region_set_state(struct region *region, struct region_state *ret_state)
     if (load_acquire(&region->lost))
         return -EIO;
     *ret_state = (struct region_state){.paused = words.paused,
+        .release = (enum vgpu_release)(words.release & 3),
         .held = words.held,
         .lifted = words.switched_off,
         .has_priority = words.priority_set != VGPU_PRIORITY_UNSET,
@@ -206,6 +207,26 @@ int region_set_paused(struct region *region, bool paused, bool *ret_was)
     if (load_acquire(&region->lost))
         return -EIO;
     *ret_was = was != 0;
+    return 0;
+}
+
+/* Who wants what is in force already gives the order anew all the same: an order that ended without
+ * effect is tried again. */
+int region_set_release(struct region *region, enum vgpu_release release, uint32_t *ret_order)
+{
+    uint32_t was, order;
+    if (region->pinned)
+        return -EPERM;
+    guard_enter();
+    do {
+        was = load_acquire(&region->shared->release);
+        order = (was / 4 + 1) << 2 | (uint32_t)release;
+    } while (!load_acquire(&region->lost) && !swap_seq_cst(&region->shared->release, was, order));
+    epoch_raise(region->shared);
+    guard_leave();
+    if (load_acquire(&region->lost))
+        return -EIO;
+    *ret_order = order;
     return 0;
 }
 

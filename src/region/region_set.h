@@ -43,6 +43,7 @@ int region_set_look(struct region *region, int device, struct region_look *ret_l
 /* What the container as a whole is told. */
 struct region_state {
     bool paused;
+    enum vgpu_release release;
     bool held;   /* HAMi's monitor has it wait */
     bool lifted; /* HAMi's monitor has taken its compute limits out of force */
     bool has_priority;
@@ -57,6 +58,11 @@ int region_set_state(struct region *region, struct region_state *ret_state)
  * limits may do either, whatever paused it. *ret_was: whether it was paused before. Returns 0,
  * -EPERM or -EIO, as region_set_limits. */
 int region_set_paused(struct region *region, bool paused, bool *ret_was)
+    __attribute__((warn_unused_result));
+
+/* Orders the container's memory off the card, or back (VGPU_RELEASE_NONE), and wakes its programs;
+ * does not wait. *ret_order: the order's word. As region_set_paused. */
+int region_set_release(struct region *region, enum vgpu_release release, uint32_t *ret_order)
     __attribute__((warn_unused_result));
 
 /* Changes the limits of one device, or of all, those not met yet included. What is in use already

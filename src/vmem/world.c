@@ -250,7 +250,7 @@ void world_note_capture(int by)
     (void)add_seq_cst(&world.captures, by);
 }
 
-static bool captures(void)
+bool world_captures(void)
 {
     return load_seq_cst(&world.captures) > 0;
 }
@@ -264,7 +264,7 @@ static void open_gate(void)
 static int come_to_rest(uint64_t deadline_ns)
 {
     int error = wait_for_calls(deadline_ns);
-    if (!error && (captures() || !knows_contexts()))
+    if (!error && (world_captures() || !knows_contexts()))
         error = -EBUSY;
     if (!error)
         error = wait_for_work(deadline_ns);
@@ -277,7 +277,7 @@ int world_stop(uint64_t timeout_ns)
         return -ESHUTDOWN;
     if (load_acquire(&world.drain) != DRAIN_NONE)
         return -ETIMEDOUT;
-    if (captures() || !swap_seq_cst(&world.stopped, (uint32_t)0, (uint32_t)1))
+    if (world_captures() || !swap_seq_cst(&world.stopped, (uint32_t)0, (uint32_t)1))
         return -EBUSY;
     store_seq_cst(&world.gate, (uint32_t)CLOSED);
     int error = come_to_rest(clock_now_ns() + timeout_ns);

@@ -82,8 +82,9 @@ static inline CUresult world_context_changed(CUresult result)
                : result;
 }
 
-/* A capture began (1) or ended (-1). */
+/* A capture began (1) or ended (-1); whether one goes on. */
 void world_note_capture(int by);
+bool world_captures(void);
 
 /* The process ends: nobody is held any more, and the world is not stopped again. Waits 1 s at most
  * for who has stopped it. */

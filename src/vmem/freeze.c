@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that moves. It sleeps on the epoch of the region's control words: an order raises it,
+ * and so does a thread of the program that wants memory back. */
+#include "vmem/freeze.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/word.h"
+#include "config/config_oversubscription.h"
+#include "container/container.h"
+#include "driver/own_thread.h"
+#include "memory/memory.h"
+#include "pace/pace.h"
+#include "region/account.h"
+#include "vmem/host_memory.h"
+#include "vmem/range_move.h"
+#include "vmem/vmem_parts.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* Nanoseconds that an order waits for the process's work to end, and that memory which is to come
+ * back does: what runs then can only be what passed the gate just before. */
+#define DRAIN_NS 5000000000ull
+/* The same where nobody asked: the process is idle, or it is not. */
+#define IDLE_DRAIN_NS 100000000ull
+/* Nanoseconds between two tries to stop a world in which a stream captures. */
+#define CAPTURE_NS 20000000ull
+/* Nanoseconds between two looks at the control words, and of a sleep in between. */
+#define LOOK_NS 1000000000ull
+#define WAIT_NS 20000000ull
+#define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
+
+enum frozen {
+    THAWED,
+    BY_PAUSE,  /* work waits for the end of the order, unless the pause holds it back by itself */
+    BY_DEMAND, /* the next work has it end */
+};
+
+enum thread_state { ABSENT, RUNS };
+
+bool freeze_is_watched;
+
+static struct {
+    int32_t pid; /* whose end is watched; 0: no process's yet */
+    uint32_t thread;
+    uint32_t frozen; /* enum frozen; slept on */
+    bool wanted;     /* some thread waits for the memory */
+    uint32_t order;  /* that was carried out last */
+    uint64_t released_bytes;
+    uint64_t entries, worked_ns; /* of world_entries, and when they last changed */
+    uint64_t retry_ns;           /* when what did not come back is tried again; 0: never */
+} freeze;
+
+void freeze_reset(void)
+{
+    memset(&freeze, 0, sizeof(freeze));
+    freeze_is_watched = false;
+}
+
+static enum vgpu_release kind_of(uint32_t order)
+{
+    return (enum vgpu_release)(order & 3);
+}
+
+static void show(enum vgpu_release_state state, uint64_t lacking_bytes)
+{
+    account_show_release(freeze.order, state, freeze.released_bytes, lacking_bytes);
+}
+
+/* ---- threads that want to work ---- */
+
+static uint32_t order_now(struct account_control *control)
+{
+    (void)account_control(control);
+    return control->release;
+}
+
+/* Where the pause holds launches back itself, what passes it (a copy) may go on: its memory is on
+ * the host, and as right as ever. */
+static void wait_for_order(void)
+{
+    struct account_control control;
+    while (load_acquire(&freeze.frozen) == BY_PAUSE && !world_is_finished() &&
+           kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE && !control.paused)
+        account_control_wait(control.epoch, WAIT_NS);
+    if (load_acquire(&freeze.frozen) == BY_PAUSE && !control.paused)
+        word_wait_for(&freeze.frozen, BY_PAUSE, WAIT_NS);
+}
+
+static void want_back(void)
+{
+    store_release(&freeze.wanted, true);
+    account_control_wake();
+    if (load_acquire(&freeze.frozen) == BY_DEMAND)
+        word_wait_for(&freeze.frozen, BY_DEMAND, WAIT_NS);
+}
+
+static bool is_held_by_pause(void)
+{
+    struct account_control control;
+    return kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE && control.paused;
+}
+
+/* world_ask_before. A capture is to come to its end: nothing is moved meanwhile. */
+static void before_work(void)
+{
+    int errno_kept = errno;
+    uint32_t frozen;
+    while ((frozen = load_acquire(&freeze.frozen)) != THAWED && !world_is_finished() &&
+           !world_captures()) {
+        if (frozen == BY_DEMAND)
+            want_back();
+        else if (is_held_by_pause())
+            break;
+        else
+            wait_for_order();
+    }
+    errno = errno_kept;
+}
+
+static void set_frozen(enum frozen frozen)
+{
+    store_release(&freeze.frozen, (uint32_t)frozen);
+    world_ask_before(frozen == THAWED ? NULL : before_work);
+    word_wake(&freeze.frozen);
+}
+
+/* ---- out and in ---- */
+
+/* Of all ranges; *ret_bytes: what was moved. */
+static CUresult move_all(bool out, uint64_t *ret_bytes)
+{
+    CUdeviceptr cursor = 0;
+    CUresult result = CUDA_SUCCESS;
+    struct range *range;
+    *ret_bytes = 0;
+    while (!world_is_finished() && (range = vmem_use_next(&cursor))) {
+        uint64_t moved;
+        CUresult here =
+            out ? range_move(range, true, UINT64_MAX, &moved) : range_move_back(range, &moved);
+        *ret_bytes += moved;
+        result = result == CUDA_SUCCESS ? here : result;
+        (void)vmem_leave(range);
+    }
+    return result;
+}
+
+static uint64_t movable_bytes(void)
+{
+    CUdeviceptr cursor = 0;
+    uint64_t bytes = 0;
+    struct range *range;
+    while ((range = vmem_use_next(&cursor))) {
+        bytes += range_movable_bytes(range);
+        (void)vmem_leave(range);
+    }
+    return bytes;
+}
+
+/* What lacks of host memory for the bytes; 0: nothing. */
+static uint64_t lacking_bytes(uint64_t bytes)
+{
+    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
+    uint64_t left = host_memory_look(spilled).free_bytes;
+    uint64_t allowed = budget > spilled ? budget - spilled : 0;
+    if (allowed < left)
+        left = allowed;
+    return bytes > left ? bytes - left : 0;
+}
+
+/* What a stream captures is put off, as long as there is time. */
+static int stop_world(uint64_t timeout_ns)
+{
+    uint64_t until = clock_now_ns() + timeout_ns;
+    int error;
+    while ((error = world_stop(timeout_ns)) == -EBUSY && clock_now_ns() < until)
+        word_wait_for(&freeze.frozen, load_relaxed(&freeze.frozen), CAPTURE_NS);
+    return error;
+}
+
+static enum vgpu_release_state refused(int error)
+{
+    log_message(error == -EBUSY
+                    ? "its memory stays on the card: a stream captures work into a graph"
+                    : "its memory stays on the card: its work on the GPU does not end");
+    return error == -EBUSY ? VGPU_RELEASE_CAPTURES : VGPU_RELEASE_NOT_DRAINED;
+}
+
+static enum vgpu_release_state move_out(enum frozen frozen)
+{
+    uint64_t bytes = 0, began_ns = clock_now_ns();
+    CUresult result = move_all(true, &bytes);
+    freeze.released_bytes += bytes;
+    set_frozen(freeze.released_bytes || frozen == BY_PAUSE ? frozen : THAWED);
+    world_start();
+    log_info("%llu MiB of device memory went to host memory in %llu ms", MIB_OF(bytes),
+        (unsigned long long)((clock_now_ns() - began_ns) / 1000000));
+    return result == CUDA_SUCCESS ? VGPU_RELEASE_DONE : VGPU_RELEASE_PARTLY;
+}
+
+/* A drain and copies go through the driver: closed channels are opened for them. */
+static void release_memory(enum frozen frozen, uint64_t drain_ns)
+{
+    enum vgpu_release_state state = VGPU_RELEASE_MOVING;
+    uint64_t lacking = lacking_bytes(movable_bytes());
+    show(state, 0);
+    if (frozen == BY_PAUSE)
+        set_frozen(frozen); /* the launch gate: until the pause is in force */
+    if (lacking) {
+        state = VGPU_RELEASE_NO_ROOM;
+    } else {
+        pace_context_ends();
+        int error = stop_world(drain_ns);
+        state = error ? refused(error) : move_out(frozen);
+        pace_context_ended();
+    }
+    if (state >= VGPU_RELEASE_NOT_DRAINED)
+        set_frozen(THAWED);
+    show(state, lacking);
+}
+
+static void give_back(void)
+{
+    uint64_t bytes = 0, began_ns = clock_now_ns();
+    store_release(&freeze.wanted, false);
+    freeze.retry_ns = 0;
+    show(VGPU_RELEASE_MOVING, 0);
+    pace_context_ends();
+    int error = freeze.released_bytes ? stop_world(DRAIN_NS) : -ENODATA;
+    if (!error) {
+        (void)move_all(false, &bytes);
+        freeze.released_bytes -= bytes < freeze.released_bytes ? bytes : freeze.released_bytes;
+    } else if (error != -ENODATA) {
+        freeze.retry_ns = clock_now_ns() + LOOK_NS;
+    }
+    set_frozen(THAWED);
+    if (!error)
+        world_start();
+    pace_context_ended();
+    if (!error)
+        log_info("%llu MiB of device memory came back in %llu ms", MIB_OF(bytes),
+            (unsigned long long)((clock_now_ns() - began_ns) / 1000000));
+    show(freeze.released_bytes ? VGPU_RELEASE_PARTLY : VGPU_RELEASE_IDLE, 0);
+}
+
+/* ---- the thread ---- */
+
+static void heed(uint32_t order)
+{
+    enum vgpu_release kind = kind_of(order);
+    bool is_new = order != freeze.order;
+    freeze.order = order;
+    if (is_new && kind == VGPU_RELEASE_PAUSE)
+        release_memory(BY_PAUSE, DRAIN_NS);
+    else if (is_new && kind == VGPU_RELEASE_ON_DEMAND)
+        release_memory(BY_DEMAND, DRAIN_NS);
+    else if (is_new)
+        give_back();
+    if (load_acquire(&freeze.wanted) && load_acquire(&freeze.frozen) == BY_DEMAND)
+        give_back();
+}
+
+/* True where the process has had no GPU work for as long as it was told to wait. */
+static bool is_idle(uint64_t now_ns, uint64_t idle_ns)
+{
+    uint64_t entries = world_entries();
+    if (entries != freeze.entries || !freeze.worked_ns) {
+        freeze.entries = entries;
+        freeze.worked_ns = now_ns;
+    }
+    return now_ns - freeze.worked_ns >= idle_ns;
+}
+
+/* Where work goes on all the same (a kernel runs for long), it is asked again after as long. */
+static void look_for_idleness(uint64_t now_ns, uint64_t idle_ns)
+{
+    if (!idle_ns || load_relaxed(&freeze.frozen) != THAWED || !is_idle(now_ns, idle_ns) ||
+        !movable_bytes())
+        return;
+    freeze.worked_ns = now_ns;
+    release_memory(BY_DEMAND, IDLE_DRAIN_NS);
+}
+
+/* The process has nothing left to move: true where the thread may end. */
+static bool may_end(void)
+{
+    if (load_relaxed(&vmem_range_count) || load_relaxed(&freeze.frozen) != THAWED)
+        return false;
+    store_seq_cst(&freeze_is_watched, false);
+    store_seq_cst(&freeze.thread, (uint32_t)ABSENT);
+    /* Memory that came meanwhile may have found it watched. */
+    return !load_seq_cst(&vmem_range_count) ||
+           !swap_seq_cst(&freeze.thread, (uint32_t)ABSENT, (uint32_t)RUNS);
+}
+
+static void *run(void *argument)
+{
+    (void)argument;
+    uint64_t idle_ns = config_idle_release_s(container_config()) * LOOK_NS;
+    struct account_control control;
+    (void)prctl(PR_SET_NAME, "vgpu-mover");
+    while (!world_is_finished()) {
+        heed(order_now(&control));
+        uint64_t now = clock_now_ns();
+        look_for_idleness(now, idle_ns);
+        if (freeze.retry_ns && now >= freeze.retry_ns && load_relaxed(&freeze.frozen) == THAWED)
+            give_back();
+        if (may_end())
+            break;
+        account_control_wait(
+            control.epoch, idle_ns && idle_ns < 4 * LOOK_NS ? idle_ns / 4 : LOOK_NS);
+    }
+    return NULL;
+}
+
+/* Before the driver's own handler, which was registered when it was initialised. */
+static void process_ends(void)
+{
+    if (load_relaxed(&freeze.pid) == (int32_t)getpid())
+        world_finish();
+}
+
+/* An order on demand that was given before is none of this process's. */
+void freeze_watch_slow(void)
+{
+    struct account_control control;
+    if (exchange_acq_rel(&freeze_is_watched, true))
+        return;
+    if (!load_relaxed(&freeze.pid) && swap_seq_cst(&freeze.pid, (int32_t)0, (int32_t)getpid()))
+        (void)!atexit(process_ends);
+    if (!swap_seq_cst(&freeze.thread, (uint32_t)ABSENT, (uint32_t)RUNS))
+        return;
+    uint32_t order = order_now(&control);
+    if (kind_of(order) != VGPU_RELEASE_PAUSE)
+        freeze.order = order;
+    if (!own_thread_start(run))
+        log_warning("no thread can be made that moves memory: it stays where it is");
+}
