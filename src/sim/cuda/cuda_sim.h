@@ -256,6 +256,9 @@ bool address_is_device(uint64_t address);
  * NULL where the contents are not kept. Host addresses stand for themselves. */
 CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host);
 /* The same for a range of mappings that touch each other. */
+/* Copies what was written of a stretch of mappings to another, however long: nothing where either
+ * is none. */
+void vmm_copy(uint64_t to, uint64_t from, uint64_t bytes);
 CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host);
 /* The reserved range that a mapping's address lies in. */
 struct vmm_range {
@@ -282,6 +285,7 @@ void pools_release(struct device *device);
 struct kernel_facts {
     bool has_duration; /* its first parameter is its duration in ns */
     bool meets;        /* its second which meeting it is part of, its third of how many kernels */
+    bool touches;      /* its second where it counts in memory, its third how many bytes long */
     uint64_t local_bytes;
     uint32_t shared_bytes;
     uint32_t max_threads;

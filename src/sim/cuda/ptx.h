@@ -17,6 +17,7 @@ struct ptx_entry {
     uint32_t params_bytes;
     bool has_duration; /* the first is a .u64 named …duration_ns */
     bool meets;        /* and then there are a .u64 named …meeting and a .u32 named …parties */
+    bool touches;      /* or a .u64 named …touched_at and another …touched_bytes */
     uint64_t local_bytes;
     uint64_t shared_bytes;
     uint32_t max_threads; /* .maxntid, 0 if not said */

@@ -311,6 +311,59 @@ CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host)
     return CUDA_SUCCESS;
 }
 
+/* The window's bytes at the address, and how many are in its mapping from there on. */
+static char *shown_at(uint64_t address, uint64_t *ret_bytes)
+{
+    struct reservation *reservation = *reservation_of(address, 1);
+    struct allocation *mapping = allocation_find(address);
+
+    if (!reservation || !mapping || !mapping->vmm || !window_make(reservation) ||
+        !window_show(reservation, mapping))
+        return NULL;
+    *ret_bytes = mapping->address + mapping->bytes - address;
+    return reservation->window + (address - reservation->address);
+}
+
+#define PAGE_BYTES 4096u
+#define COPY_PAGES 4096u
+
+/* Pages that were never written are in no memory, and hold nothing but zeros. */
+static void copy_pages(char *to, const char *from, uint64_t bytes)
+{
+    unsigned char is_there[COPY_PAGES], was_there[COPY_PAGES];
+    uint64_t pages = bytes / PAGE_BYTES;
+
+    if (mincore((void *)(uintptr_t)from, bytes, is_there) || mincore(to, bytes, was_there)) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    for (uint64_t i = 0; i < pages; i++) {
+        if (is_there[i] & 1)
+            memcpy(to + i * PAGE_BYTES, from + i * PAGE_BYTES, PAGE_BYTES);
+        else if (was_there[i] & 1)
+            memset(to + i * PAGE_BYTES, 0, PAGE_BYTES);
+    }
+}
+
+void vmm_copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+    while (bytes) {
+        uint64_t source_bytes, target_bytes, step = (uint64_t)COPY_PAGES * PAGE_BYTES;
+        const char *source = shown_at(from, &source_bytes);
+        char *target = shown_at(to, &target_bytes);
+
+        if (!source || !target || (to | from | bytes) % PAGE_BYTES)
+            return;
+        step = source_bytes < step ? source_bytes : step;
+        step = target_bytes < step ? target_bytes : step;
+        step = bytes < step ? bytes : step;
+        copy_pages(target, source, step);
+        to += step;
+        from += step;
+        bytes -= step;
+    }
+}
+
 /* The first mapping in [address, address + bytes), NULL if none or the range has a hole. */
 static struct allocation *mapping_first(uint64_t address, uint64_t bytes)
 {

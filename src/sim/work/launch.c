@@ -2,7 +2,8 @@
 /*
  * Kernel launches in all forms. A kernel whose first parameter is named …duration_ns runs for
  * that long (all ones: for ever), any other for 5 µs. One with parameters …meeting and …parties
- * behind it goes on only while as many of that meeting run, on as many devices. With
+ * behind it goes on only while as many of that meeting run, on as many devices. One with parameters
+ * …touched_at and …touched_bytes adds 1 to the first word of each 4 KiB of that memory. With
  * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel, as with the driver.
  */
 #include "sim/work/launch.h"
@@ -52,6 +53,20 @@ static void kernel_meeting(const CUDA_KERNEL_NODE_PARAMS *params, const struct k
         sizeof *ret_parties);
 }
 
+static void kernel_touches(const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts,
+    uint64_t *ret_at, uint64_t *ret_bytes)
+{
+    const char *buffer = extra_buffer(params->extra);
+    const uint32_t *offsets = facts->param_offsets;
+
+    if (!facts->touches)
+        return;
+    memcpy(ret_at, params->kernelParams ? params->kernelParams[1] : buffer + offsets[1],
+        sizeof *ret_at);
+    memcpy(ret_bytes, params->kernelParams ? params->kernelParams[2] : buffer + offsets[2],
+        sizeof *ret_bytes);
+}
+
 static CUresult dimensions_check(
     const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts)
 {
@@ -92,6 +107,7 @@ CUresult launch_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_wor
     if (r != CUDA_SUCCESS)
         return r;
     kernel_meeting(params, &facts, &work.kernel.meeting, &work.kernel.parties);
+    kernel_touches(params, &facts, &work.kernel.touched_at, &work.kernel.touched_bytes);
     work.kernel.params = *params;
     work.kernel.local_bytes = facts.local_bytes;
     *ret_work = work;

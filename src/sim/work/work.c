@@ -2,6 +2,28 @@
 /* Running one piece of work on a stream: what it does at once, and what it has the machine do. */
 #include "sim/work/stream.h"
 
+#include <string.h>
+
+#define TOUCH_BYTES 4096u
+
+/* On a card a kernel that touches what is not mapped ends its context; here its launch fails. */
+static CUresult kernel_touch(uint64_t address, uint64_t bytes)
+{
+    for (uint64_t at = address; at - address < bytes; at += TOUCH_BYTES) {
+        char *host;
+        uint64_t word;
+
+        if (contents_of(at, sizeof word, &host) != CUDA_SUCCESS)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (!host)
+            continue;
+        memcpy(&word, host, sizeof word);
+        word++;
+        memcpy(host, &word, sizeof word);
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult kernel_run(struct stream *stream, const struct work *work)
 {
     struct sim_work kernel = {.kind = SIM_WORK_KERNEL,
@@ -10,6 +32,8 @@ static CUresult kernel_run(struct stream *stream, const struct work *work)
         .parties = work->kernel.parties};
     CUresult r = context_local_grow(stream->context, work->kernel.local_bytes);
 
+    if (r == CUDA_SUCCESS)
+        r = kernel_touch(work->kernel.touched_at, work->kernel.touched_bytes);
     if (r == CUDA_SUCCESS)
         stream_append(stream, &kernel);
     return r;
@@ -39,7 +63,7 @@ static CUresult fill_run(struct stream *stream, const CUDA_MEMSET_NODE_PARAMS *f
     return CUDA_SUCCESS;
 }
 
-/* Contents move at the call, not at their time: no simulated kernel reads or writes them. */
+/* Contents move at the call, not at their time: and of kernels those that touch memory. */
 CUresult work_run(struct stream *stream, const struct work *work)
 {
     switch (work->type) {
