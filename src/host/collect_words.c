@@ -22,7 +22,7 @@ const char *collect_words_state(
     const struct collected_container *container, const struct collected_device *device)
 {
     if (container->paused)
-        return "paused";
+        return container->released ? "released" : "paused";
     if (container->held)
         return "held";
     if (device->memory_closed)
@@ -39,6 +39,13 @@ const char *collect_words_state(
 const char *collect_words_ledger(unsigned ledger)
 {
     return ledger == 1 ? "rm" : ledger == 2 ? "api" : "-";
+}
+
+const char *collect_words_release(unsigned release_state)
+{
+    static const char *const words[] = {
+        NULL, "moving", "released", "partly released", "not drained", "captures", "no room"};
+    return release_state < sizeof(words) / sizeof(words[0]) ? words[release_state] : NULL;
 }
 
 const char *collect_words_gate(enum collected_gate gate)

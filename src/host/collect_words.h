@@ -15,6 +15,10 @@ const char *collect_words_state(
 
 /* "rm", "api", "-"; "launch", "channel", "-". */
 const char *collect_words_ledger(unsigned ledger);
+
+/* What became of the process's memory on the card: "released", "not drained"; NULL: nothing was to
+ * become of it. */
+const char *collect_words_release(unsigned release_state);
 const char *collect_words_gate(enum collected_gate gate);
 
 #endif

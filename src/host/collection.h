@@ -32,6 +32,8 @@ struct collected_process {
     int pid;                    /* as the process knows itself */
     int host_pid;               /* as it is seen from here; 0: cannot be told */
     char *command;              /* its command line, not made fit to be printed; from malloc */
+    uint64_t released_bytes;    /* moved to host memory by an order, or because it was idle */
+    unsigned release_state;     /* enum vgpu_release_state */
     unsigned ledger;            /* 1 resource manager, 2 API, 0 not chosen yet */
     struct collected_use *uses; /* of each of the container's devices; from malloc */
 };
@@ -61,6 +63,7 @@ struct collected_container {
     /* Whose it is, not made fit to be printed; empty where it is not known. */
     char pod_name[256], pod_namespace[64], pod_uid[64], container_name[64];
     bool paused, held; /* by vgpu pause; by HAMi's monitor */
+    bool released;     /* `vgpu pause --release` has its memory in host memory */
     bool lifted;       /* HAMi's monitor has taken the compute limits out of force */
     bool has_priority;
     uint32_t priority;      /* 0 high */

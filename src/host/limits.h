@@ -7,6 +7,7 @@
 #include "region/region_set.h"
 #include "host/choose.h"
 #include "host/living.h"
+#include "host/release.h"
 
 /* Parse an option's value; `option` is for the line that refuses it. Return 0 or TOOL_USAGE. */
 int limits_parse_memory(const char *option, const char *text, struct region_change *change);
@@ -51,9 +52,9 @@ int limits_change_json(
     struct chosen_region *chosen, int device, const struct region_change *change);
 
 /* What was done about a pause, whom it reached, and what holds now, as JSON; `command` is the one
- * that did it. */
-void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
-    const struct region_state *state, const struct living *living);
+ * that did it. `release`: what became of its memory; NULL: none was to move. */
+void limits_pause_json(const char *command, const struct chosen_region *chosen,
+    const struct pause_outcome *outcome, const struct release_outcome *release);
 
 /* What holds, on stdout. Returns the exit status, likewise. */
 int limits_print(struct chosen_region *chosen);

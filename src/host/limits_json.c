@@ -110,15 +110,34 @@ static void write_living(struct json *json, const struct living *living)
     json_write_end_inner(json);
 }
 
-void limits_pause_json(const char *command, const struct chosen_region *chosen, bool was_paused,
-    const struct region_state *state, const struct living *living)
+static void write_release(struct json *json, const struct release_outcome *release)
+{
+    json_write_begin_object(json, "release");
+    json_write_number(json, "released", release->released_bytes);
+    json_write_number(json, "movable", release->left_bytes);
+    json_write_number(json, "context", release->context_bytes);
+    json_write_number(json, "module", release->module_bytes);
+    json_write_number(json, "other", release->other_bytes);
+    json_write_number(json, "unexplained", release->unexplained_bytes);
+    json_write_number(json, "moved", release->moved);
+    json_write_number(json, "partly", release->partly);
+    json_write_number(json, "not_drained", release->not_drained);
+    json_write_number(json, "captures", release->captures);
+    json_write_number(json, "silent", release->silent);
+    json_write_end_inner(json);
+}
+
+void limits_pause_json(const char *command, const struct chosen_region *chosen,
+    const struct pause_outcome *outcome, const struct release_outcome *release)
 {
     struct json json;
     json_write_begin(&json, stdout);
     json_write_number(&json, command, 1);
     write_region(&json, chosen);
-    json_write_bool(&json, "was_paused", was_paused);
-    write_state(&json, state);
-    write_living(&json, living);
+    json_write_bool(&json, "was_paused", outcome->was);
+    write_state(&json, &outcome->state);
+    if (release)
+        write_release(&json, release);
+    write_living(&json, &outcome->living);
     json_write_end(&json);
 }

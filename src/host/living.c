@@ -48,13 +48,30 @@ void living_print(const struct living *living)
     putchar('\n');
 }
 
-int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome *ret_outcome)
+int living_look(struct chosen_region *chosen, struct pause_outcome *ret_outcome)
 {
     struct pause_outcome outcome = {0};
     int error = living_read(chosen, &outcome.living);
+    if (!error)
+        error = region_set_state(&chosen->region, &outcome.state);
+    outcome.was = outcome.state.paused;
+    if (!error)
+        *ret_outcome = outcome;
+    return error;
+}
+
+int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome *ret_outcome)
+{
+    struct pause_outcome outcome;
+    uint32_t order;
+    int error = living_look(chosen, &outcome);
+    if (error)
+        return error;
     outcome.empty = paused && !outcome.living.count;
-    if (!error && !outcome.empty)
+    if (!outcome.empty)
         error = region_set_paused(&chosen->region, paused, &outcome.was);
+    if (!error && !paused && outcome.state.release != VGPU_RELEASE_NONE)
+        error = region_set_release(&chosen->region, VGPU_RELEASE_NONE, &order);
     if (!error)
         error = region_set_state(&chosen->region, &outcome.state);
     if (!error)

@@ -31,8 +31,13 @@ struct pause_outcome {
     struct living living;
 };
 
-/* Pauses the container or lets it go on. Returns 0, or -errno with nothing done. */
+/* Pauses the container or lets it go on; memory that a pause moved away is ordered back, and not
+ * waited for. Returns 0, or -errno with nothing done. */
 int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome *ret_outcome)
+    __attribute__((warn_unused_result));
+
+/* What is, before an order. Returns 0 or -errno. */
+int living_look(struct chosen_region *chosen, struct pause_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 
 /* Where there was no process to pause: one line on stderr. */

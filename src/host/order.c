@@ -5,15 +5,23 @@
 #include "host/limits.h"
 #include "host/living.h"
 #include "host/options.h"
+#include "host/release.h"
 #include "host/say.h"
 
 #include <stdio.h>
 
-enum { REGION = OPTION_FIRST, PID, JSON };
+enum { REGION = OPTION_FIRST, PID, JSON, RELEASE, ON_DEMAND };
 
 struct order_options {
     struct region_choice region;
-    bool json;
+    bool json, release, on_demand;
+};
+
+/* An order, and what came of it. */
+struct done {
+    bool paused, moves, on_demand; /* a pause or its end; memory moves with it */
+    struct pause_outcome outcome;
+    struct release_outcome release;
 };
 
 static int take_option(int option, void *context)
@@ -23,8 +31,12 @@ static int take_option(int option, void *context)
         options->region.file = optarg;
     else if (option == PID)
         options->region.pid = optarg;
-    else
+    else if (option == JSON)
         options->json = true;
+    else if (option == RELEASE)
+        options->release = true;
+    else
+        options->on_demand = true;
     return 0;
 }
 
@@ -34,44 +46,80 @@ static int parse_options(const struct order *order, int argc, char **argv,
 {
     static const struct option known[] = {{"region", required_argument, NULL, REGION},
         {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON}, OPTION_HELP, {0}};
-    const struct command_options options = {order->usage, known, take_option};
+    static const struct option known_of_pause[] = {{"region", required_argument, NULL, REGION},
+        {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
+        {"release", no_argument, NULL, RELEASE}, {"on-demand", no_argument, NULL, ON_DEMAND},
+        OPTION_HELP, {0}};
+    const struct command_options options = {
+        order->usage, order->paused ? known_of_pause : known, take_option};
     int status = options_take(&options, argc, argv, ret_options, ret_done);
     if (!status && !*ret_done && optind < argc)
         status = say_refuse_word(argv[optind]);
+    if (!status && !*ret_done && ret_options->on_demand && !ret_options->release) {
+        say_error("--on-demand goes with --release: without that no memory moves");
+        status = TOOL_USAGE;
+    }
     return status;
 }
 
-static void say(
-    const struct chosen_region *chosen, bool paused, const struct pause_outcome *outcome)
+static void say(const struct chosen_region *chosen, const struct done *done)
 {
+    const struct pause_outcome *outcome = &done->outcome;
     limits_print_region(chosen);
-    if (paused)
+    if (done->paused && done->on_demand)
+        printf("not paused: the next work brings its memory back\n");
+    else if (done->paused)
         printf("paused%s: its programs wait until 'vgpu resume'\n", outcome->was ? " already" : "");
     else
-        printf("%s\n", outcome->was ? "resumed" : "it was not paused");
-    if (outcome->living.count && (paused || outcome->was))
+        printf("%s\n", outcome->was || done->moves ? "resumed" : "it was not paused");
+    if (done->paused && done->moves)
+        release_print(&done->release, done->on_demand);
+    else if (done->moves)
+        release_print_end(&done->release);
+    if (outcome->living.count && (done->paused || outcome->was))
         living_print(&outcome->living);
-    if (!paused && outcome->state.held)
+    if (!done->paused && outcome->state.held)
         printf("HAMi's monitor has it wait all the same\n");
+}
+
+/* Moves what is to be moved; then, and where nothing is, the pause. */
+static int give(struct chosen_region *chosen, struct done *done)
+{
+    int error = living_look(chosen, &done->outcome);
+    struct pause_outcome *outcome = &done->outcome;
+    outcome->empty = done->paused && !outcome->living.count;
+    if (error || outcome->empty)
+        return error;
+    if (!done->paused)
+        done->moves = outcome->state.release != VGPU_RELEASE_NONE;
+    if (done->moves && done->paused)
+        error = release_give(chosen, done->on_demand, &done->release);
+    else if (done->moves)
+        error = release_end(chosen, &done->release);
+    else
+        error = region_set_paused(&chosen->region, done->paused, &outcome->was);
+    return error ? error : region_set_state(&chosen->region, &outcome->state);
 }
 
 /* json: the command that is said in JSON to have done it; NULL: in words. */
 static int pause_chosen(
-    const struct region_choice *choice, bool paused, const char *json, int empty_status)
+    const struct region_choice *choice, struct done *done, const char *json, int empty_status)
 {
     static struct chosen_region chosen;
-    static struct pause_outcome outcome;
     int status = choose_region(choice, &chosen);
-    int error = status ? 0 : living_pause(&chosen, paused, &outcome);
+    int error = status ? 0 : give(&chosen, done);
     if (error) {
         status = limits_refuse(&chosen, error);
-    } else if (!status && outcome.empty) {
-        living_refuse_empty(&chosen, &outcome);
+    } else if (!status && done->outcome.empty) {
+        living_refuse_empty(&chosen, &done->outcome);
         status = empty_status;
+    } else if (!status && done->paused && done->release.lacking_bytes) {
+        release_refuse(&done->release);
+        status = TOOL_FAILED;
     } else if (!status && json) {
-        limits_pause_json(json, &chosen, outcome.was, &outcome.state, &outcome.living);
+        limits_pause_json(json, &chosen, &done->outcome, done->moves ? &done->release : NULL);
     } else if (!status) {
-        say(&chosen, paused, &outcome);
+        say(&chosen, done);
     }
     region_detach(&chosen.region);
     return status;
@@ -79,7 +127,8 @@ static int pause_chosen(
 
 int order_pause(const struct region_choice *choice, bool paused, int empty_status)
 {
-    return pause_chosen(choice, paused, NULL, empty_status);
+    struct done done = {.paused = paused};
+    return pause_chosen(choice, &done, NULL, empty_status);
 }
 
 int order_give(const struct order *order, int argc, char **argv)
@@ -89,6 +138,7 @@ int order_give(const struct order *order, int argc, char **argv)
     int status = parse_options(order, argc, argv, &options, &done);
     if (done || status)
         return status;
-    return pause_chosen(
-        &options.region, order->paused, options.json ? order->command : NULL, TOOL_FAILED);
+    struct done what = {
+        .paused = order->paused, .moves = options.release, .on_demand = options.on_demand};
+    return pause_chosen(&options.region, &what, options.json ? order->command : NULL, TOOL_FAILED);
 }

@@ -27,7 +27,7 @@ struct region_head {
     uint32_t default_core_limit, defaults_set;
     uint32_t orders_epoch, paused, priority, priority_set;
     uint64_t window_closed_ns, window_until_ns;
-    uint32_t default_core_soft_limit, reserved_word;
+    uint32_t default_core_soft_limit, release;
     uint64_t coupled_ns;
     uint64_t reserved[18];
 };

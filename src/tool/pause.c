@@ -4,12 +4,15 @@
 #include "tool/tool.h"
 
 static const char usage_text[] =
-    "usage: vgpu pause [--json] [--region FILE | --pid PID]\n"
+    "usage: vgpu pause [--release [--on-demand]] [--json] [--region FILE | --pid PID]\n"
     "\n"
     "Takes the programs of a container off the GPU: launches wait, and running kernels are "
     "stopped\n"
     "if the driver allows it. They keep their memory. This lasts until 'vgpu resume', also for\n"
     "programs that start later. Without a live program there is nothing to pause.\n"
+    "  --release        first moves its device memory to host memory, and frees the card; only of\n"
+    "                   programs with oversubscription\n"
+    "  --on-demand      with --release: no pause; the next work brings the memory back\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and the state now, as JSON\n"

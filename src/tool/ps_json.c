@@ -63,6 +63,8 @@ static void write_process(struct json *json, const struct collected_container *c
     json_write_string(json, "command", process->command);
     json_write_string(
         json, "ledger", process->ledger ? collect_words_ledger(process->ledger) : NULL);
+    json_write_string(json, "release", collect_words_release(process->release_state));
+    json_write_number(json, "released", process->released_bytes);
     json_write_begin_array(json, "devices");
     for (unsigned d = 0; d < container->device_count; d++) {
         enum collected_gate gate = process->uses[d].gate;
@@ -92,6 +94,7 @@ static void write_container(struct json *json, const struct collected_container 
     json_write_number(json, "owner", container->owner);
     json_write_bool(json, "deleted", container->deleted);
     json_write_bool(json, "paused", container->paused);
+    json_write_bool(json, "released", container->released);
     json_write_bool(json, "held", container->held);
     json_write_bool(json, "lifted", container->lifted);
     json_write_number(json, "priority", container->priority);

@@ -31,7 +31,7 @@ enum column {
     COLUMNS,
 };
 
-#define CELL_BYTES 20
+#define CELL_BYTES 32
 #define NAME_LEAST 20 /* columns of a terminal */
 #define NAME_FAIR 40  /* columns that the kinds of memory leave to it */
 #define KINDS_LEAVE 6 /* columns[].leaves, from here up */
@@ -195,8 +195,10 @@ static int add_process(struct table *table, const struct collected_container *co
         if (met)
             set_memory(row, &process->uses[d].memory);
         enum collected_gate gate = met ? process->uses[d].gate : COLLECT_GATE_NONE;
-        snprintf(row->cells[STATE], CELL_BYTES, "%s%s%s", collect_words_ledger(process->ledger),
-            gate ? "," : "", gate ? collect_words_gate(gate) : "");
+        const char *release = collect_words_release(process->release_state);
+        snprintf(row->cells[STATE], CELL_BYTES, "%s%s%s%s%s", collect_words_ledger(process->ledger),
+            gate ? "," : "", gate ? collect_words_gate(gate) : "", release ? "," : "",
+            release ? release : "");
     }
     return 0;
 }

@@ -6,7 +6,9 @@
 static const char usage_text[] =
     "usage: vgpu resume [--json] [--region FILE | --pid PID]\n"
     "\n"
-    "Lets the programs of a paused container continue their work on the GPU.\n"
+    "Lets the programs of a paused container continue their work on the GPU. Memory that 'vgpu "
+    "pause\n"
+    "--release' moved to host memory comes back before, as much as fits.\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and the state now, as JSON\n"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups and /proc/meminfo. */
+/* Control groups, and the machine. */
 #include "vmem/host_memory.h"
 
+#include "base/machine_memory.h"
 #include "base/parse.h"
 
 #include <errno.h>
@@ -13,10 +14,7 @@
 
 #define PATH_BYTES 512
 #define GROUPS_BYTES 2048 /* of /proc/self/cgroup */
-#define MEMINFO_BYTES 512 /* its first lines say what is wanted */
 #define STAT_BYTES 4096   /* memory.stat has some 1,500 bytes, v1's totals at the end */
-#define RESERVE_LEAST (256ull << 20)
-#define RESERVE_PART 32
 
 /* As much as fits, terminated. False where it cannot be read. */
 static bool read_file(const char *path, char *text, size_t size)
@@ -142,35 +140,12 @@ static void look_at_groups(struct host_memory *memory, const char *root, uint64_
     }
 }
 
-static uint64_t kib_of(const char *text, const char *name)
-{
-    const char *at = strstr(text, name);
-    if (!at)
-        return UINT64_MAX;
-    at += strlen(name);
-    return parse_digits(at + strspn(at, " ")) << 10;
-}
-
-static void look_at_machine(struct host_memory *memory, const char *root)
-{
-    char text[MEMINFO_BYTES], path[PATH_BYTES];
-    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (!read_file(path, text, sizeof(text)))
-        return;
-    uint64_t total = kib_of(text, "MemTotal:"), available = kib_of(text, "MemAvailable:");
-    if (total == UINT64_MAX || available == UINT64_MAX)
-        return;
-    uint64_t reserve = total / RESERVE_PART;
-    bind(memory, less(available, reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST),
-        "the machine's available memory");
-}
-
 struct host_memory host_memory_look_below(const char *root, uint64_t spilled_bytes)
 {
     int errno_kept = errno;
     struct host_memory memory = {.free_bytes = UINT64_MAX, .bound = "nothing"};
     look_at_groups(&memory, root, spilled_bytes);
-    look_at_machine(&memory, root);
+    bind(&memory, machine_memory_free(root), "the machine's available memory");
     errno = errno_kept;
     return memory;
 }

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A container's device memory moved to host memory, and back: the order, and what its processes
+ * made of it. */
+#ifndef VGPU_HOST_RELEASE_H
+#define VGPU_HOST_RELEASE_H
+
+#include "host/choose.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Sums over the processes that live. */
+struct release_outcome {
+    uint64_t movable_bytes;  /* on the card, when the order was given */
+    uint64_t released_bytes; /* in host memory because of an order or of idleness, now */
+    /* On the card, now: what the driver owns (contexts and what goes with them; modules; pools,
+     * arrays, exported memory and other buffers; what no kind has), and what could have moved. */
+    uint64_t context_bytes, module_bytes, other_bytes, unexplained_bytes, left_bytes;
+    unsigned moved, partly, not_drained, captures; /* how many processes made that of it */
+    unsigned silent;                               /* did not answer in time: stopped, say */
+    uint64_t lacking_bytes;                        /* of host memory: nothing was moved */
+};
+
+/* Gives the order (VGPU_RELEASE_PAUSE or _ON_DEMAND) and waits, bounded, until each process that
+ * has movable memory has answered; VGPU_RELEASE_PAUSE then pauses the container. Where host memory
+ * lacks it takes the order back: lacking_bytes. Where nothing can be moved it gives none, and only
+ * pauses. Returns 0 or -errno. */
+int release_give(struct chosen_region *chosen, bool on_demand, struct release_outcome *ret_outcome)
+    __attribute__((warn_unused_result));
+
+/* Orders back what was moved away, where something was, and waits likewise. */
+int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcome)
+    __attribute__((warn_unused_result));
+
+/* In words, on stdout: what is in host memory, and what stays and why. */
+void release_print(const struct release_outcome *outcome, bool on_demand);
+void release_print_end(const struct release_outcome *outcome);
+
+/* One line on stderr: nothing was moved, and why. */
+void release_refuse(const struct release_outcome *outcome);
+
+#endif
