@@ -81,6 +81,7 @@ struct config {
     uint64_t oversubscription_default, oversubscription[CONFIG_DEVICES];
     bool oversubscription_is_indexed; /* some device was named by its index */
     uint64_t host_pool_bytes;         /* VGPU_HOST_POOL; UINT64_MAX: not said */
+    uint64_t host_pool_ready_bytes;   /* VGPU_HOST_POOL_READY; 0: none */
     uint64_t idle_release_s;          /* VGPU_IDLE_RELEASE; 0: never */
 };
 

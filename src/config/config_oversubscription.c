@@ -93,6 +93,18 @@ static uint64_t read_host_pool(const char *text)
     return bytes;
 }
 
+static uint64_t read_host_pool_ready(const char *text)
+{
+    uint64_t bytes = 0;
+    if (text && *text && parse_size(text, &bytes)) {
+        log_warning("VGPU_HOST_POOL_READY=\"%.64s\" is not a size; accepted: %s. No host memory is "
+                    "made ahead.",
+            text, PARSE_SIZE_ACCEPTED);
+        return 0;
+    }
+    return bytes;
+}
+
 static uint64_t read_idle_release(const char *text)
 {
     uint64_t seconds = 0;
@@ -131,6 +143,7 @@ void config_oversubscription_read(struct config *config, char *(*lookup)(const c
             config->oversubscription[i] != config->oversubscription_default;
     }
     config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
+    config->host_pool_ready_bytes = read_host_pool_ready(lookup("VGPU_HOST_POOL_READY"));
     config->idle_release_s = read_idle_release(lookup("VGPU_IDLE_RELEASE"));
 }
 
@@ -143,6 +156,7 @@ void config_oversubscription_set(struct config *config, uint64_t ratio)
         config->oversubscription[i] = ratio;
     config->oversubscription_is_indexed = false;
     config->host_pool_bytes = UINT64_MAX;
+    config->host_pool_ready_bytes = 0;
 }
 
 uint64_t config_oversubscription(const struct config *config, int index)
@@ -154,6 +168,11 @@ uint64_t config_oversubscription(const struct config *config, int index)
 uint64_t config_host_pool(const struct config *config)
 {
     return config->host_pool_bytes;
+}
+
+uint64_t config_host_pool_ready(const struct config *config)
+{
+    return config->host_pool_ready_bytes;
 }
 
 uint64_t config_idle_release_s(const struct config *config)

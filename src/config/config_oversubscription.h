@@ -27,6 +27,9 @@ uint64_t config_oversubscription(const struct config *config, int index);
 /* The host memory that may back the container's device memory; UINT64_MAX: not said. */
 uint64_t config_host_pool(const struct config *config);
 
+/* How much host memory is made ahead for device memory to move out to (VGPU_HOST_POOL_READY). */
+uint64_t config_host_pool_ready(const struct config *config);
+
 /* After how many seconds without GPU work the process's memory is moved off the card
  * (VGPU_IDLE_RELEASE); 0: never. */
 uint64_t config_idle_release_s(const struct config *config);

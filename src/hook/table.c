@@ -11,6 +11,7 @@
 #include "hook/green.h"
 #include "pace/pace.h"
 #include "vmem/freeze.h"
+#include "vmem/host_pool.h"
 #include "vmem/vmem.h"
 #include "memory/mappings.h"
 #include "memory/pools.h"
@@ -118,6 +119,7 @@ static void reset(void)
     mappings_reset();
     vmem_reset();
     freeze_reset();
+    host_pool_reset();
     report_reset();
 }
 

@@ -12,7 +12,8 @@
 #include "memory/memory.h"
 #include "pace/pace.h"
 #include "region/account.h"
-#include "vmem/host_memory.h"
+#include "vmem/host_pool.h"
+#include "vmem/host_pool_fill.h"
 #include "vmem/range_move.h"
 #include "vmem/vmem_parts.h"
 
@@ -166,7 +167,7 @@ static uint64_t movable_bytes(void)
 static uint64_t lacking_bytes(uint64_t bytes)
 {
     uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    uint64_t left = host_memory_look(spilled).free_bytes;
+    uint64_t left = host_pool_room();
     uint64_t allowed = budget > spilled ? budget - spilled : 0;
     if (allowed < left)
         left = allowed;
@@ -193,13 +194,14 @@ static enum vgpu_release_state refused(int error)
 
 static enum vgpu_release_state move_out(enum frozen frozen)
 {
-    uint64_t bytes = 0, began_ns = clock_now_ns();
+    uint64_t bytes = 0, began_ns = clock_now_ns(), ready = host_pool_bytes();
     CUresult result = move_all(true, &bytes);
+    ready -= host_pool_bytes() < ready ? host_pool_bytes() : ready;
     freeze.released_bytes += bytes;
     set_frozen(freeze.released_bytes || frozen == BY_PAUSE ? frozen : THAWED);
     world_start();
-    log_info("%llu MiB of device memory went to host memory in %llu ms", MIB_OF(bytes),
-        (unsigned long long)((clock_now_ns() - began_ns) / 1000000));
+    log_info("%llu MiB of device memory went to host memory in %llu ms; %llu MiB of that was ready",
+        MIB_OF(bytes), (unsigned long long)((clock_now_ns() - began_ns) / 1000000), MIB_OF(ready));
     return result == CUDA_SUCCESS ? VGPU_RELEASE_DONE : VGPU_RELEASE_PARTLY;
 }
 
@@ -303,6 +305,7 @@ static void *run(void *argument)
     (void)argument;
     uint64_t idle_ns = config_idle_release_s(container_config()) * LOOK_NS;
     struct account_control control;
+    bool filled = false;
     (void)prctl(PR_SET_NAME, "vgpu-mover");
     while (!world_is_finished()) {
         heed(order_now(&control));
@@ -310,8 +313,18 @@ static void *run(void *argument)
         look_for_idleness(now, idle_ns);
         if (freeze.retry_ns && now >= freeze.retry_ns && load_relaxed(&freeze.frozen) == THAWED)
             give_back();
-        if (may_end())
+        host_pool_trim(now);
+        if (may_end()) {
+            (void)host_pool_empty();
             break;
+        }
+        if (host_pool_fill()) {
+            filled = true;
+            continue;
+        }
+        if (filled)
+            log_info("%llu MiB of host memory are ready", MIB_OF(host_pool_bytes()));
+        filled = false;
         account_control_wait(
             control.epoch, idle_ns && idle_ns < 4 * LOOK_NS ? idle_ns / 4 : LOOK_NS);
     }

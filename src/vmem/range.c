@@ -12,6 +12,7 @@
 #include "rm/rm_memory.h"
 #include "vmem/address.h"
 #include "vmem/host_memory.h"
+#include "vmem/host_pool.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -134,7 +135,8 @@ static void say_pool_is_used_up(const struct range *range, uint64_t bytes)
 static bool host_has_room(const struct range *range, uint64_t bytes)
 {
     uint64_t spilled = account_spilled_bytes();
-    struct host_memory host = host_memory_look(spilled > bytes ? spilled - bytes : 0);
+    struct host_memory host =
+        host_memory_look((spilled > bytes ? spilled - bytes : 0) + host_pool_bytes());
     if (bytes > host.free_bytes)
         say_refused(range, bytes, host.bound, host.free_bytes);
     return bytes <= host.free_bytes;
@@ -175,7 +177,7 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
 uint64_t range_host_room(void)
 {
     uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    uint64_t left = host_memory_look(spilled).free_bytes;
+    uint64_t left = host_pool_room();
     if (budget == UINT64_MAX)
         return left;
     budget = budget > spilled ? budget - spilled : 0;
@@ -225,6 +227,7 @@ static CUresult add_resident(struct range *range, uint64_t bytes)
 
 static CUresult add_spilled(struct range *range, uint64_t bytes)
 {
+    host_pool_make_room(bytes);
     CUresult result = add_part(range, bytes, true);
     if (result != CUDA_SUCCESS && !range->over_limit && may_log())
         log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver does "

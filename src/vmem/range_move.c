@@ -9,7 +9,7 @@
 #include "driver/cuda.h"
 #include "memory/moving.h"
 #include "pace/capture.h"
-#include "vmem/host_memory.h"
+#include "vmem/host_pool.h"
 #include "vmem/vmem_parts.h"
 
 #include <stddef.h>
@@ -20,7 +20,7 @@
 /* A part that leaves the card is split into up to so many pieces of so many bytes at least, so that
  * it may come back piece by piece. */
 #define PIECES_OF_PART 16
-#define PIECE_LEAST_BYTES (32ull << 20)
+#define PIECE_LEAST_BYTES (64ull << 20)
 
 #define PEERS_MAX 63
 
@@ -47,12 +47,17 @@ static bool is_to_move(const struct move *move, const struct range_part *part)
     return part->spilled != move->to_host && (part->moved || !move->only_moved);
 }
 
-static uint64_t piece_bytes(const struct move *move, uint64_t bytes, unsigned parts)
+static uint64_t piece_bytes(uint64_t bytes, unsigned parts)
 {
     uint64_t piece = (bytes / PIECES_OF_PART + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     piece = piece > PIECE_LEAST_BYTES ? piece : PIECE_LEAST_BYTES;
     bool fits = parts + (bytes - 1) / piece <= RANGE_PARTS_MAX;
-    return move->to_host && fits ? piece : bytes;
+    return fits && piece < bytes ? piece : bytes;
+}
+
+uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes)
+{
+    return piece_bytes(bytes, range->part_count);
 }
 
 /* Whole parts, as many as the bytes and the host's room allow. The budget of host memory is asked
@@ -61,7 +66,7 @@ static void plan(struct move *move, uint64_t bytes_max)
 {
     uint64_t room = UINT64_MAX;
     if (move->to_host)
-        room = host_memory_look(account_spilled_bytes()).free_bytes;
+        room = host_pool_room();
     const struct range *range = move->range;
     unsigned parts = range->part_count; /* as many as there will be */
     for (unsigned i = 0; i < range->part_count; i++) {
@@ -72,7 +77,7 @@ static void plan(struct move *move, uint64_t bytes_max)
             move->result = CUDA_ERROR_OUT_OF_MEMORY;
             continue;
         }
-        uint64_t piece = piece_bytes(move, part->bytes, parts);
+        uint64_t piece = move->to_host ? piece_bytes(part->bytes, parts) : part->bytes;
         parts += (unsigned)((part->bytes - 1) / piece);
         for (uint64_t at = 0; at < part->bytes; at += piece) {
             uint64_t left = part->bytes - at;
@@ -85,28 +90,46 @@ static void plan(struct move *move, uint64_t bytes_max)
 
 /* ---- the new memory ---- */
 
+/* Host memory is kept ready for the next move. Else asked twice, as all that undoes. */
+static CUresult give_back(
+    const struct move *move, bool spilled, uint64_t bytes, CUmemGenericAllocationHandle handle)
+{
+    int numa_node = spilled ? range_property(move->range->ordinal, true).location.id : 0;
+    if (spilled && host_pool_keep(numa_node, bytes, handle))
+        return CUDA_SUCCESS;
+    CUresult result = cuda.cuMemRelease(handle);
+    return result == CUDA_SUCCESS ? result : cuda.cuMemRelease(handle);
+}
+
 static CUresult make_piece(struct move *move, struct piece *piece)
 {
     const struct range *range = move->range;
     CUmemAllocationProp property = range_property(range->ordinal, move->to_host);
     struct moving moving;
-    if (moving_begin(&moving, (unsigned)range->device, piece->bytes, move->to_host) != 0)
+    bool ready =
+        move->to_host && host_pool_take(property.location.id, piece->bytes, &piece->handle);
+    if (move->to_host && !ready)
+        host_pool_make_room(piece->bytes);
+    if (moving_begin(&moving, (unsigned)range->device, piece->bytes, move->to_host) != 0) {
+        if (ready)
+            (void)give_back(move, true, piece->bytes, piece->handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     moving_make(&moving);
-    CUresult result = cuda.cuMemCreate(&piece->handle, piece->bytes, &property, 0);
+    CUresult result =
+        ready ? CUDA_SUCCESS : cuda.cuMemCreate(&piece->handle, piece->bytes, &property, 0);
     moving_made(&moving, result == CUDA_SUCCESS, piece->handle);
     if (result != CUDA_SUCCESS)
         moving_end_back(&moving);
     return result;
 }
 
-/* Asked twice, as all that undoes. */
-static void release(struct moving *moving, bool old, CUmemGenericAllocationHandle handle)
+/* Gives the memory back that was moved away from (`old`), or that was made for nothing. */
+static void release(const struct move *move, struct moving *moving, bool old, uint64_t bytes,
+    CUmemGenericAllocationHandle handle)
 {
     moving_release(moving, old, handle);
-    CUresult result = cuda.cuMemRelease(handle);
-    if (result != CUDA_SUCCESS)
-        result = cuda.cuMemRelease(handle);
+    CUresult result = give_back(move, old != move->to_host, bytes, handle);
     moving_released(moving, old, result == CUDA_SUCCESS, handle);
 }
 
@@ -123,7 +146,7 @@ static void unmake(const struct move *move, unsigned first, unsigned end)
 {
     for (unsigned i = first; i < end; i++) {
         struct moving moving = moving_of(move, move->pieces[i].bytes);
-        release(&moving, false, move->pieces[i].handle);
+        release(move, &moving, false, move->pieces[i].bytes, move->pieces[i].handle);
         moving_end_back(&moving);
     }
 }
@@ -244,7 +267,10 @@ static unsigned accessors(const struct range *range, CUdevice devices[PEERS_MAX 
     devices[count++] = range->ordinal;
     for (unsigned i = 0;
          count <= PEERS_MAX && (peer = vmem_peer_at(range->context, i, &changes)) >= 0; i++) {
-        if (peer != range->ordinal)
+        unsigned known = 0; /* several contexts of a device may reach it */
+        while (known < count && devices[known] != peer)
+            known++;
+        if (known == count)
             devices[count++] = peer;
     }
     return count;
@@ -320,7 +346,7 @@ static void replace(struct move *move, unsigned first, unsigned end)
     for (unsigned i = end; i < move->count; i++)
         move->pieces[i].part += more;
     struct moving moving = moving_of(move, old.bytes);
-    release(&moving, true, old.handle);
+    release(move, &moving, true, old.bytes, old.handle);
 }
 
 static uint64_t exchange_all(struct move *move)
