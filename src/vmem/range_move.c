@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A move: new memory is made for each part that goes, mapped at other addresses beside it, filled
- * by the copy engine, and then mapped in its place. Nothing of the range changes before all copies
- * are done. */
+/* A move: new memory is made for each part that goes. Inwards it is mapped at other addresses,
+ * filled by the copy engine, and then mapped in the part's place; outwards the part's memory is
+ * mapped at other addresses first. The part's memory is given back when all copies are done. */
 #include "vmem/range_move.h"
 
 #include "base/atomic.h"
@@ -216,21 +216,41 @@ static CUdeviceptr address_of(const struct range *range, unsigned part)
     return address;
 }
 
-/* All copies on a stream of their own, then one wait. */
-static CUresult copy_pieces(const struct move *move)
+/* Has the pieces from `first` to below `end` copied, whose parts and places lie side by side. */
+static CUresult copy_pieces(const struct move *move, unsigned first, unsigned end, CUdeviceptr to,
+    CUdeviceptr from, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = first; i < end && result == CUDA_SUCCESS; i++) {
+        uint64_t bytes = move->pieces[i].bytes;
+        result = cuda.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+        to += bytes;
+        from += bytes;
+    }
+    return result;
+}
+
+static unsigned end_of_part(const struct move *move, unsigned first)
+{
+    unsigned end = first + 1;
+    while (end < move->count && move->pieces[end].part == move->pieces[first].part)
+        end++;
+    return end;
+}
+
+/* All copies into the scratch addresses on a stream of their own, then one wait. */
+static CUresult copy_all(const struct move *move)
 {
     CUstream stream;
-    CUdeviceptr to = move->scratch, from = 0;
+    CUdeviceptr to = move->scratch;
     CUresult result = cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS)
         return result;
-    for (unsigned i = 0; i < move->count && result == CUDA_SUCCESS; i++) {
-        const struct piece *piece = &move->pieces[i];
-        if (!i || piece->part != move->pieces[i - 1].part)
-            from = address_of(move->range, piece->part);
-        result = cuda.cuMemcpyDtoDAsync_v2(to, from, piece->bytes, stream);
-        to += piece->bytes;
-        from += piece->bytes;
+    for (unsigned first = 0, end; first < move->count && result == CUDA_SUCCESS; first = end) {
+        unsigned part = move->pieces[first].part;
+        end = end_of_part(move, first);
+        result = copy_pieces(move, first, end, to, address_of(move->range, part), stream);
+        to += move->range->parts[part].bytes;
     }
     CUresult done = cuda.cuStreamSynchronize(stream);
     (void)cuda.cuStreamDestroy_v2(stream);
@@ -248,7 +268,7 @@ static CUresult copy(struct move *move)
     if (result == CUDA_SUCCESS)
         result = let(move->scratch, move->bytes, &move->range->ordinal, 1);
     if (result == CUDA_SUCCESS)
-        result = copy_pieces(move);
+        result = copy_all(move);
     CUresult unmapped = unmap(move->scratch, mapped);
     /* Addresses that are not given back are lost, and nothing else. */
     if (cuda.cuMemAddressFree(move->scratch, move->bytes) != CUDA_SUCCESS)
@@ -317,14 +337,6 @@ static CUresult exchange(const struct move *move, unsigned first, unsigned end)
     return result;
 }
 
-static unsigned end_of_part(const struct move *move, unsigned first)
-{
-    unsigned end = first + 1;
-    while (end < move->count && move->pieces[end].part == move->pieces[first].part)
-        end++;
-    return end;
-}
-
 /* Puts the pieces into the range's list, and gives the old memory back. */
 static void replace(struct move *move, unsigned first, unsigned end)
 {
@@ -368,17 +380,149 @@ static uint64_t exchange_all(struct move *move)
 
 /* ---- the move ---- */
 
-static uint64_t carry_out(struct move *move)
+static uint64_t carry_in(struct move *move)
 {
-    make(move);
-    if (!move->count)
-        return 0;
     CUresult result = copy(move);
     if (result == CUDA_SUCCESS)
         return exchange_all(move);
     move->result = result;
     unmake(move, 0, move->count);
     return 0;
+}
+
+/* ---- outwards ---- */
+
+/* A mapping of the host's memory costs 17 ms a GiB, one of the card's nearly nothing. So the card's
+ * memory goes to the scratch addresses, the host's is mapped once, in its place, and while one
+ * piece is copied the next is mapped. Until all is copied, what leaves the card still holds it. */
+static CUresult map_out(
+    const struct move *move, unsigned first, unsigned end, CUdeviceptr scratch, CUstream stream)
+{
+    const struct range *range = move->range;
+    const struct range_part *old = &range->parts[move->pieces[first].part];
+    CUdeviceptr address = address_of(range, move->pieces[first].part), at = address;
+    CUdevice devices[PEERS_MAX + 1];
+    unsigned count = accessors(range, devices);
+    uint64_t mapped = 0;
+    bool has_scratch = false;
+    CUresult result = cuda.cuMemUnmap(address, old->bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda.cuMemMap(scratch, old->bytes, 0, old->handle, 0);
+    has_scratch = result == CUDA_SUCCESS;
+    if (has_scratch)
+        result = let(scratch, old->bytes, &range->ordinal, 1);
+    for (unsigned i = first; i < end && result == CUDA_SUCCESS; i++) {
+        uint64_t bytes = 0;
+        result = map_pieces(move, i, i + 1, at, &bytes);
+        mapped += bytes;
+        if (result == CUDA_SUCCESS)
+            result = let(at, bytes, devices, count);
+        if (result == CUDA_SUCCESS)
+            result = copy_pieces(move, i, i + 1, at, scratch + (at - address), stream);
+        at += bytes;
+    }
+    if (result == CUDA_SUCCESS)
+        return result;
+    (void)cuda.cuStreamSynchronize(stream);
+    if (has_scratch)
+        (void)unmap(scratch, old->bytes);
+    (void)unmap(address, mapped);
+    restore(move, move->pieces[first].part, address);
+    return result;
+}
+
+/* The parts of all pieces below `end`, which are mapped out, are in their places again. */
+static void map_back(const struct move *move, unsigned count)
+{
+    CUdeviceptr scratch = move->scratch;
+    for (unsigned first = 0; first < count; first = end_of_part(move, first)) {
+        unsigned part = move->pieces[first].part;
+        CUdeviceptr address = address_of(move->range, part);
+        uint64_t bytes = move->range->parts[part].bytes;
+        (void)unmap(scratch, bytes);
+        (void)unmap(address, bytes);
+        restore(move, part, address);
+        scratch += bytes;
+    }
+}
+
+/* Leaves those parts in the move of which all has been enqueued. */
+static void map_out_all(struct move *move, CUstream stream)
+{
+    CUdeviceptr scratch = move->scratch;
+    for (unsigned first = 0, end; first < move->count; first = end) {
+        end = end_of_part(move, first);
+        CUresult result = map_out(move, first, end, scratch, stream);
+        if (result != CUDA_SUCCESS) {
+            move->result = result;
+            unmake(move, first, move->count);
+            move->count = first;
+        }
+        scratch += move->range->parts[move->pieces[first].part].bytes;
+    }
+}
+
+static uint64_t replace_all(struct move *move)
+{
+    CUdeviceptr scratch = move->scratch;
+    uint64_t moved = 0;
+    for (unsigned first = 0, end; first < move->count; first = end) {
+        uint64_t bytes = move->range->parts[move->pieces[first].part].bytes;
+        end = end_of_part(move, first);
+        (void)unmap(scratch, bytes);
+        scratch += bytes;
+        moved += bytes;
+        replace(move, first, end);
+    }
+    return moved;
+}
+
+static uint64_t map_and_copy(struct move *move)
+{
+    CUstream stream;
+    uint64_t moved = 0;
+    CUresult result = cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) {
+        move->result = result;
+        unmake(move, 0, move->count);
+        return 0;
+    }
+    map_out_all(move, stream);
+    result = cuda.cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS) {
+        moved = replace_all(move);
+    } else {
+        move->result = result;
+        map_back(move, move->count);
+        unmake(move, 0, move->count);
+    }
+    (void)cuda.cuStreamDestroy_v2(stream);
+    return moved;
+}
+
+static uint64_t carry_out(struct move *move)
+{
+    uint64_t bytes = move->bytes;
+    CUresult result = cuda.cuMemAddressReserve(&move->scratch, bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        move->result = result;
+        unmake(move, 0, move->count);
+        return 0;
+    }
+    uint64_t moved = map_and_copy(move);
+    /* Addresses that are not given back are lost, and nothing else. */
+    if (cuda.cuMemAddressFree(move->scratch, bytes) != CUDA_SUCCESS)
+        (void)cuda.cuMemAddressFree(move->scratch, bytes);
+    return moved;
+}
+
+static uint64_t carry(struct move *move)
+{
+    make(move);
+    if (!move->count)
+        return 0;
+    return move->to_host ? carry_out(move) : carry_in(move);
 }
 
 static bool enter_context(const struct range *range)
@@ -398,7 +542,7 @@ static CUresult move_parts(
     if (!move.count || !enter_context(range))
         return move.result;
     struct capture_relaxed former = capture_relax();
-    *ret_moved = carry_out(&move);
+    *ret_moved = carry(&move);
     capture_restore(&former);
     (void)cuda.cuCtxPopCurrent_v2(&popped);
     return move.result;
