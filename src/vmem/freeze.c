@@ -52,7 +52,8 @@ static struct {
     uint32_t frozen; /* enum frozen; slept on */
     bool wanted;     /* some thread waits for the memory */
     uint32_t order;  /* that was carried out last */
-    uint64_t released_bytes;
+    enum vgpu_release_state state;
+    uint64_t released_bytes;     /* as shown last */
     uint64_t entries, worked_ns; /* of world_entries, and when they last changed */
     uint64_t retry_ns;           /* when what did not come back is tried again; 0: never */
 } freeze;
@@ -68,9 +69,31 @@ static enum vgpu_release kind_of(uint32_t order)
     return (enum vgpu_release)(order & 3);
 }
 
+/* Over all ranges. */
+static uint64_t sum_of(uint64_t (*bytes_of)(const struct range *range))
+{
+    CUdeviceptr cursor = 0;
+    uint64_t bytes = 0;
+    struct range *range;
+    while ((range = vmem_use_next(&cursor))) {
+        bytes += bytes_of(range);
+        (void)vmem_leave(range);
+    }
+    return bytes;
+}
+
 static void show(enum vgpu_release_state state, uint64_t lacking_bytes)
 {
+    freeze.state = state;
+    freeze.released_bytes = sum_of(range_moved_bytes);
     account_show_release(freeze.order, state, freeze.released_bytes, lacking_bytes);
+}
+
+/* Memory that was moved away may have been freed since. */
+static void show_what_is_left(void)
+{
+    if (freeze.released_bytes && sum_of(range_moved_bytes) != freeze.released_bytes)
+        show(freeze.state, 0);
 }
 
 /* ---- threads that want to work ---- */
@@ -151,18 +174,6 @@ static CUresult move_all(bool out, uint64_t *ret_bytes)
     return result;
 }
 
-static uint64_t movable_bytes(void)
-{
-    CUdeviceptr cursor = 0;
-    uint64_t bytes = 0;
-    struct range *range;
-    while ((range = vmem_use_next(&cursor))) {
-        bytes += range_movable_bytes(range);
-        (void)vmem_leave(range);
-    }
-    return bytes;
-}
-
 /* What lacks of host memory for the bytes; 0: nothing. */
 static uint64_t lacking_bytes(uint64_t bytes)
 {
@@ -197,8 +208,7 @@ static enum vgpu_release_state move_out(enum frozen frozen)
     uint64_t bytes = 0, began_ns = clock_now_ns(), ready = host_pool_bytes();
     CUresult result = move_all(true, &bytes);
     ready -= host_pool_bytes() < ready ? host_pool_bytes() : ready;
-    freeze.released_bytes += bytes;
-    set_frozen(freeze.released_bytes || frozen == BY_PAUSE ? frozen : THAWED);
+    set_frozen(frozen);
     world_start();
     log_info("%llu MiB of device memory went to host memory in %llu ms; %llu MiB of that was ready",
         MIB_OF(bytes), (unsigned long long)((clock_now_ns() - began_ns) / 1000000), MIB_OF(ready));
@@ -209,7 +219,7 @@ static enum vgpu_release_state move_out(enum frozen frozen)
 static void release_memory(enum frozen frozen, uint64_t drain_ns)
 {
     enum vgpu_release_state state = VGPU_RELEASE_MOVING;
-    uint64_t lacking = lacking_bytes(movable_bytes());
+    uint64_t lacking = lacking_bytes(sum_of(range_movable_bytes));
     show(state, 0);
     if (frozen == BY_PAUSE)
         set_frozen(frozen); /* the launch gate: until the pause is in force */
@@ -234,12 +244,10 @@ static void give_back(void)
     show(VGPU_RELEASE_MOVING, 0);
     pace_context_ends();
     int error = freeze.released_bytes ? stop_world(DRAIN_NS) : -ENODATA;
-    if (!error) {
+    if (!error)
         (void)move_all(false, &bytes);
-        freeze.released_bytes -= bytes < freeze.released_bytes ? bytes : freeze.released_bytes;
-    } else if (error != -ENODATA) {
+    else if (error != -ENODATA)
         freeze.retry_ns = clock_now_ns() + LOOK_NS;
-    }
     set_frozen(THAWED);
     if (!error)
         world_start();
@@ -247,7 +255,7 @@ static void give_back(void)
     if (!error)
         log_info("%llu MiB of device memory came back in %llu ms", MIB_OF(bytes),
             (unsigned long long)((clock_now_ns() - began_ns) / 1000000));
-    show(freeze.released_bytes ? VGPU_RELEASE_PARTLY : VGPU_RELEASE_IDLE, 0);
+    show(sum_of(range_moved_bytes) ? VGPU_RELEASE_PARTLY : VGPU_RELEASE_IDLE, 0);
 }
 
 /* ---- the thread ---- */
@@ -282,7 +290,7 @@ static bool is_idle(uint64_t now_ns, uint64_t idle_ns)
 static void look_for_idleness(uint64_t now_ns, uint64_t idle_ns)
 {
     if (!idle_ns || load_relaxed(&freeze.frozen) != THAWED || !is_idle(now_ns, idle_ns) ||
-        !movable_bytes())
+        !sum_of(range_movable_bytes))
         return;
     freeze.worked_ns = now_ns;
     release_memory(BY_DEMAND, IDLE_DRAIN_NS);
@@ -311,6 +319,7 @@ static void *run(void *argument)
         heed(order_now(&control));
         uint64_t now = clock_now_ns();
         look_for_idleness(now, idle_ns);
+        show_what_is_left();
         if (freeze.retry_ns && now >= freeze.retry_ns && load_relaxed(&freeze.frozen) == THAWED)
             give_back();
         host_pool_trim(now);

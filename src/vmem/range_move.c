@@ -562,3 +562,11 @@ uint64_t range_movable_bytes(const struct range *range)
 {
     return load_relaxed(&range->exported) ? 0 : range->bytes - range->spilled_bytes;
 }
+
+uint64_t range_moved_bytes(const struct range *range)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < range->part_count; i++)
+        bytes += range->parts[i].moved ? range->parts[i].bytes : 0;
+    return bytes;
+}

@@ -30,7 +30,8 @@ CUresult range_move_back(struct range *range, uint64_t *ret_moved)
  * may have less. */
 uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes);
 
-/* Bytes of it that are on the card and may be moved. */
+/* Bytes of it that are on the card and may be moved; that range_move took off the card. */
 uint64_t range_movable_bytes(const struct range *range);
+uint64_t range_moved_bytes(const struct range *range);
 
 #endif

@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,7 +22,7 @@
 #define RANGES 12
 
 static const uint64_t sizes[RANGES] = {1, 1000, 512 * 1024, MIB, MIB + 1, 3 * MIB, 32 * MIB,
-    65 * MIB, 200 * MIB, 700 * MIB, 4096, 2 * MIB};
+    65 * MIB, 100 * MIB, 300 * MIB, 4096, 2 * MIB};
 
 /* ---- orders, as a tool gives them ---- */
 
@@ -295,6 +297,490 @@ BED_TEST("a size of VGPU_HOST_POOL_READY that is none is said, and nothing is ma
     CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 64 * MIB), CUDA_SUCCESS);
     CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
     CHECK_EQ(bed_stderr_lines("; 0 MiB of that was ready"), 1);
+}
+
+BED_TEST("of memory that the card has no room for, what was on the card comes back",
+    .limit = "8GiB", .sim = "h200,memory=2GiB", .environment = {ON})
+{
+    CUdeviceptr pointer[5];
+    bed_context(0);
+    for (unsigned i = 0; i < 5; i++) {
+        CHECK_EQ(CU(cuMemAlloc_v2)(&pointer[i], 400 * MIB), CUDA_SUCCESS);
+        write_marks(pointer[i], 400 * MIB, i);
+    }
+    uint64_t spilled = usage()->spilled, full = usage()->bytes;
+    CHECK(spilled > 200 * MIB);
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+    CHECK_EQ(usage()->spilled, 2000 * MIB);
+    CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    CHECK_EQ(usage()->spilled, spilled);
+    CHECK_EQ(usage()->bytes, full);
+    account_is_exact();
+    for (unsigned i = 0; i < 5; i++)
+        CHECK(has_marks(pointer[i], 400 * MIB, i));
+}
+
+BED_TEST("host memory beyond its budget is refused, and how much lacks is said", .limit = "8GiB",
+    .environment = {ON, "VGPU_HOST_POOL=1000m"})
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 1500 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_NO_ROOM);
+    CHECK_EQ(slot_of(getpid())->lacking, 500 * MIB);
+    CHECK_EQ(usage()->spilled, 0);
+    write_marks(pointer, 1500 * MIB, 1); /* goes on */
+    CHECK(has_marks(pointer, 1500 * MIB, 1));
+}
+
+/* ---- what stays ---- */
+
+static CUfunction kernel_of(const char *name)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                              ".visible .entry spin(.param .u64 duration_ns)\n{\nret;\n}\n"
+                              ".visible .entry touch(.param .u64 duration_ns, "
+                              ".param .u64 touched_at, .param .u64 touched_bytes)\n{\nret;\n}\n";
+    CUmodule module;
+    CUfunction function = NULL;
+    CHECK_EQ(CU(cuModuleLoadData)(&module, ptx), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuModuleGetFunction)(&function, module, name), CUDA_SUCCESS);
+    return function;
+}
+
+static void spin(CUfunction function, CUstream stream, uint64_t duration_ns)
+{
+    void *parameters[] = {&duration_ns};
+    CHECK_EQ(
+        CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL), CUDA_SUCCESS);
+}
+
+BED_TEST("beside a kernel that does not end nothing moves, and work goes on", .limit = "8GiB",
+    .environment = {ON})
+{
+    bed_context(0);
+    CUfunction function = kernel_of("spin");
+    take_all();
+    spin(function, NULL, 7000000000ull);
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_NOT_DRAINED);
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(bed_stderr_lines("its work on the GPU does not end"), 1);
+    spin(function, NULL, 1000);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+    CHECK(usage()->spilled > 0);
+    CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    all_have_marks();
+}
+
+BED_TEST("a capture is not broken, and what is ordered waits for its end", .limit = "8GiB",
+    .environment = {ON})
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    bed_context(0);
+    CUfunction function = kernel_of("spin");
+    take_all();
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
+    for (unsigned i = 0; i < 20; i++) {
+        spin(function, stream, 1000);
+        bed_sleep_ms(5);
+    }
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(CU(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQ(outcome(getpid(), word), VGPU_RELEASE_DONE);
+    CHECK(usage()->spilled > 0);
+    CHECK_EQ(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuGraphLaunch)(exec, stream), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    CHECK_EQ(usage()->spilled, 0);
+    all_have_marks();
+}
+
+BED_TEST("memory that was exported stays on the card", .limit = "8GiB", .environment = {ON})
+{
+    CUdeviceptr shared, own;
+    int fd = -1;
+    bed_context(0);
+    uint64_t base = usage()->bytes;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&shared, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&own, 20 * MIB), CUDA_SUCCESS);
+    write_marks(shared, 10 * MIB, 1);
+    CHECK_EQ(CU(cuMemGetHandleForAddressRange)(
+                 &fd, shared, 10 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+        CUDA_SUCCESS);
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+    CHECK_EQ(usage()->spilled, 20 * MIB);
+    CHECK_EQ(usage()->bytes, base + 30 * MIB);
+    CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    CHECK(has_marks(shared, 10 * MIB, 1));
+    close(fd);
+}
+
+BED_TEST("peers reach memory that has moved", .limit = "8GiB", .sim = "2xh200", .environment = {ON})
+{
+    CUcontext first, second;
+    CUdeviceptr pointer;
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 7;
+    bed_context(1);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&second), CUDA_SUCCESS);
+    bed_context(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&first), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxSetCurrent)(second), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuCtxEnablePeerAccess)(first, 0), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(order_done(i ? VGPU_RELEASE_NONE : VGPU_RELEASE_PAUSE),
+            i ? VGPU_RELEASE_IDLE : VGPU_RELEASE_DONE);
+        CHECK_EQ(CU(cuMemGetAccess)(&flags, &location, pointer + 64 * MIB), CUDA_SUCCESS);
+        CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+}
+
+BED_TEST("memory is freed, and contexts end, while it lies on the host", .limit = "8GiB",
+    .environment = {ON})
+{
+    CUcontext context;
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t base = usage()->bytes;
+    take_all();
+    CHECK_EQ(CU(cuCtxCreate_v2)(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 50 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(order_done(VGPU_RELEASE_ON_DEMAND), VGPU_RELEASE_DONE);
+    CHECK_EQ(CU(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+    bed_context(0);
+    give_all();
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(usage()->bytes, base);
+    CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    account_is_exact();
+}
+
+/* ---- without an order ---- */
+
+BED_TEST("memory of a program that idles goes to the host, and comes back with its next work",
+    .limit = "8GiB", .environment = {ON, "VGPU_IDLE_RELEASE=1"})
+{
+    bed_context(0);
+    take_all();
+    uint64_t full = usage()->bytes;
+    for (unsigned ms = 0; ms < HANG_MS && !slot_of(getpid())->released; ms++)
+        bed_sleep_ms(1);
+    CHECK(usage()->spilled > 0);
+    CHECK_EQ(usage()->movable, 0);
+    CHECK_EQ(usage()->bytes, full);
+    all_have_marks();
+    CHECK_EQ(usage()->spilled, 0);
+}
+
+/* ---- threads that work meanwhile ---- */
+
+#define WORKERS 4
+#define WORKER_BYTES (6 * MIB)
+
+static _Atomic bool enough;
+static _Atomic unsigned rounds_done[WORKERS];
+static CUcontext common;
+static CUfunction touching;
+
+/* Each adds to all pages of its memory by kernels, and to a word by copies. */
+static void *work(void *argument)
+{
+    unsigned number = (unsigned)(uintptr_t)argument;
+    uint64_t duration_ns = 20000, bytes = WORKER_BYTES, counted = 0;
+    CUdeviceptr pages, word;
+    CUstream stream;
+    CHECK_EQ(CU(cuCtxSetCurrent)(common), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pages, bytes), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&word, 8), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemsetD8_v2)(pages, 0, bytes), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemcpyHtoD_v2)(word, &counted, 8), CUDA_SUCCESS);
+    uint64_t launches = 0;
+    void *parameters[] = {&duration_ns, &pages, &bytes};
+    while (!enough) {
+        uint64_t seen = UINT64_MAX;
+        CHECK_EQ(CU(cuLaunchKernel)(touching, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
+            CUDA_SUCCESS);
+        launches++;
+        if (!CHECK_EQ(CU(cuMemcpyDtoH_v2)(&seen, word, 8), CUDA_SUCCESS) ||
+            !CHECK_EQ(seen, counted))
+            break;
+        counted++;
+        CHECK_EQ(CU(cuMemcpyHtoD_v2)(word, &counted, 8), CUDA_SUCCESS);
+        if (launches % 8 == 0)
+            CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+        rounds_done[number]++;
+    }
+    CHECK_EQ(CU(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    for (uint64_t at = 0; at < bytes; at += 4096) {
+        uint64_t seen = 0;
+        CHECK_EQ(CU(cuMemcpyDtoH_v2)(&seen, pages + at, 8), CUDA_SUCCESS);
+        if (!CHECK_EQ(seen, launches))
+            break;
+    }
+    CHECK_EQ(CU(cuMemFree_v2)(word), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFree_v2)(pages), CUDA_SUCCESS);
+    return NULL;
+}
+
+static unsigned all_rounds(void)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; i < WORKERS; i++)
+        sum += rounds_done[i];
+    return sum;
+}
+
+BED_TEST("threads that launch and copy lose nothing while memory moves at random moments",
+    .limit = "8GiB", .environment = {ON})
+{
+    pthread_t threads[WORKERS];
+    unsigned seed = 20261127, moves = 0;
+    bed_context(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&common), CUDA_SUCCESS);
+    uint64_t base = usage()->bytes;
+    touching = kernel_of("touch");
+    uint64_t module = usage()->bytes - base;
+    for (uintptr_t i = 0; i < WORKERS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+    while (all_rounds() < 100)
+        bed_sleep_ms(1);
+    for (unsigned round = 0; round < 40; round++) {
+        seed = seed * 1103515245u + 12345u;
+        bool waits = seed >> 16 & 1;
+        unsigned before = all_rounds();
+        enum vgpu_release_state state =
+            order_done(waits ? VGPU_RELEASE_PAUSE : VGPU_RELEASE_ON_DEMAND);
+        /* On demand it may be back already. */
+        state = !waits && state == VGPU_RELEASE_IDLE ? VGPU_RELEASE_DONE : state;
+        moves += state == VGPU_RELEASE_DONE;
+        CHECK(state == VGPU_RELEASE_DONE || state == VGPU_RELEASE_NOT_DRAINED);
+        bed_sleep_ms(seed >> 20 & 7);
+        if (waits)
+            CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+        while (all_rounds() < before + 20)
+            bed_sleep_ms(1);
+    }
+    enough = true;
+    for (unsigned i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(moves > 30);
+    CHECK(comes_back(getpid()));
+    CHECK_EQ(usage()->spilled, 0);
+    CHECK_EQ(usage()->bytes, base + module);
+    account_is_exact();
+}
+
+/* ---- ends ---- */
+
+static void look_at_inherited(void *argument)
+{
+    (void)argument;
+    CHECK(CU(cuMemFree_v2)(pointers[6]) != CUDA_SUCCESS);
+    CHECK(CU(cuMemcpyHtoD_v2)(pointers[6], &argument, 8) != CUDA_SUCCESS);
+    exit(0);
+}
+
+BED_TEST("a child that is forked while memory lies on the host has none of it, and does not hang",
+    .limit = "8GiB", .environment = {ON})
+{
+    bed_context(0);
+    take_all();
+    CHECK_EQ(order_done(VGPU_RELEASE_ON_DEMAND), VGPU_RELEASE_DONE);
+    CHECK(bed_ended_well(bed_fork(look_at_inherited, NULL)));
+    CHECK(usage()->spilled > 0);
+    all_have_marks();
+    CHECK_EQ(usage()->spilled, 0);
+}
+
+static void *launch_one(void *argument)
+{
+    CHECK_EQ(CU(cuCtxSetCurrent)(common), CUDA_SUCCESS);
+    spin(argument, NULL, 1000);
+    return NULL;
+}
+
+/* Another process of the container, which no dead one's bytes may hinder. */
+static void take_the_limit(void *argument)
+{
+    CUdeviceptr pointer;
+    (void)argument;
+    bed_context(0);
+    uint64_t left = 8 * GIB - usage()->bytes;
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, left / PAGE * PAGE), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+    account_is_exact();
+    CHECK_EQ(bed_region_bytes(0), usage()->bytes);
+    exit(0);
+}
+
+/* Its thread is held back by the order, which nobody ends. */
+static void exit_while_held(void *argument)
+{
+    pthread_t thread;
+    (void)argument;
+    bed_context(0);
+    CHECK_EQ(CU(cuCtxGetCurrent)(&common), CUDA_SUCCESS);
+    CUfunction function = kernel_of("spin");
+    take_all();
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+    REQUIRE(pthread_create(&thread, NULL, launch_one, function) == 0);
+    bed_sleep_ms(50);
+    exit(0);
+}
+
+BED_TEST("a process ends whose thread waits for memory to come back", .limit = "8GiB",
+    .environment = {ON})
+{
+    CHECK(bed_ended_well(bed_fork(exit_while_held, NULL)));
+    CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
+}
+
+static void hold(void *argument)
+{
+    bool *ready = argument;
+    bed_context(0);
+    take_all();
+    *ready = true;
+    for (;;)
+        pause();
+}
+
+static pid_t start_holder(void)
+{
+    static volatile bool *ready;
+    if (!ready)
+        ready = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *ready = false;
+    pid_t pid = bed_fork(hold, (void *)(uintptr_t)ready);
+    for (unsigned ms = 0; ms < HANG_MS && !*ready; ms++)
+        bed_sleep_ms(1);
+    return pid;
+}
+
+static void kill_and_wait(pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+}
+
+BED_TEST("a process that is killed while its memory moves leaves nothing charged", .limit = "8GiB",
+    .environment = {ON})
+{
+    unsigned seed = 7;
+    for (unsigned i = 0; i < 12; i++) {
+        pid_t pid = start_holder();
+        seed = seed * 1103515245u + 12345u;
+        uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
+        if (i % 3 == 2) {
+            (void)outcome(pid, word);
+            (void)order(VGPU_RELEASE_NONE);
+        }
+        usleep((seed >> 12) % 200000);
+        kill_and_wait(pid);
+        CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
+    }
+}
+
+BED_TEST("a process that is stopped in the midst of a move goes on with it", .limit = "8GiB",
+    .environment = {ON})
+{
+    pid_t pid = start_holder();
+    uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
+    usleep(5000);
+    kill(pid, SIGSTOP);
+    bed_sleep_ms(300);
+    kill(pid, SIGCONT);
+    CHECK_EQ(outcome(pid, word), VGPU_RELEASE_DONE);
+    kill_and_wait(pid);
+}
+
+/* ---- each call of a move fails in turn ---- */
+
+static const char *const steps[] = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap",
+    "cuMemSetAccess", "cuStreamCreate", "cuMemcpyDtoDAsync_v2", "cuStreamSynchronize", "cuMemUnmap",
+    "cuMemRelease", "cuMemAddressFree", "cuStreamDestroy_v2", "cuCtxPushCurrent_v2"};
+
+struct failing {
+    const char *step;
+    unsigned nth;
+    bool *ret_reached;
+};
+
+static void take_stubbornly(void)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        for (int tries = 0; tries < 3; tries++) {
+            if (CU(cuMemAlloc_v2)(&pointers[i], sizes[i]) == CUDA_SUCCESS)
+                break;
+        }
+        write_marks(pointers[i], sizes[i], i);
+    }
+}
+
+static void eight_have_marks(void)
+{
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(has_marks(pointers[i], sizes[i], i));
+}
+
+static void move_while_failing(void *argument)
+{
+    const struct failing *failing = argument;
+    char path[256], rule[128];
+    snprintf(path, sizeof(path), "%s/machine-%s-%u", bed_directory(), failing->step, failing->nth);
+    setenv("VGPU_SIM_MACHINE", path, 1);
+    snprintf(rule, sizeof(rule), "fail=%s:%u:999", failing->step, failing->nth);
+    setenv("VGPU_SIM", rule, 1);
+    bed_context(0);
+    take_stubbornly();
+    uint64_t before = sim_calls(failing->step), full = usage()->bytes;
+    if (before >= failing->nth) /* it failed before the move, where others test it */
+        exit(0);
+    enum vgpu_release_state state = order_done(VGPU_RELEASE_PAUSE);
+    CHECK(state == VGPU_RELEASE_DONE || state == VGPU_RELEASE_PARTLY);
+    CHECK_EQ(usage()->bytes, full);
+    set_paused(true);
+    eight_have_marks();
+    account_is_exact();
+    set_paused(false);
+    state = order_done(VGPU_RELEASE_NONE);
+    CHECK(state == VGPU_RELEASE_IDLE || state == VGPU_RELEASE_PARTLY);
+    eight_have_marks();
+    CHECK_EQ(usage()->bytes, full);
+    *failing->ret_reached = sim_calls(failing->step) >= failing->nth;
+    CHECK(comes_back(getpid()));
+    for (unsigned i = 0; i < 8; i++)
+        CHECK_EQ(CU(cuMemFree_v2)(pointers[i]), CUDA_SUCCESS);
+    CHECK_EQ(usage()->spilled, 0);
+    account_is_exact();
+    exit(0);
+}
+
+BED_TEST("whichever call of a move fails, no byte is lost and the account is exact",
+    .limit = "4GiB", .environment = {ON})
+{
+    bool *reached = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned failures = 0;
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        unsigned misses = 0;
+        for (unsigned nth = 1; nth < 200 && misses < 40; nth += nth < 30 ? 1 : 3) {
+            struct failing failing = {steps[i], nth, reached};
+            *reached = false;
+            if (!CHECK(bed_ended_well(bed_fork(move_while_failing, &failing))))
+                printf("# %s #%u\n", steps[i], nth);
+            failures += *reached;
+            misses += !*reached;
+        }
+    }
+    CHECK(failures > 100);
 }
 
 int main(int argc, char **argv)
