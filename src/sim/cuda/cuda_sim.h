@@ -256,9 +256,9 @@ bool address_is_device(uint64_t address);
  * NULL where the contents are not kept. Host addresses stand for themselves. */
 CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host);
 /* The same for a range of mappings that touch each other. */
-/* Copies what was written of a stretch of mappings to another, however long: nothing where either
- * is none. */
-void vmm_copy(uint64_t to, uint64_t from, uint64_t bytes);
+/* Copies what was written of a stretch of mappings to another, in whole pages of the host, however
+ * long it is. False where either is none: nothing was done. */
+bool vmm_copy(uint64_t to, uint64_t from, uint64_t bytes);
 CUresult vmm_contents(uint64_t address, uint64_t bytes, char **ret_host);
 /* The reserved range that a mapping's address lies in. */
 struct vmm_range {

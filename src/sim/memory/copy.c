@@ -82,8 +82,11 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
     r = side_init(&from, copy, true);
     if (r == CUDA_SUCCESS)
         r = side_init(&to, copy, false);
-    if (r == CUDA_SUCCESS && !from.host && !to.host && copy->Height == 1 && copy->Depth == 1)
-        vmm_copy(to.address, from.address, copy->WidthInBytes);
+    if (r == CUDA_SUCCESS && copy->Height == 1 && copy->Depth == 1 &&
+        vmm_copy(to.address, from.address, copy->WidthInBytes)) {
+        value_queue_memory_changed();
+        return r;
+    }
     if (r != CUDA_SUCCESS || !from.host || !to.host)
         return r;
     for (uint64_t z = 0; z < copy->Depth; z++) {

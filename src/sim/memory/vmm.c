@@ -345,15 +345,30 @@ static void copy_pages(char *to, const char *from, uint64_t bytes)
     }
 }
 
-void vmm_copy(uint64_t to, uint64_t from, uint64_t bytes)
+static bool is_mapped(uint64_t address, uint64_t bytes)
 {
+    for (uint64_t at = address; at - address < bytes;) {
+        const struct allocation *mapping = allocation_find(at);
+
+        if (!mapping || !mapping->vmm)
+            return false;
+        at = mapping->address + mapping->bytes;
+    }
+    return true;
+}
+
+bool vmm_copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+    if (bytes < MEMORY_PAGE_BYTES || (to | from | bytes) % PAGE_BYTES || !is_mapped(to, bytes) ||
+        !is_mapped(from, bytes))
+        return false;
     while (bytes) {
         uint64_t source_bytes, target_bytes, step = (uint64_t)COPY_PAGES * PAGE_BYTES;
         const char *source = shown_at(from, &source_bytes);
         char *target = shown_at(to, &target_bytes);
 
-        if (!source || !target || (to | from | bytes) % PAGE_BYTES)
-            return;
+        if (!source || !target)
+            return false;
         step = source_bytes < step ? source_bytes : step;
         step = target_bytes < step ? target_bytes : step;
         step = bytes < step ? bytes : step;
@@ -362,6 +377,7 @@ void vmm_copy(uint64_t to, uint64_t from, uint64_t bytes)
         from += step;
         bytes -= step;
     }
+    return true;
 }
 
 /* The first mapping in [address, address + bytes), NULL if none or the range has a hole. */
