@@ -422,9 +422,9 @@ int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum a
     LOCKED_TO_END(account_lock);
     struct change change = change_begin(device);
     recount_locked(change.usage, device, bytes, from, to);
-    if (change.usage && !has_its_place_locked(device, to)) {
+    if (change.usage && find_place_locked(device, to) != FITS) {
         slot_reap_all(account.region, account.region->slot);
-        if (!has_its_place_locked(device, to)) {
+        if (find_place_locked(device, to) != FITS) {
             recount_locked(change.usage, device, bytes, to, from);
             error = -EDQUOT;
         }

@@ -177,11 +177,7 @@ static CUresult move_all(bool out, uint64_t *ret_bytes)
 /* What lacks of host memory for the bytes; 0: nothing. */
 static uint64_t lacking_bytes(uint64_t bytes)
 {
-    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    uint64_t left = host_pool_room();
-    uint64_t allowed = budget > spilled ? budget - spilled : 0;
-    if (allowed < left)
-        left = allowed;
+    uint64_t left = range_host_room();
     return bytes > left ? bytes - left : 0;
 }
 
