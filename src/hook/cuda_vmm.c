@@ -151,7 +151,7 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
         if (memory_ledger() == MEMORY_LEDGER_API)
             mark_range(dptr, size, base, *(int *)handle);
         else
-            (void)vmem_mark_exported(dptr, rm_export_to(*(int *)handle));
+            vmem_keep_in_place(dptr);
     }
     return world_left(entered, result);
 }

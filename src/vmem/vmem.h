@@ -103,6 +103,9 @@ void vmem_capture_settle_slow(CUstream stream, enum stream_zero zero);
 /* API ledger: the memory at the address was exported; false where it is not one of ours. */
 bool vmem_mark_exported(CUdeviceptr address, struct rm_export_fd to);
 
+/* The memory at the address, if it is one of ours, is not moved from now on: others may hold it. */
+void vmem_keep_in_place(CUdeviceptr address);
+
 /* What could be allocated on the current device, where the card has `card_free`: *ret_free, of at
  * most `left` below the limit. Makes sure that the driver can back memory by the host's; where it
  * cannot, the device is not oversubscribed from then on, and the answer false. */

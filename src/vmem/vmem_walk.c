@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over all ranges. */
+/* Walks over all ranges, and what must not move. */
 #include "vmem/vmem_parts.h"
 
 struct range *vmem_use_next(CUdeviceptr *cursor)
@@ -11,4 +11,12 @@ struct range *vmem_use_next(CUdeviceptr *cursor)
         vmem_use_locked(range);
     }
     return range;
+}
+
+void vmem_keep_in_place(CUdeviceptr address)
+{
+    LOCKED_TO_END(vmem_lock);
+    struct range *range = range_table_find(&vmem.table, address);
+    if (range)
+        store_relaxed(&range->exported, true);
 }
