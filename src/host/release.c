@@ -205,8 +205,11 @@ void release_print(const struct release_outcome *outcome, bool on_demand)
             "with oversubscription can\n");
         return;
     }
-    printf("released: %s in host memory, until %s\n", size_text(outcome->released_bytes).text,
-        on_demand ? "the next work or 'vgpu resume'" : "'vgpu resume'");
+    if (outcome->released_bytes)
+        printf("released: %s in host memory, until %s\n", size_text(outcome->released_bytes).text,
+            on_demand ? "the next work or 'vgpu resume'" : "'vgpu resume'");
+    else
+        printf("released: nothing\n");
     print_answers(outcome);
     printf("on the card stay:\n");
     print_stays("contexts, with their local memory", outcome->context_bytes);

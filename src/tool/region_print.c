@@ -67,8 +67,9 @@ static void print_head(const char *path, const struct region_copy *copy)
     printf("  %-16s memory %s, cores %u %%, soft %u %%, set while programs ran: %u\n", "defaults",
         region->default_memory_limit ? size_text(region->default_memory_limit).text : "no limit",
         region->default_core_limit, region->default_core_soft_limit, region->defaults_set);
-    printf("  %-16s epoch %u, paused %u, priority %u (given by %u)\n", "orders",
-        region->orders_epoch, region->paused, region->priority, region->priority_set);
+    printf("  %-16s epoch %u, paused %u, release %u.%u, priority %u (given by %u)\n", "orders",
+        region->orders_epoch, region->paused, region->release / 4, region->release & 3,
+        region->priority, region->priority_set);
     printf("  %-16s closed at %" PRIu64 " ns, until %" PRIu64 " ns; coupled at %" PRIu64 " ns\n",
         "window", region->window_closed_ns, region->window_until_ns, region->coupled_ns);
     printf("  %-16s utilization_switch %d, recent_kernel %d, priority %d, proc_num %d, "
@@ -265,7 +266,7 @@ static void write_head(struct json *json, const struct vgpu_region *region)
         {"default_core_limit", region->default_core_limit},
         {"default_core_soft_limit", region->default_core_soft_limit},
         {"defaults_set", region->defaults_set}, {"orders_epoch", region->orders_epoch},
-        {"paused", region->paused}, {"priority", region->priority},
+        {"paused", region->paused}, {"release", region->release}, {"priority", region->priority},
         {"priority_set", region->priority_set}, {"window_closed_ns", region->window_closed_ns},
         {"window_until_ns", region->window_until_ns}, {"coupled_ns", region->coupled_ns}};
     json_write_begin_object(json, "head");

@@ -26,6 +26,7 @@ OTHERS = ("VGPU_LEDGER", "LIBCUDA_LOG_LEVEL", "LOGGER_LEVEL", "CUDA_DEVICE_MEMOR
 MORE_MEMORY = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_MEM_OVERSOLD", "CUDA_MEM_OVERSOLD_0",
                "CUDA_MEM_RATIO", "CUDA_MEM_RATIO_0", "CUDA_MEMORY_RATIO")
 HOST_MEMORY = ("VGPU_HOST_POOL",)
+IDLE = ("VGPU_IDLE_RELEASE",)
 IGNORED = ("ACTIVE_OOM_KILLER",
            "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT", "VGPU_REGION_PATH")
@@ -111,7 +112,7 @@ def compute_values():
 @test
 def nothing():
     """a variable that is set to nothing is not set"""
-    done = run_slice({name: "" for name in MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IGNORED
+    done = run_slice({name: "" for name in MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IDLE + IGNORED
                       if name not in ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "VGPU_SIM_MACHINE",
                                       "CUDA_VISIBLE_DEVICES")})
     is_silent(done, "all")
@@ -331,9 +332,20 @@ def host_memory():
 
 
 @test
+def idle_release():
+    """a time without work that is not understood is one line, and idle memory stays"""
+    for value in BLANK[:1] + HOSTILE + ("-1", "soon", "1.5", "31536001"):
+        done = run_slice({IDLE[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, IDLE[0], value)
+        is_limited(done, 0, 1024, f"{IDLE[0]}={value[:40]!r}")
+    for value in ("0", "1", "31536000"):
+        is_silent(run_slice({IDLE[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+
+
+@test
 def all_variables():
     """every variable that docs/environment.md lists is among those tried here"""
-    tried = set(MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IGNORED)
+    tried = set(MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IDLE + IGNORED)
     with open(f"{ROOT}/docs/environment.md", encoding="utf-8") as text:
         rows = [line.split("|")[1] for line in text if line.startswith("| `")]
     named = {name.replace("<i>", "0").replace("[_0]", "") for row in rows

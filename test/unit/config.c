@@ -522,6 +522,15 @@ TEST("the budget of host memory is none unless it is said, and nothing where it 
     CHECK_EQ(config_host_pool(READ("VGPU_HOST_POOL", "lots")), 0);
 }
 
+TEST("idle memory is released only where a number of seconds is said")
+{
+    CHECK_EQ(config_idle_release_s(READ("VGPU_LEDGER", "")), 0);
+    CHECK_EQ(config_idle_release_s(READ("VGPU_IDLE_RELEASE", "600")), 600);
+    CHECK_EQ(config_idle_release_s(READ("VGPU_IDLE_RELEASE", "0")), 0);
+    CHECK_EQ(config_idle_release_s(READ("VGPU_IDLE_RELEASE", "soon")), 0);
+    CHECK_EQ(config_idle_release_s(READ("VGPU_IDLE_RELEASE", "31536001")), 0);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);

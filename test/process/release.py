@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""release BUILD: what `vgpu pause --release`, `vgpu resume` and `vgpu ps` say of a container whose memory moves."""
+import json
+import os
+import signal
+import time
+
+import tap
+from tap import equal, test, true
+
+from mine import VGPU
+from place import Place, child_of, refused_line, tool
+
+ON = ("--memory", "8g", "--oversubscribe")
+
+
+def order(place, command, *options, status=0):
+    done = tool(VGPU, command, *options, "--region", place.region)
+    equal((done.returncode, done.stderr), (status, ""), f"{command} {options}: {done.stdout}")
+    return done.stdout
+
+
+def container(place):
+    return json.loads(order(place, "ps", "--json"))["containers"][0]
+
+
+def spilled(place):
+    return container(place)["devices"][0]["memory"]["spilled"] >> 20
+
+
+@test
+def moves():
+    """--release moves what can be moved, the answer and `vgpu ps` tell it, and a resume brings it back"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(300)
+        said = order(place, "pause", "--release")
+        for words in ("paused: its programs wait", "released: 300MiB in host memory", "contexts"):
+            true(words in said, f"no {words!r} in {said}")
+        seen = container(place)
+        equal((seen["paused"], seen["released"], spilled(place)), (True, True, 300), seen)
+        process = seen["processes"][0]
+        equal((process["release"], process["released"] >> 20), ("released", 300), process)
+        table = order(place, "ps")
+        true(",released" in table, table)
+        said = order(place, "resume")
+        true("resumed" in said and "300MiB came back from host memory" in said, said)
+        seen = container(place)
+        equal((seen["paused"], seen["released"], spilled(place)), (False, False, 0), seen)
+        equal(seen["processes"][0]["release"], None, seen)
+        program.got(100)
+
+
+@test
+def as_json():
+    """the JSON of both commands has what was released and what stays"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(200)
+        said = json.loads(order(place, "pause", "--release", "--json"))
+        release = said["release"]
+        equal((release["released"] >> 20, release["movable"], release["moved"]), (200, 0, 1), said)
+        true(release["context"] > 0 and said["paused"], said)
+        said = json.loads(order(place, "resume", "--json"))
+        equal((said["release"]["released"], said["release"]["movable"] >> 20), (0, 200), said)
+
+
+@test
+def again():
+    """a second --release moves what came since, and a pause that was in force stays one"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(100)
+        order(place, "pause")
+        true("released: 100MiB" in order(place, "pause", "--release"), "of a paused container")
+        true(container(place)["paused"], "paused")
+        program.got(50)
+        true("released: 150MiB" in order(place, "pause", "--release"), "again")
+        order(place, "resume")
+        equal(spilled(place), 0)
+
+
+@test
+def on_demand():
+    """--on-demand does not pause, and a resume brings the memory back as well"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(100)
+        said = order(place, "pause", "--release", "--on-demand")
+        true("not paused" in said and "released: 100MiB" in said, said)
+        seen = container(place)
+        equal((seen["paused"], spilled(place)), (False, 100), seen)
+        true("100MiB came back" in order(place, "resume"), "resume")
+        equal(spilled(place), 0)
+
+
+@test
+def not_movable():
+    """of a container without oversubscription one line says that nothing can be moved, and it is paused"""
+    with Place() as place, place.program("--memory", "8g") as program:
+        program.got(100)
+        said = order(place, "pause", "--release")
+        true("nothing released: none of its memory can be moved" in said and "paused" in said, said)
+        true(container(place)["paused"], "it is paused")
+        true("resumed" in order(place, "resume"), "resumed")
+
+
+@test
+def no_room():
+    """where host memory is short it is refused, with what lacks, and nothing is changed"""
+    with Place() as place, place.program(*ON, environment={"VGPU_HOST_POOL": "100m"}) as program:
+        program.got(300)
+        done = tool(VGPU, "pause", "--release", "--region", place.region)
+        refused_line(done, 1, "host memory is short", "200MiB")
+        seen = container(place)
+        equal((seen["paused"], seen["released"], spilled(place)), (False, False, 0), seen)
+        program.got(10)
+
+
+@test
+def stopped():
+    """a process that is stopped does not answer: it is said, and a later resume finds all as it was"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(100)
+        pid = child_of(program)
+        os.kill(pid, signal.SIGSTOP)
+        said = order(place, "pause", "--release")
+        true("1 process did not answer" in said, said)
+        os.kill(pid, signal.SIGCONT)
+        order(place, "resume")
+        end = time.monotonic() + 20
+        while spilled(place) and time.monotonic() < end:
+            time.sleep(0.05)
+        equal(spilled(place), 0)
+        program.got(10)
+
+
+@test
+def arguments():
+    """--on-demand without --release is refused"""
+    done = tool(VGPU, "pause", "--on-demand")
+    refused_line(done, 2, "--on-demand goes with --release")
+
+
+tap.main()
