@@ -55,7 +55,16 @@ struct vgpu_board_slot {
     uint32_t flags;           /* 52: enum vgpu_board_flags */
     uint64_t reserved;        /* 56 */
     char name[32];            /* 64: for tools; not terminated if full */
-    uint64_t reserved_more[4];
+    /* Of device memory, where the tenant has a share of the card (src/residency/turns.h); sizes are
+     * pages of 2 MiB. */
+    uint32_t share_pages;     /* 96: what it may hold by itself; 0: it has no share, and all that
+                                 follows is not said */
+    uint32_t wanted_pages;    /* 100: its working set */
+    uint32_t claim_pages;     /* 104: it holds no more than this; 0: its share. Written under a
+                                 write lock of the byte at which `turn` lies */
+    uint32_t resident_pages;  /* 108: what it holds on the card, for tools */
+    uint64_t memory_heard_ns; /* 112: when it last said any of this */
+    uint64_t turn_waits_ns;   /* 120: since when it waits for the turn; 0: it does not */
 };
 
 struct vgpu_board {
@@ -65,9 +74,12 @@ struct vgpu_board {
     uint64_t size;         /* 16: bytes of this structure, and of the file at least */
     uint32_t slot_entries; /* 24: VGPU_BOARD_SLOTS */
     uint32_t slot_high;    /* 28: no slot at or above this was ever claimed */
-    uint64_t reserved[4];  /* 32 */
+    uint64_t turn;         /* 32: whose working set is on the card: microseconds of when it was
+                              given, << 8 | its slot + 1; a slot of 0: nobody's */
+    uint64_t reserved[3];  /* 40 */
     uint32_t epoch; /* 64: raised, and its sleepers woken (futex, shared), when a tenant turns
-                       active or idle, pauses or goes on, or changes its priority */
+                       active or idle, pauses or goes on, changes its priority, or gives or
+                       takes the turn */
     uint32_t reserved_more[47];                     /* 68 */
     struct vgpu_board_slot slots[VGPU_BOARD_SLOTS]; /* 256 */
 };
@@ -83,6 +95,13 @@ _Static_assert(offsetof(struct vgpu_board_slot, core_soft_limit) == 44, "frozen 
 _Static_assert(offsetof(struct vgpu_board_slot, priority) == 48, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, flags) == 52, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, name) == 64, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, share_pages) == 96, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, wanted_pages) == 100, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, claim_pages) == 104, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, resident_pages) == 108, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, memory_heard_ns) == 112, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, turn_waits_ns) == 120, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board, turn) == 32, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board, size) == 16, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board, slot_entries) == 24, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board, slot_high) == 28, "frozen layout");

@@ -220,7 +220,7 @@ static void hear(struct registry_view *view, const struct vgpu_board_slot *slot,
         view->silent_ns = silent_ns;
 }
 
-static bool is_held(struct registry *registry, unsigned index)
+bool registry_slot_is_held(struct registry *registry, unsigned index)
 {
     off_t byte =
         (off_t)(offsetof(struct vgpu_board, slots) + index * sizeof(struct vgpu_board_slot));
@@ -233,7 +233,7 @@ static bool is_gone(struct registry *registry, unsigned index, uint64_t now_ns)
 {
     uint64_t heard_ns = load_acquire(&shared_of(registry)->slots[index].active_ns);
     return heard_ns && heard_ns < now_ns && now_ns - heard_ns >= SILENT_NS &&
-           now_ns - heard_ns < VGPU_BOARD_ACTIVE_NS && !is_held(registry, index);
+           now_ns - heard_ns < VGPU_BOARD_ACTIVE_NS && !registry_slot_is_held(registry, index);
 }
 
 void registry_look(struct registry *registry, uint64_t now_ns, struct registry_view *ret_view)
@@ -313,7 +313,7 @@ static unsigned tenants_locked(struct registry *registry, uint64_t now_ns,
     const struct vgpu_board *shared = shared_of(registry);
     for (unsigned i = 0; i < VGPU_BOARD_SLOTS; i++) {
         const struct vgpu_board_slot *slot = &shared->slots[i];
-        if (!load_acquire(&slot->tenant) || !is_held(registry, i))
+        if (!load_acquire(&slot->tenant) || !registry_slot_is_held(registry, i))
             continue;
         struct registry_tenant *tenant = &ret_tenants[filled++];
         memset(tenant, 0, sizeof(*tenant));

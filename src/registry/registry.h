@@ -155,6 +155,9 @@ uint32_t *registry_wait_word(struct registry *registry);
 /* Wakes all that sleep in registry_wait on this GPU's registry, of all tenants. */
 void registry_wake(struct registry *registry);
 
+/* Whether some process of the slot's tenant lives, or that cannot be told. A system call. */
+bool registry_slot_is_held(struct registry *registry, unsigned slot);
+
 /* A tenant as the registry has it, its name terminated: for tools. */
 struct registry_tenant {
     struct vgpu_board_slot said; /* as it lies there: unchecked */

@@ -52,7 +52,8 @@ uint32_t turns_ceiling(const struct turns_view *view, unsigned index)
     if (!turns_takes_part(tenant))
         return tenant->share_pages;
     if (holder < 0)
-        return (uint32_t)max_of(tenant->share_pages, claim_of(tenant));
+        return (uint32_t)min_of(
+            max_of(tenant->share_pages, claim_of(tenant)), tenant->wanted_pages);
     uint64_t group = shares_of(view, true);
     uint64_t held = min_of(view->tenants[holder].wanted_pages, group);
     if (index == (unsigned)holder)
@@ -72,7 +73,7 @@ uint32_t turns_claim_room(const struct turns_view *view)
             claimed += min_of(claim_of(&view->tenants[i]), all);
     }
     uint64_t room = min_of(all - min_of(claimed, all), turns_ceiling(view, view->own));
-    return (uint32_t)max_of(room, own);
+    return (uint32_t)min_of(max_of(room, own), UINT32_MAX);
 }
 
 /* ---- the turn ---- */

@@ -60,6 +60,7 @@ struct turns_tenant {
     uint32_t claim_pages;  /* it holds no more than this; 0: not said, which is its share */
     bool waits;            /* for the turn, with work to do */
     uint64_t heard_ns;     /* when it last spoke; 0 never */
+    unsigned slot;         /* the caller's number of it */
 };
 
 struct turns_view {

@@ -221,6 +221,18 @@ TEST("the program's advice goes before use")
     CHECK_EQ(make_moves(true), 0); /* what is to be on the host stays there with room */
 }
 
+TEST("advice that changes all the time moves nothing twice within a stay")
+{
+    set_up(500);
+    unsigned first = add(500), second = add(500);
+    for (unsigned i = 0; i < 100; i++, device.now_ns += 100 * MS) {
+        device.ranges[first].use.advice = i % 2 ? RESIDENCY_CARD : RESIDENCY_HOST;
+        device.ranges[second].use.advice = i % 2 ? RESIDENCY_HOST : RESIDENCY_CARD;
+        (void)make_moves(true);
+    }
+    CHECK_EQ(device.moves, 2);
+}
+
 TEST("moves for which nobody waits take their part of the time and no more")
 {
     for (seed = 1; seed <= 50;) {
