@@ -5,6 +5,7 @@
 #include "memory/allocation.h"
 #include "memory/pools.h"
 #include "vmem/freeze.h"
+#include "vmem/placement.h"
 #include "vmem/vmem.h"
 
 #include <stddef.h>
@@ -15,6 +16,7 @@ static bool served(CUdeviceptr *dptr, size_t bytes, CUresult *ret_result)
     if (!vmem_allocate(dptr, bytes, ret_result))
         return false;
     freeze_watch();
+    placement_watch();
     return true;
 }
 

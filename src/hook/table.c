@@ -12,6 +12,7 @@
 #include "pace/pace.h"
 #include "vmem/freeze.h"
 #include "vmem/host_pool.h"
+#include "vmem/placement.h"
 #include "vmem/vmem.h"
 #include "memory/mappings.h"
 #include "memory/pools.h"
@@ -120,6 +121,7 @@ static void reset(void)
     vmem_reset();
     freeze_reset();
     host_pool_reset();
+    placement_reset();
     report_reset();
 }
 

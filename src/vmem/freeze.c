@@ -64,6 +64,11 @@ void freeze_reset(void)
     freeze_is_watched = false;
 }
 
+bool freeze_holds(void)
+{
+    return load_acquire(&freeze.frozen) != THAWED;
+}
+
 static enum vgpu_release kind_of(uint32_t order)
 {
     return (enum vgpu_release)(order & 3);

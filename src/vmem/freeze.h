@@ -21,6 +21,9 @@ static inline void freeze_watch(void)
         freeze_watch_slow();
 }
 
+/* Its memory went out, or is on its way. */
+bool freeze_holds(void);
+
 /* The start of a process or of a forked child. */
 void freeze_reset(void);
 

@@ -228,7 +228,10 @@ static CUresult add_resident(struct range *range, uint64_t bytes)
 static CUresult add_spilled(struct range *range, uint64_t bytes)
 {
     host_pool_make_room(bytes);
-    CUresult result = add_part(range, bytes, true);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t piece = range_piece_bytes(bytes);
+    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece)
+        result = add_part(range, bytes - at < piece ? bytes - at : piece, true);
     if (result != CUDA_SUCCESS && !range->over_limit && may_log())
         log_error("Device %d OOM: %llu MiB cannot be backed by host memory: the driver does "
                   "not allow it (%d)",

@@ -7,15 +7,28 @@
 #define VGPU_VMEM_RANGE_H
 
 #include "abi/cuda.h"
+#include "residency/residency.h"
 #include "rm/rm_export.h"
 #include "vmem/block.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of the card one for each power of two of pages in 64 bits of bytes, at most; the host's is one.
- */
+/* Of the card one for each power of two of pages in 64 bits of bytes, at most; of the host
+ * RANGE_PIECES. */
 #define RANGE_PARTS_MAX 64
+
+/* What is on the host comes back piece by piece, as there is room: up to so many of so many bytes
+ * at least. */
+#define RANGE_PIECES 16
+#define RANGE_PIECE_LEAST_BYTES (32ull << 20)
+
+/* The size of the pieces. */
+static inline uint64_t range_piece_bytes(uint64_t bytes)
+{
+    uint64_t piece = (bytes / RANGE_PIECES + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    return piece > RANGE_PIECE_LEAST_BYTES ? piece : RANGE_PIECE_LEAST_BYTES;
+}
 
 struct range_part {
     CUmemGenericAllocationHandle handle;
@@ -42,6 +55,7 @@ struct range {
     bool gone;                   /* the last of them drops it */
     bool ended;                  /* of one allocation: its free is on the way */
     bool exported;               /* others may hold its memory: it is not moved */
+    struct residency_use use;    /* under vmem_lock, once others find it */
     unsigned part_count;
     struct range_part parts[RANGE_PARTS_MAX]; /* by their addresses */
 };

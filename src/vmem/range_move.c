@@ -15,13 +15,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define PAGE_BYTES ((uint64_t)BLOCK_BYTES)
-
-/* A part that leaves the card is split into up to so many pieces of so many bytes at least, so that
- * it may come back piece by piece. */
-#define PIECES_OF_PART 16
-#define PIECE_LEAST_BYTES (64ull << 20)
-
 #define PEERS_MAX 63
 
 struct piece {
@@ -49,8 +42,7 @@ static bool is_to_move(const struct move *move, const struct range_part *part)
 
 static uint64_t piece_bytes(uint64_t bytes, unsigned parts)
 {
-    uint64_t piece = (bytes / PIECES_OF_PART + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    piece = piece > PIECE_LEAST_BYTES ? piece : PIECE_LEAST_BYTES;
+    uint64_t piece = range_piece_bytes(bytes);
     bool fits = parts + (bytes - 1) / piece <= RANGE_PARTS_MAX;
     return fits && piece < bytes ? piece : bytes;
 }

@@ -2,6 +2,7 @@
 /* Allocations, and the use of ranges. */
 #include "vmem/vmem.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "config/config_oversubscription.h"
 #include "container/container.h"
@@ -25,6 +26,7 @@
 
 bool vmem_is_asked_for;
 size_t vmem_range_count;
+bool vmem_has_spilled;
 struct lock vmem_lock;
 struct vmem vmem;
 
@@ -48,6 +50,7 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
     vmem_range_count = 0;
     address_reset();
     said.not_shared = said.not_limited = false;
+    vmem_has_spilled = false;
     vmem_is_asked_for = config_oversubscribes(container_config());
 }
 
@@ -230,6 +233,9 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
                 vmem_forget_locked(range);
         }
     } else {
+        range->use.made_ns = clock_now_ns();
+        if (range->spilled_bytes)
+            store_relaxed(&vmem_has_spilled, true);
         publish(range);
         if (vmem_peers_changed(changes))
             (void)vmem_let_peers(range, &changes);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the right memory on the card (residency/residency.h): what was spilled comes back when the
+ * share, or without one the card, has room, and what is used changes places with what is not. By a
+ * thread of its own, which a process has once something of it was spilled. It moves with the world
+ * stopped (vmem/world.h), for 50 ms at a time where no launch waits for it. */
+#ifndef VGPU_VMEM_PLACEMENT_H
+#define VGPU_VMEM_PLACEMENT_H
+
+#include "vmem/vmem.h"
+
+/* Memory was allocated. Any thread, without a lock; one load where nothing was ever spilled. */
+void placement_watch_slow(void);
+
+static inline void placement_watch(void)
+{
+    if (load_relaxed(&vmem_has_spilled))
+        placement_watch_slow();
+}
+
+/* The start of a process or of a forked child. */
+void placement_reset(void);
+
+#endif
