@@ -3,6 +3,8 @@
  * context's work as cuMemFree does, and only then gives the memory back. A wait breaks a capture in
  * the context and, from a relaxed thread, none in another (H200, driver 580.159.04), so meanwhile
  * frees are put off; those in stream order are, until an event behind them has come. */
+#include "base/clock.h"
+#include "base/sleep.h"
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "pace/capture.h"
@@ -29,6 +31,12 @@ static CUresult synchronise(void *argument)
     (void)argument;
     return cuda.cuCtxSynchronize();
 }
+
+/* Nanoseconds between two looks whether a range is being moved, at first and at most, and until it
+ * is given back by who moves it. */
+#define USERS_LOOK_NS 20000ull
+#define USERS_LOOK_MOST_NS 1000000ull
+#define USERS_WAIT_NS 10000000000ull
 
 /* All work of the context is done, or the context is no more. */
 static CUresult wait_for(uint64_t context)
@@ -72,18 +80,36 @@ static void revive_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
         ended->range->ended = false;
 }
 
+/* Who moves the range (placement.c, freeze.c) is done soon: memory is free when its free returns.
+ * Bounded, as every wait. */
+static void wait_for_users(struct range *range)
+{
+    uint64_t pause_ns = USERS_LOOK_NS, until_ns = clock_now_ns() + USERS_WAIT_NS;
+    for (;;) {
+        bool alone = false;
+        LOCKED(vmem_lock)
+            alone = range->users <= 1;
+        if (alone || clock_now_ns() >= until_ns)
+            return;
+        sleep_ns(pause_ns);
+        pause_ns = 2 * pause_ns < USERS_LOOK_MOST_NS ? 2 * pause_ns : USERS_LOOK_MOST_NS;
+    }
+}
+
 /* Ended allocations of a range that lost its context have nothing left to give back. An allocation
  * whose range the driver does not drop lives on; a block that it does not drop is empty. */
 static CUresult give_back(const struct vmem_ended *ended)
 {
     struct range *range = ended->range;
-    bool is_block = range->block != NULL;
+    bool is_block = range->block != NULL, drops = false;
     LOCKED(vmem_lock) {
         if (!range->gone && (!is_block || block_give(range->block, ended->part))) {
             vmem_remove_locked(range);
-            range->gone = true;
+            range->gone = drops = true;
         }
     }
+    if (drops)
+        wait_for_users(range);
     CUresult result = vmem_leave(range);
     return is_block ? CUDA_SUCCESS : result;
 }

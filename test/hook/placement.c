@@ -205,6 +205,22 @@ BED_TEST(
     CHECK_EQ(spilled(), 0);
 }
 
+BED_TEST("memory is free when its free returns, also while it is on its way", SHARE)
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes;
+    for (unsigned i = 0; i < 12; i++) {
+        CUdeviceptr first = take(3 * GIB), second = take(3 * GIB);
+        give(first);
+        for (unsigned k = 0; k < 3000 && spilled() > 2 * GIB; k++)
+            bed_sleep_ms(1);
+        bed_sleep_ms(i * 7);
+        give(second);
+        CHECK_EQ(usage()->bytes, before);
+        CHECK_EQ(spilled(), 0);
+    }
+}
+
 static void take_and_leave(void *argument)
 {
     (void)argument;
