@@ -256,6 +256,10 @@ bool address_is_device(uint64_t address);
  * NULL where the contents are not kept. Host addresses stand for themselves. */
 CUresult contents_of(uint64_t address, uint64_t bytes, char **ret_host);
 /* The same for a range of mappings that touch each other. */
+/* How many of the bytes lie in mappings that are backed by the host. */
+uint64_t bytes_on_host(uint64_t address, uint64_t bytes);
+/* About the rate of PCIe 5, either way. */
+#define BUS_BYTES_PER_US 25000
 /* Copies what was written of a stretch of mappings to another, in whole pages of the host, however
  * long it is. False where either is none: nothing was done. */
 bool vmm_copy(uint64_t to, uint64_t from, uint64_t bytes);
@@ -286,6 +290,7 @@ struct kernel_facts {
     bool has_duration; /* its first parameter is its duration in ns */
     bool meets;        /* its second which meeting it is part of, its third of how many kernels */
     bool touches;      /* its second where it counts in memory, its third how many bytes long */
+    bool reads;        /* its second where it reads, its third how many bytes long */
     uint64_t local_bytes;
     uint32_t shared_bytes;
     uint32_t max_threads;

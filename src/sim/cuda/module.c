@@ -145,6 +145,7 @@ struct kernel_facts module_entry_facts(const struct ptx_entry *entry)
     return (struct kernel_facts){.has_duration = entry->has_duration,
         .meets = entry->meets && entry->params > 2,
         .touches = entry->touches && entry->params > 2,
+        .reads = entry->reads && entry->params > 2,
         .local_bytes = entry->local_bytes,
         .shared_bytes = (uint32_t)entry->shared_bytes,
         .max_threads = entry->max_threads,

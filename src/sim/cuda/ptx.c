@@ -145,10 +145,14 @@ static bool param_read(struct reader *reader, struct ptx_entry *entry)
         entry->meets = entry->has_duration && is_named(&variable, ".u64", "meeting");
     if (i == 1)
         entry->touches = entry->has_duration && is_named(&variable, ".u64", "touched_at");
+    if (i == 1)
+        entry->reads = entry->has_duration && is_named(&variable, ".u64", "read_at");
     if (i == 2)
         entry->meets &= is_named(&variable, ".u32", "parties");
     if (i == 2)
         entry->touches &= is_named(&variable, ".u64", "touched_bytes");
+    if (i == 2)
+        entry->reads &= is_named(&variable, ".u64", "read_bytes");
     entry->offsets[i] =
         (entry->params_bytes + variable.alignment - 1) / variable.alignment * variable.alignment;
     entry->sizes[i] = (uint32_t)variable.bytes;

@@ -18,6 +18,7 @@ struct ptx_entry {
     bool has_duration; /* the first is a .u64 named …duration_ns */
     bool meets;        /* and then there are a .u64 named …meeting and a .u32 named …parties */
     bool touches;      /* or a .u64 named …touched_at and another …touched_bytes */
+    bool reads;        /* or …read_at and …read_bytes */
     uint64_t local_bytes;
     uint64_t shared_bytes;
     uint32_t max_threads; /* .maxntid, 0 if not said */

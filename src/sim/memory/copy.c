@@ -6,8 +6,7 @@
 #include "sim/memory/array.h"
 #include "sim/work/stream.h"
 
-/* About the rate of PCIe 5, and of an H200's memory. */
-#define HOST_BYTES_PER_US 25000
+/* About the rate of an H200's memory. */
 #define COPY_BYTES_PER_US 2000000
 /* The duration of the smallest copy. */
 #define COPY_LEAST_NS 1000
@@ -98,19 +97,28 @@ CUresult copy_execute(const CUDA_MEMCPY3D *copy)
     return CUDA_SUCCESS;
 }
 
+uint64_t bytes_on_host(uint64_t address, uint64_t bytes)
+{
+    uint64_t sum = 0, end = address + bytes;
+
+    for (uint64_t at = address; at < end;) {
+        const struct allocation *part = allocation_find(at);
+        uint64_t part_end;
+
+        if (!part || part->kind != ALLOCATION_MAPPING)
+            return sum;
+        part_end = part->address + part->bytes;
+        if (part->place == PLACE_HOST)
+            sum += (part_end < end ? part_end : end) - at;
+        at = part_end;
+    }
+    return sum;
+}
+
 /* Some mapping of the bytes is backed by the host: they cross the bus. */
 static bool is_backed_by_host(uint64_t address, uint64_t bytes)
 {
-    for (uint64_t at = address; at - address < bytes;) {
-        const struct allocation *part = allocation_find(at);
-
-        if (!part || part->kind != ALLOCATION_MAPPING)
-            return false;
-        if (part->place == PLACE_HOST)
-            return true;
-        at = part->address + part->bytes;
-    }
-    return false;
+    return bytes_on_host(address, bytes) != 0;
 }
 
 /* Both sides are memory of one card. */
@@ -127,7 +135,7 @@ struct sim_work copy_work(const CUDA_MEMCPY3D *copy)
 {
     struct sim_work work = {.kind = SIM_WORK_COPY};
     uint64_t bytes = copy->WidthInBytes * copy->Height * copy->Depth;
-    uint64_t rate = HOST_BYTES_PER_US;
+    uint64_t rate = BUS_BYTES_PER_US;
     struct side from;
     struct side to;
 

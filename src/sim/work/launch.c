@@ -3,7 +3,8 @@
  * Kernel launches in all forms. A kernel whose first parameter is named …duration_ns runs for
  * that long (all ones: for ever), any other for 5 µs. One with parameters …meeting and …parties
  * behind it goes on only while as many of that meeting run, on as many devices. One with parameters
- * …touched_at and …touched_bytes adds 1 to the first word of each 4 KiB of that memory. With
+ * …touched_at and …touched_bytes adds 1 to the first word of each 4 KiB of that memory, one with
+ * …read_at and …read_bytes reads it; what is backed by the host crosses the bus for it. With
  * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel, as with the driver.
  */
 #include "sim/work/launch.h"
@@ -53,14 +54,13 @@ static void kernel_meeting(const CUDA_KERNEL_NODE_PARAMS *params, const struct k
         sizeof *ret_parties);
 }
 
-static void kernel_touches(const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts,
+/* A stretch of memory, as the second and the third parameter. */
+static void kernel_stretch(const CUDA_KERNEL_NODE_PARAMS *params, const struct kernel_facts *facts,
     uint64_t *ret_at, uint64_t *ret_bytes)
 {
     const char *buffer = extra_buffer(params->extra);
     const uint32_t *offsets = facts->param_offsets;
 
-    if (!facts->touches)
-        return;
     memcpy(ret_at, params->kernelParams ? params->kernelParams[1] : buffer + offsets[1],
         sizeof *ret_at);
     memcpy(ret_bytes, params->kernelParams ? params->kernelParams[2] : buffer + offsets[2],
@@ -107,7 +107,10 @@ CUresult launch_work(const CUDA_KERNEL_NODE_PARAMS *params, struct work *ret_wor
     if (r != CUDA_SUCCESS)
         return r;
     kernel_meeting(params, &facts, &work.kernel.meeting, &work.kernel.parties);
-    kernel_touches(params, &facts, &work.kernel.touched_at, &work.kernel.touched_bytes);
+    if (facts.touches)
+        kernel_stretch(params, &facts, &work.kernel.touched_at, &work.kernel.touched_bytes);
+    if (facts.reads)
+        kernel_stretch(params, &facts, &work.kernel.read_at, &work.kernel.read_bytes);
     work.kernel.params = *params;
     work.kernel.local_bytes = facts.local_bytes;
     *ret_work = work;

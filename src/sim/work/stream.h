@@ -23,6 +23,7 @@ struct work {
             uint64_t meeting;
             uint32_t parties; /* 0: it meets none */
             uint64_t touched_at, touched_bytes;
+            uint64_t read_at, read_bytes;
             uint64_t local_bytes;
         } kernel;
         CUDA_MEMCPY3D copy;

@@ -24,6 +24,15 @@ static CUresult kernel_touch(uint64_t address, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* A kernel reads what is backed by the host over the bus, each time. */
+static uint64_t kernel_bus_ns(const struct work *work)
+{
+    uint64_t bytes = bytes_on_host(work->kernel.touched_at, work->kernel.touched_bytes) +
+                     bytes_on_host(work->kernel.read_at, work->kernel.read_bytes);
+
+    return bytes * 1000 / BUS_BYTES_PER_US;
+}
+
 static CUresult kernel_run(struct stream *stream, const struct work *work)
 {
     struct sim_work kernel = {.kind = SIM_WORK_KERNEL,
@@ -32,6 +41,8 @@ static CUresult kernel_run(struct stream *stream, const struct work *work)
         .parties = work->kernel.parties};
     CUresult r = context_local_grow(stream->context, work->kernel.local_bytes);
 
+    if (kernel.duration_ns != UINT64_MAX)
+        kernel.duration_ns += kernel_bus_ns(work);
     if (r == CUDA_SUCCESS)
         r = kernel_touch(work->kernel.touched_at, work->kernel.touched_bytes);
     if (r == CUDA_SUCCESS)
