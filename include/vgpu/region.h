@@ -55,7 +55,8 @@ struct vgpu_usage {
     uint64_t spilled;     /* 104: the part of `bytes` that is backed by host memory, because the
                              card, or the container's share of it, was full; in no other kind */
     uint64_t movable;     /* 112: the part of `buffer` that could be moved to host memory */
-    uint64_t reserved;
+    uint64_t worked_ns;   /* 120: when it last submitted work, or a call waited to; only where
+                             tenants take turns with the card's memory. CLOCK_MONOTONIC */
 };
 
 /* What holds a process's work on a device to the limit. */
@@ -164,7 +165,9 @@ struct vgpu_compute {
                                     each that asks has an equal part */
     uint64_t waited_ns;          /* 112: how long launches waited for the limit, summed over the
                                     threads that waited */
-    uint64_t reserved;
+    int64_t borrowed_bytes;      /* 120: of memory, not of time: how much more than its share the
+                                    container may have on the card, because others lent it; below 0:
+                                    how much less */
     /* 128: span number, its low 16 bits << 16 | nanoseconds of it in which some process was busy.
      * The span of time t is t / VGPU_COMPUTE_SPAN_NS; its word lies at that % VGPU_COMPUTE_SPANS,
      * its number is that / VGPU_COMPUTE_SPANS. */
@@ -245,6 +248,7 @@ _Static_assert(offsetof(struct vgpu_usage, gpu_time_ns) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, gate) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, spilled) == 104, "frozen layout");
 _Static_assert(offsetof(struct vgpu_usage, movable) == 112, "frozen layout");
+_Static_assert(offsetof(struct vgpu_usage, worked_ns) == 120, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, command) == 24, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, release) == 72, "frozen layout");
@@ -274,6 +278,7 @@ _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, holds) == 40, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, waited_ns) == 112, "frozen layout");
+_Static_assert(offsetof(struct vgpu_compute, borrowed_bytes) == 120, "frozen layout");
 _Static_assert(offsetof(struct vgpu_compute, spans) == 128, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, compute) == 8528128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_history) == 1024, "frozen layout");

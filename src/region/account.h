@@ -80,7 +80,24 @@ uint64_t account_ratio(unsigned device);
 /* Whether it may, and the device has a limit. */
 bool account_is_oversubscribed(unsigned device);
 
-/* What of the share is left; UINT64_MAX where there is no share. Where less than `wanted` is left,
+/* The share itself, in bytes; UINT64_MAX where there is none. */
+uint64_t account_share(unsigned device);
+
+/* The container may have so much more of the card than its share, or less (below 0), from now on:
+ * what tenants lend each other. account_borrowed: what was last said, by any of its processes. */
+void account_set_borrowed(unsigned device, int64_t bytes);
+int64_t account_borrowed(unsigned device);
+
+/* What the container's live processes have on the card, and that with what is spilled of it.
+ * False, and untouched, where there is no region. */
+bool account_resident(unsigned device, uint64_t *ret_resident, uint64_t *ret_held);
+
+/* This process works, or a call of it waits to (vgpu_usage.worked_ns); and when the last of the
+ * container's live processes did. */
+void account_note_worked(unsigned device, uint64_t now_ns);
+uint64_t account_worked_ns(unsigned device);
+
+/* What of the share, or of what is left or added of it by lending, is left; UINT64_MAX where there is no share. Where less than `wanted` is left,
  * dead processes' memory is given back first. */
 uint64_t account_resident_room(unsigned device, uint64_t wanted);
 

@@ -182,7 +182,7 @@ static bool is_wait(enum attempt attempt)
 static enum attempt find_place_locked(unsigned device, enum account_kind kind)
     REQUIRES(account_lock)
 {
-    uint64_t share = kind == ACCOUNT_MOVABLE ? account_share_locked(device) : UINT64_MAX;
+    uint64_t share = kind == ACCOUNT_MOVABLE ? account_allowed_locked(device) : UINT64_MAX;
     uint64_t budget = kind == ACCOUNT_SPILLED ? account.host_budget_bytes : UINT64_MAX;
     if (share != UINT64_MAX && account_resident_locked(device) > share)
         return ELSEWHERE;
@@ -338,7 +338,7 @@ uint64_t account_resident_room(unsigned device, uint64_t wanted)
         return room;
     LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
-        uint64_t share = account_share_locked(device);
+        uint64_t share = account_allowed_locked(device);
         uint64_t resident = share == UINT64_MAX ? 0 : account_resident_locked(device);
         if (share != UINT64_MAX && share - at_most(resident, share) < wanted) {
             account_reap_locked(device);

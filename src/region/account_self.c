@@ -8,6 +8,7 @@
 #include "region/slot.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 struct lock account_lock;
@@ -211,6 +212,33 @@ uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock)
     return sum;
 }
 
+/* Of the slots that live, word by word. */
+static uint64_t usage_over_slots_locked(unsigned device, size_t word, bool sums)
+    REQUIRES(account_lock)
+{
+    uint64_t result = 0;
+    int entry = account.region->devices[device].entry;
+    unsigned bound = entry < 0 ? 0 : mapping_slot_bound(account.region);
+    for (unsigned i = 0; i < bound; i++) {
+        struct vgpu_slot *slot = live_slot_locked(i);
+        uint64_t value = 0;
+        if (slot)
+            value = load_seq_cst((uint64_t *)((char *)&slot->usage[entry] + word));
+        result = sums ? result + value : value > result ? value : result;
+    }
+    return result;
+}
+
+uint64_t account_spilled_on_locked(unsigned device) REQUIRES(account_lock)
+{
+    return usage_over_slots_locked(device, offsetof(struct vgpu_usage, spilled), true);
+}
+
+uint64_t account_worked_locked(unsigned device) REQUIRES(account_lock)
+{
+    return usage_over_slots_locked(device, offsetof(struct vgpu_usage, worked_ns), false);
+}
+
 uint64_t account_spilled_locked(void) REQUIRES(account_lock)
 {
     uint64_t sum = 0;
@@ -242,6 +270,20 @@ uint64_t account_share_locked(unsigned device) REQUIRES(account_lock)
     if (ratio <= ACCOUNT_RATIO_ONE || !limit)
         return UINT64_MAX;
     return limit / ratio * ACCOUNT_RATIO_ONE + limit % ratio * ACCOUNT_RATIO_ONE / ratio;
+}
+
+/* Whatever stands there: not below nothing, and within the limit as all that is charged. */
+uint64_t account_allowed_locked(unsigned device) REQUIRES(account_lock)
+{
+    uint64_t share = account_share_locked(device);
+    int entry = account.region->devices[device].entry;
+    if (share == UINT64_MAX || entry < 0)
+        return share;
+    int64_t borrowed = load_seq_cst(&account.region->shared->compute[entry].borrowed_bytes);
+    uint64_t lent = borrowed < 0 ? 0 - (uint64_t)borrowed : 0;
+    if (borrowed < 0)
+        return lent < share ? share - lent : 0;
+    return (uint64_t)borrowed < UINT64_MAX - share ? share + (uint64_t)borrowed : UINT64_MAX - 1;
 }
 
 void account_reap_locked(unsigned device) REQUIRES(account_lock)

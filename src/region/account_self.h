@@ -96,12 +96,18 @@ uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock);
 /* What they have spilled, of all devices. */
 uint64_t account_spilled_locked(void) REQUIRES(account_lock);
 
+/* The same of one device, and when the last of them worked there. */
+uint64_t account_spilled_on_locked(unsigned device) REQUIRES(account_lock);
+uint64_t account_worked_locked(unsigned device) REQUIRES(account_lock);
+
 /* What other processes have charged and may yet take back, of any kind and device: an upper bound
  * of what they may take back of a place. */
 uint64_t account_others_pending_locked(void) REQUIRES(account_lock);
 
 /* The container's share of the card's memory; UINT64_MAX: none. */
 uint64_t account_share_locked(unsigned device) REQUIRES(account_lock);
+/* The share with what was borrowed or lent of it. */
+uint64_t account_allowed_locked(unsigned device) REQUIRES(account_lock);
 
 /* Before a refusal, which then looks again: somebody else may have reaped them a moment ago. */
 void account_reap_locked(unsigned device) REQUIRES(account_lock);

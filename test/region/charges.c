@@ -272,6 +272,43 @@ TEST("movable memory has its place in the share, other memory goes before it, an
     CHECK_EQ(peers_used(device), 600 * PEERS_MIB);
 }
 
+TEST("what others lent may be on the card beyond the share, and what was lent to them may not")
+{
+    uint64_t resident = 0, held = 0;
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
+    CHECK_EQ(account_share(device), 500 * PEERS_MIB);
+    account_set_borrowed(device, 200 * (int64_t)PEERS_MIB);
+    CHECK_EQ(account_borrowed(device), 200 * (int64_t)PEERS_MIB);
+    CHECK_EQ(account_share(device), 500 * PEERS_MIB);
+    CHECK_EQ(account_resident_room(device, 1), 700 * PEERS_MIB);
+    CHECK_EQ(reserve_as(701, ACCOUNT_MOVABLE), -EDQUOT);
+    CHECK_EQ(reserve_as(300, ACCOUNT_MOVABLE), 0);
+    CHECK_EQ(reserve_as(100, ACCOUNT_SPILLED), 0);
+    CHECK(account_resident(device, &resident, &held));
+    CHECK_EQ(resident, 300 * PEERS_MIB);
+    CHECK_EQ(held, 400 * PEERS_MIB);
+    account_set_borrowed(device, -150 * (int64_t)PEERS_MIB);
+    CHECK_EQ(account_resident_room(device, 1), 50 * PEERS_MIB);
+    CHECK_EQ(reserve_as(51, ACCOUNT_MOVABLE), -EDQUOT);
+    account_set_borrowed(device, INT64_MIN);
+    CHECK_EQ(account_resident_room(device, 1), 0);
+    account_set_borrowed(device, INT64_MAX);
+    CHECK_EQ(
+        reserve_as(601, ACCOUNT_MOVABLE), -ENOMEM); /* the limit holds, whatever stands there */
+    CHECK_EQ(reserve_as(600, ACCOUNT_MOVABLE), 0);
+}
+
+TEST("when the container last worked is when the last of its processes that live did")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    CHECK_EQ(account_worked_ns(device), 0);
+    account_note_worked(device, 5);
+    CHECK_EQ(account_worked_ns(device), 5);
+}
+
 TEST("the budget of host memory is reached to the byte, and a ratio of one has no share")
 {
     peers_begin();

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a container has of the card beside its share, and what it shows of that to its processes. */
+#include "region/account_self.h"
+
+#include "region/mapping.h"
+#include "region/region_device.h"
+#include "region/slot.h"
+
+uint64_t account_share(unsigned device)
+{
+    uint64_t share = UINT64_MAX;
+    if (account_is_without_region())
+        return share;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        share = account_share_locked(device);
+        (void)account_look_end();
+    }
+    return share;
+}
+
+void account_set_borrowed(unsigned device, int64_t bytes)
+{
+    if (account_is_without_region())
+        return;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        int entry = account.region->devices[device].entry;
+        if (entry >= 0)
+            store_seq_cst(&account.region->shared->compute[entry].borrowed_bytes, bytes);
+        (void)account_look_end();
+    }
+}
+
+int64_t account_borrowed(unsigned device)
+{
+    int64_t bytes = 0;
+    if (account_is_without_region())
+        return bytes;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        int entry = account.region->devices[device].entry;
+        if (entry >= 0)
+            bytes = load_seq_cst(&account.region->shared->compute[entry].borrowed_bytes);
+        (void)account_look_end();
+    }
+    return bytes;
+}
+
+bool account_resident(unsigned device, uint64_t *ret_resident, uint64_t *ret_held)
+{
+    if (account_is_without_region())
+        return false;
+    LOCKED_TO_END(account_lock);
+    if (!account_look_begin())
+        return false;
+    account_reap_locked(device); /* who was killed holds nothing */
+    uint64_t resident = account_resident_locked(device);
+    uint64_t spilled = account_spilled_on_locked(device);
+    bool there = account_look_end();
+    if (there) {
+        *ret_resident = resident;
+        *ret_held = resident + spilled;
+    }
+    return there;
+}
+
+void account_note_worked(unsigned device, uint64_t now_ns)
+{
+    if (account_is_without_region())
+        return;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        struct vgpu_usage *usage = account_usage_locked(device);
+        if (usage)
+            store_relaxed(&usage->worked_ns, now_ns);
+        (void)account_look_end();
+    }
+}
+
+uint64_t account_worked_ns(unsigned device)
+{
+    uint64_t last_ns = 0;
+    if (account_is_without_region())
+        return last_ns;
+    LOCKED_TO_END(account_lock);
+    if (account_look_begin()) {
+        last_ns = account_worked_locked(device);
+        (void)account_look_end();
+    }
+    return last_ns;
+}
