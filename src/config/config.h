@@ -82,6 +82,7 @@ struct config {
     bool oversubscription_is_indexed; /* some device was named by its index */
     uint64_t host_pool_bytes;         /* VGPU_HOST_POOL; UINT64_MAX: not said */
     uint64_t host_pool_ready_bytes;   /* VGPU_HOST_POOL_READY; 0: none */
+    unsigned turn_overhead_percent;   /* VGPU_TURN_OVERHEAD */
     uint64_t idle_release_s;          /* VGPU_IDLE_RELEASE; 0: never */
 };
 

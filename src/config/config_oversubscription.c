@@ -118,6 +118,19 @@ static uint64_t read_idle_release(const char *text)
     return seconds;
 }
 
+static unsigned read_turn_overhead(const char *text)
+{
+    uint64_t percent = CONFIG_TURN_OVERHEAD;
+    if (text && *text &&
+        (parse_number(text, CONFIG_TURN_OVERHEAD_MOST, &percent) || percent == 0)) {
+        log_warning("VGPU_TURN_OVERHEAD=\"%.64s\" is not known; accepted: a percentage from 1 to "
+                    "%u. It is %u.",
+            text, CONFIG_TURN_OVERHEAD_MOST, CONFIG_TURN_OVERHEAD);
+        percent = CONFIG_TURN_OVERHEAD;
+    }
+    return (unsigned)percent;
+}
+
 void config_oversubscription_read(struct config *config, char *(*lookup)(const char *name))
 {
     static const char *const switches[] = {
@@ -145,6 +158,7 @@ void config_oversubscription_read(struct config *config, char *(*lookup)(const c
     config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
     config->host_pool_ready_bytes = read_host_pool_ready(lookup("VGPU_HOST_POOL_READY"));
     config->idle_release_s = read_idle_release(lookup("VGPU_IDLE_RELEASE"));
+    config->turn_overhead_percent = read_turn_overhead(lookup("VGPU_TURN_OVERHEAD"));
 }
 
 void config_oversubscription_set(struct config *config, uint64_t ratio)
@@ -157,6 +171,7 @@ void config_oversubscription_set(struct config *config, uint64_t ratio)
     config->oversubscription_is_indexed = false;
     config->host_pool_bytes = UINT64_MAX;
     config->host_pool_ready_bytes = 0;
+    config->turn_overhead_percent = CONFIG_TURN_OVERHEAD;
 }
 
 uint64_t config_oversubscription(const struct config *config, int index)
@@ -173,6 +188,11 @@ uint64_t config_host_pool(const struct config *config)
 uint64_t config_host_pool_ready(const struct config *config)
 {
     return config->host_pool_ready_bytes;
+}
+
+unsigned config_turn_overhead_percent(const struct config *config)
+{
+    return config->turn_overhead_percent;
 }
 
 uint64_t config_idle_release_s(const struct config *config)

@@ -34,6 +34,12 @@ uint64_t config_host_pool_ready(const struct config *config);
  * (VGPU_IDLE_RELEASE); 0: never. */
 uint64_t config_idle_release_s(const struct config *config);
 
+/* How much of the time tenants that take turns with the card's memory may spend moving it
+ * (VGPU_TURN_OVERHEAD). */
+#define CONFIG_TURN_OVERHEAD 10u
+#define CONFIG_TURN_OVERHEAD_MOST 90u
+unsigned config_turn_overhead_percent(const struct config *config);
+
 /* True where it was asked for of any device. */
 bool config_oversubscribes(const struct config *config);
 

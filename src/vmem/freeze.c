@@ -155,7 +155,7 @@ static void before_work(void)
 static void set_frozen(enum frozen frozen)
 {
     store_release(&freeze.frozen, (uint32_t)frozen);
-    world_ask_before(frozen == THAWED ? NULL : before_work);
+    world_ask_before(WORLD_FREEZE, frozen == THAWED ? NULL : before_work);
     word_wake(&freeze.frozen);
 }
 

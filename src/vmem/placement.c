@@ -13,9 +13,11 @@
 #include "residency/residency.h"
 #include "vmem/freeze.h"
 #include "vmem/range_move.h"
+#include "vmem/turn.h"
 #include "vmem/vmem_parts.h"
 #include "vmem/world.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -31,9 +33,21 @@
 #define STOP_NS (100 * MS)
 #define MOVES_NS (50 * MS)
 
+/* In a group that takes turns: between two looks, also while calls wait; how long a holder's work
+ * has to end, also where it seems to be idle; and how long it moves before it speaks again. */
+#define LOOK_TURNS_NS (20 * MS)
+#define LOOK_AWAITED_NS (5 * MS)
+#define PASS_STOP_NS (500 * MS)
+#define IDLE_STOP_NS (20 * MS)
+#define AWAITED_NS (300 * MS)
+
+/* Of a move that others or launches wait for, so much at a time. */
+#define PIECE_BYTES (256ull << 20)
+
 /* After a stop in vain: a kernel runs on, or the driver has no room. */
 #define BACK_OFF_NS (1000 * MS)
 #define BACK_OFF_MOST_NS (60000 * MS)
+#define BACK_OFF_AWAITED_NS (200 * MS)
 
 /* Of a card without a share so much is left to what the driver takes: 256 MiB or a part. */
 #define RESERVE_LEAST_BYTES (256ull << 20)
@@ -137,20 +151,45 @@ static void note_move(struct range *range, uint64_t now_ns)
     residency_note_move(&range->use, now_ns);
 }
 
+/* A part moves whole: the least of those that could. */
+static uint64_t least_part(const struct range *range, bool to_host)
+{
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < range->part_count; i++) {
+        if (range->parts[i].spilled != to_host && range->parts[i].bytes < least)
+            least = range->parts[i].bytes;
+    }
+    return least;
+}
+
+static struct residency_move choose(struct residency *residency, const struct residency_pick *pick,
+    uint64_t room, bool awaited, uint64_t over)
+{
+    struct residency_move move = residency_next(
+        residency, pick, over < PIECE_BYTES ? over : PIECE_BYTES, room, awaited, clock_now_ns());
+    if (move.range && awaited && move.bytes > PIECE_BYTES)
+        move.bytes = PIECE_BYTES; /* what came or went is said in between */
+    if (move.range && move.to_host) {
+        uint64_t least = least_part(move.range, true);
+        move.bytes = move.bytes > least ? move.bytes : least;
+    }
+    return move;
+}
+
 /* One move; false where there is none to be made, or less came of it than was to. The world is
  * stopped. */
-static bool move_once(unsigned device, unsigned *moves)
+static bool move_once(unsigned device, bool awaited, unsigned *moves)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
     struct residency_pick pick;
     uint64_t room = room_of(device), moved = 0, from_ns = clock_now_ns();
     struct residency *residency = &placement.devices[device].residency;
     pick_ranges(device, room, &pick);
-    struct residency_move move = residency_next(residency, &pick, 0, room, false, from_ns);
+    struct residency_move move = choose(residency, &pick, room, awaited, turn_over_bytes(device));
     if (move.range) {
         result = range_move(move.range, move.to_host, move.bytes, &moved);
         uint64_t now_ns = clock_now_ns();
-        residency_spend(residency, now_ns - from_ns);
+        residency_spend(residency, awaited ? 0 : now_ns - from_ns);
         note_move(move.range, now_ns);
     }
     leave_ranges(&pick);
@@ -158,81 +197,152 @@ static bool move_once(unsigned device, unsigned *moves)
     return moved && result == CUDA_SUCCESS;
 }
 
-static void back_off(struct device *device, uint64_t now_ns)
+/* Where others wait for what goes, a stop in vain is tried again soon. */
+static void back_off(struct device *device, bool moved, bool awaited, uint64_t now_ns)
 {
-    uint64_t longer_ns = 2 * device->back_off_ns;
-    if (!device->back_off_ns)
-        longer_ns = BACK_OFF_NS;
-    device->back_off_ns = longer_ns < BACK_OFF_MOST_NS ? longer_ns : BACK_OFF_MOST_NS;
-    device->not_before_ns = now_ns + device->back_off_ns;
+    uint64_t longer_ns = device->back_off_ns ? 2 * device->back_off_ns : BACK_OFF_NS;
+    if (longer_ns > BACK_OFF_MOST_NS)
+        longer_ns = BACK_OFF_MOST_NS;
+    device->back_off_ns = moved || awaited ? 0 : longer_ns;
+    device->not_before_ns =
+        now_ns + (!moved && awaited ? BACK_OFF_AWAITED_NS : device->back_off_ns);
 }
 
-/* In a pause, or beside a higher priority, a copy would wait, and with it all calls. What a freeze
- * moved out is its own. */
-static bool may_stop(void)
+/* Moves until there is nothing to be moved, with a claim that follows; returns how often it did. */
+static unsigned move_all(unsigned number, bool awaited, uint64_t until_ns)
 {
-    return !policy_hold() && !freeze_holds();
+    unsigned moves = 0;
+    bool more = true;
+    while (more && !world_is_finished() && clock_now_ns() < until_ns) {
+        more = move_once(number, awaited, &moves);
+        if (awaited)
+            turn_settle(number);
+    }
+    return moves;
 }
 
 /* Whether a move is to be made, by the same choice, before anybody is stopped for it. */
-static bool has_move(unsigned device, uint64_t now_ns)
+static bool has_move(unsigned device, bool awaited)
 {
     struct residency_pick pick;
     struct residency residency = placement.devices[device].residency;
     uint64_t room = room_of(device);
     pick_ranges(device, room, &pick);
-    bool has = residency_next(&residency, &pick, 0, room, false, now_ns).range != NULL;
+    bool has = choose(&residency, &pick, room, awaited, turn_over_bytes(device)).range != NULL;
     leave_ranges(&pick);
     return has;
 }
 
-static void attend(unsigned number, uint64_t now_ns)
+/* Stops the world where there is a move to be made. Channels that are closed in windows are opened
+ * for it. */
+static void stop_and_move(unsigned number, bool awaited)
 {
     struct device *device = &placement.devices[number];
-    if (now_ns < device->not_before_ns || !may_stop() || !has_move(number, now_ns))
-        return;
     unsigned moves = 0;
-    pace_context_ends(); /* channels that are closed in windows are opened */
+    if (clock_now_ns() < device->not_before_ns || !has_move(number, awaited))
+        return;
+    pace_context_ends();
     if (world_stop(STOP_NS) == 0) {
-        while (!world_is_finished() && clock_now_ns() - now_ns < STOP_NS + MOVES_NS &&
-               move_once(number, &moves)) {
-        }
+        moves = move_all(number, awaited, clock_now_ns() + (awaited ? AWAITED_NS : MOVES_NS));
         world_start();
     }
     pace_context_ended();
-    if (moves)
-        device->back_off_ns = 0;
-    else
-        back_off(device, clock_now_ns());
+    back_off(device, moves != 0, awaited, clock_now_ns());
+}
+
+/* ---- turns ---- */
+
+/* Nothing that is spilled can come in now. */
+static bool is_full(unsigned device)
+{
+    struct residency_pick pick;
+    uint64_t room = room_of(device);
+    if (!account_own_bytes(device, ACCOUNT_SPILLED) || !room)
+        return true;
+    pick_ranges(device, room, &pick);
+    bool full = !pick.hottest.range;
+    leave_ranges(&pick);
+    return full;
+}
+
+/* The gate is closed first, so that what runs comes to its end; then the next one has the turn, and
+ * room as ours goes out. A turn that is over is over, whether work ends or not: what it keeps busy
+ * stays on the card. */
+static void pass(unsigned number, const struct turn_plan *plan, bool away)
+{
+    turn_close();
+    if (away) {
+        turn_pass(plan, clock_now_ns());
+        return;
+    }
+    pace_context_ends();
+    int error = world_stop(plan->by_idleness ? IDLE_STOP_NS : PASS_STOP_NS);
+    if (error && plan->by_idleness)
+        turn_note_work(number, clock_now_ns());
+    else if (error != -EBUSY)
+        turn_pass(plan, clock_now_ns());
+    if (!error) {
+        turn_settle(number);
+        (void)move_all(number, true, clock_now_ns() + AWAITED_NS);
+        world_start();
+    }
+    pace_context_ended();
+}
+
+/* In a pause, or beside a higher priority, a copy would wait, and with it all calls. What a freeze
+ * moved out is its own. Returns when to look again. */
+static uint64_t attend(unsigned number, uint64_t now_ns)
+{
+    struct turn_plan plan;
+    bool away = policy_hold() || freeze_holds();
+    bool full = is_full(number);
+    bool takes_turns = turn_look(number, away, full, now_ns, &plan);
+    if (plan.passes)
+        pass(number, &plan, away);
+    else if (takes_turns)
+        turn_settle(number);
+    bool awaited = turn_over_bytes(number) || (plan.in_group && plan.holds && !plan.passes);
+    if (!away)
+        stop_and_move(number, awaited);
+    if (!plan.in_group)
+        return LOOK_IDLE_NS;
+    return turn_is_awaited() || (plan.holds && !full) ? LOOK_AWAITED_NS : LOOK_TURNS_NS;
 }
 
 /* ---- the thread ---- */
 
-static bool has_spilled(void)
+static bool has_memory(unsigned device)
+{
+    return account_own_bytes(device, ACCOUNT_SPILLED) || account_own_bytes(device, ACCOUNT_MOVABLE);
+}
+
+static bool has_any_memory(void)
 {
     bool any = false;
     for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
-        any |= account_own_bytes(i, ACCOUNT_SPILLED) != 0;
+        any |= has_memory(i);
     return any;
 }
 
-/* What is spilled as it falls asleep is seen by itself, or wakes it. */
+/* What is allocated as it falls asleep is seen by itself, or wakes it. */
 static void sleep_for_good(void)
 {
+    turn_leave();
     if (!swap_seq_cst(&placement.state, (uint32_t)WORKS, (uint32_t)ASLEEP))
         return;
-    if (has_spilled() && swap_seq_cst(&placement.state, (uint32_t)ASLEEP, (uint32_t)WORKS))
+    if (has_any_memory() && swap_seq_cst(&placement.state, (uint32_t)ASLEEP, (uint32_t)WORKS))
         return;
     while (load_acquire(&placement.state) == ASLEEP)
         word_wait(&placement.state, ASLEEP);
 }
 
-static uint64_t pause_ns(void)
+/* While calls submit work and something could come back, more often. */
+static uint64_t pause_ns(uint64_t wanted_ns)
 {
     uint64_t entries = world_entries();
-    bool works = entries != placement.entries;
+    bool works = entries != placement.entries && account_spilled_bytes();
     placement.entries = entries;
-    return works ? LOOK_NS : LOOK_IDLE_NS;
+    return works && LOOK_NS < wanted_ns ? LOOK_NS : wanted_ns;
 }
 
 static void *run(void *argument)
@@ -240,12 +350,13 @@ static void *run(void *argument)
     (void)argument;
     (void)prctl(PR_SET_NAME, "vgpu-placer");
     while (!world_is_finished()) {
+        uint64_t rest_ns = LOOK_IDLE_NS;
         for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++) {
-            if (account_own_bytes(i, ACCOUNT_SPILLED))
-                attend(i, clock_now_ns());
+            uint64_t here_ns = has_memory(i) ? attend(i, clock_now_ns()) : rest_ns;
+            rest_ns = here_ns < rest_ns ? here_ns : rest_ns;
         }
-        if (has_spilled())
-            word_wait_for(&placement.state, WORKS, pause_ns());
+        if (has_any_memory())
+            turn_rest(pause_ns(rest_ns));
         else
             sleep_for_good();
     }
@@ -264,5 +375,6 @@ void placement_watch_slow(void)
 
 void placement_reset(void)
 {
+    turn_reset();
     memset(&placement, 0, sizeof(placement));
 }

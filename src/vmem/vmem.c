@@ -26,7 +26,7 @@
 
 bool vmem_is_asked_for;
 size_t vmem_range_count;
-bool vmem_has_spilled;
+bool vmem_is_placed;
 struct lock vmem_lock;
 struct vmem vmem;
 
@@ -50,7 +50,7 @@ void vmem_reset(void) NO_THREAD_SAFETY_ANALYSIS
     vmem_range_count = 0;
     address_reset();
     said.not_shared = said.not_limited = false;
-    vmem_has_spilled = false;
+    vmem_is_placed = false;
     vmem_is_asked_for = config_oversubscribes(container_config());
 }
 
@@ -234,8 +234,8 @@ static CUresult add_range(struct range *range, uint64_t bytes, CUdeviceptr *ret_
         }
     } else {
         range->use.made_ns = clock_now_ns();
-        if (range->spilled_bytes)
-            store_relaxed(&vmem_has_spilled, true);
+        if (range->spilled_bytes || account_share((unsigned)range->device) != UINT64_MAX)
+            store_relaxed(&vmem_is_placed, true);
         publish(range);
         if (vmem_peers_changed(changes))
             (void)vmem_let_peers(range, &changes);

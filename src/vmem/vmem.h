@@ -19,7 +19,7 @@
 /* Written by this module alone. */
 extern bool vmem_is_asked_for;  /* by the environment, of any device */
 extern size_t vmem_range_count; /* and those whose free is put off */
-extern bool vmem_has_spilled;   /* something of the process did, if only once */
+extern bool vmem_is_placed;     /* something was spilled, or has a share of the card */
 
 /* Serves an allocation on the current context's device. False where the driver is to serve it:
  * oversubscription is off there, or the arguments are the driver's to refuse. */

@@ -36,7 +36,7 @@ static struct {
     uint32_t gate; /* slept on */
     uint32_t stopped;
     bool finished;
-    void (*before)(void);
+    void (*before[WORLD_ASKERS])(void);
     struct stripe {
         uint64_t entered, left;
     } __attribute__((aligned(64))) stripes[STRIPES];
@@ -80,6 +80,15 @@ static bool may_pass(void)
     return load_seq_cst(&world.gate) == OPEN;
 }
 
+static void ask_before(void)
+{
+    for (unsigned i = 0; i < WORLD_ASKERS; i++) {
+        void (*before)(void) = load_acquire(&world.before[i]);
+        if (before && !load_acquire(&world.finished))
+            before();
+    }
+}
+
 /* The count is raised before the gate is looked at: who closes it then sees one of both. */
 void world_enter_slow(void)
 {
@@ -88,9 +97,7 @@ void world_enter_slow(void)
         return;
     struct stripe *stripe = own_stripe();
     for (;;) {
-        void (*before)(void) = load_acquire(&world.before);
-        if (before && !load_acquire(&world.finished))
-            before();
+        ask_before();
         (void)add_seq_cst(&stripe->entered, (uint64_t)1);
         if (may_pass())
             return;
@@ -124,9 +131,9 @@ uint64_t world_entries(void)
     return entered;
 }
 
-void world_ask_before(void (*before)(void))
+void world_ask_before(enum world_asker asker, void (*before)(void))
 {
-    store_release(&world.before, before);
+    store_release(&world.before[asker], before);
 }
 
 /* ---- contexts ---- */

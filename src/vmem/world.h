@@ -63,9 +63,12 @@ bool world_is_finished(void);
 /* How many calls have entered so far: where it stays, nothing was submitted. */
 uint64_t world_entries(void);
 
+/* Who may have threads wait before they enter. */
+enum world_asker { WORLD_FREEZE, WORLD_TURN, WORLD_ASKERS };
+
 /* While asked to, each thread calls `before` before it enters, which may block (for memory to come
  * back, for a turn): a thread that does is not one that has entered. NULL: no longer. */
-void world_ask_before(void (*before)(void));
+void world_ask_before(enum world_asker asker, void (*before)(void));
 
 /* A context of the process came to be, or is about to end: its work is waited for in between. */
 void world_add_context(uint64_t context);

@@ -67,7 +67,7 @@ static bool is_marked(CUdeviceptr pointer, uint64_t bytes, uint64_t seed)
     return same;
 }
 
-static unsigned movers(void)
+static unsigned placers(void)
 {
     unsigned count = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -138,16 +138,17 @@ BED_TEST("without a share it comes back when the card has room, and leaves some 
     CHECK(fourth);
 }
 
-BED_TEST("where nothing was spilled there is no thread for it", SHARE)
+BED_TEST("where there is no share, and nothing was spilled, there is no thread for it",
+    .limit = "8GiB", .sim = "h200,memory=4GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=true"})
 {
     bed_context(0);
     CUdeviceptr first = take(GIB);
-    CHECK_EQ(movers(), 0);
+    CHECK_EQ(placers(), 0);
     CUdeviceptr second = take(3 * GIB);
     CHECK(spilled());
-    for (unsigned i = 0; i < 3000 && !movers(); i++)
+    for (unsigned i = 0; i < 3000 && !placers(); i++)
         bed_sleep_ms(10);
-    CHECK_EQ(movers(), 1);
+    CHECK_EQ(placers(), 1);
     CHECK(first && second);
 }
 

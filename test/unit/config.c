@@ -531,6 +531,19 @@ TEST("idle memory is released only where a number of seconds is said")
     CHECK_EQ(config_idle_release_s(READ("VGPU_IDLE_RELEASE", "31536001")), 0);
 }
 
+TEST("tenants that take turns spend a tenth of the time on moves, unless a percentage says else")
+{
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_LEDGER", "")), 10);
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_TURN_OVERHEAD", "25")), 25);
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_TURN_OVERHEAD", "90")), 90);
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_TURN_OVERHEAD", "91")), 10);
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_TURN_OVERHEAD", "0")), 10);
+    CHECK_EQ(config_turn_overhead_percent(READ("VGPU_TURN_OVERHEAD", "much")), 10);
+    struct config *config = READ("VGPU_TURN_OVERHEAD", "1");
+    config_oversubscription_set(config, 2 * ONE); /* by a grant */
+    CHECK_EQ(config_turn_overhead_percent(config), 10);
+}
+
 int main(int argc, char **argv)
 {
     return check_run(argc, argv);

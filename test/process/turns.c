@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants whose working sets do not fit together take turns with the card's memory. On virtual
+ * time: what is asserted of time is the simulated machine's. */
+#include "tenants_world.h"
+#include "turner.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define S (1000 * MS)
+#define ROUND_US 20000
+#define ROUND_NS (ROUND_US * 1000ull)
+
+static struct turners *turners;
+static struct tenant tenants[TURNERS_MAX];
+static char path[160];
+
+/* A context has 2 MiB, so that a tenant's set is what it allocates. */
+static void begin(void)
+{
+    world_begin("h200,context=2MiB");
+    setenv("CUDA_MEMORY_OVERSUBSCRIBE", "2", 1);
+    world_path("turners", path);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    REQUIRE(fd >= 0 && ftruncate(fd, sizeof(*turners)) == 0);
+    turners = mmap(NULL, sizeof(*turners), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(turners != MAP_FAILED && close(fd) == 0);
+}
+
+static uint64_t rounds(unsigned number)
+{
+    return __atomic_load_n(&turners->list[number].rounds, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t faults(unsigned number)
+{
+    return __atomic_load_n(&turners->list[number].faults, __ATOMIC_SEQ_CST);
+}
+
+static void order(unsigned number, enum turner_order order)
+{
+    __atomic_store_n(&turners->list[number].order, (uint32_t)order, __ATOMIC_SEQ_CST);
+}
+
+static void sleep_ms(unsigned ms)
+{
+    nanosleep(
+        &(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+}
+
+/* A share of 2 GiB, and a set of so many MiB. */
+static void start_in(unsigned number, unsigned mib, const struct tenant *joins)
+{
+    char load[256];
+    uint64_t before = rounds(number);
+    snprintf(load, sizeof(load), "%u %u %u %s", number, mib, ROUND_US, path);
+    tenants[number] = tenant_start(&(struct tenant_how){.memory = "4GiB",
+        .program = "process-turner",
+        .load = load,
+        .joins = joins ? joins->region : NULL});
+    for (unsigned i = 0; i < 6000 && rounds(number) < before + 2; i++)
+        sleep_ms(10);
+    CHECK(rounds(number) >= before + 2);
+}
+
+static void start(unsigned number, unsigned mib)
+{
+    start_in(number, mib, NULL);
+}
+
+/* For how much of the time each had all that it wants, and worked. */
+static double measure(unsigned count, unsigned ms)
+{
+    uint64_t before = 0, after = 0, from_ns = world_now_ns();
+    for (unsigned i = 0; i < count; i++)
+        before += rounds(i);
+    sleep_ms(ms);
+    for (unsigned i = 0; i < count; i++)
+        after += rounds(i);
+    return (double)(after - before) * ROUND_NS / (double)(world_now_ns() - from_ns);
+}
+
+static void end(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_EQ(faults(i), 0);
+        kill(tenants[i].pid, SIGCONT);
+        tenant_kill(&tenants[i]);
+    }
+}
+
+/* The one whose rounds go on. */
+static unsigned holder_of_two(void)
+{
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t one = rounds(0), other = rounds(1);
+        sleep_ms(200);
+        one = rounds(0) - one;
+        other = rounds(1) - other;
+        if (one + other > 5 && (!one || !other))
+            return one ? 0 : 1;
+    }
+    CHECK(false);
+    return 0;
+}
+
+static bool goes_on(unsigned number, unsigned ms)
+{
+    uint64_t before = rounds(number);
+    for (unsigned i = 0; i < ms / 10 && rounds(number) < before + 3; i++)
+        sleep_ms(10);
+    return rounds(number) >= before + 3;
+}
+
+TEST("two whose sets are one and a half times their shares reach 0.85 of one after the other")
+{
+    begin();
+    start(0, 3072);
+    start(1, 3072);
+    sleep_ms(5000);
+    uint64_t first = rounds(0), second = rounds(1);
+    double reached = measure(2, 40000);
+    first = rounds(0) - first;
+    second = rounds(1) - second;
+    printf("# %.3f of one after the other, %llu and %llu rounds\n", reached,
+        (unsigned long long)first, (unsigned long long)second);
+    fflush(stdout);
+    CHECK(reached >= 0.85);
+    CHECK(first * 3 > second * 2 && second * 3 > first * 2);
+    end(2);
+}
+
+TEST("who fits into its share never waits beside them")
+{
+    begin();
+    start(2, 1536);
+    start(0, 3072);
+    start(1, 3072);
+    sleep_ms(3000);
+    turners->list[2].longest_ns = 0;
+    uint64_t before = rounds(2);
+    sleep_ms(20000);
+    /* Three share the card's time: 2 time slices of others and its own round. */
+    CHECK(turners->list[2].longest_ns < 10 * ROUND_NS);
+    CHECK(rounds(2) - before > 20 * 15);
+    end(3);
+}
+
+TEST("one alone works without a wait, and with its share")
+{
+    begin();
+    start(0, 3072);
+    sleep_ms(1000);
+    turners->list[0].longest_ns = 0;
+    sleep_ms(10000);
+    CHECK(turners->list[0].longest_ns < 300 * MS);
+    end(1);
+}
+
+TEST("a holder that rests hands its turn over early")
+{
+    begin();
+    start(0, 3072);
+    start(1, 3072);
+    unsigned holder = holder_of_two();
+    order(holder, TURNER_REST);
+    CHECK(goes_on(1 - holder, 2000));
+    turners->list[1 - holder].longest_ns = 0;
+    sleep_ms(10000);
+    CHECK(turners->list[1 - holder].longest_ns < S); /* and keeps it while nobody waits */
+    order(holder, TURNER_WORK);
+    CHECK(goes_on(holder, 70000));
+    end(2);
+}
+
+TEST("a holder that is killed gives its turn and its memory back")
+{
+    begin();
+    start(0, 3072);
+    start(1, 3072);
+    for (unsigned i = 0; i < 6; i++) {
+        unsigned holder = holder_of_two();
+        sleep_ms(i * 173);
+        tenant_kill(&tenants[holder]);
+        CHECK(goes_on(1 - holder, 5000));
+        start(holder, 3072);
+    }
+    end(2);
+}
+
+TEST("a holder that is stopped loses its turn, and goes on when it is let")
+{
+    begin();
+    start(0, 3072);
+    start(1, 3072);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned holder = holder_of_two();
+        sleep_ms(i * 217);
+        kill(tenants[holder].pid, SIGSTOP);
+        CHECK(goes_on(1 - holder, 10000));
+        kill(tenants[holder].pid, SIGCONT);
+        CHECK(goes_on(holder, 75000));
+    }
+    end(2);
+}
+
+TEST("one that waits may be killed, stopped, fork or end, and the other goes on")
+{
+    begin();
+    start(0, 3072);
+    start(1, 3072);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned waits = 1 - holder_of_two();
+        if (i == 0)
+            kill(tenants[waits].pid, SIGSTOP);
+        if (i == 1)
+            order(waits, TURNER_FORK);
+        if (i == 2)
+            order(waits, TURNER_EXIT);
+        if (i == 3)
+            tenant_kill(&tenants[waits]);
+        CHECK(goes_on(1 - waits, 75000));
+        if (i == 0)
+            kill(tenants[waits].pid, SIGCONT);
+        if (i == 1)
+            CHECK(goes_on(waits, 75000));
+        order(waits, TURNER_WORK);
+        if (i == 2)
+            tenant_kill(&tenants[waits]);
+        if (i >= 2)
+            start(waits, 3072);
+    }
+    end(2);
+}
+
+TEST("a kernel that never ends costs its tenant the turn, and nobody else")
+{
+    begin();
+    setenv("VGPU_GATE", "launch", 1);
+    start(0, 3072);
+    start(1, 3072);
+    unsigned holder = holder_of_two();
+    order(holder, TURNER_HANG);
+    CHECK(goes_on(1 - holder, 75000));
+    CHECK(goes_on(1 - holder, 75000));
+    end(2);
+}
+
+TEST("processes of one container take their turn together")
+{
+    begin();
+    start(0, 3072);
+    start(1, 1536);
+    start_in(2, 1536, &tenants[1]);
+    sleep_ms(3000);
+    uint64_t before[3] = {rounds(0), rounds(1), rounds(2)};
+    sleep_ms(30000);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(rounds(i) - before[i] > 100);
+    end(3);
+}
+
+TEST("three of which any two do not fit all work, and none waits for longer than the others take")
+{
+    begin();
+    for (unsigned i = 0; i < 3; i++)
+        start(i, 3584);
+    sleep_ms(3000);
+    for (unsigned i = 0; i < 3; i++)
+        turners->list[i].longest_ns = 0;
+    double reached = measure(3, 40000);
+    printf("# %.3f of one after the other\n", reached);
+    fflush(stdout);
+    CHECK(reached >= 0.8);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(turners->list[i].longest_ns && turners->list[i].longest_ns < 20 * S);
+    end(3);
+}
+
+int main(int argc, char **argv)
+{
+    return check_run(argc, argv);
+}
