@@ -53,7 +53,8 @@ struct vgpu_board_slot {
     uint32_t core_soft_limit; /* 44: percent; 0 none */
     uint32_t priority;        /* 48: 0 high */
     uint32_t flags;           /* 52: enum vgpu_board_flags */
-    uint64_t reserved;        /* 56 */
+    uint32_t fixed_pages;     /* 56: of resident_pages, below: what cannot leave the card */
+    uint32_t reserved;        /* 60 */
     char name[32];            /* 64: for tools; not terminated if full */
     /* Of device memory, where the tenant has a share of the card (src/residency/turns.h); sizes are
      * pages of 2 MiB. */
@@ -95,6 +96,7 @@ _Static_assert(offsetof(struct vgpu_board_slot, core_soft_limit) == 44, "frozen 
 _Static_assert(offsetof(struct vgpu_board_slot, priority) == 48, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, flags) == 52, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, name) == 64, "frozen layout");
+_Static_assert(offsetof(struct vgpu_board_slot, fixed_pages) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, share_pages) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, wanted_pages) == 100, "frozen layout");
 _Static_assert(offsetof(struct vgpu_board_slot, claim_pages) == 104, "frozen layout");

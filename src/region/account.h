@@ -88,9 +88,15 @@ uint64_t account_share(unsigned device);
 void account_set_borrowed(unsigned device, int64_t bytes);
 int64_t account_borrowed(unsigned device);
 
-/* What the container's live processes have on the card, and that with what is spilled of it.
- * False, and untouched, where there is no region. */
-bool account_resident(unsigned device, uint64_t *ret_resident, uint64_t *ret_held);
+/* What the container's live processes have on the card. */
+struct account_places {
+    uint64_t resident_bytes;
+    uint64_t movable_bytes; /* of these: what could be moved to host memory */
+    uint64_t spilled_bytes; /* what was */
+};
+
+/* False, and untouched, where there is no region. */
+bool account_places(unsigned device, struct account_places *ret_places);
 
 /* This process works, or a call of it waits to (vgpu_usage.worked_ns); and when the last of the
  * container's live processes did. */

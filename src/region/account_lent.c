@@ -47,7 +47,7 @@ int64_t account_borrowed(unsigned device)
     return bytes;
 }
 
-bool account_resident(unsigned device, uint64_t *ret_resident, uint64_t *ret_held)
+bool account_places(unsigned device, struct account_places *ret_places)
 {
     if (account_is_without_region())
         return false;
@@ -55,13 +55,10 @@ bool account_resident(unsigned device, uint64_t *ret_resident, uint64_t *ret_hel
     if (!account_look_begin())
         return false;
     account_reap_locked(device); /* who was killed holds nothing */
-    uint64_t resident = account_resident_locked(device);
-    uint64_t spilled = account_spilled_on_locked(device);
+    struct account_places places = account_places_locked(device);
     bool there = account_look_end();
-    if (there) {
-        *ret_resident = resident;
-        *ret_held = resident + spilled;
-    }
+    if (there)
+        *ret_places = places;
     return there;
 }
 

@@ -229,9 +229,14 @@ static uint64_t usage_over_slots_locked(unsigned device, size_t word, bool sums)
     return result;
 }
 
-uint64_t account_spilled_on_locked(unsigned device) REQUIRES(account_lock)
+struct account_places account_places_locked(unsigned device) REQUIRES(account_lock)
 {
-    return usage_over_slots_locked(device, offsetof(struct vgpu_usage, spilled), true);
+    uint64_t resident = account_resident_locked(device);
+    uint64_t movable = usage_over_slots_locked(device, offsetof(struct vgpu_usage, movable), true);
+    return (struct account_places){.resident_bytes = resident,
+        .movable_bytes = movable < resident ? movable : resident,
+        .spilled_bytes =
+            usage_over_slots_locked(device, offsetof(struct vgpu_usage, spilled), true)};
 }
 
 uint64_t account_worked_locked(unsigned device) REQUIRES(account_lock)

@@ -96,8 +96,8 @@ uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock);
 /* What they have spilled, of all devices. */
 uint64_t account_spilled_locked(void) REQUIRES(account_lock);
 
-/* The same of one device, and when the last of them worked there. */
-uint64_t account_spilled_on_locked(unsigned device) REQUIRES(account_lock);
+/* Of one device, and when the last of them worked there. */
+struct account_places account_places_locked(unsigned device) REQUIRES(account_lock);
 uint64_t account_worked_locked(unsigned device) REQUIRES(account_lock);
 
 /* What other processes have charged and may yet take back, of any kind and device: an upper bound

@@ -38,6 +38,7 @@ void registry_turns_say(
         store_relaxed(&slot->share_pages, own->share_pages);
         store_relaxed(&slot->wanted_pages, own->wanted_pages);
         store_relaxed(&slot->resident_pages, own->resident_pages);
+        store_relaxed(&slot->fixed_pages, own->fixed_pages);
         if (!own->waits || !waits_ns)
             store_relaxed(&slot->turn_waits_ns, own->waits ? now_ns : 0);
         store_release(&slot->memory_heard_ns, now_ns);
@@ -63,6 +64,7 @@ static void read_tenant(
     *tenant = (struct turns_tenant){.share_pages = share,
         .heard_ns = load_acquire(&slot->memory_heard_ns),
         .wanted_pages = load_relaxed(&slot->wanted_pages),
+        .fixed_pages = load_relaxed(&slot->fixed_pages),
         .claim_pages = load_relaxed(&slot->claim_pages),
         .waits = load_relaxed(&slot->turn_waits_ns) != 0,
         .slot = index};

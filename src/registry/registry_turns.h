@@ -13,6 +13,7 @@ struct registry_memory {
     uint32_t share_pages; /* 0: it takes no part; nothing else is said */
     uint32_t wanted_pages;
     uint32_t resident_pages;
+    uint32_t fixed_pages; /* of these: what cannot leave the card */
     bool waits;
 };
 

@@ -24,14 +24,11 @@ static uint64_t claim_of(const struct turns_tenant *tenant)
 
 /* ---- memory ---- */
 
-/* The shares of all, or of those that take part. */
-static uint64_t shares_of(const struct turns_view *view, bool of_group)
+static uint64_t shares_of(const struct turns_view *view)
 {
     uint64_t sum = 0;
-    for (unsigned i = 0; i < view->count; i++) {
-        if (!of_group || turns_takes_part(&view->tenants[i]))
-            sum += view->tenants[i].share_pages;
-    }
+    for (unsigned i = 0; i < view->count; i++)
+        sum += view->tenants[i].share_pages;
     return sum;
 }
 
@@ -44,6 +41,33 @@ static int holder_of(const struct turns_view *view)
     return valid ? holder : -1;
 }
 
+/* What cannot leave the card, as far as it is the tenant's own. */
+static uint64_t fixed_of(const struct turns_tenant *tenant)
+{
+    return min_of(tenant->fixed_pages, tenant->share_pages);
+}
+
+/* What the holder leaves to the others of its group beside what is fixed of each: to all of them
+ * `rest`, in proportion to `weights`, what of their shares can leave the card. */
+struct left {
+    uint64_t held; /* by the holder */
+    uint64_t rest, weights;
+};
+
+static struct left left_by(const struct turns_view *view, unsigned holder)
+{
+    uint64_t others = 0, fixed = 0;
+    for (unsigned i = 0; i < view->count; i++) {
+        if (i != holder && turns_takes_part(&view->tenants[i])) {
+            others += view->tenants[i].share_pages;
+            fixed += fixed_of(&view->tenants[i]);
+        }
+    }
+    uint64_t most = view->tenants[holder].share_pages + others - fixed;
+    uint64_t held = min_of(view->tenants[holder].wanted_pages, most);
+    return (struct left){.held = held, .rest = most - held, .weights = others - fixed};
+}
+
 /* Between two turns everybody keeps what it has. */
 uint32_t turns_ceiling(const struct turns_view *view, unsigned index)
 {
@@ -54,19 +78,20 @@ uint32_t turns_ceiling(const struct turns_view *view, unsigned index)
     if (holder < 0)
         return (uint32_t)min_of(
             max_of(tenant->share_pages, claim_of(tenant)), tenant->wanted_pages);
-    uint64_t group = shares_of(view, true);
-    uint64_t held = min_of(view->tenants[holder].wanted_pages, group);
+    struct left left = left_by(view, (unsigned)holder);
     if (index == (unsigned)holder)
-        return (uint32_t)min_of(held, UINT32_MAX);
-    /* There is another than the holder, so the divisor is not 0; the product has 64 bits. */
-    uint64_t others = group - view->tenants[holder].share_pages;
-    return (uint32_t)min_of(
-        tenant->share_pages * min_of(group - held, UINT32_MAX) / others, tenant->share_pages);
+        return (uint32_t)left.held; /* no more than is wanted */
+    uint64_t fixed = fixed_of(tenant), weight = tenant->share_pages - fixed;
+    if (!weight)
+        return (uint32_t)fixed;
+    /* The rest is no more than the weights; the product has 64 bits. */
+    uint64_t part = weight * min_of(left.rest, UINT32_MAX) / left.weights;
+    return (uint32_t)(fixed + min_of(part, weight));
 }
 
 uint32_t turns_claim_room(const struct turns_view *view)
 {
-    uint64_t all = shares_of(view, false), claimed = 0;
+    uint64_t all = shares_of(view), claimed = 0;
     uint64_t own = claim_of(&view->tenants[view->own]);
     for (unsigned i = 0; i < view->count; i++) {
         if (i != view->own)

@@ -3,9 +3,9 @@
  *
  * Each tenant has a share of the card's memory, its limit / ratio. A tenant that wants no more than
  * its share is never part of this, and never waits. The others form a group and take turns with
- * what their shares add up to: the holder may hold what it wants, as far as that goes, and the rest
- * is left to the others in proportion to their shares. So at a hand-over only that much moves that
- * the next one lacks.
+ * what their shares add up to: each keeps what cannot leave the card, the holder may hold what it
+ * wants, as far as that goes, and the rest is left to the others in proportion to their shares. So
+ * at a hand-over only that much moves that the next one lacks.
  *
  * Two things are kept apart. Who works is the turn: a word in the GPU's registry that names the
  * holder, passed on by the holder, or taken where it is gone, silent, or holds for too long. Who
@@ -57,6 +57,7 @@
 struct turns_tenant {
     uint32_t share_pages;  /* 0: it has none, and is not looked at */
     uint32_t wanted_pages; /* its working set */
+    uint32_t fixed_pages;  /* what of it cannot leave the card */
     uint32_t claim_pages;  /* it holds no more than this; 0: not said, which is its share */
     bool waits;            /* for the turn, with work to do */
     uint64_t heard_ns;     /* when it last spoke; 0 never */

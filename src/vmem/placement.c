@@ -60,7 +60,7 @@ static struct {
     uint64_t entries;
     struct device {
         struct residency residency;
-        uint64_t not_before_ns, back_off_ns;
+        uint64_t not_before_ns, back_off_ns, walked_ns;
     } devices[VGPU_REGION_DEVICES];
 } placement;
 
@@ -221,12 +221,19 @@ static unsigned move_all(unsigned number, bool awaited, uint64_t until_ns)
     return moves;
 }
 
-/* Whether a move is to be made, by the same choice, before anybody is stopped for it. */
+/* Whether a move is to be made, by the same choice, before anybody is stopped for it. Without room
+ * all ranges are looked at once a second. */
 static bool has_move(unsigned device, bool awaited)
 {
     struct residency_pick pick;
     struct residency residency = placement.devices[device].residency;
+    uint64_t now_ns = clock_now_ns(), *walked_ns = &placement.devices[device].walked_ns;
+    if (!awaited && !account_own_bytes(device, ACCOUNT_SPILLED))
+        return false;
     uint64_t room = room_of(device);
+    if (!awaited && !room && now_ns - *walked_ns < LOOK_IDLE_NS)
+        return false;
+    *walked_ns = now_ns;
     pick_ranges(device, room, &pick);
     bool has = choose(&residency, &pick, room, awaited, turn_over_bytes(device)).range != NULL;
     leave_ranges(&pick);
@@ -256,8 +263,10 @@ static void stop_and_move(unsigned number, bool awaited)
 static bool is_full(unsigned device)
 {
     struct residency_pick pick;
+    if (!account_own_bytes(device, ACCOUNT_SPILLED))
+        return true;
     uint64_t room = room_of(device);
-    if (!account_own_bytes(device, ACCOUNT_SPILLED) || !room)
+    if (!room)
         return true;
     pick_ranges(device, room, &pick);
     bool full = !pick.hottest.range;

@@ -133,23 +133,24 @@ void turn_note_work(unsigned device, uint64_t now_ns)
     account_note_worked(device, now_ns);
 }
 
-static void say(uint64_t share, uint64_t resident, uint64_t held, bool waits, uint64_t now_ns)
+static void say(uint64_t share, const struct account_places *places, bool waits, uint64_t now_ns)
 {
     const struct registry_memory memory = {.share_pages = pages_down(share),
-        .wanted_pages = pages_up(held),
-        .resident_pages = pages_up(resident),
+        .wanted_pages = pages_up(places->resident_bytes + places->spilled_bytes),
+        .resident_pages = pages_up(places->resident_bytes),
+        .fixed_pages = pages_up(places->resident_bytes - places->movable_bytes),
         .waits = waits};
     registry_turns_say(&turn.registry, &memory, now_ns);
 }
 
 /* ---- looks ---- */
 
-static bool has_share(unsigned device, uint64_t now_ns, uint64_t *ret_share, uint64_t *ret_resident,
-    uint64_t *ret_held)
+static bool has_share(
+    unsigned device, uint64_t now_ns, uint64_t *ret_share, struct account_places *ret_places)
 {
     *ret_share = account_share(device);
     return *ret_share != UINT64_MAX && *ret_share >= PAGE_BYTES && meet(device, now_ns) &&
-           account_resident(device, ret_resident, ret_held);
+           account_places(device, ret_places);
 }
 
 static unsigned group_of(const struct turns_view *view)
@@ -189,24 +190,25 @@ static void nothing_to_do(unsigned device, uint64_t share)
 bool turn_look(
     unsigned device, bool away, bool is_full, uint64_t now_ns, struct turn_plan *ret_plan)
 {
-    uint64_t share, resident, held;
+    struct account_places places;
+    uint64_t share;
     *ret_plan = (struct turn_plan){.to = -1};
-    if (!has_share(device, now_ns, &share, &resident, &held)) {
+    if (!has_share(device, now_ns, &share, &places)) {
         nothing_to_do(device, share);
         return false;
     }
     uint64_t idle = idle_ns(device, away, now_ns);
-    say(share, resident, held, turn.waits, now_ns);
+    say(share, &places, turn.waits, now_ns);
     if (!registry_turns_look(&turn.registry, &turn.view, &turn.word)) {
         nothing_to_do(device, share);
         return false;
     }
     struct turns_self self = {
-        .idle_ns = idle, .resident_pages = pages_down(resident), .is_full = is_full};
+        .idle_ns = idle, .resident_pages = pages_down(places.resident_bytes), .is_full = is_full};
     struct turns_order order = turns_step(
         &turn.turns, &turn.view, &self, config_turn_overhead_percent(container_config()), now_ns);
     if (order.waits != turn.waits)
-        say(share, resident, held, order.waits, now_ns);
+        say(share, &places, order.waits, now_ns);
     turn.waits = order.waits;
     if (!order.works)
         turn_close();
@@ -252,25 +254,27 @@ static void settle(unsigned device, uint64_t share, uint64_t resident)
 
 void turn_settle(unsigned device)
 {
-    uint64_t share, resident, held;
-    if (!has_share(device, clock_now_ns(), &share, &resident, &held) ||
+    struct account_places places;
+    uint64_t share;
+    if (!has_share(device, clock_now_ns(), &share, &places) ||
         !registry_claims_begin(&turn.registry))
         return;
     if (registry_turns_look(&turn.registry, &turn.view, &turn.word))
-        settle(device, share, resident);
+        settle(device, share, places.resident_bytes);
     registry_claims_end(&turn.registry);
 }
 
 uint64_t turn_over_bytes(unsigned device)
 {
-    uint64_t share = account_share(device), resident, held;
-    if (share == UINT64_MAX || !account_resident(device, &resident, &held))
+    struct account_places places;
+    uint64_t share = account_share(device);
+    if (share == UINT64_MAX || !account_places(device, &places))
         return 0;
     int64_t borrowed = account_borrowed(device);
     uint64_t allowed = share + (uint64_t)borrowed;
     if (borrowed < 0 && 0 - (uint64_t)borrowed > share)
         allowed = 0;
-    return resident > allowed ? resident - allowed : 0;
+    return places.resident_bytes > allowed ? places.resident_bytes - allowed : 0;
 }
 
 /* ---- the end ---- */

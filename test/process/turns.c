@@ -18,16 +18,21 @@ static struct turners *turners;
 static struct tenant tenants[TURNERS_MAX];
 static char path[160];
 
-/* A context has 2 MiB, so that a tenant's set is what it allocates. */
-static void begin(void)
+static void begin_on(const char *machine)
 {
-    world_begin("h200,context=2MiB");
+    world_begin(machine);
     setenv("CUDA_MEMORY_OVERSUBSCRIBE", "2", 1);
     world_path("turners", path);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     REQUIRE(fd >= 0 && ftruncate(fd, sizeof(*turners)) == 0);
     turners = mmap(NULL, sizeof(*turners), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     REQUIRE(turners != MAP_FAILED && close(fd) == 0);
+}
+
+/* A context has 2 MiB, so that a tenant's set is what it allocates. */
+static void begin(void)
+{
+    begin_on("h200,context=2MiB");
 }
 
 static uint64_t rounds(unsigned number)
@@ -130,6 +135,19 @@ TEST("two whose sets are one and a half times their shares reach 0.85 of one aft
     fflush(stdout);
     CHECK(reached >= 0.85);
     CHECK(first * 3 > second * 2 && second * 3 > first * 2);
+    end(2);
+}
+
+TEST("what cannot leave the card keeps nobody waiting for it")
+{
+    begin_on("h200,context=518MiB");
+    start(0, 3072);
+    start(1, 3072);
+    sleep_ms(5000);
+    double reached = measure(2, 40000);
+    printf("# %.3f of one after the other\n", reached);
+    fflush(stdout);
+    CHECK(reached >= 0.8); /* both contexts and a set are a little more than both shares */
     end(2);
 }
 

@@ -274,7 +274,7 @@ TEST("movable memory has its place in the share, other memory goes before it, an
 
 TEST("what others lent may be on the card beyond the share, and what was lent to them may not")
 {
-    uint64_t resident = 0, held = 0;
+    struct account_places places;
     peers_begin();
     device = peers_join(LIMIT);
     account_set_ratio(device, 2 * ACCOUNT_RATIO_ONE);
@@ -286,9 +286,12 @@ TEST("what others lent may be on the card beyond the share, and what was lent to
     CHECK_EQ(reserve_as(701, ACCOUNT_MOVABLE), -EDQUOT);
     CHECK_EQ(reserve_as(300, ACCOUNT_MOVABLE), 0);
     CHECK_EQ(reserve_as(100, ACCOUNT_SPILLED), 0);
-    CHECK(account_resident(device, &resident, &held));
-    CHECK_EQ(resident, 300 * PEERS_MIB);
-    CHECK_EQ(held, 400 * PEERS_MIB);
+    CHECK_EQ(reserve_as(10, ACCOUNT_CONTEXT), 0);
+    REQUIRE(account_places(device, &places));
+    CHECK_EQ(places.resident_bytes, 310 * PEERS_MIB);
+    CHECK_EQ(places.movable_bytes, 300 * PEERS_MIB);
+    CHECK_EQ(places.spilled_bytes, 100 * PEERS_MIB);
+    account_release(device, 10 * PEERS_MIB, ACCOUNT_CONTEXT);
     account_set_borrowed(device, -150 * (int64_t)PEERS_MIB);
     CHECK_EQ(account_resident_room(device, 1), 50 * PEERS_MIB);
     CHECK_EQ(reserve_as(51, ACCOUNT_MOVABLE), -EDQUOT);
