@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "hook/hook.h"
+#include "vmem/world.h"
 
 #include <stddef.h>
 
@@ -28,6 +29,7 @@ uint64_t card_key(enum card_work kind, uint64_t bytes, uint64_t rows)
 struct pace_launch *card_begin_slow(struct pace_launch *work, enum card_work kind, uint64_t bytes,
     uint64_t rows, CUstream stream, enum stream_zero zero)
 {
+    world_wait(stream, zero);
     pace_begin(work, stream, zero, card_key(kind, bytes, rows));
     return work;
 }

@@ -62,6 +62,7 @@ static inline CUresult launch(
     if (pace_passes())
         return run_in_world(handle, stream, zero, run);
     struct pace_launch paced;
+    world_wait(stream, zero);
     pace_begin(&paced, stream, zero, duration_key((uintptr_t)handle, 0));
     CUresult result = run_in_world(handle, stream, zero, run);
     pace_end(&paced, result == CUDA_SUCCESS);

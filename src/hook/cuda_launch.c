@@ -55,8 +55,10 @@ static inline bool begin(struct launch *launch, CUfunction function, CUstream st
     launch->pace.by_estimate = NULL;
     if (counts_by_api() && !fits(function, stream, zero, &launch->growth))
         return false;
-    if (pace_free_launches < 0)
+    if (pace_free_launches < 0) {
+        world_wait(stream, zero);
         pace_begin(&launch->pace, stream, zero, key);
+    }
     return true;
 }
 

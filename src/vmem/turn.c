@@ -46,6 +46,7 @@ static void before_work(void)
     if (load_acquire(&turn.gate) == OPEN)
         return;
     int errno_kept = errno;
+    world_note_wait();
     if (add_seq_cst(&turn.waiting, 1u) == 1) {
         (void)add_seq_cst(&turn.calls, 1u);
         word_wake(&turn.calls);

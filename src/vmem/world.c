@@ -12,7 +12,7 @@
 #include "container/container.h"
 #include "driver/cuda.h"
 #include "driver/own_thread.h"
-#include "pace/capture.h"
+#include "pace/pace.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -55,6 +55,9 @@ static struct {
 
 static _Thread_local struct {
     unsigned depth, stripe; /* from 1; 0: none yet */
+    bool has_stream;        /* the one that it is about to give work to */
+    CUstream stream;
+    enum stream_zero zero;
 } thread __attribute__((tls_model("initial-exec")));
 
 void world_reset(void) NO_THREAD_SAFETY_ANALYSIS
@@ -106,10 +109,29 @@ void world_enter_slow(void)
     }
 }
 
+void world_wait_slow(CUstream stream, enum stream_zero zero)
+{
+    container_enter();
+    if (thread.depth)
+        return;
+    thread.has_stream = true;
+    thread.stream = stream;
+    thread.zero = zero;
+    ask_before();
+}
+
+void world_note_wait(void)
+{
+    if (thread.has_stream)
+        pace_note_other(thread.stream, thread.zero);
+}
+
 void world_leave_slow(void)
 {
-    if (thread.depth && --thread.depth == 0)
-        (void)add_seq_cst(&own_stripe()->left, (uint64_t)1);
+    if (!thread.depth || --thread.depth)
+        return;
+    thread.has_stream = false;
+    (void)add_seq_cst(&own_stripe()->left, (uint64_t)1);
 }
 
 /* Those that left are read first: a call in between counts as on its way. */

@@ -10,6 +10,7 @@
 
 #include "abi/cuda.h"
 #include "base/atomic.h"
+#include "pace/capture.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,20 @@ static inline void world_leave(bool entered)
     if (__builtin_expect(entered, false))
         world_leave_slow();
 }
+
+/* Waits as world_enter does for who asked to (world_ask_before), and enters nothing: before work is
+ * admitted to the stream, because what it waits then is no GPU time. */
+void world_wait_slow(CUstream stream, enum stream_zero zero);
+
+static inline void world_wait(CUstream stream, enum stream_zero zero)
+{
+    if (__builtin_expect(load_relaxed(&world_is_counted), false))
+        world_wait_slow(stream, zero);
+}
+
+/* For who asked to, before it blocks: the meter of the stream that the thread is about to give work
+ * to does not take the wait for the GPU's time. */
+void world_note_wait(void);
 
 static inline CUresult world_left(bool entered, CUresult result)
 {

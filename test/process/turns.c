@@ -3,9 +3,11 @@
  * time: what is asserted of time is the simulated machine's. */
 #include "tenants_world.h"
 #include "turner.h"
+#include "vgpu/region.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -56,6 +58,8 @@ static void sleep_ms(unsigned ms)
         &(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
+static const char *cores; /* a compute limit of those that are started */
+
 /* A share of 2 GiB, and a set of so many MiB. */
 static void start_in(unsigned number, unsigned mib, const struct tenant *joins)
 {
@@ -63,6 +67,7 @@ static void start_in(unsigned number, unsigned mib, const struct tenant *joins)
     uint64_t before = rounds(number);
     snprintf(load, sizeof(load), "%u %u %u %s", number, mib, ROUND_US, path);
     tenants[number] = tenant_start(&(struct tenant_how){.memory = "4GiB",
+        .cores = cores,
         .program = "process-turner",
         .load = load,
         .joins = joins ? joins->region : NULL});
@@ -176,6 +181,35 @@ TEST("one alone works without a wait, and with its share")
     sleep_ms(10000);
     CHECK(turners->list[0].longest_ns < 300 * MS);
     end(1);
+}
+
+/* As the library measured it. */
+static uint64_t measured_ns(unsigned number)
+{
+    uint64_t busy_ns = 0;
+    int fd = open(tenants[number].region, O_RDONLY | O_CLOEXEC);
+    off_t at = VGPU_REGION_OFFSET + offsetof(struct vgpu_region, compute) +
+               offsetof(struct vgpu_compute, busy_ns);
+    CHECK_EQ(pread(fd, &busy_ns, sizeof(busy_ns), at), sizeof(busy_ns));
+    close(fd);
+    return busy_ns;
+}
+
+TEST("a wait for the turn is no GPU time")
+{
+    begin();
+    cores = "80";
+    start(0, 3072);
+    start(1, 3072);
+    sleep_ms(5000);
+    uint64_t before = measured_ns(0), from = rounds(0);
+    sleep_ms(40000);
+    uint64_t busy_ns = measured_ns(0) - before, worked_ns = (rounds(0) - from) * ROUND_NS;
+    printf("# measured %.3f of what it worked\n", (double)busy_ns / (double)worked_ns);
+    fflush(stdout);
+    CHECK(worked_ns > 8 * S);
+    CHECK(busy_ns > worked_ns / 10 * 9 && busy_ns < worked_ns / 10 * 11);
+    end(2);
 }
 
 TEST("a holder that rests hands its turn over early")
