@@ -2,6 +2,7 @@
 /* Copies of one row: whether they are on one card. */
 #include "hook/card.h"
 #include "hook/hook.h"
+#include "vmem/use.h"
 #include "vmem/world.h"
 
 #include <stddef.h>

@@ -2,6 +2,7 @@
 /* The keys of fills (hook/card.h). */
 #include "hook/card.h"
 #include "hook/hook.h"
+#include "vmem/use.h"
 #include "vmem/world.h"
 
 #include <stddef.h>

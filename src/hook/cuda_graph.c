@@ -11,6 +11,7 @@
 #include "pace/pace.h"
 #include "memory/pools.h"
 #include "rm/rm_memory.h"
+#include "vmem/use.h"
 #include "vmem/world.h"
 
 #include <stddef.h>
@@ -53,6 +54,7 @@ static inline CUresult run_in_world(
     CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
 {
     bool entered = world_enter();
+    use_note_unseen(entered);
     return world_left(entered, run_slowly(handle, stream, zero, run));
 }
 

@@ -6,6 +6,7 @@
 #include "memory/context_memory.h"
 #include "hook/hook.h"
 #include "pace/pace.h"
+#include "vmem/use.h"
 #include "vmem/world.h"
 
 /* The table `cuda` is filled by then: a module was loaded, by a hook that calls hook_enter. */
@@ -81,6 +82,7 @@ __attribute__((noinline)) static CUresult looked_kernel(__typeof__(cuda.cuLaunch
     if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_kernel(entered, f, kernelParams, extra);
     CUresult result = launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
         sharedMemBytes, hStream, kernelParams, extra);
     return end(&started, world_left(entered, result));
@@ -98,6 +100,7 @@ __attribute__((noinline)) static CUresult looked_kernel_ex(__typeof__(cuda.cuLau
     if (!begin(&started, f, config ? config->hStream : NULL, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_kernel(entered, f, kernelParams, extra);
     CUresult result = launch(config, f, kernelParams, extra);
     return end(&started, world_left(entered, result));
 }
@@ -114,6 +117,7 @@ __attribute__((noinline)) static CUresult looked_cooperative(
     if (!begin(&started, f, hStream, zero, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_kernel(entered, f, kernelParams, NULL);
     CUresult result = launch(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
         sharedMemBytes, hStream, kernelParams);
     return end(&started, world_left(entered, result));
@@ -128,6 +132,7 @@ CUresult hook_cuLaunch(CUfunction f)
     if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, launch_key(f, 1, 0)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_unseen(entered);
     return end(&started, world_left(entered, cuda.cuLaunch(f)));
 }
 
@@ -140,6 +145,7 @@ CUresult hook_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
     if (!begin(&started, f, NULL, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_unseen(entered);
     return end(&started, world_left(entered, cuda.cuLaunchGrid(f, grid_width, grid_height)));
 }
 
@@ -152,6 +158,7 @@ CUresult hook_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, C
     if (!begin(&started, f, hStream, STREAM_ZERO_LEGACY, key))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool entered = world_enter();
+    use_note_unseen(entered);
     return end(
         &started, world_left(entered, cuda.cuLaunchGridAsync(f, grid_width, grid_height, hStream)));
 }
@@ -178,6 +185,7 @@ static CUresult looked_multi_device(
     struct launch started = {.growth = {.charged = false}};
     if (!list || at >= count || at >= VGPU_REGION_DEVICES) {
         bool in_world = world_enter();
+        use_note_unseen(in_world);
         return world_left(in_world, cuda.cuLaunchCooperativeKernelMultiDevice(list, count, flags));
     }
     uint64_t key = launch_key(list[at].function,

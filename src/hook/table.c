@@ -13,6 +13,7 @@
 #include "vmem/freeze.h"
 #include "vmem/host_pool.h"
 #include "vmem/placement.h"
+#include "vmem/use.h"
 #include "vmem/vmem.h"
 #include "memory/mappings.h"
 #include "memory/pools.h"
@@ -122,6 +123,7 @@ static void reset(void)
     freeze_reset();
     host_pool_reset();
     placement_reset();
+    use_reset();
     report_reset();
 }
 

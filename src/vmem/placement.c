@@ -14,6 +14,7 @@
 #include "vmem/freeze.h"
 #include "vmem/range_move.h"
 #include "vmem/turn.h"
+#include "vmem/use.h"
 #include "vmem/vmem_parts.h"
 #include "vmem/world.h"
 
@@ -41,6 +42,10 @@
 #define IDLE_STOP_NS (20 * MS)
 #define AWAITED_NS (300 * MS)
 
+/* For how long calls note what they use, and how often. */
+#define ASK_NS (50 * MS)
+#define ASK_EACH_NS (500 * MS)
+
 /* Of a move that others or launches wait for, so much at a time. */
 #define PIECE_BYTES (256ull << 20)
 
@@ -58,6 +63,8 @@ enum state { ABSENT, WORKS, ASLEEP, REFUSED };
 static struct {
     uint32_t state; /* slept on */
     uint64_t entries;
+    bool asks;         /* something was spilled that had no room at the last look */
+    uint64_t asked_ns; /* when use was asked for last */
     struct device {
         struct residency residency;
         uint64_t not_before_ns, back_off_ns, walked_ns;
@@ -77,21 +84,31 @@ static uint64_t spilled_within(const struct range *range, uint64_t room_bytes)
     return sum;
 }
 
-/* Uses both that come into question. */
-static void pick_ranges(unsigned device, uint64_t room_bytes, struct residency_pick *ret_pick)
+static void show_ranges_locked(unsigned device, uint64_t room_bytes, struct residency_pick *pick)
+    REQUIRES(vmem_lock)
 {
-    LOCKED_TO_END(vmem_lock);
     struct range *range;
-    *ret_pick = (struct residency_pick){.coldest = {.range = NULL}};
+    *pick = (struct residency_pick){.coldest = {.range = NULL}};
     for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
          at = range->address + range->bytes) {
         if ((unsigned)range->device != device || load_relaxed(&range->exported))
             continue;
         struct residency_range shown = {.range = range,
             .resident_bytes = range_movable_bytes(range),
-            .spilled_bytes = spilled_within(range, room_bytes ? room_bytes : UINT64_MAX),
+            .spilled_bytes = spilled_within(range, room_bytes),
             .use = range->use};
-        residency_show(ret_pick, &shown);
+        residency_show(pick, &shown);
+    }
+}
+
+/* Uses both that come into question. Room in which no part fits is none. */
+static void pick_ranges(unsigned device, uint64_t *room_bytes, struct residency_pick *ret_pick)
+{
+    LOCKED_TO_END(vmem_lock);
+    show_ranges_locked(device, *room_bytes, ret_pick);
+    if (!ret_pick->hottest.range) {
+        *room_bytes = 0;
+        show_ranges_locked(device, UINT64_MAX, ret_pick);
     }
     if (ret_pick->coldest.range)
         vmem_use_locked(ret_pick->coldest.range);
@@ -167,6 +184,9 @@ static struct residency_move choose(struct residency *residency, const struct re
 {
     struct residency_move move = residency_next(
         residency, pick, over < PIECE_BYTES ? over : PIECE_BYTES, room, awaited, clock_now_ns());
+    bool advised = pick->hottest.use.advice != pick->coldest.use.advice;
+    if (move.range && !room && !over && !advised && !use_is_seen(clock_now_ns()))
+        move.range = NULL; /* what changes places is chosen by use */
     if (move.range && awaited && move.bytes > PIECE_BYTES)
         move.bytes = PIECE_BYTES; /* what came or went is said in between */
     if (move.range && move.to_host) {
@@ -184,7 +204,7 @@ static bool move_once(unsigned device, bool awaited, unsigned *moves)
     struct residency_pick pick;
     uint64_t room = room_of(device), moved = 0, from_ns = clock_now_ns();
     struct residency *residency = &placement.devices[device].residency;
-    pick_ranges(device, room, &pick);
+    pick_ranges(device, &room, &pick);
     struct residency_move move = choose(residency, &pick, room, awaited, turn_over_bytes(device));
     if (move.range) {
         result = range_move(move.range, move.to_host, move.bytes, &moved);
@@ -222,7 +242,7 @@ static unsigned move_all(unsigned number, bool awaited, uint64_t until_ns)
 }
 
 /* Whether a move is to be made, by the same choice, before anybody is stopped for it. Without room
- * all ranges are looked at once a second. */
+ * for a piece all ranges are looked at once a second. */
 static bool has_move(unsigned device, bool awaited)
 {
     struct residency_pick pick;
@@ -231,10 +251,11 @@ static bool has_move(unsigned device, bool awaited)
     if (!awaited && !account_own_bytes(device, ACCOUNT_SPILLED))
         return false;
     uint64_t room = room_of(device);
-    if (!awaited && !room && now_ns - *walked_ns < LOOK_IDLE_NS)
+    if (!awaited && room < RANGE_PIECE_LEAST_BYTES && now_ns - *walked_ns < LOOK_IDLE_NS)
         return false;
     *walked_ns = now_ns;
-    pick_ranges(device, room, &pick);
+    pick_ranges(device, &room, &pick);
+    placement.asks |= !room;
     bool has = choose(&residency, &pick, room, awaited, turn_over_bytes(device)).range != NULL;
     leave_ranges(&pick);
     return has;
@@ -268,8 +289,8 @@ static bool is_full(unsigned device)
     uint64_t room = room_of(device);
     if (!room)
         return true;
-    pick_ranges(device, room, &pick);
-    bool full = !pick.hottest.range;
+    pick_ranges(device, &room, &pick);
+    bool full = !room;
     leave_ranges(&pick);
     return full;
 }
@@ -354,6 +375,18 @@ static uint64_t pause_ns(uint64_t wanted_ns)
     return works && LOOK_NS < wanted_ns ? LOOK_NS : wanted_ns;
 }
 
+/* What work uses is asked for a part of the time, where that matters. */
+static void look_at_use(void)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (!placement.asks || now_ns - placement.asked_ns < ASK_EACH_NS)
+        return;
+    placement.asked_ns = now_ns;
+    use_ask_for(true);
+    turn_rest(ASK_NS);
+    use_ask_for(false);
+}
+
 static void *run(void *argument)
 {
     (void)argument;
@@ -364,10 +397,13 @@ static void *run(void *argument)
             uint64_t here_ns = has_memory(i) ? attend(i, clock_now_ns()) : rest_ns;
             rest_ns = here_ns < rest_ns ? here_ns : rest_ns;
         }
-        if (has_any_memory())
+        placement.asks &= account_spilled_bytes() != 0;
+        if (has_any_memory()) {
             turn_rest(pause_ns(rest_ns));
-        else
+            look_at_use();
+        } else {
             sleep_for_good();
+        }
     }
     return NULL;
 }

@@ -28,6 +28,7 @@ static CUdeviceptr pieces[PIECES_MAX];
 static uint64_t bytes[PIECES_MAX];
 static unsigned count;
 static CUfunction kernel;
+static CUgraphExec graph; /* of nothing */
 
 static uint64_t now_ns(void)
 {
@@ -85,18 +86,33 @@ static void check(unsigned piece)
     }
 }
 
-static void work(uint64_t round_ns)
+/* From the piece on. */
+static void work(unsigned first, uint64_t round_ns)
 {
     uint64_t from_ns = now_ns();
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = first; i < count; i++)
         launch(i, round_ns / count);
     fault(driver.cuCtxSynchronize() != CUDA_SUCCESS);
-    check((unsigned)(own->rounds % count));
+    check(first + (unsigned)(own->rounds % (count - first)));
     uint64_t to_ns = now_ns();
     if (to_ns - from_ns > own->longest_ns)
         own->longest_ns = to_ns - from_ns;
     own->round_ns = to_ns;
     __atomic_fetch_add(&own->rounds, 1, __ATOMIC_SEQ_CST);
+}
+
+static void make_graph(void)
+{
+    CUgraph empty;
+    DRIVER_CALL(driver.cuGraphCreate(&empty, 0));
+    DRIVER_CALL(driver.cuGraphInstantiateWithFlags(&graph, empty, 0));
+}
+
+/* The driver refuses it: it is no managed memory. */
+static void prefetch(void)
+{
+    for (unsigned i = count / 2; i < count; i++)
+        (void)driver.cuMemPrefetchAsync(pieces[i], bytes[i], 0, NULL);
 }
 
 static void fork_one(void)
@@ -123,6 +139,7 @@ int main(int argc, char **argv)
     DRIVER_CALL(driver.cuCtxSetCurrent(context));
     DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&kernel, module, "read"));
+    make_graph();
     take(strtoul(argv[2], NULL, 10) * MIB);
     for (;;) {
         switch (__atomic_load_n(&own->order, __ATOMIC_SEQ_CST)) {
@@ -134,13 +151,24 @@ int main(int argc, char **argv)
             break;
         case TURNER_FORK:
             fork_one();
-            work(round_ns);
+            work(0, round_ns);
+            break;
+        case TURNER_GRAPHS:
+            fault(driver.cuGraphLaunch(graph, NULL) != CUDA_SUCCESS);
+            work(count / 2, round_ns);
+            break;
+        case TURNER_HALF:
+            work(count / 2, round_ns);
+            break;
+        case TURNER_PREFETCH:
+            prefetch();
+            __atomic_store_n(&own->order, TURNER_REST, __ATOMIC_SEQ_CST);
             break;
         case TURNER_REST:
             sleep_ms(5);
             break;
         default:
-            work(round_ns);
+            work(0, round_ns);
         }
     }
 }

@@ -7,7 +7,16 @@
 
 #define TURNERS_MAX 8
 
-enum turner_order { TURNER_WORK, TURNER_REST, TURNER_HANG, TURNER_FORK, TURNER_EXIT };
+enum turner_order {
+    TURNER_WORK,
+    TURNER_HALF,     /* read the younger half only */
+    TURNER_GRAPHS,   /* the same, with a graph in each round */
+    TURNER_PREFETCH, /* asks for the younger half on the card, and rests */
+    TURNER_REST,
+    TURNER_HANG,
+    TURNER_FORK,
+    TURNER_EXIT
+};
 
 struct turner {
     uint64_t rounds;     /* done */

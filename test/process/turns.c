@@ -212,6 +212,72 @@ TEST("a wait for the turn is no GPU time")
     end(2);
 }
 
+/* How fast the younger half of the set is read, before and after a minute of that. It has 1.5 GiB,
+ * of which 1 GiB was spilled. */
+static void read_half(enum turner_order how, double *ret_before, double *ret_after)
+{
+    begin();
+    start(0, 3072);
+    sleep_ms(2000);
+    order(0, how);
+    sleep_ms(1000);
+    uint64_t from = rounds(0);
+    sleep_ms(4000);
+    *ret_before = (double)(rounds(0) - from) * ROUND_NS / 2 / (4.0 * S);
+    sleep_ms(60000);
+    from = rounds(0);
+    sleep_ms(4000);
+    *ret_after = (double)(rounds(0) - from) * ROUND_NS / 2 / (4.0 * S);
+    printf("# %.2f of the card's speed, then %.2f\n", *ret_before, *ret_after);
+    fflush(stdout);
+    end(1);
+}
+
+TEST("what kernels are seen to use comes onto the card in the place of what they do not")
+{
+    double before, after;
+    read_half(TURNER_HALF, &before, &after);
+    CHECK(before < 0.4);
+    CHECK(after > 0.9);
+}
+
+TEST("beside graphs, which do not show what they use, nothing changes places")
+{
+    double before, after;
+    read_half(TURNER_GRAPHS, &before, &after);
+    CHECK(before < 0.4);
+    CHECK(after < 0.4);
+}
+
+TEST("what the program prefetches comes onto the card at once")
+{
+    begin();
+    start(0, 3072);
+    order(0, TURNER_PREFETCH);
+    sleep_ms(10000);
+    order(0, TURNER_HALF);
+    sleep_ms(500);
+    uint64_t from = rounds(0);
+    sleep_ms(2000);
+    CHECK((double)(rounds(0) - from) * ROUND_NS / 2 / (2.0 * S) > 0.9);
+    end(1);
+}
+
+TEST("a set that is larger than the share and used all the time is left where it is")
+{
+    begin();
+    start(0, 3072);
+    sleep_ms(30000);
+    uint64_t from = rounds(0), began_ns = world_now_ns();
+    sleep_ms(60000);
+    /* 20 ms, and 1 GiB over the bus. */
+    uint64_t each_ns = (world_now_ns() - began_ns) / (rounds(0) - from);
+    printf("# a round of %llu ms\n", (unsigned long long)(each_ns / MS));
+    fflush(stdout);
+    CHECK(each_ns < 70 * MS);
+    end(1);
+}
+
 TEST("a holder that rests hands its turn over early")
 {
     begin();
