@@ -109,30 +109,27 @@ static uint32_t order_now(struct account_control *control)
     return control->release;
 }
 
-/* Where the pause holds launches back itself, what passes it (a copy) may go on: its memory is on
- * the host, and as right as ever. */
-static void wait_for_order(void)
+/* False where the pause holds launches back itself: what passes it (a copy) may go on, as its
+ * memory is on the host, and as right as ever. */
+static bool wait_for_order(void)
 {
     struct account_control control;
-    while (load_acquire(&freeze.frozen) == BY_PAUSE && !world_is_finished() &&
-           kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE && !control.paused)
+    bool in_force = kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE;
+    if (in_force && control.paused)
+        return false;
+    if (in_force)
         account_control_wait(control.epoch, WAIT_NS);
-    if (load_acquire(&freeze.frozen) == BY_PAUSE && !control.paused)
+    else
         word_wait_for(&freeze.frozen, BY_PAUSE, WAIT_NS);
+    return true;
 }
 
 static void want_back(void)
 {
-    store_release(&freeze.wanted, true);
-    account_control_wake();
+    if (!exchange_acq_rel(&freeze.wanted, true))
+        account_control_wake();
     if (load_acquire(&freeze.frozen) == BY_DEMAND)
         word_wait_for(&freeze.frozen, BY_DEMAND, WAIT_NS);
-}
-
-static bool is_held_by_pause(void)
-{
-    struct account_control control;
-    return kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE && control.paused;
 }
 
 /* world_ask_before. A capture is to come to its end: nothing is moved meanwhile. */
@@ -144,10 +141,8 @@ static void before_work(void)
            !world_captures()) {
         if (frozen == BY_DEMAND)
             want_back();
-        else if (is_held_by_pause())
+        else if (!wait_for_order())
             break;
-        else
-            wait_for_order();
     }
     errno = errno_kept;
 }

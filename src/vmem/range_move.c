@@ -40,16 +40,16 @@ static bool is_to_move(const struct move *move, const struct range_part *part)
     return part->spilled != move->to_host && (part->moved || !move->only_moved);
 }
 
-static uint64_t piece_bytes(uint64_t bytes, unsigned parts)
+static uint64_t piece_bytes(const struct range *range, uint64_t bytes, unsigned parts)
 {
-    uint64_t piece = range_piece_bytes(bytes);
+    uint64_t piece = range_piece_bytes(range->bytes); /* parts are split once */
     bool fits = parts + (bytes - 1) / piece <= RANGE_PARTS_MAX;
     return fits && piece < bytes ? piece : bytes;
 }
 
 uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes)
 {
-    return piece_bytes(bytes, range->part_count);
+    return piece_bytes(range, bytes, range->part_count);
 }
 
 /* Whole parts, as many as the bytes and the host's room allow. The budget of host memory is asked
@@ -69,7 +69,7 @@ static void plan(struct move *move, uint64_t bytes_max)
             move->result = CUDA_ERROR_OUT_OF_MEMORY;
             continue;
         }
-        uint64_t piece = move->to_host ? piece_bytes(part->bytes, parts) : part->bytes;
+        uint64_t piece = move->to_host ? piece_bytes(range, part->bytes, parts) : part->bytes;
         parts += (unsigned)((part->bytes - 1) / piece);
         for (uint64_t at = 0; at < part->bytes; at += piece) {
             uint64_t left = part->bytes - at;

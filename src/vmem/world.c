@@ -33,17 +33,17 @@ enum drain { DRAIN_NONE, DRAIN_WORKS, DRAIN_DONE, DRAIN_LEFT };
 bool world_is_counted;
 
 static struct {
-    uint32_t gate; /* slept on */
-    uint32_t stopped;
-    bool finished;
-    void (*before[WORLD_ASKERS])(void);
     struct stripe {
         uint64_t entered, left;
     } __attribute__((aligned(64))) stripes[STRIPES];
+    void (*before[WORLD_ASKERS])(void);
+    uint32_t gate;    /* slept on */
+    uint32_t stopped; /* likewise */
+    uint32_t drain;   /* likewise */
+    int drained;      /* what came of it */
     unsigned threads;
-    int captures;   /* of the program, that go on */
-    uint32_t drain; /* slept on */
-    int drained;    /* what came of it */
+    int captures; /* of the program, that go on */
+    bool finished;
 } world;
 
 static struct lock contexts_lock; /* a leaf */
@@ -228,10 +228,9 @@ static void *drain(void *argument)
     struct capture_relaxed former = capture_relax();
     store_relaxed(&world.drained, wait_for_contexts());
     capture_restore(&former);
-    if (swap_seq_cst(&world.drain, (uint32_t)DRAIN_WORKS, (uint32_t)DRAIN_DONE))
-        word_wake(&world.drain);
-    else
+    if (!swap_seq_cst(&world.drain, (uint32_t)DRAIN_WORKS, (uint32_t)DRAIN_DONE))
         store_release(&world.drain, (uint32_t)DRAIN_NONE);
+    word_wake(&world.drain);
     return NULL;
 }
 
@@ -300,16 +299,31 @@ static int come_to_rest(uint64_t deadline_ns)
     return !error && load_acquire(&world.finished) ? -ESHUTDOWN : error;
 }
 
+/* The thread of an earlier stop may still wait for what ended only now. */
+static bool drainer_is_free(uint64_t deadline_ns)
+{
+    uint32_t drain;
+    while ((drain = load_acquire(&world.drain)) != DRAIN_NONE && !load_acquire(&world.finished)) {
+        uint64_t left = left_of(deadline_ns);
+        if (!left)
+            return false;
+        word_wait_for(&world.drain, drain, left < END_NS / 10 ? left : END_NS / 10);
+    }
+    return true;
+}
+
 int world_stop(uint64_t timeout_ns)
 {
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     if (load_acquire(&world.finished))
         return -ESHUTDOWN;
-    if (load_acquire(&world.drain) != DRAIN_NONE)
-        return -ETIMEDOUT;
     if (world_captures() || !swap_seq_cst(&world.stopped, (uint32_t)0, (uint32_t)1))
         return -EBUSY;
-    store_seq_cst(&world.gate, (uint32_t)CLOSED);
-    int error = come_to_rest(clock_now_ns() + timeout_ns);
+    int error = drainer_is_free(deadline_ns) ? 0 : -ETIMEDOUT;
+    if (!error) {
+        store_seq_cst(&world.gate, (uint32_t)CLOSED);
+        error = come_to_rest(deadline_ns);
+    }
     if (error)
         world_start();
     return error;

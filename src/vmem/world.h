@@ -63,8 +63,9 @@ static inline CUresult world_left(bool entered, CUresult result)
  *   -ETIMEDOUT  a call did not return, or work (a kernel that waits for the host, or that never
  *               ends) is still running after `timeout_ns`
  *   -ESHUTDOWN  the process ends
- * The work is waited for by a thread of its own, which a kernel without end keeps: then all later
- * calls answer -ETIMEDOUT at once until that is over. Not by a thread that has entered. */
+ * The work is waited for by a thread of its own, which a kernel without end keeps: a later call
+ * first waits for that to be over, within its time, while the world goes on. Not by a thread that
+ * has entered. */
 int world_stop(uint64_t timeout_ns) __attribute__((warn_unused_result));
 
 /* Lets it go on. By the thread that stopped it. */
