@@ -714,7 +714,7 @@ static const uint64_t few[] = {1000, 3 * MIB, 65 * MIB};
 
 struct failing {
     const char *step;
-    unsigned nth;                   /* 0: none fails */
+    unsigned code, nth;             /* 0: none fails */
     uint64_t *ret_first, *ret_last; /* calls before the moves and after them, where none fails */
 };
 
@@ -724,13 +724,23 @@ static void few_have_marks(void)
         CHECK(has_marks(pointers[i], few[i], i));
 }
 
+/* One that was killed leaves its order and its pause to the container. */
+static void begin_anew(void)
+{
+    if (bed_region()) {
+        set_paused(false);
+        (void)order(VGPU_RELEASE_NONE);
+    }
+}
+
 static void move_while_failing(void *argument)
 {
     const struct failing *failing = argument;
     char path[256], rule[128];
+    begin_anew();
     snprintf(path, sizeof(path), "%s/machine-%s-%u", bed_directory(), failing->step, failing->nth);
     setenv("VGPU_SIM_MACHINE", path, 1);
-    snprintf(rule, sizeof(rule), "fail=%s:%u:999", failing->step, failing->nth);
+    snprintf(rule, sizeof(rule), "fail=%s:%u:%u", failing->step, failing->nth, failing->code);
     setenv("VGPU_SIM", failing->nth ? rule : "", 1);
     bed_context(0);
     for (unsigned i = 0; i < FEW; i++) {
@@ -768,7 +778,7 @@ BED_TEST("whichever call of a move fails, no byte is lost and the account is exa
 {
     uint64_t *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        struct failing failing = {steps[i], 0, &calls[0], &calls[1]};
+        struct failing failing = {steps[i], 999, 0, &calls[0], &calls[1]};
         REQUIRE(bed_ended_well(bed_fork(move_while_failing, &failing)));
         CHECK(calls[1] > calls[0]);
         for (failing.nth = (unsigned)calls[0] + 1; failing.nth <= calls[1]; failing.nth++) {
@@ -776,6 +786,40 @@ BED_TEST("whichever call of a move fails, no byte is lost and the account is exa
                 printf("# %s, call %u of %u to %u\n", steps[i], failing.nth, (unsigned)calls[0] + 1,
                     (unsigned)calls[1]);
         }
+    }
+}
+
+#define SIGNAL(signal) (100000u + (signal)) /* docs/simulator.md */
+
+/* Lets a process go on that stopped; its end. */
+static int end_of(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status))
+        kill(pid, SIGCONT);
+    return status;
+}
+
+BED_TEST("killed before any call of a move it leaves nothing charged, stopped there it goes on",
+    .limit = "8GiB", .environment = {ON})
+{
+    uint64_t *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        struct failing failing = {steps[i], SIGNAL(SIGKILL), 0, &calls[0], &calls[1]};
+        REQUIRE(bed_ended_well(bed_fork(move_while_failing, &failing)));
+        unsigned first = (unsigned)calls[0] + 1, last = (unsigned)calls[1];
+        for (failing.nth = first; failing.nth <= last;
+             failing.nth += 1 + (failing.nth - first) / 4) {
+            failing.code = SIGNAL(SIGKILL);
+            int status = end_of(bed_fork(move_while_failing, &failing));
+            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+            failing.code = SIGNAL(SIGSTOP);
+            status = end_of(bed_fork(move_while_failing, &failing));
+            if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+                printf("# stopped at %s, call %u\n", steps[i], failing.nth);
+        }
+        begin_anew();
+        CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
     }
 }
 

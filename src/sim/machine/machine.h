@@ -240,8 +240,10 @@ unsigned sim_device_samples(unsigned index, uint64_t since_ns, bool idle_too,
  * Counts a call of the function (exported name, "cuMemAlloc_v2") and asks whether a fail= rule
  * wants it to fail. True: return *ret_code at once, without any effect (default code: 2 for cu…,
  * 999 for nvml…). Rules count the calls of this process; sim_calls() those of the whole machine.
- * Any thread; cheap. Works without sim_attach() (false).
+ * A code of SIM_SIGNALS and more sends the process that signal instead, before the call (SIGKILL
+ * 100009, SIGSTOP 100019). Any thread; cheap. Works without sim_attach() (false).
  */
+#define SIM_SIGNALS 100000u
 bool sim_fail(const char *function, uint32_t *ret_code) SIM_WARN_UNUSED;
 void sim_count(const char *function); /* counts only, no rule */
 uint64_t sim_calls(const char *function);

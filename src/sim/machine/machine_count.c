@@ -5,8 +5,10 @@
 
 #include "sim/machine/machine_layout.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Atomic uint32_t rule_calls[SIM_RULES_MAX];
 
@@ -138,6 +140,10 @@ bool sim_fail(const char *function, uint32_t *ret_code)
     bool hit_api = sim_rule_hits(SIM_RULE_API, function, 0, &rule);
     if (!sim_rule_hits(SIM_RULE_FUNCTION, function, 0, &rule) && !hit_api)
         return false;
+    if (rule->has_code && rule->code >= SIM_SIGNALS) {
+        (void)kill(getpid(), (int)(rule->code - SIM_SIGNALS));
+        return false;
+    }
     sim_count_failed(function);
     uint32_t standard = strncmp(function, "nvml", 4) == 0
                             ? 999
