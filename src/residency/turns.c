@@ -82,7 +82,7 @@ uint32_t turns_ceiling(const struct turns_view *view, unsigned index)
     if (index == (unsigned)holder)
         return (uint32_t)left.held; /* no more than is wanted */
     uint64_t fixed = fixed_of(tenant), weight = tenant->share_pages - fixed;
-    if (!weight)
+    if (!weight || !left.weights)
         return (uint32_t)fixed;
     /* The rest is no more than the weights; the product has 64 bits. */
     uint64_t part = weight * min_of(left.rest, UINT32_MAX) / left.weights;

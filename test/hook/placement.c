@@ -175,7 +175,7 @@ BED_TEST(
 {
     enum { COUNT = 24 };
     CUdeviceptr pointers[COUNT] = {0};
-    uint64_t sizes[COUNT], seeds[COUNT], seed = 1;
+    uint64_t sizes[COUNT] = {0}, seeds[COUNT] = {0}, seed = 1;
     bed_context(0);
     uint64_t before = usage()->bytes;
     for (uint64_t i = 1; i <= 600; i++) {

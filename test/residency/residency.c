@@ -148,7 +148,7 @@ TEST("what is used on the host changes places with what is not used on the card"
     use_for(60 * S, 4, 8);
     for (unsigned i = 0; i < 8; i++)
         CHECK_EQ(device.ranges[i].resident_bytes, i < 4 ? 0 : 250 * MIB);
-    CHECK_EQ(device.moved_bytes, 2 * 1000 * MIB);
+    CHECK_EQ(device.moved_bytes, 2000 * MIB);
 }
 
 TEST("what is used once does not change places")
@@ -248,7 +248,7 @@ TEST("moves for which nobody waits take their part of the time and no more")
             CHECK(resident() <= device.share_bytes);
             /* One move is begun with a nanosecond left, and takes what it takes. */
             CHECK(device.moving_ns <= (device.now_ns - began_ns) * RESIDENCY_PERCENT / 100 +
-                                          RESIDENCY_SAVED_NS + 2000 * BUS_NS_PER_MIB);
+                                          RESIDENCY_SAVED_NS + 2000ull * BUS_NS_PER_MIB);
         }
         CHECK(device.moves);
         seed = first + 1;
