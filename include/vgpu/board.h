@@ -31,6 +31,10 @@ extern "C" {
 #define VGPU_BOARD_ACTIVE_NS 50000000ull
 #define VGPU_BOARD_FUTURE_NS 1000000000ull
 
+/* Of vgpu_board.turn: the slot + 1, below its time. */
+#define VGPU_BOARD_TURN_BITS 8
+#define VGPU_BOARD_TURN_SLOT ((1ull << VGPU_BOARD_TURN_BITS) - 1)
+
 enum vgpu_board_flags {
     VGPU_BOARD_PAUSED = 1,    /* stopped on purpose: not at work, whatever active_ns says */
     VGPU_BOARD_UNLIMITED = 2, /* has no compute limit */

@@ -158,16 +158,25 @@ static void check_tenants(
     struct checks *checks, struct registry *registry, int ordinal, uint64_t own)
 {
     struct registry_tenant tenants[VGPU_BOARD_SLOTS];
-    unsigned count = registry_tenants(registry, clock_now_ns(), tenants), active = 0;
+    unsigned count = registry_tenants(registry, clock_now_ns(), tenants), active = 0, turns = 0;
+    const char *holder = "nobody has the turn";
     bool ours = false;
     for (unsigned i = 0; i < count; i++) {
         active += tenants[i].active;
+        turns += tenants[i].takes_turns;
+        if (tenants[i].has_turn)
+            holder = own && tenants[i].said.tenant == own ? "this container has the turn"
+                                                          : "another container has the turn";
         ours |= own && tenants[i].said.tenant == own;
     }
     check_add(checks, "board", ordinal, CHECK_FINE, NULL,
         "%u tenant%s, %u at work; no more than 126 can be told apart; %s", count,
         count == 1 ? "" : "s", active,
         ours ? "this container is one of them" : "nothing of this container is on it now");
+    if (turns)
+        check_add(checks, "board", ordinal, CHECK_NOTE, NULL,
+            "%u want%s more of the card's memory than its share%s; %s", turns,
+            turns == 1 ? "s" : "", turns == 1 ? "" : " each, and take turns", holder);
 }
 
 static void check_registry(struct checks *checks, const struct facts *facts, int ordinal, int i)

@@ -322,6 +322,10 @@ static unsigned tenants_locked(struct registry *registry, uint64_t now_ns,
         tenant->active =
             was_lately(tenant->said.active_ns, now_ns) && !(tenant->said.flags & VGPU_BOARD_PAUSED);
         tenant->ours = tenant->said.tenant == registry->tenant;
+        tenant->takes_turns =
+            tenant->said.share_pages && tenant->said.wanted_pages > tenant->said.share_pages;
+        tenant->has_turn =
+            tenant->takes_turns && (load_relaxed(&shared->turn) & VGPU_BOARD_TURN_SLOT) == i + 1;
     }
     return filled;
 }

@@ -163,7 +163,9 @@ struct registry_tenant {
     struct vgpu_board_slot said; /* as it lies there: unchecked */
     char name[33];
     bool active, ours;
-    bool held; /* its slot is locked: some process of it lives, or that cannot be told */
+    bool takes_turns; /* it wants more of the card's memory than its share */
+    bool has_turn;    /* and has the turn */
+    bool held;        /* its slot is locked: some process of it lives, or that cannot be told */
 };
 
 /* All tenants whose slots are held; returns how many were filled. A system call each. */

@@ -11,10 +11,10 @@
 
 #define CLAIMS_WAIT_NS 20000000ull
 #define CLAIMS_BYTE ((off_t)offsetof(struct vgpu_board, turn))
-#define SLOT_BITS 8
 #define US_NS 1000ull
 
-_Static_assert(VGPU_BOARD_SLOTS < 1 << SLOT_BITS, "a slot and nobody fit into the turn's word");
+_Static_assert(
+    VGPU_BOARD_SLOTS < 1 << VGPU_BOARD_TURN_BITS, "a slot and nobody fit into the turn's word");
 _Static_assert(VGPU_BOARD_SLOTS <= TURNS_TENANTS_MAX, "all tenants fit into a view");
 
 /* Our slot, where it is still ours; NULL: none. Within a window. */
@@ -48,8 +48,8 @@ void registry_turns_say(
 
 static void read_turn(struct turns_view *view, uint64_t turn)
 {
-    uint64_t us = turn >> SLOT_BITS;
-    int slot = (int)(turn & ((1u << SLOT_BITS) - 1)) - 1;
+    uint64_t us = turn >> VGPU_BOARD_TURN_BITS;
+    int slot = (int)(turn & VGPU_BOARD_TURN_SLOT) - 1;
     view->turn_ns = us > UINT64_MAX / US_NS ? UINT64_MAX : us * US_NS;
     view->holder = -1;
     for (unsigned i = 0; i < view->count; i++) {
@@ -104,7 +104,7 @@ bool registry_turns_look(struct registry *registry, struct turns_view *ret_view,
 
 bool registry_turns_swap(struct registry *registry, uint64_t turn, int slot, uint64_t now_ns)
 {
-    uint64_t next = now_ns / US_NS << SLOT_BITS | (uint64_t)(slot + 1);
+    uint64_t next = now_ns / US_NS << VGPU_BOARD_TURN_BITS | (uint64_t)(slot + 1);
     guard_enter();
     struct vgpu_board *shared = load_acquire(&registry->shared);
     bool swapped = shared && swap_seq_cst(&shared->turn, turn, next);

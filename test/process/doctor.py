@@ -345,6 +345,28 @@ def tenants():
 
 
 @test
+def turns():
+    """of containers that take turns with the card's memory it says how many, and that one has the turn"""
+    with Scene() as scene:
+        others = [subprocess.Popen(
+            [VGPU, "run", f"--sim=1xh200,machine={scene.directory}/machine", "--memory", "2GiB", "--oversubscribe=2",
+             "--", f"{os.path.dirname(VGPU)}/test/driver/turns", "1024", "60"], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env={**MINE, "VGPU_BOARD_DIR": scene.boards}) for _ in range(2)]
+        try:
+            until, wanted = time.monotonic() + 60, "2 want more of the card's memory than its share each, and take turns"
+            while True:
+                texts = [line["text"] for line in scene.doctor().find("board", 0)]
+                if any(wanted in text and "another container has the turn" in text for text in texts) or \
+                        time.monotonic() > until:
+                    break
+            true(any(wanted in text for text in texts), texts)
+        finally:
+            for other in others:
+                other.terminate()
+                other.wait()
+
+
+@test
 def paused():
     """in a paused container it ends, says so, and launches nothing"""
     with Scene() as scene, scene.program("--cores", "50") as program:

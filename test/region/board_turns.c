@@ -121,6 +121,20 @@ TEST("a turn is given once, whoever tries, and says to whom and when")
     CHECK_EQ(view.turn_ns, NOW + MS);
 }
 
+TEST("tools see who takes turns, and whose turn it is")
+{
+    static struct registry_tenant tenants[VGPU_BOARD_SLOTS];
+    begin();
+    say(&ours, 100, 100, false, NOW);
+    CHECK(registry_turns_swap(&ours, 0, 1, NOW));
+    REQUIRE(registry_tenants(&ours, NOW, tenants) == 2);
+    CHECK(!tenants[0].takes_turns && !tenants[0].has_turn);
+    CHECK(tenants[1].takes_turns && tenants[1].has_turn);
+    say(&theirs, 300, 300, false, NOW);
+    REQUIRE(registry_tenants(&ours, NOW, tenants) == 2);
+    CHECK(!tenants[1].takes_turns && !tenants[1].has_turn);
+}
+
 TEST("a turn that is given wakes who waits on the board")
 {
     begin();
