@@ -212,12 +212,14 @@ static void end(struct turns *turns)
     turns->holds = turns->ready = false;
 }
 
-static bool is_over(const struct turns *turns, const struct turns_self *self,
-    unsigned overhead_percent, uint64_t now_ns)
+static bool is_over(const struct turns *turns, unsigned overhead_percent, uint64_t now_ns)
 {
-    uint64_t quantum_ns = turns_quantum_ns(turns->handover_ns, overhead_percent);
-    if (turns->ready && now_ns - turns->ready_ns >= quantum_ns)
-        return true;
+    return turns->ready &&
+           now_ns - turns->ready_ns >= turns_quantum_ns(turns->handover_ns, overhead_percent);
+}
+
+static bool is_idle(const struct turns *turns, const struct turns_self *self, uint64_t now_ns)
+{
     return self->idle_ns >= max_of(TURNS_IDLE_NS, turns->handover_ns / 2) &&
            now_ns - turns->since_ns >= TURNS_IDLE_NS;
 }
@@ -258,7 +260,9 @@ struct turns_order turns_step(struct turns *turns, const struct turns_view *view
         begin(turns, self, now_ns);
         fill(turns, view, self, now_ns);
         order.works = turns->ready || group_of(view) < 2;
-        if (next >= 0 && is_over(turns, self, overhead_percent, now_ns)) {
+        bool over = is_over(turns, overhead_percent, now_ns);
+        order.by_idleness = !over && is_idle(turns, self, now_ns);
+        if (next >= 0 && (over || order.by_idleness)) {
             order.act = TURNS_PASS;
             order.to = next;
         }

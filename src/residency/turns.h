@@ -102,6 +102,7 @@ struct turns_order {
     bool waits; /* to be said: it waits for the turn */
     enum turns_act act;
     int to;
+    bool by_idleness;       /* it passes before its time, because it has no work */
     uint32_t ceiling_pages; /* it is to hold no more: what is beyond goes out */
 };
 

@@ -216,7 +216,7 @@ bool turn_look(
     else if (order.act != TURNS_PASS || !turns_takes_part(&turn.view.tenants[turn.view.own]))
         open_gate();
     act(&order, ret_plan, now_ns);
-    ret_plan->by_idleness = ret_plan->passes && idle != 0;
+    ret_plan->by_idleness = ret_plan->passes && order.by_idleness;
     return true;
 }
 

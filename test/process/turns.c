@@ -440,7 +440,7 @@ TEST("a kernel that never ends costs its tenant the turn, and nobody else")
     start(1, 3072);
     unsigned holder = holder_of_two();
     order(holder, TURNER_HANG);
-    CHECK(goes_on(1 - holder, 75000));
+    CHECK(goes_on(1 - holder, 10000)); /* a quantum, and what a stop waits */
     CHECK(goes_on(1 - holder, 75000));
     end(2);
 }
