@@ -149,7 +149,8 @@ static void act(unsigned index, const struct turns_order *order, const struct tu
     const int *to_member)
 {
     int seen = view->holder < 0 ? -1 : to_member[view->holder];
-    int current = group.holder >= 0 && !group.members[group.holder].lives ? -1 : group.holder;
+    bool is_member = group.holder >= 0 && group.holder < COUNT_MAX;
+    int current = is_member && group.members[group.holder].lives ? group.holder : -1;
     if (order->act == TURNS_KEEP || current != seen || group.turn_ns != view->turn_ns)
         return;
     group.holder = order->act == TURNS_TAKE ? (int)index
