@@ -136,6 +136,7 @@ static void want_back(void)
 static void before_work(void)
 {
     int errno_kept = errno;
+    world_note_wait();
     uint32_t frozen;
     while ((frozen = load_acquire(&freeze.frozen)) != THAWED && !world_is_finished() &&
            !world_captures()) {

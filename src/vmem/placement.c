@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/word.h"
 #include "driver/cuda.h"
 #include "driver/own_thread.h"
@@ -209,6 +210,9 @@ static bool move_once(unsigned device, bool awaited, unsigned *moves)
     if (move.range) {
         result = range_move(move.range, move.to_host, move.bytes, &moved);
         uint64_t now_ns = clock_now_ns();
+        log_debug("%llu KiB went %s in %llu us", (unsigned long long)(moved >> 10),
+            move.to_host ? "to the host" : "to the card",
+            (unsigned long long)((now_ns - from_ns) / 1000));
         residency_spend(residency, awaited ? 0 : now_ns - from_ns);
         note_move(move.range, now_ns);
     }
