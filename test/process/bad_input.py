@@ -27,6 +27,7 @@ MORE_MEMORY = ("CUDA_OVERSUBSCRIBE", "CUDA_MEMORY_OVERSUBSCRIBE", "CUDA_MEM_OVER
                "CUDA_MEM_RATIO", "CUDA_MEM_RATIO_0", "CUDA_MEMORY_RATIO")
 HOST_MEMORY = ("VGPU_HOST_POOL",)
 IDLE = ("VGPU_IDLE_RELEASE",)
+READY = ("VGPU_HOST_POOL_READY",)
 IGNORED = ("ACTIVE_OOM_KILLER",
            "VGPU_POD_NAME", "VGPU_POD_NAMESPACE",
            "VGPU_POD_UID", "VGPU_CONTAINER_NAME", "POD_NAME", "CUDA_REDIRECT", "VGPU_REGION_PATH")
@@ -343,9 +344,20 @@ def idle_release():
 
 
 @test
+def host_pool_ready():
+    """a size of host memory to be made ahead that is not understood is one line, and none is made"""
+    for value in BLANK[:1] + HOSTILE + ("-1", "lots", "1.5.5g"):
+        done = run_slice({READY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, READY[0], value)
+        is_limited(done, 0, 1024, f"{READY[0]}={value[:40]!r}")
+    for value in ("0", "1g", "512MiB"):
+        is_silent(run_slice({READY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+
+
+@test
 def all_variables():
     """every variable that docs/environment.md lists is among those tried here"""
-    tried = set(MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IDLE + IGNORED)
+    tried = set(MEMORY + CORES + LISTS + OTHERS + MORE_MEMORY + HOST_MEMORY + IDLE + READY + IGNORED)
     with open(f"{ROOT}/docs/environment.md", encoding="utf-8") as text:
         rows = [line.split("|")[1] for line in text if line.startswith("| `")]
     named = {name.replace("<i>", "0").replace("[_0]", "") for row in rows
