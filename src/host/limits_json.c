@@ -120,6 +120,7 @@ static void write_release(struct json *json, const struct release_outcome *relea
     json_write_number(json, "other", release->other_bytes);
     json_write_number(json, "unexplained", release->unexplained_bytes);
     json_write_number(json, "moved", release->moved);
+    json_write_number(json, "back", release->back);
     json_write_number(json, "partly", release->partly);
     json_write_number(json, "not_drained", release->not_drained);
     json_write_number(json, "captures", release->captures);

@@ -52,7 +52,8 @@ static void add_answer(struct look *look, const struct vgpu_slot *slot, uint32_t
         look->waiting++;
         return;
     }
-    look->sums.moved += state == VGPU_RELEASE_DONE || state == VGPU_RELEASE_IDLE;
+    look->sums.moved += state == VGPU_RELEASE_DONE;
+    look->sums.back += state == VGPU_RELEASE_IDLE;
     look->sums.partly += state == VGPU_RELEASE_PARTLY;
     look->sums.not_drained += state == VGPU_RELEASE_NOT_DRAINED;
     look->sums.captures += state == VGPU_RELEASE_CAPTURES;
@@ -190,6 +191,7 @@ static void print_stays(const char *what, uint64_t bytes)
 
 static void print_answers(const struct release_outcome *outcome)
 {
+    print_count(outcome->back, "had its memory moved and has it back: it works");
     print_count(outcome->not_drained,
         "not drained: its work on the GPU does not end, and its memory stays");
     print_count(outcome->captures, "captures work into a graph: its memory stays");

@@ -16,7 +16,8 @@ struct release_outcome {
     /* On the card, now: what the driver owns (contexts and what goes with them; modules; pools,
      * arrays, exported memory and other buffers; what no kind has), and what could have moved. */
     uint64_t context_bytes, module_bytes, other_bytes, unexplained_bytes, left_bytes;
-    unsigned moved, partly, not_drained, captures; /* how many processes made that of it */
+    /* How many processes made that of it; `back`: its next work had it back before the answer. */
+    unsigned moved, back, partly, not_drained, captures;
     unsigned silent;                               /* did not answer in time: stopped, say */
     uint64_t lacking_bytes;                        /* of host memory: nothing was moved */
 };

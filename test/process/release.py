@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
 import tap
 from tap import equal, test, true
 
-from mine import VGPU
+from mine import BUILD, VGPU
 from place import Place, child_of, refused_line, tool
 
 ON = ("--memory", "8g", "--oversubscribe")
@@ -88,6 +89,25 @@ def on_demand():
         equal((seen["paused"], spilled(place)), (False, 100), seen)
         true("100MiB came back" in order(place, "resume"), "resume")
         equal(spilled(place), 0)
+
+
+@test
+def works_on():
+    """of a program that works on, --on-demand says that its memory went and is back"""
+    with Place() as place:
+        program = subprocess.Popen(
+            [VGPU, "run", "--region", place.region, f"--sim=1xh200,machine={place.directory}/machine", *ON, "--",
+             f"{BUILD}/vgpu-load", "--shape", "copies", "--copy-size", "64MiB", "--seconds", "0"],
+            stdout=subprocess.DEVNULL, env=dict(os.environ, VGPU_IDLE_RELEASE="0"))
+        try:
+            end, said = time.monotonic() + 60, ""
+            while "has it back: it works" not in said and time.monotonic() < end:
+                time.sleep(0.1)
+                said = tool(VGPU, "pause", "--release", "--on-demand", "--region", place.region).stdout
+            true("1 process had its memory moved and has it back: it works" in said, said)
+        finally:
+            program.terminate()
+            program.wait(60)
 
 
 @test
