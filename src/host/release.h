@@ -18,8 +18,8 @@ struct release_outcome {
     uint64_t context_bytes, module_bytes, other_bytes, unexplained_bytes, left_bytes;
     /* How many processes made that of it; `back`: its next work had it back before the answer. */
     unsigned moved, back, partly, not_drained, captures;
-    unsigned silent;                               /* did not answer in time: stopped, say */
-    uint64_t lacking_bytes;                        /* of host memory: nothing was moved */
+    unsigned silent;        /* did not answer in time: stopped, say */
+    uint64_t lacking_bytes; /* of host memory: nothing was moved */
 };
 
 /* Gives the order (VGPU_RELEASE_PAUSE or _ON_DEMAND) and waits, bounded, until each process that

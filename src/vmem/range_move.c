@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is moved, and the memory for it. */
-#include "vmem/range_move_parts.h"
+#include "vmem/range_move.h"
 
 #include "base/atomic.h"
-#include "base/log.h"
 #include "driver/cuda.h"
 #include "memory/moving.h"
 #include "pace/capture.h"
 #include "vmem/host_pool.h"
+#include "vmem/range_move_parts.h"
 
 #include <stddef.h>
 #include <string.h>
