@@ -39,6 +39,7 @@ ALL = {
         "defaultMem": 5000, "defaultCores": 10, "defaultGPUNum": 2, "forceOverwriteDefaultScheduler": False,
         "nodeLabelSelector": {"pool": "gpu", "gpu": "on"}, "nodeLockExpire": "2m", "nodeLockRetryTimeout": "5s", "extenderHTTPTimeout": 7,
         "compatFilterPatch": True, "filterAllNodes": "true", "metricsBindAddress": ":9999", "replicas": 2,
+        "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "podDisruptionBudget": {"maxUnavailable": 1}, "strategy": {"type": "Recreate"}, "livenessProbe": False,
         "nodeName": "n", "nodeSelector": {"role": "control"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "",
         "podAnnotations": {"q": 4}, "podSecurityContext": {"runAsUser": 9}, "securityContext": {"runAsUser": 7},
@@ -555,6 +556,12 @@ def scheduled():
     equal(kube_config_of(found, "vgpu-scheduler")["extenders"][0]["httpTimeout"], "7s", "extenderHTTPTimeout")
     budget = found["PodDisruptionBudget", "vgpu-scheduler"]["spec"]
     equal((budget["maxUnavailable"], "minAvailable" in budget), (1, False), "podDisruptionBudget")
+    policy = found["NetworkPolicy", "vgpu-scheduler"]["spec"]
+    true(policy["podSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items(), "networkPolicy's Pods")
+    equal((policy["policyTypes"], [(rule["ports"], rule.get("from")) for rule in policy["ingress"]]),
+          (["Ingress"], [([{"protocol": "TCP", "port": "https"}], [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
+                         ([{"protocol": "TCP", "port": "metrics"}], None)]), "networkPolicy")
+    true({"https", "metrics"} <= {port["name"] for part in parts.values() for port in part.get("ports", [])}, "its ports")
     service = found["Service", "vgpu-scheduler"]
     equal([[(port["port"], port["nodePort"]) for port in one["spec"]["ports"]] for one in
            (service, found["Service", "vgpu-scheduler-metrics"])], [[(444, 31000)], [(31001, 31001)]], "ports")
@@ -694,14 +701,16 @@ def harmless():
 
 
 # Another value of each kind, where any other text would not do.
-OTHERS = {"global.gpuHookPath": "/zz", "devicePlugin.nodeConfiguration.config": '{"nodeconfig": [{"name": "zz"}]}',
+OTHERS = {"scheduler.networkPolicy.from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+          "global.gpuHookPath": "/zz", "devicePlugin.nodeConfiguration.config": '{"nodeconfig": [{"name": "zz"}]}',
           "scheduler.metricsBindAddress": ":9998", "scheduler.service.monitorTargetPort": "https", "devicePlugin.migStrategy": "mixed",
           "scheduler.defaultSchedulerPolicy.nodeSchedulerPolicy": "spread", "devicePlugin.registerFormat": "csv",
           "devices.nvidia.gpuCorePolicy": "disable", "scheduler.service.type": "LoadBalancer", "scheduler.service.monitorType": "ClusterIP",
           "devicePlugin.service.type": "LoadBalancer", "scheduler.admissionWebhook.reinvocationPolicy": "IfNeeded"}
 # Where a value has its effect.
-PLACES = ({}, {"devicePlugin": {"runtimeClassName": "x"}, "scheduler": {"replicas": 2, "service": {"type": "NodePort"},
-                                                                        "admissionWebhook": {"customURL": {"enabled": True}}}})
+PLACES = ({}, {"devicePlugin": {"runtimeClassName": "x"},
+               "scheduler": {"replicas": 2, "networkPolicy": {"enabled": True}, "service": {"type": "NodePort"},
+                             "admissionWebhook": {"customURL": {"enabled": True}}}})
 PLACE_VERSIONS = ("1.30.0", "1.20.0")
 
 

@@ -273,7 +273,7 @@ service:
 {{- range $key, $value := .Values.devices -}}
 {{- if ne $key "nvidia" }}{{ $found = append $found (printf "devices.%s" $key) }}{{ end -}}
 {{- end -}}
-{{- range $path := list "podSecurityPolicy" "mockDevicePlugin" "platform" "openshift" "selinux" "version" "dra" "global.managedNodeSelectorEnable" "global.managedNodeSelector" "scheduler.kubeQPS" "scheduler.kubeBurst" "scheduler.kubeTimeout" "scheduler.networkPolicy" "scheduler.validatingWebhook" "scheduler.serviceAccountName" "scheduler.patch.imageNew" "scheduler.service.schedulerLogPort" "scheduler.service.schedulerLogTargetPort" "devicePlugin.gpuOperatorToolkitReady" "devicePlugin.nvidiaHookPath" "devicePlugin.numaRefit" "devicePlugin.hostPIDBroker" "devicePlugin.vgpuMonitor" "devicePlugin.service.schedulerPort" -}}
+{{- range $path := list "podSecurityPolicy" "mockDevicePlugin" "platform" "openshift" "selinux" "version" "dra" "global.managedNodeSelectorEnable" "global.managedNodeSelector" "scheduler.kubeQPS" "scheduler.kubeBurst" "scheduler.kubeTimeout" "scheduler.validatingWebhook" "scheduler.serviceAccountName" "scheduler.patch.imageNew" "scheduler.service.schedulerLogPort" "scheduler.service.schedulerLogTargetPort" "devicePlugin.gpuOperatorToolkitReady" "devicePlugin.nvidiaHookPath" "devicePlugin.numaRefit" "devicePlugin.hostPIDBroker" "devicePlugin.vgpuMonitor" "devicePlugin.service.schedulerPort" -}}
 {{- $at := $.Values -}}
 {{- $is := true -}}
 {{- range splitList "." $path -}}
