@@ -120,6 +120,30 @@ int flights_clash(const struct flights *flights, const char *node, const char *u
     return result;
 }
 
+int flights_each_clash(const struct flights *flights, const char *devices, int64_t now_ns,
+    void (*take)(void *context, const char *node), void *context)
+{
+    struct flight *flight = make_flight("", "", devices), *other;
+    if (!flight)
+        return -ENOMEM;
+    for (size_t cursor = 0; (other = table_next(&flights->table, &cursor));)
+        if (other->deadline_ns > now_ns && do_clash(flight, other))
+            take(context, other->node);
+    flight_free(flight);
+    return 0;
+}
+
+int flight_strings_clash(const char *a, const char *b)
+{
+    struct flight *one = make_flight("", "", a), *other = make_flight("", "", b);
+    int result = one && other ? do_clash(one, other) : -ENOMEM;
+    if (one)
+        flight_free(one);
+    if (other)
+        flight_free(other);
+    return result;
+}
+
 int flights_add(struct flights *flights, const char *node, const char *uid, const char *devices,
     int64_t deadline_ns)
 {

@@ -28,6 +28,15 @@ void flights_destroy(struct flights *flights);
 int flights_clash(const struct flights *flights, const char *node, const char *uid,
     const char *devices, int64_t now_ns) __attribute__((warn_unused_result));
 
+/* Calls `take` with the name of each node where a Pod with this device string would clash now, some
+ * more than once. Returns 0 or -ENOMEM. */
+int flights_each_clash(const struct flights *flights, const char *devices, int64_t now_ns,
+    void (*take)(void *context, const char *node), void *context)
+    __attribute__((warn_unused_result));
+
+/* Whether Pods with these device strings would clash on a node. Returns 0 or 1, or -ENOMEM. */
+int flight_strings_clash(const char *a, const char *b) __attribute__((warn_unused_result));
+
 /* The Pod takes off; it is known until it is removed. Returns 0 or -ENOMEM. */
 int flights_add(struct flights *flights, const char *node, const char *uid, const char *devices,
     int64_t deadline_ns) __attribute__((warn_unused_result));

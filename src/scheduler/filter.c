@@ -78,37 +78,6 @@ json_t *scheduler_annotations(const struct scheduler *scheduler, const char *uid
     return NULL;
 }
 
-int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const char *const *names,
-    size_t count, uint64_t *ret_generation, struct error *error)
-{
-    struct choice *choice = &scheduler->choice;
-    const struct usage_pod *known = usage_find_pod(scheduler->usage, ask->uid);
-    struct pod_devices devices;
-    struct claim claim;
-    if (known && (known->state == USAGE_BOUND || known->state == USAGE_OBSERVED))
-        return error_set(error, EEXIST, "the Pod is bound to node %s already", known->node->name);
-    if (known && known->state == USAGE_BINDING)
-        return error_set(
-            error, EBUSY, "the Pod is being bound to node %s already", known->node->name);
-    int result = choice_make(
-        choice, scheduler->usage, ask, names, count, scheduler->options.all_nodes, error);
-    if (result || !choice->best)
-        return result;
-    if (fit_devices(&choice->placement, ask, choice->best->node, &devices))
-        return error_set(error, ENOMEM, "no memory");
-    char *text = pod_devices_encode(&devices);
-    result = text ? claim_make(ask, choice->best->name, &devices, &claim) : -ENOMEM;
-    if (!result) {
-        claim.devices = text;
-        result = usage_reserve(
-            scheduler->usage, &claim, scheduler_now_ns() + RESERVATION_NS, ret_generation);
-        claim_finish(&claim);
-    }
-    free(text);
-    pod_devices_finish(&devices);
-    return result ? error_set(error, -result, "the devices cannot be reserved") : 0;
-}
-
 /* ---- Events ---- */
 
 /* Whether a candidate has the reason: a word of the devices' or, behind these, of the node's. */

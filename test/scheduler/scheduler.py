@@ -413,6 +413,37 @@ def pods_that_differ():
 
 
 @test
+def beside_others():
+    """under binpack a Pod goes to the fullest node on which it need not wait for one in flight that differs"""
+    nodes = [("nodes", make_node(name)) for name in ("n1", "n2", "n3")]
+    names = ["n1", "n2", "n3"]
+    with World(nodes) as world:
+        def chosen(name, memory, among=tuple(names)):
+            return world.filter(world.create("pods", make_pod(name, memory=memory)), list(among))["NodeNames"]
+        equal(world.place("a", names, memory=3000)[1], "")
+        equal(world.pod("a")["spec"]["nodeName"], "n1")
+        equal(chosen("equal", 3000), ["n1"], "an equal one goes along")
+        equal(chosen("b", 2000), ["n2"], "one that differs goes elsewhere")
+        equal(chosen("only", 1000, ["n1"]), ["n1"], "where there is no other node it waits there")
+        waits = Later(world.bind, world.pod("only"), "n1")
+        true(not waits.is_over(0.3), "it did not wait")
+        equal(chosen("too", 3000), ["n2"], "a bind that waits is in the way, too")
+        world.serve("a")
+        equal(waits.get(), "")
+        world.serve("only")
+        until(lambda: chosen("late" + str(time.monotonic_ns()), 2500) == ["n1"], "the fullest node again")
+
+
+@test
+def spread_beside_others():
+    """under spread the emptiest node is taken, whoever is in flight there"""
+    with World([("nodes", make_node(name)) for name in ("n1", "n2")], ["--node-scheduler-policy=spread"]) as world:
+        equal(world.place("a", ["n1"], memory=3000)[1], "")
+        equal(world.place("b", ["n2"], memory=9000)[1], "")
+        equal(world.filter(world.create("pods", make_pod("c", memory=2000)), ["n1", "n2"])["NodeNames"], ["n1"])
+
+
+@test
 def a_dead_plugin():
     """a Pod that is never served holds others up for a while only"""
     with World([("nodes", make_node("n1"))], ["--allocate-timeout=1s"]) as world:
