@@ -103,8 +103,8 @@ bool account_places(unsigned device, struct account_places *ret_places);
 void account_note_worked(unsigned device, uint64_t now_ns);
 uint64_t account_worked_ns(unsigned device);
 
-/* What of the share, or of what is left or added of it by lending, is left; UINT64_MAX where there is no share. Where less than `wanted` is left,
- * dead processes' memory is given back first. */
+/* What of the share, or of what is left or added of it by lending, is left; UINT64_MAX where there
+ * is no share. Where less than `wanted` is left, dead processes' memory is given back first. */
 uint64_t account_resident_room(unsigned device, uint64_t wanted);
 
 /* How much host memory may back the container's device memory, on all devices together;
