@@ -749,6 +749,26 @@ def raised():
 
 
 @test
+def consented():
+    """a wish whose consent comes a moment later is refused by no event, one that is taken back neither"""
+    with World() as world:
+        world.pod("p", device(1, 3000, 30) + ";", lock=True)
+        answer = world.allocate(device_id(1, 0))
+        world.told("p")
+        more, other = (json.dumps({"main": {"gpumem": mib}}) for mib in (5000, 6000))
+        world.annotate("p", **{LIMITS: more})
+        until(lambda: "5000" in (world.records()[0].get("wish") or ""), "the look at the wish")
+        world.annotate("p", **{CONSENT: proof("uid-p", more)})
+        until(lambda: answer.grant().devices == [(uuid(1), 5000, 30)], "what was agreed to")
+        world.annotate("p", **{LIMITS: other})
+        until(lambda: "6000" in (world.records()[0].get("wish") or ""), "the look at the other wish")
+        world.annotate("p", **{LIMITS: None, CONSENT: None})
+        until(lambda: answer.grant().devices == [(uuid(1), 3000, 30)], "what was assigned")
+        time.sleep(11)  # longer than a refusal is put off
+        equal(world.server.log("POST", "/events$"), [], "events")
+
+
+@test
 def raised_too_far():
     """consent to more than the card has left is refused, too"""
     cards = [{"uuid": uuid(1), "memory_mib": 8000, "replicas": 4}]

@@ -16,7 +16,7 @@
 
 #define SWEEP_S 5
 #define HOLD_S 3600
-#define SETTLE_MS 5
+#define SETTLE_US 5000
 
 const struct pods_pod *allocation_find_pod(const struct allocation *allocation, const char *uid)
 {
@@ -301,7 +301,7 @@ static void on_retry(evutil_socket_t fd, short event, void *context)
 void allocation_settle(struct allocation *allocation)
 {
     /* By then the answer has left. */
-    const struct timeval wait = {0, SETTLE_MS * 1000};
+    const struct timeval wait = {0, SETTLE_US};
     (void)event_add(allocation->settle, &wait);
 }
 
@@ -399,6 +399,8 @@ void allocation_destroy(struct allocation *allocation)
         event_free(allocation->sweep);
     if (allocation->settle)
         event_free(allocation->settle);
+    if (allocation->consent)
+        event_free(allocation->consent);
     allocation_key_forget(allocation);
     free(allocation);
 }

@@ -89,7 +89,8 @@ struct allocation {
     LIST_HEAD(, allocation_release) releases;
     struct kube_call *lock_call;
     struct event *retry, *sweep, *settle;
-    bool said_refused; /* the API server refuses our writes */
+    struct event *consent; /* NULL: nothing ever waited for one */
+    bool said_refused;     /* the API server refuses our writes */
 
     LIST_HEAD(, allocation_waiter) waiters;
     bool identifying; /* pod-resources is being asked */

@@ -35,7 +35,7 @@ void allocation_record_destroy(struct allocation_record *record)
         free_restore(&record->restores[i]);
     char *const texts[] = {record->resource, record->pod_namespace, record->pod_name,
         record->pod_uid, record->container, record->directory, record->cache, record->wish,
-        record->failed, record->refusal};
+        record->failed, record->refusal, record->unconsented};
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         free(texts[i]);
     free(record->ids);

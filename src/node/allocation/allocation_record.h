@@ -62,6 +62,8 @@ struct allocation_record {
     size_t restore_count;
 
     /* Of this run of the daemon. */
+    char *unconsented; /* what is said unless the wish has a consent by then; NULL: nothing is */
+    uint64_t unconsented_ns;
     char *refusal;   /* why its container does not start; NULL: it may */
     bool unlisted;   /* its Pod has ended, and pod-resources names no other */
     bool superseded; /* others have its device IDs by now */
