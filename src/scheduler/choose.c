@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Nodes on whose way others are ---- */
+/* ---- Nodes where a Pod would wait ---- */
 
 /* Names of nodes, each the owner's, where the Pod would wait for others between its bind and its
  * Allocate. */
 struct crowd {
     struct table names;
-    bool failed;
+    bool failed; /* no memory */
 };
 
 static void crowd_add(void *context, const char *name)
@@ -24,7 +24,14 @@ static void crowd_add(void *context, const char *name)
         crowd->failed |= table_add(&crowd->names, name, (void *)(uintptr_t)name) != 0;
 }
 
-/* Whether it would wait on this node. */
+/* A bind under way, which may not be among the flights yet. */
+static bool bind_clashes(const struct bind *bind, const char *uid, const char *devices)
+{
+    return bind->devices && strcmp(bind->uid, uid) != 0 &&
+           flight_strings_clash(bind->devices, devices) > 0;
+}
+
+/* Whether the Pod would wait on this node. */
 static bool is_crowded(
     const struct scheduler *scheduler, const char *node, const char *uid, const char *devices)
 {
@@ -32,14 +39,13 @@ static bool is_crowded(
     if (flights_clash(scheduler->flights, node, uid, devices, scheduler_now_ns()) > 0)
         return true;
     TAILQ_FOREACH(bind, &scheduler->binds, entry)
-    if (bind->devices && !strcmp(bind->node, node) && strcmp(bind->uid, uid) != 0 &&
-        flight_strings_clash(bind->devices, devices) > 0)
+    if (!strcmp(bind->node, node) && bind_clashes(bind, uid, devices))
         return true;
     return false;
 }
 
-/* By the device string that it would get; on cards of another size it may get another one, and then
- * waits. */
+/* All such nodes, by the device string of one of them: on a node with cards of another size the Pod
+ * may get another string, and wait all the same. */
 static void crowd_find(
     struct crowd *crowd, const struct scheduler *scheduler, const char *uid, const char *devices)
 {
@@ -47,23 +53,38 @@ static void crowd_find(
     crowd->failed |=
         flights_each_clash(scheduler->flights, devices, scheduler_now_ns(), crowd_add, crowd) != 0;
     TAILQ_FOREACH(bind, &scheduler->binds, entry)
-    if (bind->devices && strcmp(bind->uid, uid) != 0 &&
-        flight_strings_clash(bind->devices, devices) > 0)
+    if (bind_clashes(bind, uid, devices))
         crowd_add(crowd, bind->node);
 }
 
-static char *text_of_choice(const struct choice *choice, const struct ask *ask)
-{
+/* ---- The choice ---- */
+
+/* The devices on the chosen node. */
+struct chosen {
     struct pod_devices devices;
-    if (fit_devices(&choice->placement, ask, choice->best->node, &devices))
-        return NULL;
-    char *text = pod_devices_encode(&devices);
-    pod_devices_finish(&devices);
-    return text;
+    char *text; /* as a device string */
+};
+
+static void chosen_finish(struct chosen *chosen)
+{
+    pod_devices_finish(&chosen->devices);
+    free(chosen->text);
 }
 
-/* Chooses again among nodes without such others; where none of those fits, the first choice stands.
- */
+static int chosen_make(const struct choice *choice, const struct ask *ask, struct chosen *chosen)
+{
+    *chosen = (struct chosen){.text = NULL};
+    if (fit_devices(&choice->placement, ask, choice->best->node, &chosen->devices))
+        return -ENOMEM;
+    chosen->text = pod_devices_encode(&chosen->devices);
+    if (chosen->text)
+        return 0;
+    chosen_finish(chosen);
+    return -ENOMEM;
+}
+
+/* Chooses again among nodes where the Pod need not wait; where none of those fits, the first choice
+ * stands. */
 static int choose_beside(struct scheduler *scheduler, const struct ask *ask,
     const char *const *names, size_t count, const struct crowd *crowd, struct error *error)
 {
@@ -83,25 +104,36 @@ static int choose_beside(struct scheduler *scheduler, const struct ask *ask,
 }
 
 /* Under binpack all Pods of a moment would go to one node, where those that differ wait for one
- * another (schedule/flight.h): the fullest node on which nobody is in the way is taken. */
+ * another (schedule/flight.h): the fullest node where the Pod need not wait is taken instead. */
 static int keep_apart(struct scheduler *scheduler, const struct ask *ask, const char *const *names,
-    size_t count, struct error *error)
+    size_t count, struct chosen *chosen, struct error *error)
 {
-    struct choice *choice = &scheduler->choice;
+    const struct choice *choice = &scheduler->choice;
     struct crowd crowd = {.failed = false};
-    if (count < 2 || ask->wish.node_policy != POLICY_NODE_BINPACK || scheduler->options.all_nodes)
+    if (count < 2 || ask->wish.node_policy != POLICY_NODE_BINPACK || scheduler->options.all_nodes ||
+        !is_crowded(scheduler, choice->best->name, ask->uid, chosen->text))
         return 0;
-    char *text = text_of_choice(choice, ask);
-    if (!text)
-        return 0; /* the caller meets it again */
-    int result = 0;
-    if (is_crowded(scheduler, choice->best->name, ask->uid, text)) {
-        crowd_find(&crowd, scheduler, ask->uid, text);
-        if (!crowd.failed)
-            result = choose_beside(scheduler, ask, names, count, &crowd, error);
-        table_finish(&crowd.names);
-    }
-    free(text);
+    crowd_find(&crowd, scheduler, ask->uid, chosen->text);
+    int result = crowd.failed ? 0 : choose_beside(scheduler, ask, names, count, &crowd, error);
+    table_finish(&crowd.names);
+    if (result || !choice->best)
+        return result;
+    chosen_finish(chosen);
+    result = chosen_make(choice, ask, chosen);
+    return result ? error_set(error, -result, "no memory") : 0;
+}
+
+static int reserve(struct scheduler *scheduler, const struct ask *ask, const struct chosen *chosen,
+    uint64_t *ret_generation)
+{
+    struct claim claim;
+    int result = claim_make(ask, scheduler->choice.best->name, &chosen->devices, &claim);
+    if (result)
+        return result;
+    claim.devices = chosen->text;
+    result = usage_reserve(
+        scheduler->usage, &claim, scheduler_now_ns() + RESERVATION_NS, ret_generation);
+    claim_finish(&claim);
     return result;
 }
 
@@ -110,8 +142,7 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
 {
     struct choice *choice = &scheduler->choice;
     const struct usage_pod *known = usage_find_pod(scheduler->usage, ask->uid);
-    struct pod_devices devices;
-    struct claim claim;
+    struct chosen chosen;
     if (known && (known->state == USAGE_BOUND || known->state == USAGE_OBSERVED))
         return error_set(error, EEXIST, "the Pod is bound to node %s already", known->node->name);
     if (known && known->state == USAGE_BINDING)
@@ -119,21 +150,16 @@ int scheduler_choose(struct scheduler *scheduler, const struct ask *ask, const c
             error, EBUSY, "the Pod is being bound to node %s already", known->node->name);
     int result = choice_make(
         choice, scheduler->usage, ask, names, count, scheduler->options.all_nodes, error);
-    if (!result && choice->best)
-        result = keep_apart(scheduler, ask, names, count, error);
     if (result || !choice->best)
         return result;
-    if (fit_devices(&choice->placement, ask, choice->best->node, &devices))
+    if (chosen_make(choice, ask, &chosen))
         return error_set(error, ENOMEM, "no memory");
-    char *text = pod_devices_encode(&devices);
-    result = text ? claim_make(ask, choice->best->name, &devices, &claim) : -ENOMEM;
-    if (!result) {
-        claim.devices = text;
-        result = usage_reserve(
-            scheduler->usage, &claim, scheduler_now_ns() + RESERVATION_NS, ret_generation);
-        claim_finish(&claim);
+    result = keep_apart(scheduler, ask, names, count, &chosen, error);
+    if (!result && choice->best) {
+        result = reserve(scheduler, ask, &chosen, ret_generation);
+        if (result)
+            (void)error_set(error, -result, "the devices cannot be reserved");
     }
-    free(text);
-    pod_devices_finish(&devices);
-    return result ? error_set(error, -result, "the devices cannot be reserved") : 0;
+    chosen_finish(&chosen);
+    return result;
 }
