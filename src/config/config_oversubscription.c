@@ -79,30 +79,16 @@ static struct wish either(struct wish one, struct wish other)
         .ratio = one.ratio > other.ratio ? one.ratio : other.ratio};
 }
 
-static uint64_t read_host_pool(const char *text)
+/* 0 for what is no size; `consequence` says what that means. */
+static uint64_t read_size(const char *name, const char *text, uint64_t unsaid, enum log_level level,
+    const char *consequence)
 {
-    uint64_t bytes = UINT64_MAX;
-    if (!text || !*text)
+    uint64_t bytes = unsaid;
+    if (!text || !*text || !parse_size(text, &bytes))
         return bytes;
-    if (parse_size(text, &bytes)) {
-        log_error("VGPU_HOST_POOL=\"%.64s\" is not a size; accepted: %s. No host memory backs "
-                  "device memory.",
-            text, PARSE_SIZE_ACCEPTED);
-        return 0;
-    }
-    return bytes;
-}
-
-static uint64_t read_host_pool_ready(const char *text)
-{
-    uint64_t bytes = 0;
-    if (text && *text && parse_size(text, &bytes)) {
-        log_warning("VGPU_HOST_POOL_READY=\"%.64s\" is not a size; accepted: %s. No host memory is "
-                    "made ahead.",
-            text, PARSE_SIZE_ACCEPTED);
-        return 0;
-    }
-    return bytes;
+    log_at(level, "%s=\"%.64s\" is not a size; accepted: %s. %s", name, text, PARSE_SIZE_ACCEPTED,
+        consequence);
+    return 0;
 }
 
 static uint64_t read_idle_release(const char *text)
@@ -155,8 +141,10 @@ void config_oversubscription_read(struct config *config, char *(*lookup)(const c
         config->oversubscription_is_indexed |=
             config->oversubscription[i] != config->oversubscription_default;
     }
-    config->host_pool_bytes = read_host_pool(lookup("VGPU_HOST_POOL"));
-    config->host_pool_ready_bytes = read_host_pool_ready(lookup("VGPU_HOST_POOL_READY"));
+    config->host_pool_bytes = read_size("VGPU_HOST_POOL", lookup("VGPU_HOST_POOL"), UINT64_MAX,
+        LOG_ERROR, "No host memory backs device memory.");
+    config->host_pool_ready_bytes = read_size("VGPU_HOST_POOL_READY",
+        lookup("VGPU_HOST_POOL_READY"), 0, LOG_WARNING, "No host memory is made ahead.");
     config->idle_release_s = read_idle_release(lookup("VGPU_IDLE_RELEASE"));
     config->turn_overhead_percent = read_turn_overhead(lookup("VGPU_TURN_OVERHEAD"));
 }

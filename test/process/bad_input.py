@@ -321,37 +321,32 @@ def more_memory():
             is_limited(done, 0, 1024, f"{name}={value[:40]!r}")
 
 
+def beside_limit(name, bad, good):
+    """Values of a variable that is about memory beyond the card: the limit holds, whatever it says."""
+    for value in bad:
+        done = run_slice({name: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
+        is_report(done, name, value)
+        is_limited(done, 0, 1024, f"{name}={value[:40]!r}")
+    for value in good:
+        is_silent(run_slice({name: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+
+
 @test
 def host_memory():
     """a budget of host memory that is not understood is one line, and the limit holds"""
-    for value in NO_SIZE:
-        done = run_slice({HOST_MEMORY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
-        is_report(done, HOST_MEMORY[0], value)
-        is_limited(done, 0, 1024, f"{HOST_MEMORY[0]}={value[:40]!r}")
-    for value in ("0", "1", "4096t", "1.5g"):
-        is_silent(run_slice({HOST_MEMORY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+    beside_limit(HOST_MEMORY[0], NO_SIZE, ("0", "1", "4096t", "1.5g"))
 
 
 @test
 def idle_release():
     """a time without work that is not understood is one line, and idle memory stays"""
-    for value in BLANK[:1] + HOSTILE + ("-1", "soon", "1.5", "31536001"):
-        done = run_slice({IDLE[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
-        is_report(done, IDLE[0], value)
-        is_limited(done, 0, 1024, f"{IDLE[0]}={value[:40]!r}")
-    for value in ("0", "1", "31536000"):
-        is_silent(run_slice({IDLE[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+    beside_limit(IDLE[0], BLANK[:1] + HOSTILE + ("-1", "soon", "1.5", "31536001"), ("0", "1", "31536000"))
 
 
 @test
 def host_pool_ready():
     """a size of host memory to be made ahead that is not understood is one line, and none is made"""
-    for value in BLANK[:1] + HOSTILE + ("-1", "lots", "1.5.5g"):
-        done = run_slice({READY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"})
-        is_report(done, READY[0], value)
-        is_limited(done, 0, 1024, f"{READY[0]}={value[:40]!r}")
-    for value in ("0", "1g", "512MiB"):
-        is_silent(run_slice({READY[0]: value, "CUDA_DEVICE_MEMORY_LIMIT": "1g"}), value)
+    beside_limit(READY[0], BLANK[:1] + HOSTILE + ("-1", "lots", "1.5.5g"), ("0", "1g", "512MiB"))
 
 
 @test
