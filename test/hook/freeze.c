@@ -3,6 +3,7 @@
  * what was written there, and the account is exact at each end. */
 #include "abi/cuda.h"
 #include "bed.h"
+#include "movable.h"
 #include "sim/machine/machine.h"
 
 #include <pthread.h>
@@ -16,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGE (2 * MIB)
 #define ON "CUDA_MEMORY_OVERSUBSCRIBE=true"
 #define HANG_MS 60000u
 #define RANGES 12
@@ -89,11 +89,6 @@ static bool comes_back(pid_t pid)
         bed_sleep_ms(1);
     }
     return false;
-}
-
-static const struct vgpu_usage *usage(void)
-{
-    return &slot_of(getpid())->usage[0];
 }
 
 /* ---- memory with marks ---- */

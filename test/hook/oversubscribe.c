@@ -5,35 +5,16 @@
 #include "allocate.h"
 #include "abi/nvml.h"
 #include "bed.h"
+#include "movable.h"
 #include "sim/machine/machine.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-#define PAGE (2 * MIB)
 #define ON "CUDA_MEMORY_OVERSUBSCRIBE=true"
 
 /* A card of 4 GiB, under a limit of 8. */
 #define SMALL_CARD .limit = "8GiB", .sim = "h200,memory=4GiB"
-
-static const struct vgpu_usage *usage(void)
-{
-    const struct vgpu_slot *slot = bed_region_slot(getpid());
-    static const struct vgpu_usage none;
-    return slot ? &slot->usage[0] : &none;
-}
-
-static CUdeviceptr take(uint64_t bytes)
-{
-    CUdeviceptr pointer = 0;
-    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, bytes), CUDA_SUCCESS);
-    return pointer;
-}
-
-static void give(CUdeviceptr pointer)
-{
-    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
-}
 
 static uint64_t resident(void)
 {

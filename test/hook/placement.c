@@ -3,33 +3,13 @@
  * that works on. */
 #include "allocate.h"
 #include "bed.h"
+#include "movable.h"
 
 #include <dirent.h>
 #include <signal.h>
 
-#define PAGE (2 * MIB)
-
 /* A limit of 8 GiB, of which 4 may be on the card. */
 #define SHARE .limit = "8GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=2"}
-
-static const struct vgpu_usage *usage(void)
-{
-    const struct vgpu_slot *slot = bed_region_slot(getpid());
-    static const struct vgpu_usage none;
-    return slot ? &slot->usage[0] : &none;
-}
-
-static CUdeviceptr take(uint64_t bytes)
-{
-    CUdeviceptr pointer = 0;
-    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, bytes), CUDA_SUCCESS);
-    return pointer;
-}
-
-static void give(CUdeviceptr pointer)
-{
-    CHECK_EQ(CU(cuMemFree_v2)(pointer), CUDA_SUCCESS);
-}
 
 static uint64_t spilled(void)
 {
