@@ -83,10 +83,12 @@ bool account_is_oversubscribed(unsigned device);
 /* The share itself, in bytes; UINT64_MAX where there is none. */
 uint64_t account_share(unsigned device);
 
-/* The container may have so much more of the card than its share, or less (below 0), from now on:
- * what tenants lend each other. account_borrowed: what was last said, by any of its processes. */
+/* From now on the container may have `bytes` more of the card than its share, or less (below 0):
+ * what tenants lend each other. account_borrowed: what was last said, by any of its processes;
+ * account_allowed: the share with that, UINT64_MAX where there is no share. */
 void account_set_borrowed(unsigned device, int64_t bytes);
 int64_t account_borrowed(unsigned device);
+uint64_t account_allowed(unsigned device);
 
 /* What the container's live processes have on the card. */
 struct account_places {

@@ -6,17 +6,32 @@
 #include "region/region_device.h"
 #include "region/slot.h"
 
-uint64_t account_share(unsigned device)
+/* What the locked function says of the region; `otherwise` without one. */
+static uint64_t look_up(unsigned device, uint64_t (*locked)(unsigned device), uint64_t otherwise)
 {
-    uint64_t share = UINT64_MAX;
     if (account_is_without_region())
-        return share;
+        return otherwise;
     LOCKED_TO_END(account_lock);
     if (account_look_begin()) {
-        share = account_share_locked(device);
+        otherwise = locked(device);
         (void)account_look_end();
     }
-    return share;
+    return otherwise;
+}
+
+uint64_t account_share(unsigned device)
+{
+    return look_up(device, account_share_locked, UINT64_MAX);
+}
+
+uint64_t account_allowed(unsigned device)
+{
+    return look_up(device, account_allowed_locked, UINT64_MAX);
+}
+
+uint64_t account_worked_ns(unsigned device)
+{
+    return look_up(device, account_worked_locked, 0);
 }
 
 void account_set_borrowed(unsigned device, int64_t bytes)
@@ -54,7 +69,7 @@ bool account_places(unsigned device, struct account_places *ret_places)
     LOCKED_TO_END(account_lock);
     if (!account_look_begin())
         return false;
-    account_reap_locked(device); /* who was killed holds nothing */
+    account_reap_locked(device); /* a process that was killed holds nothing */
     struct account_places places = account_places_locked(device);
     bool there = account_look_end();
     if (there)
@@ -73,17 +88,4 @@ void account_note_worked(unsigned device, uint64_t now_ns)
             store_relaxed(&usage->worked_ns, now_ns);
         (void)account_look_end();
     }
-}
-
-uint64_t account_worked_ns(unsigned device)
-{
-    uint64_t last_ns = 0;
-    if (account_is_without_region())
-        return last_ns;
-    LOCKED_TO_END(account_lock);
-    if (account_look_begin()) {
-        last_ns = account_worked_locked(device);
-        (void)account_look_end();
-    }
-    return last_ns;
 }

@@ -4,6 +4,7 @@
 
 #include "base/lock.h"
 #include "driver/cuda.h"
+#include "vmem/undo.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,10 +64,9 @@ static struct kept keep(CUdeviceptr address, uint64_t bytes)
     return former;
 }
 
-/* Addresses that are not given back are lost, and nothing else. */
 void address_give(CUdeviceptr address, uint64_t bytes)
 {
     struct kept former = keep(address, bytes);
-    if (former.bytes && cuda.cuMemAddressFree(former.address, former.bytes) != CUDA_SUCCESS)
-        (void)cuda.cuMemAddressFree(former.address, former.bytes);
+    if (former.bytes)
+        undo_reserve(former.address, former.bytes);
 }

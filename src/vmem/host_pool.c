@@ -6,10 +6,10 @@
 #include "base/lock.h"
 #include "config/config_oversubscription.h"
 #include "container/container.h"
-#include "driver/cuda.h"
 #include "pace/capture.h"
 #include "region/account.h"
 #include "vmem/host_memory.h"
+#include "vmem/undo.h"
 
 #include <string.h>
 
@@ -116,9 +116,7 @@ static bool give_back(uint64_t most, uint64_t before_ns, uint64_t ready)
     bool any = false;
     struct capture_relaxed former = capture_relax();
     while (take_oldest(most, before_ns, ready, &piece)) {
-        /* Asked twice, as all that undoes: nobody else knows of it. */
-        if (cuda.cuMemRelease(piece.handle) != CUDA_SUCCESS)
-            (void)cuda.cuMemRelease(piece.handle);
+        (void)undo_create(piece.handle);
         any = true;
     }
     capture_restore(&former);

@@ -13,6 +13,7 @@
 #include "vmem/address.h"
 #include "vmem/host_memory.h"
 #include "vmem/host_pool.h"
+#include "vmem/undo.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -239,13 +240,10 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
     return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Asked twice, as all that undoes: the program does not know of it, and would not ask again. */
 static void release_part(const struct range_part *part)
 {
     struct memory_record record = memory_take(MEMORY_VMM, part->handle);
-    CUresult result = cuda.cuMemRelease(part->handle);
-    if (result != CUDA_SUCCESS)
-        result = cuda.cuMemRelease(part->handle);
+    CUresult result = undo_create(part->handle);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
 }
 
@@ -287,12 +285,6 @@ CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAcce
     return cuda.cuMemSetAccess(range->address, range->bytes, &access, 1);
 }
 
-static CUresult unmap(CUdeviceptr address, uint64_t bytes)
-{
-    CUresult result = cuda.cuMemUnmap(address, bytes);
-    return result == CUDA_SUCCESS ? result : cuda.cuMemUnmap(address, bytes);
-}
-
 /* Parts that stay mapped keep their memory, released or not: they stay charged. */
 static void forget_parts(struct range *range)
 {
@@ -312,7 +304,7 @@ static CUresult map_parts(struct range *range)
     if (result == CUDA_SUCCESS)
         result = range_set_access(range, range->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS) {
-        if (end > range->address && unmap(range->address, end - range->address) != CUDA_SUCCESS)
+        if (end > range->address && undo_map(range->address, end - range->address) != CUDA_SUCCESS)
             forget_parts(range);
         else
             address_give(range->address, range->bytes);
@@ -344,7 +336,7 @@ CUresult range_make(struct range *range, uint64_t bytes)
 
 CUresult range_drop(struct range *range)
 {
-    CUresult result = unmap(range->address, range->bytes);
+    CUresult result = undo_map(range->address, range->bytes);
     if (result != CUDA_SUCCESS)
         return result;
     address_give(range->address, range->bytes);

@@ -8,6 +8,7 @@
 #include "pace/capture.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_move_parts.h"
+#include "vmem/undo.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -61,15 +62,14 @@ static void plan(struct range_move *move, uint64_t bytes_max)
 
 /* ---- the new memory ---- */
 
-/* Host memory is kept ready for the next move. Else asked twice, as all that undoes. */
+/* Host memory is kept ready for the next move. */
 static CUresult give_back(const struct range_move *move, bool spilled, uint64_t bytes,
     CUmemGenericAllocationHandle handle)
 {
     int numa_node = spilled ? range_property(move->range->ordinal, true).location.id : 0;
     if (spilled && host_pool_keep(numa_node, bytes, handle))
         return CUDA_SUCCESS;
-    CUresult result = cuda.cuMemRelease(handle);
-    return result == CUDA_SUCCESS ? result : cuda.cuMemRelease(handle);
+    return undo_create(handle);
 }
 
 static CUresult make_piece(struct range_move *move, struct range_move_piece *piece)

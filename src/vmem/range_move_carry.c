@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "driver/cuda.h"
 #include "vmem/range_move_parts.h"
+#include "vmem/undo.h"
 #include "vmem/vmem_parts.h"
 
 #include <stddef.h>
@@ -20,12 +21,6 @@ struct step {
 };
 
 /* ---- mappings ---- */
-
-static CUresult unmap(CUdeviceptr address, uint64_t bytes)
-{
-    CUresult result = bytes ? cuda.cuMemUnmap(address, bytes) : CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? result : cuda.cuMemUnmap(address, bytes);
-}
 
 static CUresult let(CUdeviceptr address, uint64_t bytes, const CUdevice *devices, unsigned count)
 {
@@ -135,7 +130,7 @@ static CUresult start_in(struct range_move *move, const struct step *step, CUstr
             address_of(range, move->pieces[step->first].part), stream);
     if (result != CUDA_SUCCESS) {
         (void)cuda.cuStreamSynchronize(stream);
-        (void)unmap(step->scratch, mapped);
+        (void)undo_map(step->scratch, mapped);
     }
     return result;
 }
@@ -155,7 +150,7 @@ static CUresult exchange(const struct range_move *move, unsigned first, unsigned
     if (result == CUDA_SUCCESS)
         result = let(address, bytes, devices, count);
     if (result != CUDA_SUCCESS) {
-        (void)unmap(address, mapped);
+        (void)undo_map(address, mapped);
         restore(move, part, address);
     }
     return result;
@@ -163,7 +158,7 @@ static CUresult exchange(const struct range_move *move, unsigned first, unsigned
 
 static CUresult finish_in(struct range_move *move, const struct step *step, CUresult copied)
 {
-    CUresult unmapped = unmap(step->scratch, step->bytes);
+    CUresult unmapped = undo_map(step->scratch, step->bytes);
     if (copied == CUDA_SUCCESS)
         copied = unmapped;
     return copied == CUDA_SUCCESS ? exchange(move, step->first, step->end) : copied;
@@ -203,8 +198,8 @@ static CUresult start_out(struct range_move *move, const struct step *step, CUst
         return result;
     (void)cuda.cuStreamSynchronize(stream);
     if (has_scratch)
-        (void)unmap(step->scratch, step->bytes);
-    (void)unmap(address, mapped);
+        (void)undo_map(step->scratch, step->bytes);
+    (void)undo_map(address, mapped);
     restore(move, part, address);
     return result;
 }
@@ -213,9 +208,9 @@ static CUresult finish_out(struct range_move *move, const struct step *step, CUr
 {
     unsigned part = move->pieces[step->first].part;
     CUdeviceptr address = address_of(move->range, part);
-    (void)unmap(step->scratch, step->bytes);
+    (void)undo_map(step->scratch, step->bytes);
     if (copied != CUDA_SUCCESS) {
-        (void)unmap(address, step->bytes);
+        (void)undo_map(address, step->bytes);
         restore(move, part, address);
     }
     return copied;
@@ -307,8 +302,6 @@ uint64_t range_move_carry(struct range_move *move)
         return 0;
     }
     uint64_t moved = with_streams(move, scratch);
-    /* Addresses that are not given back are lost, and nothing else. */
-    if (cuda.cuMemAddressFree(scratch, bytes) != CUDA_SUCCESS)
-        (void)cuda.cuMemAddressFree(scratch, bytes);
+    undo_reserve(scratch, bytes);
     return moved;
 }

@@ -268,13 +268,9 @@ void turn_settle(unsigned device)
 uint64_t turn_over_bytes(unsigned device)
 {
     struct account_places places;
-    uint64_t share = account_share(device);
-    if (share == UINT64_MAX || !account_places(device, &places))
+    uint64_t allowed = account_allowed(device);
+    if (allowed == UINT64_MAX || !account_places(device, &places))
         return 0;
-    int64_t borrowed = account_borrowed(device);
-    uint64_t allowed = share + (uint64_t)borrowed;
-    if (borrowed < 0 && 0 - (uint64_t)borrowed > share)
-        allowed = 0;
     return places.resident_bytes > allowed ? places.resident_bytes - allowed : 0;
 }
 
