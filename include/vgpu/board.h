@@ -79,8 +79,8 @@ struct vgpu_board {
     uint64_t size;         /* 16: bytes of this structure, and of the file at least */
     uint32_t slot_entries; /* 24: VGPU_BOARD_SLOTS */
     uint32_t slot_high;    /* 28: no slot at or above this was ever claimed */
-    uint64_t turn;         /* 32: whose working set is on the card: microseconds of when it was
-                              given, << 8 | its slot + 1; a slot of 0: nobody's */
+    uint64_t turn;         /* 32: the tenant whose working set is on the card: the microsecond at
+                              which it got the turn, << 8, | its slot + 1; 0 there: no tenant */
     uint64_t reserved[3];  /* 40 */
     uint32_t epoch; /* 64: raised, and its sleepers woken (futex, shared), when a tenant turns
                        active or idle, pauses or goes on, changes its priority, or gives or

@@ -159,7 +159,7 @@ static void check_tenants(
 {
     struct registry_tenant tenants[VGPU_BOARD_SLOTS];
     unsigned count = registry_tenants(registry, clock_now_ns(), tenants), active = 0, turns = 0;
-    const char *holder = "nobody has the turn";
+    const char *holder = "none of them has the turn";
     bool ours = false;
     for (unsigned i = 0; i < count; i++) {
         active += tenants[i].active;

@@ -210,7 +210,7 @@ int region_set_paused(struct region *region, bool paused, bool *ret_was)
     return 0;
 }
 
-/* Who wants what is in force already gives the order anew all the same: an order that ended without
+/* An order for what is in force already gets a new number all the same: one that ended without
  * effect is tried again. */
 int region_set_release(struct region *region, enum vgpu_release release, uint32_t *ret_order)
 {

@@ -14,7 +14,7 @@
 #define US_NS 1000ull
 
 _Static_assert(
-    VGPU_BOARD_SLOTS < 1 << VGPU_BOARD_TURN_BITS, "a slot and nobody fit into the turn's word");
+    VGPU_BOARD_SLOTS < 1 << VGPU_BOARD_TURN_BITS, "every slot, and none, fit into the turn's word");
 _Static_assert(VGPU_BOARD_SLOTS <= TURNS_TENANTS_MAX, "all tenants fit into a view");
 
 /* Our slot, where it is still ours; NULL: none. Within a window. */

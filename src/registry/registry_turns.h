@@ -27,12 +27,12 @@ void registry_turns_say(
 bool registry_turns_look(struct registry *registry, struct turns_view *ret_view, uint64_t *ret_turn)
     __attribute__((warn_unused_result));
 
-/* Gives the turn to the tenant of a slot (-1: to nobody) where it still is what was read, and wakes
- * all that sleep on the registry. True where it was. */
+/* Gives the turn to the tenant of a slot (-1: to none) if the word is still `turn`, and wakes all
+ * that sleep on the registry. Returns whether it was. */
 bool registry_turns_swap(struct registry *registry, uint64_t turn, int slot, uint64_t now_ns);
 
-/* Around a change of claims: takes the tenants' lock, for 20 ms at most. False: somebody else has
- * it, and nothing may be changed. Where there are no such locks it is true. */
+/* Around a change of claims: takes the tenants' lock, for 20 ms at most. False: another tenant
+ * has it, and nothing may be changed. True also where the file system has no such locks. */
 bool registry_claims_begin(struct registry *registry) __attribute__((warn_unused_result));
 void registry_claims_end(struct registry *registry);
 

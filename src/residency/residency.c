@@ -9,7 +9,7 @@ static uint64_t min_of(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* When it was used last, or made: nobody knows better of what is new. */
+/* When it was used last, or made: of new memory no more is known. */
 static uint64_t heat_ns(const struct residency_use *use)
 {
     return use->used_ns > use->made_ns ? use->used_ns : use->made_ns;

@@ -7,7 +7,7 @@
  * room the hottest on the host changes places with the coldest on the card only where that pays:
  * it was used several times since it is there, while the other was not used for long, and neither
  * moved lately. So a set that is larger than the card and used in a circle stays where it is.
- * Moves for which nobody waits take a bounded part of the time.
+ * Moves that no call waits for take a bounded part of the time.
  *
  * Pure: no clock, no lock, no driver. Times are nanoseconds of CLOCK_MONOTONIC. */
 #ifndef VGPU_RESIDENCY_RESIDENCY_H
@@ -23,7 +23,8 @@
 /* A read over the bus costs about what moving in does; a change of places moves twice. */
 #define RESIDENCY_PAYS_USES 3u
 
-/* Of the time that moves may take for which nobody waits, and how much of it is saved up. */
+/* The percentage of the time that moves may take which no call waits for, and how much unused time
+ * is saved up, ns. */
 #define RESIDENCY_PERCENT 5u
 #define RESIDENCY_SAVED_NS 1000000000ull
 
@@ -75,8 +76,8 @@ struct residency_move {
     uint64_t bytes; /* at most */
 };
 
-/* The next move. `over_bytes`: so much is on the card beyond the ceiling; `room_bytes`: so much
- * less than it is. `awaited`: launches wait for it. */
+/* The next move. `over_bytes`: what is on the card beyond the ceiling; `room_bytes`: what is
+ * missing to the ceiling. `awaited`: launches wait for the move. */
 struct residency_move residency_next(struct residency *residency, const struct residency_pick *pick,
     uint64_t over_bytes, uint64_t room_bytes, bool awaited, uint64_t now_ns);
 

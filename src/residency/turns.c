@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is next, for how long, and what each may hold meanwhile. */
+/* Which tenant is next, for how long, and what each may hold meanwhile. */
 #include "residency/turns.h"
 
 static uint64_t max_of(uint64_t one, uint64_t other)
@@ -142,8 +142,8 @@ static unsigned group_of(const struct turns_view *view)
     return count;
 }
 
-/* Since when the turn is to be had by who waits; UINT64_MAX: it is not. What was said of the future
- * is not believed. */
+/* Since when a tenant that waits may take the turn; UINT64_MAX: it may not. Times in the future are
+ * not believed. */
 static uint64_t free_since_ns(const struct turns_view *view, uint64_t now_ns)
 {
     int holder = holder_of(view);
@@ -224,7 +224,7 @@ static bool is_idle(const struct turns *turns, const struct turns_self *self, ui
            now_ns - turns->since_ns >= TURNS_IDLE_NS;
 }
 
-/* True where a tenant without the turn works: nobody takes turns with it, or it waited for longer
+/* True where a tenant without the turn works: no other takes turns with it, or it waited for longer
  * than any order of turns could make it. */
 static bool works_without(
     struct turns *turns, const struct turns_view *view, bool waits, uint64_t now_ns)

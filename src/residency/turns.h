@@ -7,11 +7,12 @@
  * wants, as far as that goes, and the rest is left to the others in proportion to their shares. So
  * at a hand-over only that much moves that the next one lacks.
  *
- * Two things are kept apart. Who works is the turn: a word in the GPU's registry that names the
- * holder, passed on by the holder, or taken where it is gone, silent, or holds for too long. Who
- * holds memory is the claim: what a tenant may hold at most. It is lowered after memory went out,
- * and raised, under a lock that the tenants share, before memory comes in, and never beyond what
- * the shares add up to less the others' claims. So a wrong turn costs time, and never memory.
+ * Two things are kept apart. The turn says which tenant works: a word in the GPU's registry that
+ * names the holder. The holder passes it on; it is taken from a holder that is gone, silent, or
+ * holds for too long. The claim says how much memory a tenant may hold at most. It is lowered after
+ * memory went out, and raised, under a lock that the tenants share, before memory comes in, and
+ * never beyond what the shares add up to less the others' claims. So a wrong turn costs time, and
+ * never memory.
  *
  * Pure functions of what the tenants say, any value of which may be a lie; no clock, no lock, no
  * driver. Times are nanoseconds of CLOCK_MONOTONIC, sizes pages of 2 MiB. */
@@ -28,8 +29,9 @@
 #define TURNS_SPEAK_NS 50000000ull
 #define TURNS_SILENT_NS 1000000000ull
 
-/* Where a turn is to be taken, each tenant waits so much longer than the one before it: they do not
- * all take it, and one that says that it waits, and does not take it, keeps nobody. */
+/* Nanoseconds. Where a turn may be taken, each tenant waits this much longer than the one before
+ * it, so that they do not all take it; one that says that it waits, and does not take it, is passed
+ * over. */
 #define TURNS_RANK_NS 100000000ull
 
 /* A quantum: seconds, as long as makes the last hand-over the wanted part of the time. */
@@ -46,7 +48,7 @@
 #define TURNS_IDLE_NS 100000000ull
 
 /* No tenant of a group of n waits longer than n times this: after that, which takes a registry that
- * somebody writes over all the time, it works for the least quantum without the turn. */
+ * is written over all the time, it works for the least quantum without the turn. */
 #define TURNS_BOUND_NS                                                                             \
     (TURNS_FILL_MAX_NS + TURNS_QUANTUM_MAX_NS + TURNS_SILENT_NS + TURNS_TENANTS_MAX * TURNS_RANK_NS)
 
@@ -67,7 +69,7 @@ struct turns_tenant {
 struct turns_view {
     unsigned count;   /* of tenants */
     unsigned own;     /* ours */
-    int holder;       /* -1: nobody, or nobody that lives */
+    int holder;       /* -1: none, or none that lives */
     uint64_t turn_ns; /* when the turn was given to it, or was given back */
     struct turns_tenant tenants[TURNS_TENANTS_MAX]; /* those that live, in one order for all */
 };
@@ -94,7 +96,7 @@ struct turns {
 enum turns_act {
     TURNS_KEEP,
     TURNS_TAKE, /* swap the turn from what was read for one that names us */
-    TURNS_PASS, /* once our work is held: swap it for one that names `to`; -1: nobody */
+    TURNS_PASS, /* once our work is held: swap it for one that names `to`; -1: none */
 };
 
 struct turns_order {

@@ -27,7 +27,7 @@
 /* Nanoseconds that an order waits for the process's work to end, and that memory which is to come
  * back does: what runs then can only be what passed the gate just before. */
 #define DRAIN_NS 5000000000ull
-/* The same where nobody asked: the process is idle, or it is not. */
+/* The same without an order (VGPU_IDLE_RELEASE): the process is idle, or it is not. */
 #define IDLE_DRAIN_NS 100000000ull
 /* Nanoseconds between two tries to stop a world in which a stream captures. */
 #define CAPTURE_NS 20000000ull

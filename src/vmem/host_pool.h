@@ -15,8 +15,8 @@
 
 #define HOST_POOL_KEEP_NS 60000000000ull
 
-/* Memory of exactly so many bytes on the NUMA node, mapped nowhere, which is the caller's from then
- * on. False: there is none. */
+/* A piece of exactly `bytes` on the NUMA node, mapped nowhere; the caller owns it from then on.
+ * False: there is none. */
 bool host_pool_take(int numa_node, uint64_t bytes, CUmemGenericAllocationHandle *ret_handle)
     __attribute__((warn_unused_result));
 
@@ -32,14 +32,14 @@ uint64_t host_pool_bytes(void);
  * memory cgroup have left. */
 uint64_t host_pool_room(void);
 
-/* How many pieces of so many bytes there are. */
+/* How many pieces of exactly `bytes` there are. */
 unsigned host_pool_count(uint64_t bytes);
 
-/* Gives all back, so that it can be had as other memory. True if there was any. */
+/* Gives all of it back to the driver. True if there was any. */
 bool host_pool_empty(void);
 
-/* Before so many bytes of host memory are made: gives back what the budget, or what the machine and
- * the memory cgroup have left, would else have no room for. */
+/* To be called before `bytes` of host memory are made: gives back what the budget, or what the
+ * machine and the memory cgroup have left, would else have no room for. */
 void host_pool_make_room(uint64_t bytes);
 
 /* Gives back what is older than HOST_POOL_KEEP_NS, less VGPU_HOST_POOL_READY, and what the budget

@@ -47,7 +47,7 @@
 #define ASK_NS (50 * MS)
 #define ASK_EACH_NS (500 * MS)
 
-/* Of a move that others or launches wait for, so much at a time. */
+/* Bytes at a time of a move that another tenant or a launch waits for. */
 #define PIECE_BYTES (256ull << 20)
 
 /* After a stop in vain: a kernel runs on, or the driver has no room. */
@@ -55,7 +55,8 @@
 #define BACK_OFF_MOST_NS (60000 * MS)
 #define BACK_OFF_AWAITED_NS (200 * MS)
 
-/* Of a card without a share so much is left to what the driver takes: 256 MiB or a part. */
+/* Without a share this is left free on the card for what the driver takes: 256 MiB, or 1/64 of the
+ * card where that is more. */
 #define RESERVE_LEAST_BYTES (256ull << 20)
 #define RESERVE_PART 64
 

@@ -18,8 +18,8 @@
  * RANGE_PIECES. */
 #define RANGE_PARTS_MAX 64
 
-/* What is on the host comes back piece by piece, as there is room: up to so many of so many bytes
- * at least. */
+/* What is on the host comes back piece by piece, as there is room: in RANGE_PIECES pieces at most,
+ * each of RANGE_PIECE_LEAST_BYTES at least. */
 #define RANGE_PIECES 16
 #define RANGE_PIECE_LEAST_BYTES (32ull << 20)
 

@@ -26,8 +26,8 @@ CUresult range_move(struct range *range, bool to_host, uint64_t bytes_max, uint6
 CUresult range_move_back(struct range *range, uint64_t *ret_moved)
     __attribute__((warn_unused_result));
 
-/* Of how many bytes the pieces are in which a part of so many bytes leaves the card; the last one
- * may have less. */
+/* The size of the pieces into which a part of `bytes` is split when it leaves the card; the last
+ * piece may be smaller. */
 uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes);
 
 /* Bytes of it that are on the card and may be moved; that range_move took off the card. */

@@ -27,7 +27,7 @@ bool turn_look(
 /* After a stop of the world in vain: work goes on that calls do not show. */
 void turn_note_work(unsigned device, uint64_t now_ns);
 
-/* Gives the turn to whom the plan says. */
+/* Gives the turn to the tenant that the plan names. */
 void turn_pass(const struct turn_plan *plan, uint64_t now_ns);
 
 /* Brings the claim, and what the container may have on the card, in line with what it holds and
@@ -37,7 +37,7 @@ void turn_settle(unsigned device);
 /* How much of the container is on the card beyond what it may have. */
 uint64_t turn_over_bytes(unsigned device);
 
-/* Sleeps for so long; a call that comes to the closed gate ends it. */
+/* Sleeps for `ns`; a call that comes to the closed gate ends it. */
 void turn_rest(uint64_t ns);
 
 /* Calls wait at the gate. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees. A free first ends the allocation, so that nobody finds it any more, then waits for the
+/* Frees. A free first ends the allocation, so that no call finds it any more, then waits for the
  * context's work as cuMemFree does, and only then gives the memory back. A wait breaks a capture in
  * the context and, from a relaxed thread, none in another (H200, driver 580.159.04), so meanwhile
  * frees are put off; those in stream order are, until an event behind them has come. */
@@ -33,7 +33,7 @@ static CUresult synchronise(void *argument)
 }
 
 /* Nanoseconds between two looks whether a range is being moved, at first and at most, and until it
- * is given back by who moves it. */
+ * is given back by the thread that moves it. */
 #define USERS_LOOK_NS 20000ull
 #define USERS_LOOK_MOST_NS 1000000ull
 #define USERS_WAIT_NS 10000000000ull
@@ -80,7 +80,8 @@ static void revive_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
         ended->range->ended = false;
 }
 
-/* Who moves the range (placement.c, freeze.c) is done soon: memory is free when its free returns.
+/* A thread that moves the range (placement.c, freeze.c) is done soon: memory is free when its free
+ * returns.
  * Bounded, as every wait. */
 static void wait_for_users(struct range *range)
 {

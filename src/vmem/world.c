@@ -24,7 +24,7 @@
 /* Nanoseconds between two looks whether calls have returned, at first and at most. */
 #define LOOK_NS 20000ull
 #define LOOK_MOST_NS 1000000ull
-/* Nanoseconds that the end of the process waits for who has stopped the world. */
+/* Nanoseconds that the end of the process waits for the thread that has stopped the world. */
 #define END_NS 1000000000ull
 
 enum gate { OPEN, CLOSED };
@@ -92,7 +92,8 @@ static void ask_before(void)
     }
 }
 
-/* The count is raised before the gate is looked at: who closes it then sees one of both. */
+/* The count is raised before the gate is looked at: a thread that closes the gate then sees the
+ * call, or the call sees the gate. */
 void world_enter_slow(void)
 {
     container_enter(); /* a forked child has its parent's gate */

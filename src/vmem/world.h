@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The world stop: while the world is stopped no call of this process submits work to a GPU, and
  * what it submitted before is done, so that the library may move its memory. Only where
- * oversubscription is asked for: else nothing is counted, and nobody waits.
+ * oversubscription is asked for: else nothing is counted, and no call waits.
  *
  * Calls that submit work enter before and leave after the driver's call. Any thread; nested calls
  * of a thread count as one and never wait. */
@@ -37,8 +37,8 @@ static inline void world_leave(bool entered)
         world_leave_slow();
 }
 
-/* Waits as world_enter does for who asked to (world_ask_before), and enters nothing: before work is
- * admitted to the stream, because what it waits then is no GPU time. */
+/* Waits as world_enter does (world_ask_before), and enters nothing: before work is admitted to the
+ * stream, because this wait is no GPU time. */
 void world_wait_slow(CUstream stream, enum stream_zero zero);
 
 static inline void world_wait(CUstream stream, enum stream_zero zero)
@@ -47,8 +47,8 @@ static inline void world_wait(CUstream stream, enum stream_zero zero)
         world_wait_slow(stream, zero);
 }
 
-/* For who asked to, before it blocks: the meter of the stream that the thread is about to give work
- * to does not take the wait for the GPU's time. */
+/* To be called by a `before` (world_ask_before) that is about to block: the stream's meter does not
+ * take the wait for GPU time. */
 void world_note_wait(void);
 
 static inline CUresult world_left(bool entered, CUresult result)
@@ -59,7 +59,7 @@ static inline CUresult world_left(bool entered, CUresult result)
 
 /* Stops it: closes the gate, waits for calls that are on their way, then for the work of all
  * contexts of the process. Returns 0, or with the world going on as before:
- *   -EBUSY      somebody else has stopped it, or a stream captures
+ *   -EBUSY      another thread has stopped it, or a stream captures
  *   -ETIMEDOUT  a call did not return, or work (a kernel that waits for the host, or that never
  *               ends) is still running after `timeout_ns`
  *   -ESHUTDOWN  the process ends
@@ -73,13 +73,13 @@ void world_start(void);
 
 bool world_is_stopped(void);
 
-/* The process ends: who has stopped the world lets it go on soon. */
+/* The process ends: a thread that has stopped the world must let it go on soon. */
 bool world_is_finished(void);
 
 /* How many calls have entered so far: where it stays, nothing was submitted. */
 uint64_t world_entries(void);
 
-/* Who may have threads wait before they enter. */
+/* The parts of the library that may have threads wait before they enter. */
 enum world_asker { WORLD_FREEZE, WORLD_TURN, WORLD_ASKERS };
 
 /* While asked to, each thread calls `before` before it enters, which may block (for memory to come
@@ -105,8 +105,8 @@ static inline CUresult world_context_changed(CUresult result)
 void world_note_capture(int by);
 bool world_captures(void);
 
-/* The process ends: nobody is held any more, and the world is not stopped again. Waits 1 s at most
- * for who has stopped it. */
+/* The process ends: no thread is held any more, and the world is not stopped again. Waits 1 s at
+ * most for the thread that has stopped it. */
 void world_finish(void);
 
 /* The start of a process or of a forked child. */
