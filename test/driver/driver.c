@@ -52,6 +52,14 @@ const char *driver_error(CUresult result)
     return name ? name : "unknown";
 }
 
+int driver_broken;
+
+void driver_promise(const char *what, bool kept)
+{
+    printf("%s - %s\n", kept ? "ok" : "NOT OK", what);
+    driver_broken += !kept;
+}
+
 void driver_must(CUresult result, const char *call, const char *file, int line)
 {
     if (result == CUDA_SUCCESS)

@@ -28,6 +28,10 @@ const char *driver_error(CUresult result);
 #define DRIVER_CALL(call) driver_must((call), #call, __FILE__, __LINE__)
 void driver_must(CUresult result, const char *call, const char *file, int line);
 
+/* Prints the promise with "ok" or "NOT OK"; driver_broken: how many were not kept so far. */
+void driver_promise(const char *what, bool kept);
+extern int driver_broken;
+
 /* A kernel with 32 KiB of local memory a thread (`big`), and one that does nothing (`nop`); each
  * takes one 64-bit parameter. */
 extern const char driver_ptx[];

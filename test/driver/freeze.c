@@ -6,11 +6,12 @@
  * in ranges of 2 MiB to 1 GiB (16384) */
 #include "driver.h"
 
+#include "base/clock.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -19,7 +20,6 @@
 #define RANGES_MAX 4096
 #define SPIN_NS 20000000000ull
 
-static int broken;
 static const char *tool;
 static struct {
     CUdeviceptr pointer;
@@ -27,17 +27,9 @@ static struct {
 } ranges[RANGES_MAX];
 static unsigned count;
 
-static void promise(const char *what, bool kept)
-{
-    printf("%s - %s\n", kept ? "ok" : "NOT OK", what);
-    broken += !kept;
-}
-
 static double now_s(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)clock_now_ns() / 1e9;
 }
 
 /* ---- the tool ---- */
@@ -138,16 +130,16 @@ static void rounds(uint64_t held)
         double out = timed("pause --release", &worked);
         struct vgpu_usage usage = driver_region_usage();
         int64_t empty = driver_nvml_bytes(0);
-        promise("the memory is in host memory, and the sum is what it was",
+        driver_promise("the memory is in host memory, and the sum is what it was",
             worked && usage.spilled >= held && usage.movable == 0);
         printf("the card holds %lld MiB, before %lld MiB\n", (long long)empty >> 20,
             (long long)full >> 20);
         double in = timed("resume", &worked);
         usage = driver_region_usage();
-        promise("it is back on the card", worked && usage.spilled == 0);
+        driver_promise("it is back on the card", worked && usage.spilled == 0);
         printf(
             "| out | %.3f s | %.1f GB/s | in | %.3f s | %.1f GB/s |\n", out, gb / out, in, gb / in);
-        promise("what was written is read again", each_piece(false));
+        driver_promise("what was written is read again", each_piece(false));
     }
 }
 
@@ -156,11 +148,12 @@ static void on_demand(void)
     uint32_t word = 0;
     bool worked;
     (void)timed("pause --release --on-demand", &worked);
-    promise("released on demand", worked && driver_region_usage().spilled > 0);
+    driver_promise("released on demand", worked && driver_region_usage().spilled > 0);
     double from = now_s();
     DRIVER_CALL(driver.cuMemcpyDtoH_v2(&word, ranges[0].pointer, sizeof(word)));
     printf("the next work waited %.3f s\n", now_s() - from);
-    promise("the next work has it back", driver_region_usage().spilled == 0 && each_piece(false));
+    driver_promise(
+        "the next work has it back", driver_region_usage().spilled == 0 && each_piece(false));
 }
 
 static void persistent(void)
@@ -174,11 +167,11 @@ static void persistent(void)
     DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
     DRIVER_CALL(driver.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     (void)timed("pause --release", &worked);
-    promise("a kernel that goes on is not moved under, and shown",
+    driver_promise("a kernel that goes on is not moved under, and shown",
         worked && strstr(said, "not drained") && driver_region_usage().spilled == 0);
     (void)timed("resume", &worked);
     DRIVER_CALL(driver.cuCtxSynchronize());
-    promise("and afterwards all is as it was", worked && each_piece(false));
+    driver_promise("and afterwards all is as it was", worked && each_piece(false));
 }
 
 int main(int argc, char **argv)
@@ -204,5 +197,5 @@ int main(int argc, char **argv)
     rounds(held);
     on_demand();
     persistent();
-    return broken ? 1 : 0;
+    return driver_broken ? 1 : 0;
 }

@@ -17,14 +17,6 @@
 #define GIB (1ull << 30)
 #define PIECE (8 * MIB)
 
-static int broken;
-
-static void promise(const char *what, bool kept)
-{
-    printf("%s - %s\n", kept ? "ok" : "NOT OK", what);
-    broken += !kept;
-}
-
 static double now_us(void)
 {
     struct timespec now;
@@ -86,23 +78,23 @@ static void contents(void)
     struct vgpu_usage usage = driver_region_usage();
     printf("held %llu MiB, of that spilled %llu MiB\n", (unsigned long long)(usage.bytes / MIB),
         (unsigned long long)(usage.spilled / MIB));
-    promise("the share is filled, and what is beyond it is spilled",
+    driver_promise("the share is filled, and what is beyond it is spilled",
         usage.spilled > GIB / 2 && usage.bytes - usage.spilled <= 3 * GIB &&
             usage.bytes - usage.spilled > 3 * GIB - 16 * MIB);
     bool same = true;
     for (unsigned i = 0; i < COUNT; i++)
         same &= each_piece(pointers[i], sizes[i], i, false);
-    promise("what was written is read again", same);
+    driver_promise("what was written is read again", same);
     DRIVER_CALL(driver.cuMemAlloc_v2(&copy, 700 * MIB));
     copy_on_card(copy, pointers[6], 700 * MIB);
-    promise("also after a copy on the card", each_piece(copy, 700 * MIB, 6, false));
+    driver_promise("also after a copy on the card", each_piece(copy, 700 * MIB, 6, false));
     copy_on_card(pointers[7] + 2 * GIB, pointers[7], 700 * MIB);
     copy_on_card(copy, pointers[7] + 2 * GIB, 700 * MIB);
-    promise("and over what backs it", each_piece(copy, 700 * MIB, 7, false));
+    driver_promise("and over what backs it", each_piece(copy, 700 * MIB, 7, false));
     DRIVER_CALL(driver.cuMemFree_v2(copy));
     for (unsigned i = 0; i < COUNT; i++)
         DRIVER_CALL(driver.cuMemFree_v2(pointers[(i * 3) % COUNT]));
-    promise("frees give the host's memory back", spilled() == 0);
+    driver_promise("frees give the host's memory back", spilled() == 0);
 }
 
 static void whole_limit(void)
@@ -114,7 +106,7 @@ static void whole_limit(void)
         count++;
     DRIVER_CALL(driver.cuMemGetInfo_v2(&left, &total));
     printf("%u x 256 MiB, free then %zu of %zu MiB\n", count, left >> 20, total >> 20);
-    promise("the limit is the device's size, and all of it can be had",
+    driver_promise("the limit is the device's size, and all of it can be had",
         total == 6 * GIB && left < 256 * MIB && count > 18);
     while (count)
         DRIVER_CALL(driver.cuMemFree_v2(pointers[--count]));
@@ -130,7 +122,7 @@ static void contexts(CUcontext primary)
     bool spills = spilled() > 0;
     DRIVER_CALL(driver.cuCtxDestroy_v2(context));
     DRIVER_CALL(driver.cuCtxSetCurrent(primary));
-    promise("a context takes its memory along, spilled or not",
+    driver_promise("a context takes its memory along, spilled or not",
         spills && spilled() == 0 && driver_region_usage().bytes == before);
 }
 
@@ -188,5 +180,5 @@ int main(int argc, char **argv)
         contexts(context);
     }
     costs();
-    return broken ? 1 : 0;
+    return driver_broken ? 1 : 0;
 }

@@ -5,10 +5,11 @@
  * rate of plain copies of pinned memory, in and out. For a card and the simulator. */
 #include "driver.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MIB 1048576ull
 #define PIECE (256 * MIB)
@@ -35,13 +36,6 @@ static CUdeviceptr pieces[PIECES_MAX];
 static uint64_t bytes[PIECES_MAX];
 static unsigned count;
 static CUfunction kernel;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t mark_of(unsigned piece, unsigned place)
 {
@@ -96,12 +90,13 @@ static void say_stretch(uint64_t from_ns, uint64_t to_ns, uint64_t rounds)
 
 static int work(uint64_t seconds)
 {
-    uint64_t begun_ns = now_ns(), from_ns = begun_ns, last_ns = begun_ns, rounds = 0, before = 0;
+    uint64_t begun_ns = clock_now_ns(), from_ns = begun_ns, last_ns = begun_ns, rounds = 0,
+             before = 0;
     bool whole = true;
     while (last_ns - begun_ns < seconds * 1000000000u) {
         read_all();
         whole &= is_whole((unsigned)(rounds % count));
-        uint64_t now = now_ns();
+        uint64_t now = clock_now_ns();
         if (now - last_ns > PAUSE_NS) {
             say_stretch(from_ns, last_ns, rounds - before);
             before = rounds;
@@ -126,12 +121,12 @@ static int copy(uint64_t size)
     DRIVER_CALL(driver.cuMemAlloc_v2(&device, size));
     memset(host, 1, size);
     DRIVER_CALL(driver.cuMemcpyHtoD_v2(device, host, size));
-    uint64_t from_ns = now_ns();
+    uint64_t from_ns = clock_now_ns();
     DRIVER_CALL(driver.cuMemcpyDtoH_v2(host, device, size));
-    uint64_t between_ns = now_ns();
+    uint64_t between_ns = clock_now_ns();
     DRIVER_CALL(driver.cuMemcpyHtoD_v2(device, host, size));
     printf("copy out %.2f GB/s, in %.2f GB/s\n", (double)size / (double)(between_ns - from_ns),
-        (double)size / (double)(now_ns() - between_ns));
+        (double)size / (double)(clock_now_ns() - between_ns));
     return 0;
 }
 
