@@ -5,6 +5,7 @@ import base64
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -28,9 +29,18 @@ ALLOCATED = "hami.io/vgpu-devices-allocated"
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port that no connection takes before its server binds it: below those that the kernel gives by itself. The
+    API server alone has hundreds of connections to etcd."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first = int(file.read().split()[0])
+    while True:
+        port = random.randrange(min(10000, first // 2), first)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 class Refused(Exception):
@@ -100,7 +110,7 @@ class Cluster:
             except (OSError, http.client.HTTPException, Refused) as error:
                 problem = error
             for name, process in self.processes.items():
-                true(process.poll() is None, f"{name} has ended: {self.log(name)[-600:]}")
+                true(process.poll() is None, f"{name} has ended ({process.returncode}): {self.log(name)[-600:]}")
             if time.monotonic() > end:
                 raise AssertionError(f"{what} has not come: {problem}")
             time.sleep(0.1)
