@@ -93,7 +93,8 @@ static void show_ranges_locked(unsigned device, uint64_t room_bytes, struct resi
     *pick = (struct residency_pick){.coldest = {.range = NULL}};
     for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
          at = range->address + range->bytes) {
-        if ((unsigned)range->device != device || load_relaxed(&range->exported))
+        if ((unsigned)range->device != device || load_relaxed(&range->exported) ||
+            vmem_may_go_locked(range))
             continue;
         struct residency_range shown = {.range = range,
             .resident_bytes = range_movable_bytes(range),
@@ -133,7 +134,7 @@ static uint64_t context_on(unsigned device)
     struct range *range;
     for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
          at = range->address + range->bytes) {
-        if ((unsigned)range->device == device)
+        if ((unsigned)range->device == device && !vmem_may_go_locked(range))
             return range->context;
     }
     return 0;

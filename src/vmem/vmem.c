@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sleep.h"
 #include "config/config_oversubscription.h"
 #include "container/container.h"
 #include "container/device.h"
@@ -90,6 +91,25 @@ CUresult vmem_leave(struct range *range)
     LOCKED(vmem_lock)
         last = --range->users == 0 && range->gone;
     return last ? drop_now(range) : CUDA_SUCCESS;
+}
+
+/* Nanoseconds between two looks, at first and at most, and in all. */
+#define USED_LOOK_NS 20000ull
+#define USED_LOOK_MOST_NS 1000000ull
+#define USED_WAIT_NS 10000000000ull
+
+void vmem_wait_while_used(bool (*is_used_locked)(const void *of), const void *of)
+{
+    uint64_t pause_ns = USED_LOOK_NS, until_ns = clock_now_ns() + USED_WAIT_NS;
+    for (;;) {
+        bool used = true;
+        LOCKED(vmem_lock)
+            used = is_used_locked(of);
+        if (!used || clock_now_ns() >= until_ns)
+            return;
+        sleep_ns(pause_ns);
+        pause_ns = 2 * pause_ns < USED_LOOK_MOST_NS ? 2 * pause_ns : USED_LOOK_MOST_NS;
+    }
 }
 
 void vmem_drop(struct range *range)

@@ -125,15 +125,31 @@ static void forget_peers(const struct vmem_end *end)
     vmem.peer_count = kept;
 }
 
+static bool is_moved_locked(const void *of) REQUIRES(vmem_lock)
+{
+    const struct vmem_end *end = of;
+    const struct range *range;
+    for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
+         at = range->address + range->bytes) {
+        if (vmem_goes_with(end, range->context, range->born) && range->users > range->deferred)
+            return true;
+    }
+    return false;
+}
+
+/* From here on none of its ranges is chosen to be moved; the driver is not to end a context in
+ * which one is. */
 void vmem_context_ends(struct vmem_end *end, uint64_t context)
 {
     end->context = load_relaxed(&vmem_is_asked_for) ? context : 0;
     if (!end->context)
         return;
-    LOCKED_TO_END(vmem_lock);
-    end->born = vmem.last_born;
-    end->next = vmem.ends;
-    vmem.ends = end;
+    LOCKED(vmem_lock) {
+        end->born = vmem.last_born;
+        end->next = vmem.ends;
+        vmem.ends = end;
+    }
+    vmem_wait_while_used(is_moved_locked, end);
 }
 
 bool vmem_may_go_locked(const struct range *range) REQUIRES(vmem_lock)

@@ -3,8 +3,6 @@
  * context's work as cuMemFree does, and only then gives the memory back. A wait breaks a capture in
  * the context and, from a relaxed thread, none in another (H200, driver 580.159.04), so meanwhile
  * frees are put off; those in stream order are, until an event behind them has come. */
-#include "base/clock.h"
-#include "base/sleep.h"
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "pace/capture.h"
@@ -31,12 +29,6 @@ static CUresult synchronise(void *argument)
     (void)argument;
     return cuda.cuCtxSynchronize();
 }
-
-/* Nanoseconds between two looks whether a range is being moved, at first and at most, and until it
- * is given back by the thread that moves it. */
-#define USERS_LOOK_NS 20000ull
-#define USERS_LOOK_MOST_NS 1000000ull
-#define USERS_WAIT_NS 10000000000ull
 
 /* All work of the context is done, or the context is no more. */
 static CUresult wait_for(uint64_t context)
@@ -80,21 +72,10 @@ static void revive_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
         ended->range->ended = false;
 }
 
-/* A thread that moves the range (placement.c, freeze.c) is done soon: memory is free when its free
- * returns.
- * Bounded, as every wait. */
-static void wait_for_users(struct range *range)
+static bool is_used_by_others_locked(const void *of) REQUIRES(vmem_lock)
 {
-    uint64_t pause_ns = USERS_LOOK_NS, until_ns = clock_now_ns() + USERS_WAIT_NS;
-    for (;;) {
-        bool alone = false;
-        LOCKED(vmem_lock)
-            alone = range->users <= 1;
-        if (alone || clock_now_ns() >= until_ns)
-            return;
-        sleep_ns(pause_ns);
-        pause_ns = 2 * pause_ns < USERS_LOOK_MOST_NS ? 2 * pause_ns : USERS_LOOK_MOST_NS;
-    }
+    const struct range *range = of;
+    return range->users > 1;
 }
 
 /* Ended allocations of a range that lost its context have nothing left to give back. An allocation
@@ -110,7 +91,7 @@ static CUresult give_back(const struct vmem_ended *ended)
         }
     }
     if (drops)
-        wait_for_users(range);
+        vmem_wait_while_used(is_used_by_others_locked, range);
     CUresult result = vmem_leave(range);
     return is_block ? CUDA_SUCCESS : result;
 }
@@ -131,6 +112,7 @@ static bool defer_locked(const struct vmem_ended *ended) REQUIRES(vmem_lock)
         return false;
     *kept = *ended;
     kept->next = vmem.deferred;
+    kept->range->deferred++;
     vmem.deferred = kept;
     vmem_count_locked();
     return true;
@@ -156,6 +138,7 @@ static bool keep(struct vmem_ended *ended)
     if (ended->range->gone)
         return false;
     ended->next = vmem.deferred;
+    ended->range->deferred++;
     vmem.deferred = ended;
     vmem_count_locked();
     return true;
@@ -184,6 +167,7 @@ static struct vmem_ended *take_due(const struct look *look)
         struct vmem_ended *found = *at;
         if (is_due_locked(found, look)) {
             *at = found->next;
+            found->range->deferred--;
             found->next = due;
             due = found;
         } else {
@@ -253,8 +237,10 @@ void vmem_drop_deferred(const struct vmem_end *end)
             while (*at && !vmem_goes_with(end, (*at)->range->context, (*at)->range->born))
                 at = &(*at)->next;
             found = *at;
-            if (found)
+            if (found) {
                 *at = found->next;
+                found->range->deferred--;
+            }
         }
         if (found) {
             (void)give_back(found);

@@ -53,8 +53,14 @@ void vmem_use_locked(struct range *range) REQUIRES(vmem_lock);
 CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
 
 /* Uses the range with the lowest address that is not below *cursor, which moves behind it; NULL:
- * there is none. For walks over all ranges: each is to be left. */
+ * there is none. For walks over all ranges but those whose context may be going: each is to be
+ * left. */
 struct range *vmem_use_next(CUdeviceptr *cursor) EXCLUDES(vmem_lock);
+
+/* Waits while the threads that move ranges (placement.c, freeze.c) use what `is_used` tells of:
+ * they are done soon, and memory is free when its free returns. Bounded, as every wait. */
+void vmem_wait_while_used(bool (*is_used_locked)(const void *of), const void *of)
+    EXCLUDES(vmem_lock);
 
 /* Nobody finds the range any more: drops it now, or by its last user. */
 void vmem_drop(struct range *range) EXCLUDES(vmem_lock);

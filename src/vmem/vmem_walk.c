@@ -5,12 +5,15 @@
 struct range *vmem_use_next(CUdeviceptr *cursor)
 {
     LOCKED_TO_END(vmem_lock);
-    struct range *range = range_table_from(&vmem.table, *cursor);
-    if (range) {
+    struct range *range;
+    while ((range = range_table_from(&vmem.table, *cursor))) {
         *cursor = range->address + range->bytes;
+        if (vmem_may_go_locked(range))
+            continue;
         vmem_use_locked(range);
+        return range;
     }
-    return range;
+    return NULL;
 }
 
 void vmem_keep_in_place(CUdeviceptr address)

@@ -202,6 +202,26 @@ BED_TEST("memory is free when its free returns, also while it is on its way", SH
     }
 }
 
+BED_TEST("memory is free when its context has ended, also while it is on its way", SHARE)
+{
+    bed_context(0);
+    uint64_t before = usage()->bytes, card = bed_card_bytes(0);
+    for (unsigned i = 0; i < 12; i++) {
+        CUcontext context;
+        REQUIRE(CU(cuCtxCreate_v2)(&context, 0, 0) == CUDA_SUCCESS);
+        CUdeviceptr first = take(3 * GIB);
+        CHECK(take(3 * GIB));
+        give(first);
+        for (unsigned k = 0; k < 3000 && spilled() > 2 * GIB; k++)
+            bed_sleep_ms(1);
+        bed_sleep_ms(i * 7);
+        CHECK_EQ(CU(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+        CHECK_EQ(usage()->bytes, before);
+        CHECK_EQ(spilled(), 0);
+        CHECK_EQ(bed_card_bytes(0), card);
+    }
+}
+
 static void take_and_leave(void *argument)
 {
     (void)argument;
