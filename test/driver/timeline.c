@@ -638,11 +638,11 @@ TEST("streams of one context run their kernels one after another")
         CHECK_EQ(elapsed_us(ends[i - 1], ends[i]), 1000);
 }
 
-static unsigned list_length(uint32_t lane)
+static unsigned list_length(uint32_t ring)
 {
     unsigned length = 0;
-    for (; lane != SIM_NONE && length <= SIM_LANES_MAX;
-         lane = sim_machine->timeline.lanes[lane].next)
+    for (; ring != SIM_NONE && length <= SIM_RINGS_MAX;
+         ring = sim_machine->timeline.rings[ring].next)
         length++;
     return length;
 }
@@ -655,7 +655,7 @@ static unsigned free_marks(const struct sim_timeline *line)
     return count;
 }
 
-/* Each lane is in one list, and what is counted is so. */
+/* Each ring is in one list, and what is counted is so. */
 static void machine_check(void)
 {
     const struct sim_timeline *line = &sim_machine->timeline;
@@ -663,8 +663,8 @@ static void machine_check(void)
     sim_lock();
     sim_reap_locked();
     sim_timeline_look_locked();
-    for (uint32_t i = 0; i < line->lanes_end; i++)
-        live += line->lanes[i].live;
+    for (uint32_t i = 0; i < line->rings_end; i++)
+        live += line->rings[i].live;
     for (uint32_t i = 0; i < line->groups_end; i++) {
         const struct sim_group *group = &line->groups[i];
         ready += group->live ? list_length(group->first_ready) : 0;
@@ -673,7 +673,7 @@ static void machine_check(void)
     for (uint32_t i = 0; i < line->marks_end; i++)
         marks += line->marks[i].live;
     CHECK_EQ(list_length(line->delayed) + list_length(line->waiting) + ready, live);
-    CHECK_EQ(list_length(line->free_lane) + live, line->lanes_end);
+    CHECK_EQ(list_length(line->free_ring) + live, line->rings_end);
     CHECK_EQ(line->engines[0].runnable_groups, runnable);
     CHECK_EQ(free_marks(line) + marks, line->marks_end);
     sim_unlock();

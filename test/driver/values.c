@@ -263,16 +263,16 @@ TEST("a reset context takes its waits and writes with it")
     CHECK_EQ(driver.cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-/* Lanes that have work, and marks that are taken. */
-static void machine_count(unsigned *ret_lanes, unsigned *ret_marks)
+/* Rings that have work, and marks that are taken. */
+static void machine_count(unsigned *ret_rings, unsigned *ret_marks)
 {
     const struct sim_timeline *line = &sim_machine->timeline;
-    *ret_lanes = *ret_marks = 0;
+    *ret_rings = *ret_marks = 0;
     sim_lock();
     sim_reap_locked();
     (void)sim_timeline_look_locked();
-    for (uint32_t i = 0; i < line->lanes_end; i++)
-        *ret_lanes += line->lanes[i].live;
+    for (uint32_t i = 0; i < line->rings_end; i++)
+        *ret_rings += line->rings[i].live;
     for (uint32_t i = 0; i < line->marks_end; i++)
         *ret_marks += line->marks[i].live;
     sim_unlock();
@@ -280,7 +280,7 @@ static void machine_count(unsigned *ret_lanes, unsigned *ret_marks)
 
 TEST("a process that is killed while it waits leaves nothing on the machine")
 {
-    unsigned lanes, marks;
+    unsigned rings, marks;
     int ready[2];
     char letter;
     begin("");
@@ -297,13 +297,13 @@ TEST("a process that is killed while it waits leaves nothing on the machine")
         pause();
     }
     REQUIRE(read(ready[0], &letter, 1) == 1);
-    machine_count(&lanes, &marks);
-    CHECK_EQ(lanes, 8);
+    machine_count(&rings, &marks);
+    CHECK_EQ(rings, 8);
     CHECK_EQ(marks, 8);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    machine_count(&lanes, &marks);
-    CHECK_EQ(lanes, 0);
+    machine_count(&rings, &marks);
+    CHECK_EQ(rings, 0);
     CHECK_EQ(marks, 0);
 }
 

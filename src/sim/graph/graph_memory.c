@@ -79,7 +79,7 @@ static uint64_t kept_rank(const struct kept *entry, const struct stream *stream)
     const struct sim_ticket *busy = &entry->busy;
     const struct sim_ticket *last = &stream->queue.last;
 
-    if (busy->generation && busy->lane == last->lane && busy->generation == last->generation)
+    if (busy->generation && busy->ring == last->ring && busy->generation == last->generation)
         return 1 + (uint64_t)busy->sequence;
     return sim_ticket_done(busy, NULL);
 }

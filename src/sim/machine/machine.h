@@ -143,7 +143,7 @@ void sim_group_destroy(const struct sim_group_id *group);
 
 /* A place in a stream's work: done when all before it is. All zero: done. */
 struct sim_ticket {
-    uint32_t lane;
+    uint32_t ring;
     uint32_t generation;
     uint32_t sequence;
     uint64_t load_ns;

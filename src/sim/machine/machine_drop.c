@@ -5,27 +5,27 @@
 
 #include "abi/rm.h"
 
-/* Out of the list that begins at *head: the lanes of a group. */
+/* Out of the list that begins at *head: the rings of a group. */
 static void list_filter(uint32_t *head, uint32_t group)
 {
     while (*head != SIM_NONE) {
-        if (lane_at(*head)->group == group)
-            *head = lane_at(*head)->next;
+        if (ring_at(*head)->group == group)
+            *head = ring_at(*head)->next;
         else
-            head = &lane_at(*head)->next;
+            head = &ring_at(*head)->next;
     }
 }
 
 /* What it marks is as much done as it ever will be. */
-static void lane_drop(uint32_t index)
+static void ring_drop(uint32_t index)
 {
-    struct sim_lane *lane = lane_at(index);
-    for (uint32_t i = lane->first; i != lane->end; i++) {
-        const struct sim_op *op = &lane->ops[i % SIM_OPS_MAX];
+    struct sim_ring *ring = ring_at(index);
+    for (uint32_t i = ring->first; i != ring->end; i++) {
+        const struct sim_op *op = &ring->ops[i % SIM_OPS_MAX];
         if (op->kind == SIM_OP_MARK)
             sim_mark_write_locked(op);
     }
-    sim_lane_free_locked(index);
+    sim_ring_free_locked(index);
 }
 
 static void engine_forget(struct sim_engine *engine, uint32_t group)
@@ -47,9 +47,9 @@ static void group_drop(uint32_t index)
     engine_forget(&timeline()->engines[group->device], index);
     list_filter(&timeline()->delayed, index);
     list_filter(&timeline()->waiting, index);
-    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
-        if (lane_at(i)->live && lane_at(i)->group == index)
-            lane_drop(i);
+    for (uint32_t i = 0; i < timeline()->rings_end; i++) {
+        if (ring_at(i)->live && ring_at(i)->group == index)
+            ring_drop(i);
     }
     while (timeline()->groups_end > 0 && !group_at(timeline()->groups_end - 1)->live)
         timeline()->groups_end--;
@@ -130,7 +130,7 @@ static void lists_clear(struct sim_timeline *line)
     line->delayed = SIM_NONE;
     line->delayed_ns = UINT64_MAX;
     line->waiting = SIM_NONE;
-    line->free_lane = SIM_NONE;
+    line->free_ring = SIM_NONE;
     line->free_mark = SIM_NONE;
     for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
         line->engines[i].runnable_groups = 0;
@@ -154,9 +154,9 @@ static void recover_engines(void)
 {
     for (uint32_t i = 0; i < sim_machine->device_count; i++) {
         struct sim_engine *engine = &timeline()->engines[i];
-        if (engine->running < SIM_LANES_MAX && lane_at(engine->running)->live &&
-            lane_at(engine->running)->first != lane_at(engine->running)->end &&
-            first_op(lane_at(engine->running))->kind == SIM_WORK_KERNEL &&
+        if (engine->running < SIM_RINGS_MAX && ring_at(engine->running)->live &&
+            ring_at(engine->running)->first != ring_at(engine->running)->end &&
+            first_op(ring_at(engine->running))->kind == SIM_WORK_KERNEL &&
             engine->run_start_ns <= timeline()->now_ns)
             sim_engine_preempt_locked(engine);
     }
@@ -200,15 +200,15 @@ void sim_timeline_recover_locked(void)
     recover_groups();
     recover_marks();
     sim_events_recover_locked();
-    for (uint32_t i = 0; i < timeline()->lanes_end; i++) {
-        struct sim_lane *lane = lane_at(i);
-        bool whole = lane->live && lane->end - lane->first <= SIM_OPS_MAX;
-        if (whole && group_at(lane->group)->live)
-            sim_lane_settle_locked(i);
+    for (uint32_t i = 0; i < timeline()->rings_end; i++) {
+        struct sim_ring *ring = ring_at(i);
+        bool whole = ring->live && ring->end - ring->first <= SIM_OPS_MAX;
+        if (whole && group_at(ring->group)->live)
+            sim_ring_settle_locked(i);
         else if (whole)
-            lane_drop(i);
+            ring_drop(i);
         else
-            sim_lane_free_locked(i);
+            sim_ring_free_locked(i);
     }
     sim_timeline_update_locked();
 }

@@ -22,7 +22,7 @@
 #define SIM_OBJECT_BUCKETS (1u << 17)
 #define SIM_COUNTERS_MAX 2048u
 #define SIM_GROUPS_MAX 1024u
-#define SIM_LANES_MAX 1024u
+#define SIM_RINGS_MAX 1024u
 #define SIM_OPS_MAX 2048u
 #define SIM_MARKS_MAX (1u << 17)
 #define SIM_EVENTS_MAX 4096u
@@ -102,11 +102,11 @@ struct sim_window {
     uint32_t pad;
 };
 
-/* What waits in a lane; kinds after the public ones are the machine's own. */
+/* What waits in a ring; kinds after the public ones are the machine's own. */
 enum { SIM_OP_MARK = SIM_WORK_AFTER + 1, SIM_OP_HOLD };
 struct sim_op {
     uint32_t kind;
-    uint32_t index;      /* of the lane waited for, or of the mark; a kernel: its parties */
+    uint32_t index;      /* of the ring waited for, or of the mark; a kernel: its parties */
     uint32_t generation; /* … its */
     uint32_t sequence;   /* … its */
     uint64_t value_ns;   /* what is left of a kernel; a copy's duration */
@@ -118,13 +118,13 @@ struct sim_op {
 
 /* The work of one stream, from the first that is not done to the last; live while there is any.
  * Counts run on; place = count % SIM_OPS_MAX. */
-struct sim_lane {
+struct sim_ring {
     uint32_t live;
     uint32_t generation;
     uint32_t group;
     uint32_t first;
     uint32_t end;
-    uint32_t waited; /* another lane waits, or waited, for this one */
+    uint32_t waited; /* another ring waits, or waited, for this one */
     uint32_t next;   /* in the one list that it is in: free, ready, marked, delayed or waiting */
     uint32_t pad;
     uint64_t issued_ns;   /* all durations of this life */
@@ -142,9 +142,9 @@ struct sim_group {
     int32_t pid;
     uint32_t stopped;     /* all its channels are disabled */
     uint32_t runnable;    /* has something to do and is not stopped; counted in its engine */
-    uint32_t first_ready; /* lanes whose first work is a kernel, in the order they became so */
+    uint32_t first_ready; /* rings whose first work is a kernel, in the order they became so */
     uint32_t last_ready;
-    uint32_t marked; /* lanes that have come to a mark, and wait for the group's turn */
+    uint32_t marked; /* rings that have come to a mark, and wait for the group's turn */
 };
 
 /* A device's compute engine. resident: the group whose state is on it, SIM_NONE, or another number
@@ -154,14 +154,14 @@ struct sim_engine {
     uint32_t turn; /* the group that has the engine, or SIM_NONE */
     uint32_t last; /* … that had it last */
     uint32_t resident;
-    uint32_t running; /* lane, or SIM_NONE */
+    uint32_t running; /* ring, or SIM_NONE */
     uint32_t pad;
     uint64_t slice_start_ns; /* ahead while it changes groups */
     uint64_t run_start_ns;   /* SIM_NEVER: what runs waits for the others of its meeting */
     struct sim_window windows[SIM_WINDOWS_MAX];
 };
 
-/* When a place in a lane was passed; or, while it lives, that none passes it. */
+/* When a place in a ring was passed; or, while it lives, that none passes it. */
 struct sim_mark_slot {
     uint32_t live;
     uint32_t generation;
@@ -182,14 +182,14 @@ struct sim_event_slot {
 struct sim_timeline {
     uint64_t now_ns; /* all before has happened */
     uint64_t reaped_ns;
-    uint64_t delayed_ns; /* the first of the delayed lanes' ends */
-    uint32_t delayed;    /* lanes whose first work is a copy */
-    uint32_t waiting;    /* … waits for another lane, or is held */
+    uint64_t delayed_ns; /* the first of the delayed rings' ends */
+    uint32_t delayed;    /* rings whose first work is a copy */
+    uint32_t waiting;    /* … waits for another ring, or is held */
     uint32_t changed;    /* the engines, or those that wait, have to be looked at */
     uint32_t groups_end;
-    uint32_t lanes_end;
+    uint32_t rings_end;
     uint32_t marks_end;
-    uint32_t free_lane;
+    uint32_t free_ring;
     uint32_t free_mark;
     uint32_t events_end;
     uint32_t pad;
@@ -197,7 +197,7 @@ struct sim_timeline {
     struct sim_group groups[SIM_GROUPS_MAX];
     struct sim_mark_slot marks[SIM_MARKS_MAX];
     struct sim_event_slot events[SIM_EVENTS_MAX];
-    struct sim_lane lanes[SIM_LANES_MAX];
+    struct sim_ring rings[SIM_RINGS_MAX];
 };
 
 struct sim_counter {
@@ -275,11 +275,11 @@ uint64_t sim_timeline_look_locked(void);
 uint64_t sim_timeline_advance_locked(void);
 /* Looks now whether processes died, unless a process did a moment ago. */
 void sim_timeline_look_for_dead_locked(void);
-/* What has become of a lane's first work is looked at, now. */
-void sim_timeline_begin_locked(uint32_t lane);
-/* A mark that held a lane is gone, now. */
+/* What has become of a ring's first work is looked at, now. */
+void sim_timeline_begin_locked(uint32_t ring);
+/* A mark that held a ring is gone, now. */
 void sim_timeline_released_locked(void);
-bool sim_timeline_passed_locked(uint32_t lane, uint32_t generation, uint32_t sequence);
+bool sim_timeline_passed_locked(uint32_t ring, uint32_t generation, uint32_t sequence);
 /* Ends the work of a group, of a slot, now: it never runs, and what waits for it goes on. */
 void sim_timeline_drop_group_locked(uint32_t group);
 void sim_timeline_drop_slot_locked(uint32_t slot);

@@ -29,25 +29,25 @@ static uint64_t slice_end_ns(const struct sim_engine *engine)
 
 static uint64_t run_end_ns(const struct sim_engine *engine)
 {
-    return add_saturating(engine->run_start_ns, first_op(lane_at(engine->running))->value_ns);
+    return add_saturating(engine->run_start_ns, first_op(ring_at(engine->running))->value_ns);
 }
 
-static void note_run(const struct sim_engine *engine, struct sim_lane *lane)
+static void note_run(const struct sim_engine *engine, struct sim_ring *ring)
 {
-    struct sim_op *op = first_op(lane);
+    struct sim_op *op = first_op(ring);
     if (op->value_ns == SIM_NEVER || engine->run_start_ns == SIM_NEVER)
         return;
     uint64_t ran = timeline()->now_ns - engine->run_start_ns;
     op->value_ns -= ran < op->value_ns ? ran : op->value_ns;
-    lane->executed_ns += ran;
+    ring->executed_ns += ran;
 }
 
 void sim_engine_preempt_locked(struct sim_engine *engine)
 {
     if (engine->running == SIM_NONE)
         return;
-    struct sim_lane *lane = lane_at(engine->running);
-    note_run(engine, lane);
+    struct sim_ring *ring = ring_at(engine->running);
+    note_run(engine, ring);
     engine->running = SIM_NONE;
 }
 
@@ -55,7 +55,7 @@ void sim_engine_preempt_locked(struct sim_engine *engine)
 
 static struct sim_op *running_op(const struct sim_engine *engine)
 {
-    return engine->running == SIM_NONE ? NULL : first_op(lane_at(engine->running));
+    return engine->running == SIM_NONE ? NULL : first_op(ring_at(engine->running));
 }
 
 /* Only while all are there do they go on. They begin, go on and end at the same moments, so that
@@ -73,7 +73,7 @@ static void meeting_update(struct sim_engine *engine)
     if (there >= op->index && engine->run_start_ns == SIM_NEVER) {
         engine->run_start_ns = timeline()->now_ns;
     } else if (there < op->index && engine->run_start_ns != SIM_NEVER) {
-        note_run(engine, lane_at(engine->running));
+        note_run(engine, ring_at(engine->running));
         engine->run_start_ns = SIM_NEVER;
     }
 }
@@ -81,12 +81,12 @@ static void meeting_update(struct sim_engine *engine)
 static void engine_complete(struct sim_engine *engine)
 {
     uint32_t index = engine->running;
-    struct sim_lane *lane = lane_at(index);
-    struct sim_group *group = group_at(lane->group);
+    struct sim_ring *ring = ring_at(index);
+    struct sim_group *group = group_at(ring->group);
     engine->running = SIM_NONE;
-    group->first_ready = lane->next;
-    sim_lane_pop_locked(lane);
-    sim_lane_settle_locked(index);
+    group->first_ready = ring->next;
+    sim_ring_pop_locked(ring);
+    sim_ring_settle_locked(index);
     sim_group_refresh_locked((uint32_t)(group - timeline()->groups));
 }
 
@@ -94,14 +94,14 @@ static void engine_complete(struct sim_engine *engine)
 static void engine_reach_marks(const struct sim_engine *engine)
 {
     struct sim_group *group = group_at(engine->turn);
-    uint32_t lane = group->marked;
-    if (lane == SIM_NONE)
+    uint32_t ring = group->marked;
+    if (ring == SIM_NONE)
         return;
     group->marked = SIM_NONE;
-    while (lane != SIM_NONE) {
-        uint32_t next = lane_at(lane)->next;
-        sim_lane_settle_locked(lane);
-        lane = next;
+    while (ring != SIM_NONE) {
+        uint32_t next = ring_at(ring)->next;
+        sim_ring_settle_locked(ring);
+        ring = next;
     }
     sim_group_refresh_locked(engine->turn);
 }
@@ -195,8 +195,8 @@ static void delayed_update(void)
     timeline()->delayed = SIM_NONE;
     timeline()->delayed_ns = UINT64_MAX;
     while (index != SIM_NONE) {
-        uint32_t next = lane_at(index)->next;
-        sim_lane_settle_locked(index);
+        uint32_t next = ring_at(index)->next;
+        sim_ring_settle_locked(index);
         index = next;
     }
 }
@@ -206,8 +206,8 @@ static void waiting_update(void)
     uint32_t index = timeline()->waiting;
     timeline()->waiting = SIM_NONE;
     while (index != SIM_NONE) {
-        uint32_t next = lane_at(index)->next;
-        sim_lane_settle_locked(index);
+        uint32_t next = ring_at(index)->next;
+        sim_ring_settle_locked(index);
         index = next;
     }
 }
@@ -263,13 +263,13 @@ static bool contended(void)
     return false;
 }
 
-/* A lane waits for work of another process, which may have died. */
+/* A ring waits for work of another process, which may have died. */
 static bool waits_for_others(void)
 {
-    for (uint32_t i = timeline()->waiting; i != SIM_NONE; i = lane_at(i)->next) {
-        const struct sim_op *op = first_op(lane_at(i));
+    for (uint32_t i = timeline()->waiting; i != SIM_NONE; i = ring_at(i)->next) {
+        const struct sim_op *op = first_op(ring_at(i));
         if (op->kind == SIM_WORK_AFTER &&
-            group_at(lane_at(op->index)->group)->slot != group_at(lane_at(i)->group)->slot)
+            group_at(ring_at(op->index)->group)->slot != group_at(ring_at(i)->group)->slot)
             return true;
     }
     return false;
@@ -292,9 +292,9 @@ uint64_t sim_timeline_look_locked(void)
     return now;
 }
 
-void sim_timeline_begin_locked(uint32_t lane)
+void sim_timeline_begin_locked(uint32_t ring)
 {
-    sim_lane_settle_locked(lane);
+    sim_ring_settle_locked(ring);
     sim_timeline_update_locked();
 }
 

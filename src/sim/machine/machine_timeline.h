@@ -10,9 +10,9 @@ static inline struct sim_timeline *timeline(void)
     return &sim_machine->timeline;
 }
 
-static inline struct sim_lane *lane_at(uint32_t index)
+static inline struct sim_ring *ring_at(uint32_t index)
 {
-    return &timeline()->lanes[index];
+    return &timeline()->rings[index];
 }
 
 static inline struct sim_group *group_at(uint32_t index)
@@ -20,9 +20,9 @@ static inline struct sim_group *group_at(uint32_t index)
     return &timeline()->groups[index];
 }
 
-static inline struct sim_op *first_op(struct sim_lane *lane)
+static inline struct sim_op *first_op(struct sim_ring *ring)
 {
-    return &lane->ops[lane->first % SIM_OPS_MAX];
+    return &ring->ops[ring->first % SIM_OPS_MAX];
 }
 
 static inline uint64_t add_saturating(uint64_t a, uint64_t b)
@@ -39,18 +39,18 @@ static inline void set_word(uint32_t *word, uint32_t value)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* ---- groups (machine_lane.c) ---- */
+/* ---- groups (machine_ring.c) ---- */
 uint64_t sim_group_slice_ns_locked(const struct sim_group *group);
 /* What a group has to do has changed, or whether it may. */
 void sim_group_refresh_locked(uint32_t index);
 
-/* ---- lanes (machine_lane.c) ---- */
-/* Puts the lane where its first work belongs; what takes no time, and what is over, goes at once.
+/* ---- rings (machine_ring.c) ---- */
+/* Puts the ring where its first work belongs; what takes no time, and what is over, goes at once.
  */
-void sim_lane_settle_locked(uint32_t index);
+void sim_ring_settle_locked(uint32_t index);
 /* The first work is done. */
-void sim_lane_pop_locked(struct sim_lane *lane);
-void sim_lane_free_locked(uint32_t index);
+void sim_ring_pop_locked(struct sim_ring *ring);
+void sim_ring_free_locked(uint32_t index);
 void sim_mark_write_locked(const struct sim_op *op);
 
 /* ---- engines and time (machine_timeline.c) ---- */

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-/* A kernel that never ends counts as much in what a lane has to do. */
+/* A kernel that never ends counts as much in what a ring has to do. */
 #define LOAD_MAX_NS (1ull << 40)
 /* When to ask again for what is not running, for what another process must let go on, and at the
  * latest. */
@@ -89,55 +89,55 @@ void sim_group_destroy(const struct sim_group_id *id)
     sim_unlock();
 }
 
-/* ---- lanes ---- */
+/* ---- rings ---- */
 
 static bool ticket_passed_locked(const struct sim_ticket *ticket)
 {
-    return sim_timeline_passed_locked(ticket->lane, ticket->generation, ticket->sequence);
+    return sim_timeline_passed_locked(ticket->ring, ticket->generation, ticket->sequence);
 }
 
-/* A new lane, empty; SIM_NONE: all are in use. */
-static uint32_t lane_claim_locked(uint32_t group)
+/* A new ring, empty; SIM_NONE: all are in use. */
+static uint32_t ring_claim_locked(uint32_t group)
 {
-    uint32_t index = timeline()->free_lane;
+    uint32_t index = timeline()->free_ring;
     if (index != SIM_NONE)
-        timeline()->free_lane = timeline()->lanes[index].next;
-    else if (timeline()->lanes_end < SIM_LANES_MAX)
-        index = timeline()->lanes_end++;
+        timeline()->free_ring = timeline()->rings[index].next;
+    else if (timeline()->rings_end < SIM_RINGS_MAX)
+        index = timeline()->rings_end++;
     else
         return SIM_NONE;
-    struct sim_lane *lane = &timeline()->lanes[index];
-    lane->generation = lane->generation + 1 ? lane->generation + 1 : 1;
-    lane->group = group;
-    lane->first = lane->end = 1;
-    lane->waited = 0;
-    lane->issued_ns = lane->executed_ns = 0;
+    struct sim_ring *ring = &timeline()->rings[index];
+    ring->generation = ring->generation + 1 ? ring->generation + 1 : 1;
+    ring->group = group;
+    ring->first = ring->end = 1;
+    ring->waited = 0;
+    ring->issued_ns = ring->executed_ns = 0;
     atomic_signal_fence(memory_order_seq_cst);
-    *(volatile uint32_t *)&lane->live = 1;
+    *(volatile uint32_t *)&ring->live = 1;
     return index;
 }
 
-static void lane_append(struct sim_lane *lane, const struct sim_op *op)
+static void ring_append(struct sim_ring *ring, const struct sim_op *op)
 {
-    lane->ops[lane->end % SIM_OPS_MAX] = *op;
+    ring->ops[ring->end % SIM_OPS_MAX] = *op;
     atomic_signal_fence(memory_order_seq_cst);
-    *(volatile uint32_t *)&lane->end = lane->end + 1;
+    *(volatile uint32_t *)&ring->end = ring->end + 1;
 }
 
-static void lane_append_work(struct sim_lane *lane, const struct sim_work *work)
+static void ring_append_work(struct sim_ring *ring, const struct sim_work *work)
 {
     struct sim_op op = {.kind = work->kind};
     if (work->kind == SIM_WORK_AFTER) {
-        op.index = work->after.lane;
+        op.index = work->after.ring;
         op.generation = work->after.generation;
         op.sequence = work->after.sequence;
     } else {
         op.value_ns = work->duration_ns;
         op.meeting = work->meeting;
         op.index = work->parties;
-        lane->issued_ns += work->duration_ns < LOAD_MAX_NS ? work->duration_ns : LOAD_MAX_NS;
+        ring->issued_ns += work->duration_ns < LOAD_MAX_NS ? work->duration_ns : LOAD_MAX_NS;
     }
-    lane_append(lane, &op);
+    ring_append(ring, &op);
 }
 
 /* ---- marks ---- */
@@ -216,10 +216,10 @@ void sim_mark_drop(struct sim_mark *mark)
 
 /* ---- queues ---- */
 
-static void lane_append_mark(struct sim_lane *lane, uint32_t kind, const struct sim_mark *mark)
+static void ring_append_mark(struct sim_ring *ring, uint32_t kind, const struct sim_mark *mark)
 {
     struct sim_op op = {.kind = kind, .index = mark->index, .generation = mark->generation};
-    lane_append(lane, &op);
+    ring_append(ring, &op);
 }
 
 /* Either the work, or the mark as that kind. */
@@ -234,28 +234,28 @@ static bool queue_add_locked(
         return true;
     }
     bool idle = ticket_passed_locked(&queue->last);
-    uint32_t index = idle ? lane_claim_locked(queue->group.index) : queue->last.lane;
-    struct sim_lane *lane = index == SIM_NONE ? NULL : &timeline()->lanes[index];
-    if (lane == NULL || lane->end - lane->first == SIM_OPS_MAX)
+    uint32_t index = idle ? ring_claim_locked(queue->group.index) : queue->last.ring;
+    struct sim_ring *ring = index == SIM_NONE ? NULL : &timeline()->rings[index];
+    if (ring == NULL || ring->end - ring->first == SIM_OPS_MAX)
         return false;
     if (work != NULL)
-        lane_append_work(lane, work);
+        ring_append_work(ring, work);
     else if (mark_claim_locked(group->slot, mark))
-        lane_append_mark(lane, kind, mark);
-    queue->last = (struct sim_ticket){.lane = index,
-        .generation = lane->generation,
-        .sequence = lane->end - 1,
-        .load_ns = lane->issued_ns};
+        ring_append_mark(ring, kind, mark);
+    queue->last = (struct sim_ticket){.ring = index,
+        .generation = ring->generation,
+        .sequence = ring->end - 1,
+        .load_ns = ring->issued_ns};
     if (idle)
         sim_timeline_begin_locked(index);
-    queue->seen = lane->first - 1;
+    queue->seen = ring->first - 1;
     return true;
 }
 
-/* Finds lanes of the dead where there is no other. */
-static void lanes_look_locked(void)
+/* Finds rings of the dead where there is no other. */
+static void rings_look_locked(void)
 {
-    if (timeline()->free_lane == SIM_NONE && timeline()->lanes_end == SIM_LANES_MAX)
+    if (timeline()->free_ring == SIM_NONE && timeline()->rings_end == SIM_RINGS_MAX)
         sim_reap_locked();
 }
 
@@ -265,7 +265,7 @@ bool sim_queue_add(struct sim_queue *queue, const struct sim_work *work)
     (void)sim_timeline_look_locked();
     bool added = queue_add_locked(queue, work, 0, NULL);
     if (!added)
-        lanes_look_locked();
+        rings_look_locked();
     sim_unlock();
     return added;
 }
@@ -279,7 +279,7 @@ static bool queue_add_mark(struct sim_queue *queue, uint32_t kind, struct sim_ma
     if (added)
         (void)mark_read_locked(mark);
     else
-        lanes_look_locked();
+        rings_look_locked();
     sim_unlock();
     return added;
 }
@@ -304,7 +304,7 @@ unsigned sim_queue_length(struct sim_queue *queue, unsigned enough)
     (void)sim_timeline_look_locked();
     queue->seen = ticket_passed_locked(&queue->last)
                       ? queue->last.sequence
-                      : timeline()->lanes[queue->last.lane].first - 1;
+                      : timeline()->rings[queue->last.ring].first - 1;
     sim_unlock();
     return queue->last.sequence - queue->seen;
 }
@@ -313,16 +313,16 @@ unsigned sim_queue_length(struct sim_queue *queue, unsigned enough)
 
 static uint64_t look_ns_locked(const struct sim_ticket *ticket)
 {
-    const struct sim_lane *lane = &timeline()->lanes[ticket->lane];
-    const struct sim_group *group = &timeline()->groups[lane->group];
+    const struct sim_ring *ring = &timeline()->rings[ticket->ring];
+    const struct sim_group *group = &timeline()->groups[ring->group];
     const struct sim_engine *engine = &timeline()->engines[group->device];
-    const struct sim_op *op = &lane->ops[lane->first % SIM_OPS_MAX];
+    const struct sim_op *op = &ring->ops[ring->first % SIM_OPS_MAX];
     uint64_t now = timeline()->now_ns;
-    uint64_t executed = lane->executed_ns;
+    uint64_t executed = ring->executed_ns;
     uint64_t least = 0;
-    if (engine->running == ticket->lane && engine->run_start_ns != SIM_NEVER)
+    if (engine->running == ticket->ring && engine->run_start_ns != SIM_NEVER)
         executed += now - engine->run_start_ns;
-    else if (engine->running == ticket->lane)
+    else if (engine->running == ticket->ring)
         least = LOOK_SOON_NS;
     else if (op->kind == SIM_WORK_COPY)
         executed += op->value_ns - (op->wake_ns - now);

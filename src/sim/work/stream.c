@@ -213,14 +213,14 @@ void stream_append(struct stream *stream, const struct sim_work *work)
 
 static bool ticket_same(const struct sim_ticket *a, const struct sim_ticket *b)
 {
-    return a->lane == b->lane && a->generation == b->generation && a->sequence == b->sequence;
+    return a->ring == b->ring && a->generation == b->generation && a->sequence == b->sequence;
 }
 
 void stream_append_after(struct stream *stream, const struct sim_ticket *ticket)
 {
     struct sim_work after = {.kind = SIM_WORK_AFTER, .after = *ticket};
     const struct sim_ticket *last = &stream->queue.last;
-    bool own = ticket->lane == last->lane && ticket->generation == last->generation;
+    bool own = ticket->ring == last->ring && ticket->generation == last->generation;
 
     if (!own && !sim_ticket_done(ticket, NULL))
         stream_append(stream, &after);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline's lanes of work, one operation after another, and the groups that they belong to. */
+/* The timeline's rings of work, one operation after another, and the groups that they belong to. */
 #include "sim/machine/machine_timeline.h"
 
 /* A group without a channel group of its own, as GET_TIMESLICE gives it for the others. */
@@ -39,15 +39,15 @@ void sim_group_refresh_locked(uint32_t index)
     timeline()->changed = 1;
 }
 
-static void group_append(uint32_t index, uint32_t lane)
+static void group_append(uint32_t index, uint32_t ring)
 {
     struct sim_group *group = group_at(index);
-    lane_at(lane)->next = SIM_NONE;
+    ring_at(ring)->next = SIM_NONE;
     if (group->first_ready == SIM_NONE)
-        group->first_ready = lane;
+        group->first_ready = ring;
     else
-        lane_at(group->last_ready)->next = lane;
-    group->last_ready = lane;
+        ring_at(group->last_ready)->next = ring;
+    group->last_ready = ring;
     sim_group_refresh_locked(index);
 }
 
@@ -61,21 +61,21 @@ static bool group_reaches_marks(uint32_t index)
     return !group->stopped && (there || engine->resident == SIM_NONE);
 }
 
-static void group_add_marked(uint32_t index, uint32_t lane)
+static void group_add_marked(uint32_t index, uint32_t ring)
 {
-    lane_at(lane)->next = group_at(index)->marked;
-    group_at(index)->marked = lane;
+    ring_at(ring)->next = group_at(index)->marked;
+    group_at(index)->marked = ring;
     sim_group_refresh_locked(index);
 }
 
-/* ---- lanes ---- */
+/* ---- rings ---- */
 
 bool sim_timeline_passed_locked(uint32_t index, uint32_t generation, uint32_t sequence)
 {
-    if (generation == 0 || index >= SIM_LANES_MAX)
+    if (generation == 0 || index >= SIM_RINGS_MAX)
         return true;
-    const struct sim_lane *lane = lane_at(index);
-    return !lane->live || lane->generation != generation || (int32_t)(sequence - lane->first) < 0;
+    const struct sim_ring *ring = ring_at(index);
+    return !ring->live || ring->generation != generation || (int32_t)(sequence - ring->first) < 0;
 }
 
 static bool mark_lives(const struct sim_op *op)
@@ -93,45 +93,45 @@ void sim_mark_write_locked(const struct sim_op *op)
 
 static void waiting_add(uint32_t index)
 {
-    lane_at(index)->next = timeline()->waiting;
+    ring_at(index)->next = timeline()->waiting;
     timeline()->waiting = index;
 }
 
-void sim_lane_pop_locked(struct sim_lane *lane)
+void sim_ring_pop_locked(struct sim_ring *ring)
 {
-    const struct sim_op *op = first_op(lane);
+    const struct sim_op *op = first_op(ring);
     if (op->kind == SIM_WORK_KERNEL || op->kind == SIM_WORK_COPY)
-        lane->executed_ns += op->value_ns;
-    set_word(&lane->first, lane->first + 1);
-    if (lane->waited)
+        ring->executed_ns += op->value_ns;
+    set_word(&ring->first, ring->first + 1);
+    if (ring->waited)
         timeline()->changed = 1;
 }
 
-void sim_lane_free_locked(uint32_t index)
+void sim_ring_free_locked(uint32_t index)
 {
-    struct sim_lane *lane = lane_at(index);
-    set_word(&lane->live, 0);
-    lane->next = timeline()->free_lane;
-    timeline()->free_lane = index;
-    if (lane->waited)
+    struct sim_ring *ring = ring_at(index);
+    set_word(&ring->live, 0);
+    ring->next = timeline()->free_ring;
+    timeline()->free_ring = index;
+    if (ring->waited)
         timeline()->changed = 1;
 }
 
-void sim_lane_settle_locked(uint32_t index)
+void sim_ring_settle_locked(uint32_t index)
 {
-    struct sim_lane *lane = lane_at(index);
+    struct sim_ring *ring = ring_at(index);
     uint64_t now = timeline()->now_ns;
     bool copied = false; /* the channel of the copy is another */
-    while (lane->first != lane->end) {
-        struct sim_op *op = first_op(lane);
+    while (ring->first != ring->end) {
+        struct sim_op *op = first_op(ring);
         if (op->kind == SIM_WORK_KERNEL && op->value_ns > 0) {
-            group_append(lane->group, index);
+            group_append(ring->group, index);
             return;
         }
         if (op->kind == SIM_WORK_COPY && op->wake_ns == 0)
             op->wake_ns = add_saturating(now, op->value_ns);
         if (op->kind == SIM_WORK_COPY && op->wake_ns > now) {
-            lane->next = timeline()->delayed;
+            ring->next = timeline()->delayed;
             timeline()->delayed = index;
             if (op->wake_ns < timeline()->delayed_ns)
                 timeline()->delayed_ns = op->wake_ns;
@@ -139,7 +139,7 @@ void sim_lane_settle_locked(uint32_t index)
         }
         if (op->kind == SIM_WORK_AFTER &&
             !sim_timeline_passed_locked(op->index, op->generation, op->sequence)) {
-            lane_at(op->index)->waited = 1;
+            ring_at(op->index)->waited = 1;
             waiting_add(index);
             return;
         }
@@ -147,14 +147,14 @@ void sim_lane_settle_locked(uint32_t index)
             waiting_add(index);
             return;
         }
-        if (op->kind == SIM_OP_MARK && !copied && !group_reaches_marks(lane->group)) {
-            group_add_marked(lane->group, index);
+        if (op->kind == SIM_OP_MARK && !copied && !group_reaches_marks(ring->group)) {
+            group_add_marked(ring->group, index);
             return;
         }
         if (op->kind == SIM_OP_MARK)
             sim_mark_write_locked(op);
         copied = op->kind == SIM_WORK_COPY || (copied && op->kind == SIM_OP_MARK);
-        sim_lane_pop_locked(lane);
+        sim_ring_pop_locked(ring);
     }
-    sim_lane_free_locked(index);
+    sim_ring_free_locked(index);
 }
