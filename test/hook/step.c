@@ -16,7 +16,7 @@
 #define BLOCK (2 * MIB)
 #define REPEATS 3 /* of an instruction in a loop, and then its 4th, 8th, 16th ... time */
 #define HANG_MS 20000
-#define SECONDS_MAX 15 /* where the machine is slow, what is left is left out */
+#define SECONDS_MAX 40 /* where the machine is slow, what is left is left out */
 
 /* What the process does before it is watched, and then. */
 struct scene {
