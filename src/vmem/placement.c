@@ -89,10 +89,9 @@ static uint64_t spilled_within(const struct range *range, uint64_t room_bytes)
 static void show_ranges_locked(unsigned device, uint64_t room_bytes, struct residency_pick *pick)
     REQUIRES(vmem_lock)
 {
-    struct range *range;
+    struct range *range = NULL;
     *pick = (struct residency_pick){.coldest = {.range = NULL}};
-    for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
-         at = range->address + range->bytes) {
+    while ((range = range_table_next(&vmem.table, range))) {
         if ((unsigned)range->device != device || load_relaxed(&range->exported) ||
             vmem_may_go_locked(range))
             continue;
@@ -131,9 +130,8 @@ static void leave_ranges(const struct residency_pick *pick)
 static uint64_t context_on(unsigned device)
 {
     LOCKED_TO_END(vmem_lock);
-    struct range *range;
-    for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
-         at = range->address + range->bytes) {
+    struct range *range = NULL;
+    while ((range = range_table_next(&vmem.table, range))) {
         if ((unsigned)range->device == device && !vmem_may_go_locked(range))
             return range->context;
     }

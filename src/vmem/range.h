@@ -51,8 +51,8 @@ struct range {
     struct block *block;         /* NULL: the range is one allocation */
     struct range *next;          /* in a list of vmem.c */
     struct range *below, *above; /* range_table.c */
-    unsigned users;              /* threads that use it without vmem.c's lock, and: */
-    unsigned deferred;           /* ended allocations that are put off */
+    unsigned users;              /* that need it without vmem.c's lock: threads and put-off frees */
+    unsigned deferred;           /* of them, put-off frees */
     bool gone;                   /* the last of them drops it */
     bool ended;                  /* of one allocation: its free is on the way */
     bool exported;               /* others may hold its memory: it is not moved */

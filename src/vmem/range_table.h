@@ -24,4 +24,11 @@ struct range *range_table_find(const struct range_table *table, CUdeviceptr addr
 /* The range with the lowest address that is not below `address`; NULL: none. */
 struct range *range_table_from(const struct range_table *table, CUdeviceptr address);
 
+/* The range behind `range`, of NULL the first; NULL: there are no more. */
+static inline struct range *range_table_next(
+    const struct range_table *table, const struct range *range)
+{
+    return range_table_from(table, range ? range->address + range->bytes : 0);
+}
+
 #endif

@@ -72,7 +72,8 @@ static inline bool vmem_find(CUdeviceptr address, struct vmem_allocation *ret_al
 }
 
 /* Around a call by which a context may go, and its memory with it. Another context may have its
- * handle as soon as the driver has ended it: what goes is settled before. */
+ * handle as soon as the driver has ended it: what goes is settled before. _ends: waits for moves of
+ * its memory, 10 s at most; none begins until _ended. */
 struct vmem_end {
     uint64_t context; /* 0: there is nothing to be done */
     uint64_t born;    /* what came later is not its own */

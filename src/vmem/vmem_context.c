@@ -128,17 +128,14 @@ static void forget_peers(const struct vmem_end *end)
 static bool is_moved_locked(const void *of) REQUIRES(vmem_lock)
 {
     const struct vmem_end *end = of;
-    const struct range *range;
-    for (CUdeviceptr at = 0; (range = range_table_from(&vmem.table, at)) != NULL;
-         at = range->address + range->bytes) {
+    const struct range *range = NULL;
+    while ((range = range_table_next(&vmem.table, range))) {
         if (vmem_goes_with(end, range->context, range->born) && range->users > range->deferred)
             return true;
     }
     return false;
 }
 
-/* From here on none of its ranges is chosen to be moved; the driver is not to end a context in
- * which one is. */
 void vmem_context_ends(struct vmem_end *end, uint64_t context)
 {
     end->context = load_relaxed(&vmem_is_asked_for) ? context : 0;

@@ -57,8 +57,8 @@ CUresult vmem_leave(struct range *range) EXCLUDES(vmem_lock);
  * left. */
 struct range *vmem_use_next(CUdeviceptr *cursor) EXCLUDES(vmem_lock);
 
-/* Waits while the threads that move ranges (placement.c, freeze.c) use what `is_used` tells of:
- * they are done soon, and memory is free when its free returns. Bounded, as every wait. */
+/* Waits until is_used_locked(of) is false, 10 s at most. A thread that moves a range (placement.c,
+ * freeze.c) ends its use soon; so memory is free when the call that frees it returns. */
 void vmem_wait_while_used(bool (*is_used_locked)(const void *of), const void *of)
     EXCLUDES(vmem_lock);
 
