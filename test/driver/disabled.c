@@ -46,7 +46,6 @@ static void run(CUgraphExec exec, const char *step)
 
 int main(void)
 {
-    CUcontext context;
     CUgraph graph;
     CUgraphExec exec;
     if (!driver_load())
@@ -55,9 +54,7 @@ int main(void)
         printf("SKIP: the driver disables no nodes\n");
         return 77;
     }
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     DRIVER_CALL(driver.cuMemAlloc_v2(&cell, 4096));
     printf("| %-40s | %9s | %9s | %9s |\n", "after", "ledger", "NVML", "card");
     printf("| --- | --- | --- | --- |\n");

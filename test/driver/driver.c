@@ -68,6 +68,15 @@ void driver_must(CUresult result, const char *call, const char *file, int line)
     exit(1);
 }
 
+CUcontext driver_enter(void)
+{
+    CUcontext context;
+    DRIVER_CALL(driver.cuInit(0));
+    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
+    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    return context;
+}
+
 struct vgpu_usage driver_region_usage(void)
 {
     static const struct vgpu_region *region;

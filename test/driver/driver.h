@@ -28,6 +28,9 @@ const char *driver_error(CUresult result);
 #define DRIVER_CALL(call) driver_must((call), #call, __FILE__, __LINE__)
 void driver_must(CUresult result, const char *call, const char *file, int line);
 
+/* Initialises the driver and makes the first device's primary context the current one. */
+CUcontext driver_enter(void);
+
 /* Prints the promise with "ok" or "NOT OK"; driver_broken: how many were not kept so far. */
 void driver_promise(const char *what, bool kept);
 extern int driver_broken;

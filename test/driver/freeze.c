@@ -176,16 +176,13 @@ static void persistent(void)
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
     void *pinned;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2 || !driver_load())
         return argc < 2 ? 2 : 0;
     tool = argv[1];
     uint64_t bytes = (argc > 2 ? strtoull(argv[2], NULL, 10) : 16384) * MIB;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     DRIVER_CALL(driver.cuMemHostAlloc(&pinned, 2 * PIECE, 0));
     words = pinned;
     seen = words + PIECE / 4;

@@ -12,13 +12,10 @@ int main(int argc, char **argv)
 {
     bool forks = argc > 1 && !strcmp(argv[1], "--fork");
     argv += forks;
-    CUcontext context;
     CUdeviceptr pointer;
     if (argc - forks < 3 || !driver_load())
         return 77;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     CUresult result = driver.cuMemAlloc_v2(&pointer, (size_t)strtoull(argv[1], NULL, 10) << 20);
     struct vgpu_usage usage = driver_region_usage();
     pid_t child = forks ? fork() : 0;

@@ -533,9 +533,7 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!driver_load())
         return 0;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    context = driver_enter();
     errors();
     answers();
     small_spacing();

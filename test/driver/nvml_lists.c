@@ -246,7 +246,6 @@ static void show_memory(void)
 /* A process that keeps the device busy until the parent ends it. */
 __attribute__((noreturn)) static void work(int tell)
 {
-    CUcontext context;
     CUmodule module;
     CUfunction spin;
     unsigned long long duration = KERNEL_NS;
@@ -254,9 +253,7 @@ __attribute__((noreturn)) static void work(int tell)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!driver_load())
         _exit(77);
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     DRIVER_CALL(driver.cuModuleLoadData(&module, driver_spin_ptx));
     DRIVER_CALL(driver.cuModuleGetFunction(&spin, module, "spin"));
     for (bool told = false;; told = true) {

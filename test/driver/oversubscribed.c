@@ -171,9 +171,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!driver_load())
         return 0;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    context = driver_enter();
     if (argc < 2 || strcmp(argv[1], "--costs") != 0) {
         contents();
         whole_limit();

@@ -182,13 +182,10 @@ int main(void)
         {"managed memory, host", MANAGED, {CU_MEM_LOCATION_TYPE_HOST, 0}, false, true},
         {"managed memory, default", MANAGED, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, true, true},
     };
-    CUcontext context;
     size_t free_bytes, total;
     if (!driver_load())
         return 77;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     warm_up();
     DRIVER_CALL(driver.cuMemGetInfo_v2(&free_bytes, &total));

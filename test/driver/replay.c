@@ -155,17 +155,14 @@ static void judge(const char *beside, const char *name, const struct figures *ow
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
     CUdeviceptr kept;
-    int first = argc > 2 && !strcmp(argv[1], "--beside") ? 3 : 1;
+    const char *beside = argc > 2 && !strcmp(argv[1], "--beside") ? argv[2] : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!driver_load())
         return 0;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     DRIVER_CALL(driver.cuMemAlloc_v2(&kept, 1000)); /* the first costs more */
-    for (int i = first; i < argc; i++) {
+    for (int i = beside ? 3 : 1; i < argc; i++) {
         char name[64];
         const char *base = strrchr(argv[i], '/');
         snprintf(name, sizeof(name), "%s", base ? base + 1 : argv[i]);
@@ -177,8 +174,8 @@ int main(int argc, char **argv)
         }
         struct figures own = measure(count);
         printf(LINE, name, count, own.asked, own.taken, own.allocate, own.release);
-        if (first == 3)
-            judge(argv[2], name, &own);
+        if (beside)
+            judge(beside, name, &own);
     }
     return driver_broken ? 1 : 0;
 }

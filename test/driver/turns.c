@@ -132,13 +132,10 @@ static int copy(uint64_t size)
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
     CUmodule module;
     if (argc < 3 || !driver_load())
         return 2;
-    DRIVER_CALL(driver.cuInit(0));
-    DRIVER_CALL(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    DRIVER_CALL(driver.cuCtxSetCurrent(context));
+    (void)driver_enter();
     if (!strcmp(argv[1], "--copy"))
         return copy(strtoul(argv[2], NULL, 10) * MIB);
     DRIVER_CALL(driver.cuModuleLoadData(&module, ptx));
