@@ -518,9 +518,11 @@ BED_TEST("and when the first of them that was measured took much less",
     check_rounds(7 * US, 6000);
 }
 
+/* More rounds: what is charged until the kernel is measured again, 16 ms in the mean and 94 ms once
+ * in 120 runs, is all too much. */
 BED_TEST("or much longer", .environment = {"CUDA_DEVICE_SM_LIMIT=95"})
 {
-    check_rounds(63 * US, 6000);
+    check_rounds(63 * US, 18000);
 }
 
 /* ---- threads that take turns on one stream, as a training's forward and backward pass do ---- */
