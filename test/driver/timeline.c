@@ -659,7 +659,7 @@ static unsigned free_marks(const struct sim_timeline *line)
 static void machine_check(void)
 {
     const struct sim_timeline *line = &sim_machine->timeline;
-    unsigned live = 0, ready = 0, runnable = 0, marks = 0;
+    unsigned live = 0, in_groups = 0, runnable = 0, marks = 0;
     sim_lock();
     sim_reap_locked();
     sim_timeline_look_locked();
@@ -667,12 +667,13 @@ static void machine_check(void)
         live += line->rings[i].live;
     for (uint32_t i = 0; i < line->groups_end; i++) {
         const struct sim_group *group = &line->groups[i];
-        ready += group->live ? list_length(group->first_ready) : 0;
-        runnable += group->live && !group->stopped && group->first_ready != SIM_NONE;
+        unsigned length = list_length(group->first_ready) + list_length(group->marked);
+        in_groups += group->live ? length : 0;
+        runnable += group->live && !group->stopped && length;
     }
     for (uint32_t i = 0; i < line->marks_end; i++)
         marks += line->marks[i].live;
-    CHECK_EQ(list_length(line->delayed) + list_length(line->waiting) + ready, live);
+    CHECK_EQ(list_length(line->delayed) + list_length(line->waiting) + in_groups, live);
     CHECK_EQ(list_length(line->free_ring) + live, line->rings_end);
     CHECK_EQ(line->engines[0].runnable_groups, runnable);
     CHECK_EQ(free_marks(line) + marks, line->marks_end);
