@@ -11,7 +11,7 @@
 #include "config/config_process.h"
 #include "driver/device_list.h"
 #include "driver/instance.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "region/grant.h"
 #include "region/region.h"
 #include "region/region_device.h"

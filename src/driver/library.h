@@ -26,7 +26,7 @@ struct library_slot {
 
 /* Looks `name` up and stores it in the slot; threads that race store the same values. Stores
  * nothing once `*loaded` is set: the library's symbols may stand for hooks by then
- * (hook_exchange_exports). */
+ * (door_table_exchange). */
 void library_take(void *library, const char *name, const bool *loaded, struct library_slot slot);
 
 #endif

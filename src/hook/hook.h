@@ -51,26 +51,4 @@ static inline void hook_nvml_enter(void)
     report_look(REPORT_CALL_NVML);
 }
 
-/* Another copy of this library (libvgpu.so beside libvgpu-control.so, say) comes before this one in
- * the process and does the work: dlsym, dlvsym and ioctl pass everything on. Known from the load
- * on.
- */
-extern bool hook_is_spare;
-
-/* Answers a dlsym or cuGetProcAddress: the hook that stands for the driver's function `real`, or
- * `real` itself where we do not replace it. */
-void *hook_for_cuda(void *real);
-
-enum hook_library { HOOK_LIBRARY_CUDA, HOOK_LIBRARY_NVML };
-
-/* Has the dynamic linker find our hooks in the driver library's own symbol table: for look-ups that
- * no other door of ours sees (door_symbol.c). `open` false: only if the program has loaded it.
- * Done once; later calls change nothing. Any thread; takes the loader's lock. Where the table
- * cannot be written, says so once in the log. */
-void hook_exchange_exports(enum hook_library library, bool open);
-
-/* The hook exported as `name`, NULL where we have none. ret_real: the driver's own function (NULL
- * where its library lacks it or is not loaded). */
-void *hook_by_name(const char *name, void **ret_real);
-
 #endif

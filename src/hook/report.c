@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "hook/hook.h"
 #include "hook/report_file.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "rm/rm_audit.h"
 #include "rm/rm_channels.h"
 #include "rm/rm_memory.h"

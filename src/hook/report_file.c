@@ -10,7 +10,7 @@
 #include "container/container.h"
 #include "memory/memory.h"
 #include "rm/rm_memory.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "vgpu/report.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #define VGPU_MEMORY_MEMORY_H
 
 #include "base/atomic.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "rm/rm_ledger.h"
 
 #include <stdbool.h>
@@ -68,9 +68,9 @@ void memory_choose_ledger(bool made);
 
 /* Before the driver is asked. Returns 0, or -ENOMEM: answer out of memory without asking (no
  * memory_end then); -EDQUOT likewise, of movable or spilled memory that has no room in that place
- * (region/account.h). Until memory_end the thread's device memory counts as `kind`. `bytes` is what
- * the driver will take at least; requests below 2 MiB may be served from memory that the driver
- * holds and pass. About 0.1 us where the process's own bytes decide. */
+ * (account/account.h). Until memory_end the thread's device memory counts as `kind`. `bytes` is
+ * what the driver will take at least; requests below 2 MiB may be served from memory that the
+ * driver holds and pass. About 0.1 us where the process's own bytes decide. */
 int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
     __attribute__((warn_unused_result));
 

@@ -4,7 +4,7 @@
 
 #include "container/container.h"
 #include "container/device.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "rm/rm_memory.h"
 
 #include <stdint.h>

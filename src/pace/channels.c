@@ -10,7 +10,7 @@
 #include "compute/budget.h"
 #include "container/container.h"
 #include "rm/rm_channels.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <errno.h>
 #include <string.h>

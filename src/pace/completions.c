@@ -14,7 +14,7 @@
 #include "pace/tenants.h"
 #include "pace/share.h"
 #include "compute/budget.h"
-#include "region/account.h"
+#include "account/account.h"
 
 /* Nanoseconds after which a reached event becomes the base: the driver tells the time between two
  * events in single precision, 60 ns over a second. */

@@ -6,7 +6,7 @@
 #include "pace/policy.h"
 #include "compute/gang.h"
 #include "compute/durations.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <string.h>
 

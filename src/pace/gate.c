@@ -14,7 +14,7 @@
 #include "pace/share.h"
 #include "compute/budget.h"
 #include "compute/durations.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -20,7 +20,7 @@
 #include "pace/tenants.h"
 #include "pace/thread.h"
 #include "pace/unmeasured.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "rm/rm_channels.h"
 #include "vgpu/board.h"
 

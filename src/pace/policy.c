@@ -9,7 +9,7 @@
 #include "compute/gang.h"
 #include "container/container.h"
 #include "pace/governor.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <string.h>
 #include <unistd.h>

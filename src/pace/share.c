@@ -4,7 +4,7 @@
 
 #include "base/atomic.h"
 #include "pace/policy.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <string.h>
 

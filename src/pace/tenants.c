@@ -11,7 +11,7 @@
 #include "compute/slices.h"
 #include "container/container.h"
 #include "pace/policy.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "registry/registry.h"
 #include "rm/rm_channels.h"
 

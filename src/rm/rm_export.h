@@ -5,7 +5,7 @@
  * the driver counts it for the owner until it frees it, then for the importer that is left, and for
  * nobody while only a descriptor holds it. So bytes freed here after an export stay charged while
  * the descriptor is open in this process, and after that "linger": they count as far as other
- * processes of the container hold imports (region/account_charge.c), whose audits then find them.
+ * processes of the container hold imports (account/account_charge.c), whose audits then find them.
  */
 #ifndef VGPU_RM_RM_EXPORT_H
 #define VGPU_RM_RM_EXPORT_H

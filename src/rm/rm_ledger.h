@@ -7,7 +7,7 @@
 #ifndef VGPU_RM_RM_LEDGER_H
 #define VGPU_RM_RM_LEDGER_H
 
-#include "region/account.h"
+#include "account/account.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #ifndef VGPU_RM_RM_MEMORY_H
 #define VGPU_RM_RM_MEMORY_H
 
-#include "region/account.h"
+#include "account/account.h"
 #include "rm/rm_ioctl.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "rm/rm_audit.h"
 #include "rm/rm_ledger.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <string.h>
 

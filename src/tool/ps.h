@@ -3,8 +3,8 @@
 #ifndef VGPU_TOOL_PS_H
 #define VGPU_TOOL_PS_H
 
-#include "host/collect.h"
-#include "host/collect_words.h"
+#include "collect/collect.h"
+#include "collect/collect_words.h"
 
 /* On stdout: as a table, no wider than `width` columns (0: as wide as it is); as JSON. Return 0 or
  * -ENOMEM. */

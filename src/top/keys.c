@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "host/limits.h"
-#include "host/collect_words.h"
+#include "collect/collect_words.h"
 #include "host/size.h"
 #include "host/say.h"
 

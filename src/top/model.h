@@ -5,7 +5,7 @@
 #ifndef VGPU_TOP_MODEL_H
 #define VGPU_TOP_MODEL_H
 
-#include "host/collect.h"
+#include "collect/collect.h"
 
 #define TOP_SAMPLES 600      /* looks that are remembered */
 #define TOP_FORGET 60        /* looks after which one that is gone is forgotten */

@@ -4,7 +4,7 @@
 #define VGPU_TOP_ORDER_H
 
 #include "region/region_set.h"
-#include "host/collect.h"
+#include "collect/collect.h"
 
 #include <limits.h>
 #include <stdbool.h>

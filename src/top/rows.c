@@ -2,7 +2,7 @@
 /* Which containers and processes are shown, in what order, and which of them is selected. */
 #include "top/model.h"
 
-#include "host/collect_words.h"
+#include "collect/collect_words.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "host/choose.h"
-#include "host/collect_words.h"
+#include "collect/collect_words.h"
 #include "top/graphs.h"
 #include "top/table.h"
 #include "top/terminal.h"

@@ -2,7 +2,7 @@
 #include "top/table.h"
 
 #include "base/text.h"
-#include "host/collect_words.h"
+#include "collect/collect_words.h"
 #include "host/size.h"
 
 #include <stdio.h>

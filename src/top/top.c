@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "host/choose.h"
-#include "host/collect.h"
+#include "collect/collect.h"
 #include "host/options.h"
 #include "host/say.h"
 #include "top/keys.h"

@@ -11,7 +11,7 @@
 #include "driver/own_thread.h"
 #include "memory/memory.h"
 #include "pace/pace.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "vmem/host_pool.h"
 #include "vmem/host_pool_fill.h"
 #include "vmem/range_move.h"

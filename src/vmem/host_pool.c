@@ -7,7 +7,7 @@
 #include "config/config_oversubscription.h"
 #include "container/container.h"
 #include "pace/capture.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "vmem/host_memory.h"
 #include "vmem/undo.h"
 

@@ -7,7 +7,7 @@
 #include "container/container.h"
 #include "driver/cuda.h"
 #include "pace/capture.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "vmem/host_memory.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_move.h"

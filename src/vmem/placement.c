@@ -10,7 +10,7 @@
 #include "driver/own_thread.h"
 #include "pace/pace.h"
 #include "pace/policy.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "residency/residency.h"
 #include "vmem/freeze.h"
 #include "vmem/range_move.h"

@@ -7,7 +7,7 @@
 #include "base/word.h"
 #include "config/config_oversubscription.h"
 #include "container/container.h"
-#include "region/account.h"
+#include "account/account.h"
 #include "registry/registry_turns.h"
 #include "vmem/world.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A region whose bytes are anybody's: attach, account, and read it, while it changes. */
-#include "region/account.h"
+#include "account/account.h"
 
 #include "base/guard.h"
 #include "region/slot.h"

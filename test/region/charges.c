@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Charges against peers that hold, wait for the driver, die, export or import. */
-#include "region/account.h"
+#include "account/account.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"

@@ -4,7 +4,7 @@
 #ifndef VGPU_TEST_REGION_PEERS_H
 #define VGPU_TEST_REGION_PEERS_H
 
-#include "region/account.h"
+#include "account/account.h"
 #include "region/region.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of one process over one account, and peers that are refused at the same time: what
  * test/model/account.pml leaves out, and what it found. Also run under sanitizers. */
-#include "region/account.h"
+#include "account/account.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"

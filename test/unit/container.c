@@ -6,7 +6,7 @@
 #include "base/sleep.h"
 #include "check.h"
 #include "scratch.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <sys/resource.h>
 

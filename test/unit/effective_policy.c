@@ -9,7 +9,7 @@
 #include "pace/pace.h"
 #include "container/container.h"
 #include "pace/governor.h"
-#include "region/account.h"
+#include "account/account.h"
 
 #include <pthread.h>
 

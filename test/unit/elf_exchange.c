@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loaded library's symbol table, written to while the dynamic linker goes on using it. */
-#include "base/elf_exchange.h"
+#include "hook/door/elf_exchange.h"
 
 #include "check.h"
 

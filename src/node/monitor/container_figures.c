@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/monitor/container_figures.h"
 
-#include "host/collect.h"
+#include "collect/collect.h"
 #include "net/exposition.h"
 #include "region/grant_write.h"
 
