@@ -137,7 +137,10 @@ void load_meter_begin(struct load_meter *meter)
     uint64_t now;
     while ((now = clock_now_ns()) < meter->start_ns && !load_stop)
         nanosleep(&(struct timespec){0, (long)(meter->start_ns - now) % 1000000000}, NULL);
-    meter->begin_ns = now + (uint64_t)(options->warmup_s * 1e9);
+    /* Of processes that begin together one that comes late is measured from the common start on:
+     * else each would count time that it has alone, and their sum be more than the device. */
+    meter->begin_ns = meter->start_ns ? meter->start_ns : now;
+    meter->begin_ns += (uint64_t)(options->warmup_s * 1e9);
     meter->reported_ns = meter->begin_ns;
     meter->end_ns = options->seconds > 0 ? meter->begin_ns + (uint64_t)(options->seconds * 1e9) : 0;
 }
