@@ -2,7 +2,7 @@
 /* What NVML says of the processes on a card that two containers share: each list names the
  * container's own processes, and the questions of size agree with it. */
 #include "abi/nvml.h"
-#include "pace_load.h"
+#include "load.h"
 #include "sim/machine/machine.h"
 
 #include <sched.h>

@@ -2,7 +2,7 @@
 /* What a program sees of streams, events, contexts and captures is under a compute limit what it is
  * natively: the same program's transcripts, compared; and captures that timing events of ours must
  * not spoil. */
-#include "pace_load.h"
+#include "load.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, contexts and threads that come and go under a compute limit. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

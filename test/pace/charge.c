@@ -2,7 +2,7 @@
 /* What is charged for what is no GPU time, for launches that fail, and what happens where a kernel
  * never ends or the driver's events fail. */
 #include "green.h"
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process-reduce RANK PARTIES FILE [REDUCE_US]: one rank of a program that does all-reduces over so
- * many devices, one process each (RANK "all": one thread for all of them), as a framework does
+/* tenants-reducer RANK PARTIES FILE [REDUCE_US]: one rank of a program that does all-reduces over
+ * so many devices, one process each (RANK "all": one thread for all of them), as a framework does
  * them: each on a stream of its own between two events, eight in a row, a fill, and a word with the
  * others on whether to go on. A kernel of it is over only when all ranks' ran at once. FILE is the
  * ranks' own: how many each has done. Goes on until it is killed. For the simulator.
  * With one of PARTIES it waits for nobody; REDUCE_US of 0: each takes another time. */
 #include "driver.h"
 
-#include "reduce.h"
+#include "reducer.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches that wait for their kernel in the driver's call, as all do with CUDA_LAUNCH_BLOCKING=1:
  * what passes in the call is the kernel's own time. */
-#include "pace_load.h"
+#include "load.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What test/hook/gate.c exports as gate_functions: rm/rm_channels.h of the preloaded library, whose
+/* What test/pace/gate.c exports as gate_functions: rm/rm_channels.h of the preloaded library, whose
  * own symbols are hidden. */
 #ifndef TEST_HOOK_GATE_H
 #define TEST_HOOK_GATE_H

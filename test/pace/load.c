@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work for the tests of compute limits. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

@@ -22,7 +22,7 @@ struct tenant_how {
     const char *board;                            /* the directory; NULL: the one that all share */
     const char *joins;                            /* another's region; NULL: its own */
     const char *load;                             /* vgpu-load's arguments, separated by blanks */
-    const char *program; /* of test/process, in the place of vgpu-load, by its arguments alone */
+    const char *program; /* of test/tenants, in the place of vgpu-load, by its arguments alone */
     const char *gate;    /* VGPU_GATE; NULL: as the library chooses */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 64 containers on one card, their processes and regions real and their board one: in step, dying,
  * and with liars on the board. Each keeps to its limit over the long run, none starves. */
-#include "tenants_world.h"
+#include "world.h"
 
 #include "vgpu/board.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container on two GPUs: its windows open and close together over its devices and processes. */
-#include "tenants_world.h"
+#include "world.h"
 
 #define SETTLE_MS 1000
 #define WATCH_MS 3000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants whose working sets do not fit together take turns with the card's memory. On virtual
  * time: what is asserted of time is the simulated machine's. */
-#include "tenants_world.h"
+#include "world.h"
 #include "turner.h"
 #include "vgpu/region.h"
 
@@ -70,7 +70,7 @@ static void start_in(unsigned number, unsigned mib, const struct tenant *joins)
     tenants[number] = tenant_start(&(struct tenant_how){.memory = "4GiB",
         .cores = cores,
         .board = board,
-        .program = "process-turner",
+        .program = "tenants-turner",
         .load = load,
         .joins = joins ? joins->region : NULL});
     for (unsigned i = 0; i < 6000 && rounds(number) < before + 2; i++)

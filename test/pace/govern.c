@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the governor finds, stops and says, whatever else the program does meanwhile. */
 #include "green.h"
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 #include "vgpu/board.h"

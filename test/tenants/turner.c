@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process-turner NUMBER MIB ROUND_US FILE: has so much device memory in pieces of 128 MiB, and
+/* tenants-turner NUMBER MIB ROUND_US FILE: has so much device memory in pieces of 128 MiB, and
  * reads all of it in each round, which takes so long where all of it is on the card. FILE is
  * struct turners: what it did, and what it is to do. Goes on until it is killed. For the simulator.
  */

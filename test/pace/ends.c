@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks, ends, stops and several processes under a compute limit, and what interrupts a thread that
  * waits at the gate. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

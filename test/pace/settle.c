@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What passes by its estimate and is settled by the governor, by another thread's look or under
  * another name of its meter is charged once, and what waits meanwhile is measured. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts tenants, and reads from the machine what they got. */
-#include "tenants_world.h"
+#include "world.h"
 
 #include "scratch.h"
 #include "sim/machine/machine_layout.h"
@@ -91,7 +91,7 @@ static void run_load(const struct tenant_how *how)
     const char *arguments = how->load ? how->load : "";
     unsigned count = 0;
     if (how->program) {
-        snprintf(program, sizeof(program), "%s/test/process/%s", root, how->program);
+        snprintf(program, sizeof(program), "%s/test/tenants/%s", root, how->program);
         snprintf(words, sizeof(words), "%s %s", how->program, arguments);
     } else {
         snprintf(program, sizeof(program), "%s/vgpu-load", root);

@@ -5,7 +5,7 @@
 #ifndef VGPU_TEST_GOVERN_LOAD_H
 #define VGPU_TEST_GOVERN_LOAD_H
 
-#include "pace_load.h"
+#include "load.h"
 
 #define FOREVER UINT64_MAX
 #define PATIENCE_MS 20000u /* whatever is to happen happens within it on any computer */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fills, and copies on the card: they are held to the limit and charged as kernels are, in each of
  * their forms; copies to and from the host, or to another card, are not. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 
@@ -166,12 +166,12 @@ struct form {
     {                                                                                              \
         return CU(function)(__VA_ARGS__);                                                          \
     }
-#include "pace_card_forms.def"
+#include "card_forms.def"
 #undef FORM
 
 #define FORM(function, ...) {#function, call_##function},
 static const struct form forms[] = {
-#include "pace_card_forms.def"
+#include "card_forms.def"
 };
 #undef FORM
 #define FORM_COUNT (sizeof(forms) / sizeof(forms[0]))

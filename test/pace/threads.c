@@ -2,7 +2,7 @@
 /* Several threads that launch on one stream in turn, with work of their own between, as the forward
  * and backward passes of a training do: what all of them launch by estimate is one interval of the
  * stream. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "base/atomic.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts that are attached to and detached from, and green ones, under a compute limit. */
 #include "green.h"
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

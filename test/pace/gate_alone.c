@@ -4,13 +4,13 @@
 #include "gate.h"
 
 #include "bed.h"
-#include "pace_load.h"
+#include "load.h"
 #include "sim/machine/machine.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 
-#define GATE .native = true, .behind = "test/hook/libtest-gate.so"
+#define GATE .native = true, .behind = "test/pace/libtest-gate.so"
 #define FOREVER UINT64_MAX
 #define WAIT_MS 20
 #define PATIENCE_MS 20000

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container of two GPUs whose kernels wait for each other, as those of an all-reduce do: what its
  * limit leaves it is work, and not waiting. */
-#include "tenants_world.h"
+#include "world.h"
 
-#include "reduce.h"
+#include "reducer.h"
 
 #include "base/atomic.h"
 #include "vgpu/region.h"
@@ -35,7 +35,7 @@ static struct tenant rank_start(
     struct tenant_how own = *how;
     snprintf(load, sizeof(load), "%u %s", rank, work);
     own.load = load;
-    own.program = "process-reduce";
+    own.program = "tenants-reducer";
     own.joins = first ? first->region : NULL;
     return tenant_start(&own);
 }
@@ -154,7 +154,7 @@ TEST("so does one whose devices one thread serves")
     begin();
     snprintf(load, sizeof(load), "all 2 %s", counts_path);
     tenant = tenant_start(
-        &(struct tenant_how){.cores = "50", .program = "process-reduce", .load = load});
+        &(struct tenant_how){.cores = "50", .program = "tenants-reducer", .load = load});
     tenant_until_busy(&tenant);
     (void)world_watch(&tenant, 1, SETTLE_MS);
     for (unsigned i = 0; i < TRIES && best < 0.85; i++) {

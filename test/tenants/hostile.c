@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A board full of lies: limits hold, and nobody is stopped for good. */
-#include "tenants_world.h"
+#include "world.h"
 
 #include "vgpu/board.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Containers that share a GPU: what each gets while all are busy, and while some are not. */
-#include "tenants_world.h"
+#include "world.h"
 
 #define SETTLE_MS 700
 #define WATCH_MS 1500

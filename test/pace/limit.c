@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compute limit's share: none without a limit, the same for every way to launch, and another one
  * while the program runs. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "abi/nvml.h"
 #include "sim/machine/machine.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants of different priority, and those who are paused: who works, from when on, and that the
  * others go on afterwards. Moments are the machine's own. */
-#include "tenants_world.h"
+#include "world.h"
 
 #define SETTLE_MS 500
 #define TRIES 3

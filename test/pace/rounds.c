@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels whose duration is not what it was when they were measured, in rounds of launches and a
  * wait: all are charged, whatever the program waits by. */
-#include "pace_load.h"
+#include "load.h"
 
 #include "sim/machine/machine.h"
 

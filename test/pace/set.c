@@ -2,7 +2,7 @@
 /* A compute limit that is set, changed and removed by `vgpu set` while a program runs. What the
  * program does in the first 300 ms after a change is not looked at; in the first second where it
  * launches rarely. */
-#include "pace_load.h"
+#include "load.h"
 
 #include <pthread.h>
 
