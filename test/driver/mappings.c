@@ -3,6 +3,7 @@
  * driver's granularity and its errors; and a card that is full. */
 #include "program.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 #define MIB (1ull << 20)
@@ -107,6 +108,107 @@ TEST("what a handle holds is seen through each of its mappings, and stays when t
     CHECK_EQ(let_device(first, PAGE), CUDA_SUCCESS);
     CHECK_EQ(driver.cuMemcpyDtoH_v2(in, first, 4096), CUDA_SUCCESS);
     CHECK(memcmp(in, out, 4096) != 0);
+}
+
+static CUmemGenericAllocationHandle imported(int fd)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CHECK_EQ(driver.cuMemImportFromShareableHandle(
+                 &handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        CUDA_SUCCESS);
+    return handle;
+}
+
+static CUdeviceptr mapped_at_new(CUmemGenericAllocationHandle handle)
+{
+    CUdeviceptr address = reserve(2 * PAGE);
+    CHECK_EQ(driver.cuMemMap(address, 2 * PAGE, 0, handle, 0), CUDA_SUCCESS);
+    CHECK_EQ(let_device(address, 2 * PAGE), CUDA_SUCCESS);
+    return address;
+}
+
+static CUmemGenericAllocationHandle make_exportable(uint64_t bytes)
+{
+    CUmemAllocationProp property = property_of(CU_MEM_LOCATION_TYPE_HOST_NUMA);
+    CUmemGenericAllocationHandle handle = 0;
+    property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CHECK_EQ(driver.cuMemCreate(&handle, bytes, &property, 0), CUDA_SUCCESS);
+    return handle;
+}
+
+static CUresult export_of(CUmemGenericAllocationHandle handle, int *ret_fd)
+{
+    return driver.cuMemExportToShareableHandle(
+        ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+static void check_same(CUdeviceptr address, unsigned seed)
+{
+    pattern(seed);
+    memset(in, 0, sizeof(in));
+    CHECK_EQ(driver.cuMemcpyDtoH_v2(in, address, PAGE), CUDA_SUCCESS);
+    CHECK(!memcmp(in, out, PAGE));
+}
+
+static void put(CUdeviceptr address, unsigned seed)
+{
+    pattern(seed);
+    CHECK_EQ(driver.cuMemcpyHtoD_v2(address, out, PAGE), CUDA_SUCCESS);
+}
+
+TEST("memory of the host that was exported is seen through each import, and stays while the "
+     "descriptor is open")
+{
+    int fd = -1, again = -1;
+    begin("");
+    program_begin();
+    CUmemGenericAllocationHandle handle = make_exportable(2 * PAGE), other;
+    CUdeviceptr first = mapped_at_new(handle);
+    put(first, 1);
+    CHECK_EQ(export_of(handle, &fd), CUDA_SUCCESS);
+    check_same(first, 1);
+    put(first + PAGE, 2);
+    other = imported(fd);
+    CUdeviceptr second = mapped_at_new(other);
+    check_same(second, 1);
+    check_same(second + PAGE, 2);
+    put(second, 3);
+    check_same(first, 3);
+    CHECK_EQ(export_of(other, &again), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQ(driver.cuMemUnmap(first, 2 * PAGE), CUDA_SUCCESS);
+    CHECK_EQ(driver.cuMemUnmap(second, 2 * PAGE), CUDA_SUCCESS);
+    CHECK_EQ(driver.cuMemRelease(handle), CUDA_SUCCESS);
+    CHECK_EQ(driver.cuMemRelease(other), CUDA_SUCCESS);
+    check_same(mapped_at_new(imported(fd)), 3);
+    CHECK_EQ(
+        export_of(make(CU_MEM_LOCATION_TYPE_HOST_NUMA, PAGE), &again), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST("another process reads and writes memory of the host that was exported to it")
+{
+    int ends[2], fd = -1;
+    char path[64];
+    begin("");
+    REQUIRE(pipe(ends) == 0);
+    pid_t other = fork();
+    if (other == 0) {
+        REQUIRE(read(ends[0], &fd, sizeof(fd)) == sizeof(fd));
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getppid(), fd);
+        program_begin();
+        CUdeviceptr address = mapped_at_new(imported(open(path, O_RDWR | O_CLOEXEC)));
+        check_same(address, 4);
+        put(address + PAGE, 5);
+        _exit(0);
+    }
+    program_begin();
+    CUmemGenericAllocationHandle handle = make_exportable(2 * PAGE);
+    CUdeviceptr address = mapped_at_new(handle);
+    put(address, 4);
+    CHECK_EQ(export_of(handle, &fd), CUDA_SUCCESS);
+    REQUIRE(write(ends[1], &fd, sizeof(fd)) == sizeof(fd));
+    int status;
+    CHECK(waitpid(other, &status, 0) == other && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    check_same(address + PAGE, 5);
 }
 
 TEST("memory that no device was given access to, or with a hole, is not copied")

@@ -7,12 +7,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "sim/cuda/cuda_sim.h"
+#include "sim/memory/host_file.h"
 
 struct vmm {
     struct object object;
@@ -24,6 +26,8 @@ struct vmm {
     unsigned mappings;
     CUmemAllocationProp props;
     char *contents; /* shared pages, which each mapping's piece of a window shows */
+    int file;       /* of the host's: whose pages they are once it was exported, else -1 */
+    bool imported;
 };
 
 /* What is written through one mapping is read through another of the same handle, and a copy may go
@@ -57,6 +61,8 @@ static void vmm_drop(struct vmm *vmm)
     if (vmm->place == PLACE_DEVICE)
         rm_memory_destroy(vmm->device, &vmm->rm);
     contents_drop(vmm->contents, vmm->bytes);
+    if (vmm->file >= 0)
+        close(vmm->file);
     free(vmm);
 }
 
@@ -93,6 +99,7 @@ static CUresult vmm_add(struct vmm start, CUmemGenericAllocationHandle *ret)
     if (!vmm) {
         if (start.place == PLACE_DEVICE)
             rm_memory_destroy(start.device, &start.rm);
+        contents_drop(start.contents, start.bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *vmm = start;
@@ -106,7 +113,7 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
     const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUDA_LOCKED;
-    struct vmm vmm = {.bytes = bytes};
+    struct vmm vmm = {.bytes = bytes, .file = -1};
     CUresult r = vmm_check(prop, &vmm.place, &vmm.device);
 
     if (r != CUDA_SUCCESS)
@@ -487,6 +494,62 @@ CUresult sim_cuMemGetAccess(
     return CUDA_SUCCESS;
 }
 
+static bool is_of(const struct allocation *allocation, const void *vmm)
+{
+    return allocation->vmm == vmm;
+}
+
+/* The pages become a file's; what shows them shows that one's. */
+static bool vmm_move_to_file(struct vmm *vmm)
+{
+    int file = host_file_create(vmm->bytes, &vmm->props);
+    char *pages = file < 0 ? NULL : host_file_map(file, vmm->bytes);
+    struct allocation **mappings;
+    size_t count;
+
+    if (!pages) {
+        if (file >= 0)
+            close(file);
+        return false;
+    }
+    for (uint64_t at = 0, step; vmm->contents && at < vmm->bytes; at += step) {
+        step = (uint64_t)COPY_PAGES * PAGE_BYTES;
+        step = vmm->bytes - at < step ? vmm->bytes - at : step;
+        copy_pages(pages + at, vmm->contents + at, step);
+    }
+    contents_drop(vmm->contents, vmm->bytes);
+    vmm->contents = pages;
+    vmm->file = file;
+    mappings = allocation_collect(is_of, vmm, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct reservation *reservation = *reservation_of(mappings[i]->address, 1);
+
+        if (!mappings[i]->shown || !reservation)
+            continue;
+        mappings[i]->shown = false;
+        (void)window_show(reservation, mappings[i]);
+    }
+    free(mappings);
+    return true;
+}
+
+/* What was imported is not exported again (seen on an H100, driver 580.159.04; the error is
+ * assumed). */
+static CUresult vmm_export_host(struct vmm *vmm, int *ret_fd)
+{
+    int fd;
+
+    if (vmm->imported)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (vmm->file < 0 && !vmm_move_to_file(vmm))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fd = fcntl(vmm->file, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    *ret_fd = fd;
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
     CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -500,15 +563,23 @@ CUresult sim_cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandl
     if (!((unsigned)vmm->props.requestedHandleTypes & (unsigned)type))
         return CUDA_ERROR_INVALID_VALUE;
     if (vmm->place != PLACE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED; /* the simulator does not share memory of the host */
+        return vmm_export_host(vmm, ret);
     return rm_memory_export(vmm->device, &vmm->rm, ret);
+}
+
+static CUresult vmm_import_host(struct vmm vmm, int fd, CUmemGenericAllocationHandle *ret)
+{
+    vmm.place = PLACE_HOST;
+    vmm.imported = true;
+    vmm.contents = host_file_map(fd, vmm.bytes);
+    return vmm.contents ? vmm_add(vmm, ret) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_cuMemImportFromShareableHandle(
     CUmemGenericAllocationHandle *ret, void *os_handle, CUmemAllocationHandleType type)
 {
     CUDA_LOCKED;
-    struct vmm vmm = {.props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED}};
+    struct vmm vmm = {.props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED}, .file = -1};
     unsigned index;
     CUresult r;
 
@@ -516,6 +587,8 @@ CUresult sim_cuMemImportFromShareableHandle(
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (host_file_read((int)(intptr_t)os_handle, &vmm.bytes, &vmm.props))
+        return vmm_import_host(vmm, (int)(intptr_t)os_handle, ret);
     r = rm_export_describe((int)(intptr_t)os_handle, &index, &vmm.bytes);
     for (int i = 0; i < device_count() && r == CUDA_SUCCESS; i++) {
         if (device_of(i)->index == index)
