@@ -31,6 +31,8 @@ static inline uint64_t round_up(uint64_t value, uint64_t unit)
 
 /* ---- lock ---- */
 int cuda_lock(void);
+/* The same for who is not kept by a checkpoint (checkpoint.h). */
+int cuda_lock_ungated(void);
 void cuda_unlock(int *guard);
 #define CUDA_LOCKED __attribute__((cleanup(cuda_unlock), unused)) int cuda_guard = cuda_lock()
 
@@ -103,6 +105,10 @@ CUresult rm_memory_import(
 /* On which device (the machine's index) the memory of an exported descriptor is, and how much. */
 CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes);
 void rm_memory_destroy(struct device *device, struct rm_object *object);
+/* For a checkpoint: frees the object, and makes it again under its handle, mapped and shared as it
+ * was. */
+CUresult rm_memory_give(const struct sim_memory_object *object);
+CUresult rm_memory_take(const struct sim_memory_object *object);
 CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group);
 CUresult rm_channel_create(uint32_t group, uint32_t *ret_channel);
 void rm_free(uint32_t parent, uint32_t handle);
@@ -192,6 +198,8 @@ enum allocation_kind {
 
 struct vmm;
 struct rm_object vmm_object(const struct vmm *vmm);
+/* Whether any memory of the host that cuMemCreate made, or an import gave, is mapped or held. */
+bool vmm_has_host(void);
 
 /* Where memory of a pool, of a graph or of cuMemCreate lies. */
 enum memory_place {

@@ -2,6 +2,7 @@
 /* What every call does first. */
 #include "sim/cuda/entry.h"
 
+#include "sim/cuda/checkpoint.h"
 #include "sim/cuda/cuda_sim.h"
 
 #include <pthread.h>
@@ -60,6 +61,8 @@ static CUresult entry_check(struct cuda_entry *entry)
         return CUDA_SUCCESS;
     if (!cuda_initialised())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (checkpoint_gate_is_closed())
+        checkpoint_gate_enter(entry->name);
     if ((entry->flags & ENTRY_CONTEXT) && !context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
     if ((entry->flags & ENTRY_UNSAFE) && capture_forbids())

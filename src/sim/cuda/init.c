@@ -6,13 +6,28 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "sim/cuda/checkpoint.h"
 #include "sim/cuda/cuda_sim.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-int cuda_lock(void)
+int cuda_lock_ungated(void)
 {
     return pthread_mutex_lock(&lock);
+}
+
+/* A call that began before its process was locked, and comes here after that, waits here. The gate
+ * closes under this lock: who holds it already is never kept. */
+int cuda_lock(void)
+{
+    int error = cuda_lock_ungated();
+
+    while (checkpoint_gate_is_closed()) {
+        pthread_mutex_unlock(&lock);
+        checkpoint_gate_wait();
+        error = cuda_lock_ungated();
+    }
+    return error;
 }
 
 void cuda_unlock(int *guard)
@@ -21,28 +36,35 @@ void cuda_unlock(int *guard)
     pthread_mutex_unlock(&lock);
 }
 
-CUresult sim_cuInit(unsigned int flags)
+static CUresult init_locked(void)
 {
-    CUDA_LOCKED;
     CUresult r;
 
-    if (flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (cuda_forked())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (cuda_initialised())
-        return CUDA_SUCCESS;
     if (cuda_attach_error())
         return CUDA_ERROR_NO_DEVICE;
     r = rm_open();
     if (r != CUDA_SUCCESS)
         return r;
     r = devices_init();
+    if (r == CUDA_SUCCESS && sim_description()->checkpoint)
+        r = checkpoint_serve_start();
     if (r == CUDA_SUCCESS)
         cuda_initialised_set();
     else
         rm_close();
     return r;
+}
+
+/* Answers also while the process is checkpointed. */
+CUresult sim_cuInit(unsigned int flags)
+{
+    __attribute__((cleanup(cuda_unlock), unused)) int guard = cuda_lock_ungated();
+
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (cuda_forked())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return cuda_initialised() ? CUDA_SUCCESS : init_locked();
 }
 
 CUresult sim_cuDriverGetVersion(int *version)

@@ -68,18 +68,20 @@ static int rm_call(unsigned nr, void *form, size_t size)
 #define LONG_PARAMS_BYTES 256
 
 /* size 0: that of the class' parameters, which the kernel takes for 0, and libcuda does so (seen on
- * H200, driver 580.159.04). The kernel picks the handle. */
-static CUresult rm_alloc_sized(
-    uint32_t parent, uint32_t class_id, void *params, uint32_t size, uint32_t *ret_object)
+ * H200, driver 580.159.04). wanted 0: the kernel picks the handle. */
+static CUresult rm_alloc_sized(uint32_t parent, uint32_t wanted, uint32_t class_id, void *params,
+    uint32_t size, uint32_t *ret_object)
 {
     const struct sim_description *described = sim_description();
     struct sim_rm_alloc_long form = {.call = {.client = client,
                                          .parent = parent,
+                                         .object = wanted,
                                          .class_id = class_id,
                                          .params = (uint64_t)(uintptr_t)params,
                                          .params_size = size}};
     struct rm_alloc21 older = {.client = client,
         .parent = parent,
+        .object = wanted,
         .class_id = class_id,
         .params = form.call.params,
         .params_size = size};
@@ -94,18 +96,24 @@ static CUresult rm_alloc_sized(
     return r;
 }
 
-static CUresult rm_alloc(
-    uint32_t parent, uint32_t class_id, void *params, size_t params_bytes, uint32_t *ret_object)
+static CUresult rm_alloc_as(uint32_t parent, uint32_t wanted, uint32_t class_id, void *params,
+    size_t params_bytes, uint32_t *ret_object)
 {
     unsigned char longer[LONG_PARAMS_BYTES] = {0};
     CUresult r;
 
     if (!sim_description()->long_params)
-        return rm_alloc_sized(parent, class_id, params, 0, ret_object);
+        return rm_alloc_sized(parent, wanted, class_id, params, 0, ret_object);
     memcpy(longer, params, params_bytes);
-    r = rm_alloc_sized(parent, class_id, longer, sizeof longer, ret_object);
+    r = rm_alloc_sized(parent, wanted, class_id, longer, sizeof longer, ret_object);
     memcpy(params, longer, params_bytes);
     return r;
+}
+
+static CUresult rm_alloc(
+    uint32_t parent, uint32_t class_id, void *params, size_t params_bytes, uint32_t *ret_object)
+{
+    return rm_alloc_as(parent, 0, class_id, params, params_bytes, ret_object);
 }
 
 void rm_free(uint32_t parent, uint32_t handle)
@@ -320,6 +328,32 @@ CUresult rm_memory_share(const struct rm_object *object)
     int rc = rm_call(RM_NR_SHARE, &call, sizeof call);
 
     return rm_result(rc, call.status);
+}
+
+CUresult rm_memory_give(const struct sim_memory_object *object)
+{
+    struct rm_free call = {.client = client, .parent = object->parent, .object = object->handle};
+    int rc = rm_call(RM_NR_FREE, &call, sizeof call);
+
+    return rm_result(rc, call.status);
+}
+
+CUresult rm_memory_take(const struct sim_memory_object *object)
+{
+    uint32_t class_id = sim_description()->memory_class;
+    struct rm_memory_params params = {.size = object->bytes, .alignment = MEMORY_PAGE_BYTES};
+    struct rm_object made = {.handle = object->handle, .bytes = object->bytes};
+    CUresult r = rm_alloc_as(object->parent, object->handle,
+        class_id ? class_id : RM_CLASS_MEMORY_LOCAL, &params, sizeof params, &made.handle);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (object->mapped)
+        rm_memory_map(&made, true);
+    r = object->shared ? rm_memory_share(&made) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        rm_free(object->parent, object->handle);
+    return r;
 }
 
 CUresult rm_memory_dup(struct device *device, uint32_t client_src, uint32_t handle, uint64_t bytes,

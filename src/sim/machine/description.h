@@ -87,6 +87,7 @@ struct sim_description {
     bool mps;          /* … has no channels of its own: they are the MPS server's */
     bool no_gsp;       /* the RM cannot disable channels */
     bool vgpu_guest;   /* neither RM nor NVML tell what a process holds */
+    bool checkpoint;   /* libcuda has a thread that takes checkpoint calls, which it has as well */
     bool failed_work;  /* destroying a context ends it, and reports that its work failed */
     enum sim_rm_form memory_form;
     uint32_t memory_class; /* that device memory is allocated as; 0: the known one */

@@ -23,7 +23,7 @@ static const char accepted[] =
     "unlisted=SIZE, machine=FILE, no-rm, "
     "driver=440|470|535|580|future, rm-memory=alloc|alloc-memory|vid-heap, memory-class=N, "
     "vmm-class=N, xfer, long-params, long-calls, new-objects, sandbox[=ERRNO], filter[=ERRNO], "
-    "mps, no-gsp, failed-work, "
+    "mps, no-gsp, failed-work, checkpoint, "
     "vgpu-guest, nvos21, no-procaddress, no-async, no-vmm, other-pointers, "
     "nvml-pid=own|none|host|INNER:OUTER, "
     "accounting, video, confidential, "
@@ -318,6 +318,7 @@ static const struct {
     {"mps", offsetof(struct sim_description, mps)},
     {"no-gsp", offsetof(struct sim_description, no_gsp)},
     {"vgpu-guest", offsetof(struct sim_description, vgpu_guest)},
+    {"checkpoint", offsetof(struct sim_description, checkpoint)},
     {"failed-work", offsetof(struct sim_description, failed_work)},
     {"no-procaddress", offsetof(struct sim_description, no_procaddress)},
     {"no-async", offsetof(struct sim_description, no_async)},

@@ -105,6 +105,75 @@ int sim_rm_execute(int fd, unsigned long request, void *arg) SIM_WARN_UNUSED;
  */
 void sim_memory_map(int fd, uint32_t client, uint32_t object, bool mapped);
 
+/*
+ * ---- Checkpoints (machine_checkpoint.c) ----
+ * One process asks another for a step; a thread of that one does it and answers. A process that
+ * ends takes its state with it. One that asked and died is not waited for: what it asked for is
+ * done.
+ */
+enum sim_checkpoint_state {
+    SIM_CHECKPOINT_RUNNING,
+    SIM_CHECKPOINT_LOCKED,
+    SIM_CHECKPOINT_DONE,
+    SIM_CHECKPOINT_FAILED,
+};
+enum sim_checkpoint_kind {
+    SIM_CHECKPOINT_LOCK,
+    SIM_CHECKPOINT_SAVE,
+    SIM_CHECKPOINT_RESTORE,
+    SIM_CHECKPOINT_UNLOCK,
+};
+
+/* A process, as the slot of its RM descriptor. */
+struct sim_checkpoint_process {
+    uint32_t slot;
+    uint32_t generation;
+    pid_t pid;
+    pid_t thread; /* 0: it takes no such calls */
+};
+/* -ESRCH where no process of that pid has an RM client, -EPERM where it is another user's. Dead
+ * ones are collected first. */
+int sim_checkpoint_find(pid_t pid, struct sim_checkpoint_process *ret_process) SIM_WARN_UNUSED;
+/* -ESRCH: it is gone. */
+int sim_checkpoint_state(const struct sim_checkpoint_process *process,
+    enum sim_checkpoint_state *ret_state) SIM_WARN_UNUSED;
+/*
+ * Asks for the step and waits for its end. Returns 0 with the process' answer in *ret_result,
+ * -EINVAL where the step is not for its state, -ETIMEDOUT after until_ns (SIM_NEVER: no such), with
+ * the process as it was, or -ESRCH.
+ */
+int sim_checkpoint_ask(const struct sim_checkpoint_process *process, enum sim_checkpoint_kind kind,
+    uint64_t until_ns, uint32_t *ret_result) SIM_WARN_UNUSED;
+
+/* ---- the process' own side; fd: its RM descriptor, `thread` the one that calls what follows ----
+ */
+int sim_checkpoint_serve(
+    int fd, pid_t thread, struct sim_checkpoint_process *ret_self) SIM_WARN_UNUSED;
+/* Takes no lock. True with what is asked now. */
+bool sim_checkpoint_asked(const struct sim_checkpoint_process *self, uint32_t *ret_request);
+/* False: it is over (its time passed, or the process that asked gave it up). */
+bool sim_checkpoint_open(const struct sim_checkpoint_process *self, uint32_t request,
+    enum sim_checkpoint_kind *ret_kind);
+/* The process is in that state and its answer is the result. False: the request was over. */
+bool sim_checkpoint_answer(const struct sim_checkpoint_process *self, uint32_t request,
+    enum sim_checkpoint_state state, uint32_t result);
+enum sim_checkpoint_state sim_checkpoint_own_state(const struct sim_checkpoint_process *self);
+/* Whether all the work of its streams is done, and whether none of its groups is disabled. */
+bool sim_checkpoint_is_idle(const struct sim_checkpoint_process *self);
+bool sim_checkpoint_is_enabled(const struct sim_checkpoint_process *self);
+
+/* A device-memory object of a client. */
+struct sim_memory_object {
+    uint32_t handle;
+    uint32_t parent;
+    uint64_t bytes;
+    bool mapped;
+    bool shared; /* other processes may duplicate it */
+    bool held;   /* another handle, or a descriptor, has the memory, too */
+};
+/* Fills at most max entries and returns how many there are in all. */
+size_t sim_memory_objects(uint32_t client, struct sim_memory_object *ret_objects, size_t max);
+
 /* ---- Processes on a device ---- */
 struct sim_process {
     pid_t pid;                   /* that made the RM client; not shifted by nvml-pid=host */

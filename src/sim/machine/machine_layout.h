@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIM_LAYOUT_VERSION 6u
+#define SIM_LAYOUT_VERSION 7u
 #define SIM_MAGIC 0x316d697375706776ull /* "vgpusim1" */
 
 #define SIM_SLOTS_MAX 1024u
@@ -39,6 +39,18 @@ struct sim_export {
     uint8_t metadata[SIM_METADATA_BYTES];
 };
 
+/* The checkpoint calls' view of a process, on the slot of its RM client. `request` and `answered`
+ * count, and are written after what belongs to them; they are equal while nothing is asked. */
+struct sim_checkpoint {
+    int32_t thread;    /* of the process, which does what is asked; 0: it takes no such calls */
+    uint32_t state;    /* enum sim_checkpoint_state */
+    uint32_t kind;     /* of the last request: enum sim_checkpoint_kind */
+    uint32_t result;   /* of what was answered last */
+    uint64_t until_ns; /* when the last request is over by itself; SIM_NEVER: not */
+    uint32_t request;
+    uint32_t answered;
+};
+
 /* An open file description of the machine file. Its lock byte is held by the description itself. */
 struct sim_slot {
     uint32_t live;
@@ -46,6 +58,7 @@ struct sim_slot {
     int32_t pid;
     uint32_t pad;
     uint64_t busy_ns[SIM_DEVICES_MAX];
+    struct sim_checkpoint checkpoint;
     struct sim_export exported;
 };
 

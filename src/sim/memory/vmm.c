@@ -42,6 +42,12 @@ struct reservation {
 };
 
 static struct reservation *reservations;
+static unsigned long long host_count; /* of live memory of the host */
+
+bool vmm_has_host(void)
+{
+    return host_count != 0;
+}
 
 struct rm_object vmm_object(const struct vmm *vmm)
 {
@@ -60,6 +66,7 @@ static void vmm_drop(struct vmm *vmm)
     object_remove(&vmm->object);
     if (vmm->place == PLACE_DEVICE)
         rm_memory_destroy(vmm->device, &vmm->rm);
+    host_count -= vmm->place == PLACE_HOST;
     contents_drop(vmm->contents, vmm->bytes);
     if (vmm->file >= 0)
         close(vmm->file);
@@ -104,6 +111,7 @@ static CUresult vmm_add(struct vmm start, CUmemGenericAllocationHandle *ret)
     }
     *vmm = start;
     vmm->handles = 1;
+    host_count += vmm->place == PLACE_HOST;
     object_add(&vmm->object, OBJECT_VMM);
     *ret = (uintptr_t)vmm;
     return CUDA_SUCCESS;
