@@ -4,13 +4,11 @@
  * of host memory take nearly as long as the copy. */
 #include "base/log.h"
 #include "driver/cuda.h"
+#include "vmem/range_access.h"
 #include "vmem/range_move_parts.h"
 #include "vmem/undo.h"
-#include "vmem/vmem_parts.h"
 
 #include <stddef.h>
-
-#define PEERS_MAX 63
 
 /* A part on its way: its pieces, and the addresses at which its memory, or the new one, is mapped
  * meanwhile. */
@@ -21,17 +19,6 @@ struct step {
 };
 
 /* ---- mappings ---- */
-
-static CUresult let(CUdeviceptr address, uint64_t bytes, const CUdevice *devices, unsigned count)
-{
-    CUmemAccessDesc access[PEERS_MAX + 1];
-    for (unsigned i = 0; i < count; i++) {
-        access[i] = (CUmemAccessDesc){.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        access[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access[i].location.id = devices[i];
-    }
-    return cuda.cuMemSetAccess(address, bytes, access, count);
-}
 
 /* Maps the pieces from `first` to below `end` side by side; *ret_bytes: how far it came. */
 static CUresult map_pieces(const struct range_move *move, unsigned first, unsigned end,
@@ -63,30 +50,11 @@ static unsigned end_of_part(const struct range_move *move, unsigned first)
     return end;
 }
 
-/* The device of the range, and those that reach its context's memory. */
-static unsigned accessors(const struct range *range, CUdevice devices[PEERS_MAX + 1])
-{
-    unsigned count = 0;
-    uint64_t changes;
-    CUdevice peer;
-    devices[count++] = range->ordinal;
-    for (unsigned i = 0;
-         count <= PEERS_MAX && (peer = vmem_peer_at(range->context, i, &changes)) >= 0; i++) {
-        unsigned known = 0; /* several contexts of a device may reach it */
-        while (known < count && devices[known] != peer)
-            known++;
-        if (known == count)
-            devices[count++] = peer;
-    }
-    return count;
-}
-
 /* Once more where it fails: nothing else is left to do. */
 static void restore(const struct range_move *move, unsigned part, CUdeviceptr address)
 {
     const struct range_part *old = &move->range->parts[part];
-    CUdevice devices[PEERS_MAX + 1];
-    unsigned count = accessors(move->range, devices);
+    struct range_access access = range_access_of(move->range);
     CUresult result = CUDA_SUCCESS;
     for (int tries = 0; tries < 2; tries++) {
         result = cuda.cuMemMap(address, old->bytes, 0, old->handle, 0);
@@ -94,7 +62,7 @@ static void restore(const struct range_move *move, unsigned part, CUdeviceptr ad
             break;
     }
     for (int tries = 0; result == CUDA_SUCCESS && tries < 2; tries++) {
-        if (let(address, old->bytes, devices, count) == CUDA_SUCCESS)
+        if (range_access_let(&access, address, old->bytes) == CUDA_SUCCESS)
             return;
     }
     log_error("the driver does not map %llu MiB of device memory again that were to be moved (%d)",
@@ -121,10 +89,11 @@ static CUresult copy_pieces(const struct range_move *move, unsigned first, unsig
 static CUresult start_in(struct range_move *move, const struct step *step, CUstream stream)
 {
     const struct range *range = move->range;
+    struct range_access own = range_access_own(range);
     uint64_t mapped;
     CUresult result = map_pieces(move, step->first, step->end, step->scratch, &mapped);
     if (result == CUDA_SUCCESS)
-        result = let(step->scratch, step->bytes, &range->ordinal, 1);
+        result = range_access_let(&own, step->scratch, step->bytes);
     if (result == CUDA_SUCCESS)
         result = copy_pieces(move, step->first, step->end, step->scratch,
             address_of(range, move->pieces[step->first].part), stream);
@@ -140,15 +109,14 @@ static CUresult exchange(const struct range_move *move, unsigned first, unsigned
 {
     unsigned part = move->pieces[first].part;
     CUdeviceptr address = address_of(move->range, part);
-    CUdevice devices[PEERS_MAX + 1];
+    struct range_access access = range_access_of(move->range);
     uint64_t bytes = move->range->parts[part].bytes, mapped;
-    unsigned count = accessors(move->range, devices);
     CUresult result = cuda.cuMemUnmap(address, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     result = map_pieces(move, first, end, address, &mapped);
     if (result == CUDA_SUCCESS)
-        result = let(address, bytes, devices, count);
+        result = range_access_let(&access, address, bytes);
     if (result != CUDA_SUCCESS) {
         (void)undo_map(address, mapped);
         restore(move, part, address);
@@ -174,8 +142,7 @@ static CUresult start_out(struct range_move *move, const struct step *step, CUst
     const struct range *range = move->range;
     unsigned part = move->pieces[step->first].part;
     CUdeviceptr address = address_of(range, part), at = address;
-    CUdevice devices[PEERS_MAX + 1];
-    unsigned count = accessors(range, devices);
+    struct range_access access = range_access_of(range), own = range_access_own(range);
     uint64_t mapped = 0;
     CUresult result = cuda.cuMemUnmap(address, step->bytes);
     if (result != CUDA_SUCCESS)
@@ -183,13 +150,13 @@ static CUresult start_out(struct range_move *move, const struct step *step, CUst
     result = cuda.cuMemMap(step->scratch, step->bytes, 0, range->parts[part].handle, 0);
     bool has_scratch = result == CUDA_SUCCESS;
     if (has_scratch)
-        result = let(step->scratch, step->bytes, &range->ordinal, 1);
+        result = range_access_let(&own, step->scratch, step->bytes);
     for (unsigned i = step->first; i < step->end && result == CUDA_SUCCESS; i++) {
         uint64_t bytes = 0;
         result = map_pieces(move, i, i + 1, at, &bytes);
         mapped += bytes;
         if (result == CUDA_SUCCESS)
-            result = let(at, bytes, devices, count);
+            result = range_access_let(&access, at, bytes);
         if (result == CUDA_SUCCESS)
             result = copy_pieces(move, i, i + 1, at, step->scratch + (at - address), stream);
         at += bytes;
