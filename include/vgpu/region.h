@@ -71,6 +71,9 @@ enum vgpu_release {
     VGPU_RELEASE_NONE = 0,      /* it stays there, and what was moved away comes back */
     VGPU_RELEASE_PAUSE = 1,     /* it goes to host memory, and work waits for the end of that */
     VGPU_RELEASE_ON_DEMAND = 2, /* it goes to host memory, until the next work wants it */
+    /* as VGPU_RELEASE_PAUSE, and then nothing of the process calls the driver until the end of the
+     * order: another process may have the driver checkpoint it */
+    VGPU_RELEASE_CHECKPOINT = 3,
 };
 
 /* What a process has made of it. */
@@ -82,6 +85,10 @@ enum vgpu_release_state {
     VGPU_RELEASE_NOT_DRAINED = 4, /* nothing: its work did not end in time */
     VGPU_RELEASE_CAPTURES = 5,    /* nothing: it captures work into a graph */
     VGPU_RELEASE_NO_ROOM = 6,     /* nothing: host memory is short */
+    VGPU_RELEASE_PARKED = 7, /* all, and nothing of it calls the driver: VGPU_RELEASE_CHECKPOINT */
+    /* The same. The one that has the driver checkpoint it writes this in the place of _PARKED, and
+     * _PARKED again when it is restored: the process heeds no order in between. */
+    VGPU_RELEASE_CHECKPOINTED = 8,
 };
 
 /* Slot states in the low two bits of vgpu_slot.state. */

@@ -131,6 +131,10 @@ void account_move_back(
 void account_show_release(
     uint32_t order, enum vgpu_release_state state, uint64_t released_bytes, uint64_t lacking_bytes);
 
+/* What was shown last, in whose place another process may have written VGPU_RELEASE_CHECKPOINTED.
+ */
+bool account_is_checkpointed(void);
+
 /* The driver has answered: `bytes` of the reservation are no longer pending. */
 void account_commit(unsigned device, uint64_t bytes);
 

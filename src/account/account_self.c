@@ -339,3 +339,16 @@ void account_show_release(
         (void)account_look_end();
     }
 }
+
+bool account_is_checkpointed(void)
+{
+    LOCKED_TO_END(account_lock);
+    bool is_checkpointed = false;
+    if (!account_is_without_region() && account_look_begin()) {
+        const struct vgpu_slot *slot = slot_locked();
+        is_checkpointed =
+            slot && (uint32_t)load_acquire(&slot->release) == VGPU_RELEASE_CHECKPOINTED;
+        (void)account_look_end();
+    }
+    return is_checkpointed;
+}

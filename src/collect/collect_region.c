@@ -88,7 +88,7 @@ static int add_process(const struct region_reading *reading, const struct vgpu_s
         .command = command_of(slot, is_ours),
         .released_bytes = slot->released,
         .release_state =
-            (uint32_t)slot->release <= VGPU_RELEASE_NO_ROOM ? (uint32_t)slot->release : 0,
+            (uint32_t)slot->release <= VGPU_RELEASE_CHECKPOINTED ? (uint32_t)slot->release : 0,
         .ledger = slot->ledger <= 2 ? (unsigned)slot->ledger : 0,
         .uses = calloc(reading->device_count + 1, sizeof(*process->uses))};
     container->namespaces[container->process_count++] = slot->pid_namespace;
@@ -179,7 +179,8 @@ static void take_state(const struct region_reading *reading, struct collected_co
     container->owner = reading->status.st_uid;
     container->deleted = reading->status.st_nlink == 0;
     container->paused = reading->head.paused != 0;
-    container->released = (reading->head.release & 3) == VGPU_RELEASE_PAUSE;
+    container->released = (reading->head.release & 3) == VGPU_RELEASE_PAUSE ||
+                          (reading->head.release & 3) == VGPU_RELEASE_CHECKPOINT;
     container->held = reading->hami.recent_kernel < 0;
     container->lifted = reading->hami.utilization_switch == 0;
     container->has_priority = reading->head.priority_set == VGPU_PRIORITY_ENVIRONMENT ||

@@ -43,8 +43,8 @@ const char *collect_words_ledger(unsigned ledger)
 
 const char *collect_words_release(unsigned release_state)
 {
-    static const char *const words[] = {
-        NULL, "moving", "released", "partly released", "not drained", "captures", "no room"};
+    static const char *const words[] = {NULL, "moving", "released", "partly released",
+        "not drained", "captures", "no room", "parked", "checkpointed"};
     return release_state < sizeof(words) / sizeof(words[0]) ? words[release_state] : NULL;
 }
 

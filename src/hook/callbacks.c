@@ -8,9 +8,11 @@
 #include "memory/mappings.h"
 #include "memory/pools.h"
 #include "pace/capture.h"
+#include "pace/halt.h"
 #include "pace/pace.h"
 #include "vmem/freeze.h"
 #include "vmem/host_pool.h"
+#include "vmem/park.h"
 #include "vmem/placement.h"
 #include "vmem/use.h"
 #include "vmem/vmem.h"
@@ -25,8 +27,10 @@ static void reset(void)
     graph_execs_reset();
     green_reset();
     pace_reset();
+    halt_reset();
     pools_reset();
     mappings_reset();
+    park_reset();
     vmem_reset();
     freeze_reset();
     host_pool_reset();

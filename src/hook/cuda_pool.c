@@ -8,6 +8,7 @@
 #include "pace/pace.h"
 #include "memory/pooled.h"
 #include "memory/pools.h"
+#include "vmem/park.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +20,9 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
     CUresult result = cuda.cuMemPoolCreate(pool, poolProps);
     if (result == CUDA_SUCCESS)
         pools_note(*pool, poolProps->allocType, &poolProps->location);
+    if (result == CUDA_SUCCESS &&
+        pools_kind(poolProps->allocType, &poolProps->location) == POOL_HOST)
+        park_forbid("the program has a pool of host memory");
     return result;
 }
 

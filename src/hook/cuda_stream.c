@@ -9,12 +9,14 @@
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
+    halt_look();
     pace_note_context_waits(hCtx, green_home(hCtx));
     return cuda.cuCtxWaitEvent(hCtx, hEvent);
 }
 
 static CUresult destroy_stream(CUstream stream, CUresult (*driver)(CUstream stream))
 {
+    halt_look();
     pace_stream_leaves(stream);
     capture_list_ends(stream, STREAM_ZERO_LEGACY);
     CUresult result = driver(stream);
@@ -35,26 +37,31 @@ CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)
 {
+    halt_look();
     return world_context_changed(pace_context_changed(cuda.cuCtxSetCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent(CUcontext ctx)
 {
+    halt_look();
     return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
+    halt_look();
     return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent_v2(ctx)));
 }
 
 CUresult hook_cuCtxPopCurrent(CUcontext *pctx)
 {
+    halt_look();
     return pace_context_changed(cuda.cuCtxPopCurrent(pctx));
 }
 
 CUresult hook_cuCtxPopCurrent_v2(CUcontext *pctx)
 {
+    halt_look();
     return pace_context_changed(cuda.cuCtxPopCurrent_v2(pctx));
 }
 

@@ -6,6 +6,7 @@
 #include "memory/mappings.h"
 #include "memory/pools.h"
 #include "rm/rm_export.h"
+#include "vmem/park.h"
 #include "vmem/vmem.h"
 #include "vmem/world.h"
 
@@ -34,6 +35,8 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         memory.result = cuda.cuMemCreate(handle, size, prop, flags);
         allocation_end(&memory, MEMORY_VMM, handle ? *handle : 0);
     }
+    if (memory.result == CUDA_SUCCESS && pools_kind(prop->type, &prop->location) == POOL_HOST)
+        park_forbid("the program has made host memory by cuMemCreate");
     return memory.result;
 }
 
@@ -69,6 +72,8 @@ CUresult hook_cuMemImportFromShareableHandle(
     CUresult result = counted ? device_identify_current(&device) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (result == CUDA_SUCCESS)
+        park_forbid("the program has imported memory, which may be the host's");
     if (result == CUDA_SUCCESS && counted)
         memory_add_import(MEMORY_VMM, *handle, device);
     return result;

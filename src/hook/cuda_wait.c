@@ -8,12 +8,19 @@
 
 #include <stdbool.h>
 
+static inline void wait_begins(void)
+{
+    halt_enter();
+    pace_before_wait();
+}
+
 static inline CUresult synchronised(CUresult result)
 {
     pace_note_wait();
     if (pools_count())
         pools_refresh_current();
     vmem_look();
+    halt_leave();
     return result;
 }
 
@@ -28,7 +35,7 @@ static CUresult context_awaited(CUresult result, bool noted)
 
 CUresult hook_cuCtxSynchronize(void)
 {
-    pace_before_wait();
+    wait_begins();
     bool noted = pace_wait_begins(false);
     return context_awaited(cuda.cuCtxSynchronize(), noted);
 }
@@ -37,7 +44,7 @@ CUresult hook_cuCtxSynchronize(void)
 CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 {
     CUcontext current = NULL;
-    pace_before_wait();
+    wait_begins();
     bool own = !ctx || (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx);
     bool noted = own && pace_wait_begins(false);
     return context_awaited(cuda.cuCtxSynchronize_v2(ctx), noted);
@@ -48,7 +55,7 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 static CUresult synchronise(
     CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
-    pace_before_wait();
+    wait_begins();
     bool noted = pace_stream_wait_begins(stream, zero);
     CUresult result = driver(stream);
     if (result == CUDA_SUCCESS && noted)
@@ -68,7 +75,7 @@ CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
 
 static CUresult ask(CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
-    pace_before_wait();
+    wait_begins();
     bool noted = pace_stream_asked(stream, zero);
     CUresult result = driver(stream);
     if (result == CUDA_SUCCESS)
@@ -77,6 +84,7 @@ static CUresult ask(CUresult (*driver)(CUstream stream), CUstream stream, enum s
         pace_stream_awaited(stream, zero);
     else if (noted && result == CUDA_ERROR_NOT_READY)
         pace_stream_works(stream, zero);
+    halt_leave();
     return result;
 }
 
@@ -94,7 +102,7 @@ CUresult hook_cuStreamQuery_ptsz(CUstream hStream)
 
 CUresult hook_cuEventSynchronize(CUevent hEvent)
 {
-    pace_before_wait();
+    wait_begins();
     bool noted = pace_wait_begins(false);
     CUresult result = cuda.cuEventSynchronize(hEvent);
     if (result == CUDA_SUCCESS && noted)
@@ -104,7 +112,7 @@ CUresult hook_cuEventSynchronize(CUevent hEvent)
 
 CUresult hook_cuEventQuery(CUevent hEvent)
 {
-    pace_before_wait();
+    wait_begins();
     bool noted = pace_wait_begins(true);
     CUresult result = cuda.cuEventQuery(hEvent);
     if (result == CUDA_SUCCESS)
@@ -113,5 +121,6 @@ CUresult hook_cuEventQuery(CUevent hEvent)
         pace_event_awaited();
     else if (noted && result == CUDA_ERROR_NOT_READY)
         pace_works();
+    halt_leave();
     return result;
 }

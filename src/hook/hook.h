@@ -13,6 +13,7 @@
 #include "hook/report_file.h"
 #include "memory/memory.h"
 #include "pace/channels.h"
+#include "pace/halt.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -37,6 +38,7 @@
 static inline void hook_enter(void)
 {
     container_enter();
+    halt_look();
     (void)cuda_load(true);
     channels_look_after();
     report_look(REPORT_CALL_CUDA);

@@ -124,6 +124,9 @@ static void write_release(struct json *json, const struct release_outcome *relea
     json_write_number(json, "partly", release->partly);
     json_write_number(json, "not_drained", release->not_drained);
     json_write_number(json, "captures", release->captures);
+    json_write_number(json, "parked", release->parked);
+    json_write_number(json, "checkpointed", release->checkpointed);
+    json_write_number(json, "checkpoint_refused", release->checkpoint.refused);
     json_write_number(json, "silent", release->silent);
     json_write_end_inner(json);
 }

@@ -6,6 +6,7 @@
 #include "region/slot.h"
 #include "host/say.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,8 @@ int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome
     if (error)
         return error;
     outcome.empty = paused && !outcome.living.count;
+    if (!paused && outcome.state.release == VGPU_RELEASE_CHECKPOINT)
+        return -EBUSY;
     if (!outcome.empty)
         error = region_set_paused(&chosen->region, paused, &outcome.was);
     if (!error && !paused && outcome.state.release != VGPU_RELEASE_NONE)

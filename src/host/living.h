@@ -32,7 +32,8 @@ struct pause_outcome {
 };
 
 /* Pauses the container or lets it go on; memory that a pause moved away is ordered back, and not
- * waited for. Returns 0, or -errno with nothing done. */
+ * waited for. Returns 0, or -errno with nothing done: -EBUSY where it may be checkpointed, and is
+ * to be restored first (release_end). */
 int living_pause(struct chosen_region *chosen, bool paused, struct pause_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 

@@ -10,16 +10,17 @@
 
 #include <stdio.h>
 
-enum { REGION = OPTION_FIRST, PID, JSON, RELEASE, ON_DEMAND };
+enum { REGION = OPTION_FIRST, PID, JSON, RELEASE, ON_DEMAND, CHECKPOINT };
 
 struct order_options {
     struct region_choice region;
-    bool json, release, on_demand;
+    bool json, release, on_demand, checkpoint;
 };
 
 /* An order, and what came of it. */
 struct done {
-    bool paused, moves, on_demand; /* a pause or its end; memory moves with it */
+    bool paused, moves;     /* a pause or its end; memory moves with it */
+    enum vgpu_release kind; /* of a pause with which it does */
     struct pause_outcome outcome;
     struct release_outcome release;
 };
@@ -35,6 +36,8 @@ static int take_option(int option, void *context)
         options->json = true;
     else if (option == RELEASE)
         options->release = true;
+    else if (option == CHECKPOINT)
+        options->checkpoint = true;
     else
         options->on_demand = true;
     return 0;
@@ -49,7 +52,7 @@ static int parse_options(const struct order *order, int argc, char **argv,
     static const struct option known_of_pause[] = {{"region", required_argument, NULL, REGION},
         {"pid", required_argument, NULL, PID}, {"json", no_argument, NULL, JSON},
         {"release", no_argument, NULL, RELEASE}, {"on-demand", no_argument, NULL, ON_DEMAND},
-        OPTION_HELP, {0}};
+        {"checkpoint", no_argument, NULL, CHECKPOINT}, OPTION_HELP, {0}};
     const struct command_options options = {
         order->usage, order->paused ? known_of_pause : known, take_option};
     int status = options_take(&options, argc, argv, ret_options, ret_done);
@@ -59,6 +62,12 @@ static int parse_options(const struct order *order, int argc, char **argv,
         say_error("--on-demand goes with --release: without that no memory moves");
         status = TOOL_USAGE;
     }
+    if (!status && !*ret_done && ret_options->checkpoint &&
+        (!ret_options->release || ret_options->on_demand)) {
+        say_error("--checkpoint goes with --release, and not with --on-demand: 'vgpu resume' "
+                  "alone restores what is checkpointed");
+        status = TOOL_USAGE;
+    }
     return status;
 }
 
@@ -66,14 +75,15 @@ static void say(const struct chosen_region *chosen, const struct done *done)
 {
     const struct pause_outcome *outcome = &done->outcome;
     limits_print_region(chosen);
-    if (done->paused && done->on_demand)
+    bool on_demand = done->moves && done->kind == VGPU_RELEASE_ON_DEMAND;
+    if (done->paused && on_demand)
         printf("not paused: the next work brings its memory back\n");
     else if (done->paused)
         printf("paused%s: its programs wait until 'vgpu resume'\n", outcome->was ? " already" : "");
     else
         printf("%s\n", outcome->was || done->moves ? "resumed" : "it was not paused");
     if (done->paused && done->moves)
-        release_print(&done->release, done->on_demand);
+        release_print(&done->release, done->kind);
     else if (done->moves)
         release_print_end(&done->release);
     if (outcome->living.count && (done->paused || outcome->was))
@@ -91,14 +101,20 @@ static int give(struct chosen_region *chosen, struct done *done)
     if (error || outcome->empty)
         return error;
     if (!done->paused)
-        done->moves = outcome->state.release != VGPU_RELEASE_NONE;
+        done->moves =
+            outcome->state.release != VGPU_RELEASE_NONE || release_has_checkpointed(chosen);
     if (done->moves && done->paused)
-        error = release_give(chosen, done->on_demand, &done->release);
+        error = release_give(chosen, done->kind, &done->release);
     else if (done->moves)
         error = release_end(chosen, &done->release);
     else
         error = region_set_paused(&chosen->region, done->paused, &outcome->was);
     return error ? error : region_set_state(&chosen->region, &outcome->state);
+}
+
+static bool is_restored(const struct done *done)
+{
+    return !done->release.checkpoint.refused && !done->release.checkpoint.lacks;
 }
 
 /* json: the command that is said in JSON to have done it; NULL: in words. */
@@ -116,10 +132,12 @@ static int pause_chosen(
     } else if (!status && done->paused && done->release.lacking_bytes) {
         release_refuse(&done->release);
         status = TOOL_FAILED;
-    } else if (!status && json) {
-        limits_pause_json(json, &chosen, &done->outcome, done->moves ? &done->release : NULL);
     } else if (!status) {
-        say(&chosen, done);
+        if (json)
+            limits_pause_json(json, &chosen, &done->outcome, done->moves ? &done->release : NULL);
+        else
+            say(&chosen, done);
+        status = done->paused || is_restored(done) ? 0 : TOOL_FAILED;
     }
     region_detach(&chosen.region);
     return status;
@@ -138,7 +156,10 @@ int order_give(const struct order *order, int argc, char **argv)
     int status = parse_options(order, argc, argv, &options, &done);
     if (done || status)
         return status;
-    struct done what = {
-        .paused = order->paused, .moves = options.release, .on_demand = options.on_demand};
+    struct done what = {.paused = order->paused,
+        .moves = options.release,
+        .kind = options.checkpoint  ? VGPU_RELEASE_CHECKPOINT
+                : options.on_demand ? VGPU_RELEASE_ON_DEMAND
+                                    : VGPU_RELEASE_PAUSE};
     return pause_chosen(&options.region, &what, options.json ? order->command : NULL, TOOL_FAILED);
 }

@@ -48,11 +48,15 @@ static bool takes_part(const struct vgpu_slot *slot, unsigned devices)
 static void add_answer(struct look *look, const struct vgpu_slot *slot, uint32_t order)
 {
     enum vgpu_release_state state = (enum vgpu_release_state)(uint32_t)slot->release;
-    if (slot->release >> 32 != order || state == VGPU_RELEASE_MOVING) {
+    if (state != VGPU_RELEASE_CHECKPOINTED &&
+        (slot->release >> 32 != order || state == VGPU_RELEASE_MOVING)) {
         look->waiting++;
         return;
     }
-    look->sums.moved += state == VGPU_RELEASE_DONE;
+    look->sums.parked += state == VGPU_RELEASE_PARKED;
+    look->sums.checkpointed += state == VGPU_RELEASE_CHECKPOINTED;
+    look->sums.moved += state == VGPU_RELEASE_DONE || state == VGPU_RELEASE_PARKED ||
+                        state == VGPU_RELEASE_CHECKPOINTED;
     look->sums.back += state == VGPU_RELEASE_IDLE;
     look->sums.partly += state == VGPU_RELEASE_PARTLY;
     look->sums.not_drained += state == VGPU_RELEASE_NOT_DRAINED;
@@ -116,24 +120,43 @@ static int take_back(struct chosen_region *chosen, bool was_paused)
     return error || !was_paused ? error : set_paused(chosen, true);
 }
 
-/* A pause that is in force keeps work off the GPU by means that would keep the copies off it, too:
- * it ends while they are made, and the order holds back work meanwhile. */
-static int give(struct chosen_region *chosen, bool on_demand, bool was_paused, uint64_t bytes,
-    struct release_outcome *outcome)
+/* What stays on the card is another afterwards. */
+static int checkpoint(struct chosen_region *chosen, uint32_t order, struct release_outcome *outcome)
+{
+    struct checkpoint_outcome made;
+    struct look look;
+    int error = checkpoint_take(chosen, &made);
+    if (!error)
+        error = look_at(chosen, order, &look);
+    if (error)
+        return error;
+    *outcome = look.sums;
+    outcome->silent = look.waiting;
+    outcome->checkpoint = made;
+    return 0;
+}
+
+/* A pause that is in force keeps work off the GPU by means that would keep the copies off it, and
+ * the driver's lock waiting: it ends while they are made, and the order holds back work meanwhile.
+ */
+static int give(struct chosen_region *chosen, enum vgpu_release kind, bool was_paused,
+    uint64_t bytes, struct release_outcome *outcome)
 {
     uint32_t order;
-    int error = region_set_release(
-        &chosen->region, on_demand ? VGPU_RELEASE_ON_DEMAND : VGPU_RELEASE_PAUSE, &order);
+    int error = region_set_release(&chosen->region, kind, &order);
     if (!error && was_paused)
         error = set_paused(chosen, false);
     if (!error)
         error = wait_for_answers(chosen, order, bytes, outcome);
     if (!error && outcome->lacking_bytes)
         return take_back(chosen, was_paused);
-    return error || on_demand ? error : set_paused(chosen, true);
+    if (!error && kind == VGPU_RELEASE_CHECKPOINT)
+        error = checkpoint(chosen, order, outcome);
+    return error || kind == VGPU_RELEASE_ON_DEMAND ? error : set_paused(chosen, true);
 }
 
-int release_give(struct chosen_region *chosen, bool on_demand, struct release_outcome *ret_outcome)
+int release_give(
+    struct chosen_region *chosen, enum vgpu_release kind, struct release_outcome *ret_outcome)
 {
     struct release_outcome outcome = {0};
     struct region_state state;
@@ -148,9 +171,9 @@ int release_give(struct chosen_region *chosen, bool on_demand, struct release_ou
     outcome.lacking_bytes = 0;
     if (movable > room)
         outcome.lacking_bytes = movable - room;
-    else if (movable || look.sums.released_bytes)
-        error = give(chosen, on_demand, state.paused, movable, &outcome);
-    else if (!on_demand)
+    else if (!look.sums.checkpointed && (movable || look.sums.released_bytes))
+        error = give(chosen, kind, state.paused, movable, &outcome);
+    else if (kind != VGPU_RELEASE_ON_DEMAND)
         error = set_paused(chosen, true);
     outcome.movable_bytes = movable;
     if (!error)
@@ -158,21 +181,35 @@ int release_give(struct chosen_region *chosen, bool on_demand, struct release_ou
     return error;
 }
 
-/* The pause ends first: until the order ends too, work waits for it. */
+/* The driver comes first: nothing else may be asked of what it has checkpointed. Then the pause
+ * ends: until the order ends too, work waits for it. */
 int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcome)
 {
+    struct checkpoint_outcome restored = {.done = 0};
     struct look look;
     uint32_t order;
-    int error = set_paused(chosen, false);
+    int error = look_at(chosen, 0, &look);
+    if (!error && look.sums.checkpointed)
+        error = checkpoint_restore(chosen, &restored);
+    if (!error)
+        error = set_paused(chosen, false);
     if (!error)
         error = look_at(chosen, 0, &look);
     if (!error)
         error = region_set_release(&chosen->region, VGPU_RELEASE_NONE, &order);
     if (!error)
         error = wait_for_answers(chosen, order, look.sums.released_bytes, ret_outcome);
-    if (!error)
+    if (!error) {
         ret_outcome->movable_bytes = look.sums.released_bytes;
+        ret_outcome->checkpoint = restored;
+    }
     return error;
+}
+
+bool release_has_checkpointed(const struct chosen_region *chosen)
+{
+    struct look look;
+    return look_at(chosen, 0, &look) == 0 && look.sums.checkpointed;
 }
 
 /* ---- words ---- */
@@ -199,7 +236,21 @@ static void print_answers(const struct release_outcome *outcome)
     print_count(outcome->silent, "did not answer: stopped, or without a thread that moves");
 }
 
-void release_print(const struct release_outcome *outcome, bool on_demand)
+static void print_checkpoint(const struct release_outcome *outcome)
+{
+    const struct checkpoint_outcome *made = &outcome->checkpoint;
+    print_count(outcome->checkpointed, "checkpointed: nothing of it is on the card");
+    if (made->lacks)
+        printf("not checkpointed: %s\n", made->lacks);
+    else if (made->refused)
+        printf("not checkpointed: %u, because the driver refuses (%s: %d)\n", made->refused,
+            made->where, made->code);
+    unsigned unparked = outcome->moved - outcome->parked - outcome->checkpointed;
+    print_count(
+        unparked, "not checkpointed: a call of it waits, or its host memory cannot be kept");
+}
+
+void release_print(const struct release_outcome *outcome, enum vgpu_release kind)
 {
     if (!outcome->movable_bytes && !outcome->released_bytes) {
         printf(
@@ -209,11 +260,15 @@ void release_print(const struct release_outcome *outcome, bool on_demand)
     }
     if (outcome->released_bytes)
         printf("released: %s in host memory, until %s\n", size_text(outcome->released_bytes).text,
-            on_demand ? "the next work or 'vgpu resume'" : "'vgpu resume'");
+            kind == VGPU_RELEASE_ON_DEMAND ? "the next work or 'vgpu resume'" : "'vgpu resume'");
     else
         printf("released: nothing\n");
     print_answers(outcome);
-    printf("on the card stay:\n");
+    if (kind == VGPU_RELEASE_CHECKPOINT)
+        print_checkpoint(outcome);
+    if (outcome->context_bytes || outcome->module_bytes || outcome->other_bytes ||
+        outcome->unexplained_bytes || outcome->left_bytes)
+        printf("on the card stay:\n");
     print_stays("contexts, with their local memory", outcome->context_bytes);
     print_stays("modules", outcome->module_bytes);
     print_stays("pools, arrays and other memory that the driver owns", outcome->other_bytes);
@@ -232,6 +287,11 @@ void release_print_end(const struct release_outcome *outcome)
                "did not end",
             size_text(outcome->released_bytes).text);
     putchar('\n');
+    if (outcome->checkpoint.lacks)
+        printf("not restored: %s\n", outcome->checkpoint.lacks);
+    else if (outcome->checkpoint.refused)
+        printf("not restored: %u, because the driver refuses (%s: %d)\n",
+            outcome->checkpoint.refused, outcome->checkpoint.where, outcome->checkpoint.code);
     print_count(outcome->silent, "did not answer: stopped, or without a thread that moves");
 }
 

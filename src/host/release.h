@@ -4,6 +4,7 @@
 #ifndef VGPU_HOST_RELEASE_H
 #define VGPU_HOST_RELEASE_H
 
+#include "host/checkpoint.h"
 #include "host/choose.h"
 
 #include <stdbool.h>
@@ -18,23 +19,31 @@ struct release_outcome {
     uint64_t context_bytes, module_bytes, other_bytes, unexplained_bytes, left_bytes;
     /* How many processes made that of it; `back`: its next work had it back before the answer. */
     unsigned moved, back, partly, not_drained, captures;
-    unsigned silent;        /* did not answer in time: stopped, say */
-    uint64_t lacking_bytes; /* of host memory: nothing was moved */
+    unsigned parked, checkpointed; /* of the moved ones: nothing of them calls the driver, and the
+                                    * driver has them checkpointed */
+    unsigned silent;               /* did not answer in time: stopped, say */
+    uint64_t lacking_bytes;        /* of host memory: nothing was moved */
+    struct checkpoint_outcome checkpoint; /* what the driver made of its checkpoint or restore */
 };
 
-/* Gives the order (VGPU_RELEASE_PAUSE or _ON_DEMAND) and waits, bounded, until each process that
- * has movable memory has answered; VGPU_RELEASE_PAUSE then pauses the container. Where host memory
- * lacks it takes the order back: lacking_bytes. Where nothing can be moved it gives none, and only
- * pauses. Returns 0 or -errno. */
-int release_give(struct chosen_region *chosen, bool on_demand, struct release_outcome *ret_outcome)
-    __attribute__((warn_unused_result));
+/* Gives the order and waits, bounded, until each process that has movable memory has answered; all
+ * but VGPU_RELEASE_ON_DEMAND then pause the container, and VGPU_RELEASE_CHECKPOINT first has the
+ * driver checkpoint the processes. Where host memory lacks it takes the order back: lacking_bytes.
+ * Where nothing can be moved, or what is moved is checkpointed, it gives none, and only pauses.
+ * Returns 0 or -errno. */
+int release_give(struct chosen_region *chosen, enum vgpu_release kind,
+    struct release_outcome *ret_outcome) __attribute__((warn_unused_result));
 
-/* Orders back what was moved away, where something was, and waits likewise. */
+/* Has the driver restore what it has checkpointed, orders back what was moved away, where something
+ * was, and waits likewise. */
 int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 
+/* The driver has a process of it checkpointed, whatever the last order was. */
+bool release_has_checkpointed(const struct chosen_region *chosen);
+
 /* In words, on stdout: what is in host memory, and what stays and why. */
-void release_print(const struct release_outcome *outcome, bool on_demand);
+void release_print(const struct release_outcome *outcome, enum vgpu_release kind);
 void release_print_end(const struct release_outcome *outcome);
 
 /* One line on stderr: nothing was moved, and why. */

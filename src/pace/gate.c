@@ -9,6 +9,7 @@
 #include "pace/completions.h"
 #include "pace/channels.h"
 #include "pace/govern.h"
+#include "pace/halt.h"
 #include "pace/events.h"
 #include "pace/policy.h"
 #include "pace/share.h"
@@ -196,6 +197,7 @@ void gate_wait_while_held(void)
         policy_wait(HOLD_WAIT_NS);
         (void)policy_look(clock_now_ns());
         channels_look_after();
+        halt_look();
     }
 }
 
@@ -270,6 +272,7 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
         /* What passed here was spent waiting. */
         (void)events_blind_ns(device, clock_now_ns());
         channels_look_after();
+        halt_look();
         if (policy_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
         } else if (is_stalled(&stall, outstanding)) {

@@ -15,6 +15,7 @@
 #include "pace/events.h"
 #include "pace/gang.h"
 #include "pace/governor.h"
+#include "pace/halt.h"
 #include "pace/policy.h"
 #include "pace/spot_check.h"
 #include "pace/tenants.h"
@@ -544,11 +545,12 @@ static uint64_t look(void)
  * registries. */
 static uint64_t govern(void)
 {
-    if (policy_is_finished())
+    if (policy_is_finished() || !halt_try_enter())
         return GOVERNOR_NOTHING;
     guard_enter();
     uint64_t ns = look();
     guard_leave();
+    halt_leave();
     /* What was stopped, whose threads may all be blocked in the driver. */
     if (policy_pause() && !is_idle(clock_now_ns()))
         policy_explain_pause();

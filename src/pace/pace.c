@@ -22,6 +22,7 @@
 #include "pace/unmeasured.h"
 #include "compute/budget.h"
 #include "pace/governor.h"
+#include "pace/halt.h"
 #include "pace/share.h"
 
 #include <errno.h>
@@ -537,6 +538,7 @@ static void record_own(CUstream stream)
 
 void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
 {
+    halt_look();
     CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
     if (here && here->stream == named)
@@ -546,6 +548,7 @@ void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
     fork_enter(container_reset);
+    halt_look();
     struct pace_thread *own = thread_own();
     if (!own || !load_relaxed(&policy_limited) || capture_records(stream, zero))
         return;

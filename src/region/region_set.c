@@ -230,6 +230,33 @@ int region_set_release(struct region *region, enum vgpu_release release, uint32_
     return 0;
 }
 
+/* The slot may be another's by now: the state says so then, too. */
+static int change_state(struct vgpu_slot *slot, int pid, uint64_t pid_namespace,
+    enum vgpu_release_state from, enum vgpu_release_state to)
+{
+    uint64_t state = load_acquire(&slot->state), was = load_acquire(&slot->release);
+    if (slot_word_state(state) != VGPU_SLOT_LIVE || slot_word_pid(state) != pid ||
+        load_relaxed(&slot->pid_namespace) != pid_namespace || (uint32_t)was != (uint32_t)from)
+        return -ESRCH;
+    return swap_seq_cst(&slot->release, was, (was & ~(uint64_t)UINT32_MAX) | (uint64_t)to) ? 0
+                                                                                           : -ESRCH;
+}
+
+int region_set_release_state(struct region *region, int pid, uint64_t pid_namespace,
+    enum vgpu_release_state from, enum vgpu_release_state to)
+{
+    int error = -ESRCH;
+    if (region->pinned)
+        return -EPERM;
+    guard_enter();
+    unsigned bound = mapping_slot_bound(region);
+    for (unsigned i = 0; i < bound && error == -ESRCH; i++)
+        error = change_state(&region->shared->slots[i], pid, pid_namespace, from, to);
+    epoch_raise(region->shared);
+    guard_leave();
+    return load_acquire(&region->lost) ? -EIO : error;
+}
+
 int region_set_limits(struct region *region, int device, const struct region_change *change)
 {
     int error = region_edit_begin(region);

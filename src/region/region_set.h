@@ -65,6 +65,12 @@ int region_set_paused(struct region *region, bool paused, bool *ret_was)
 int region_set_release(struct region *region, enum vgpu_release release, uint32_t *ret_order)
     __attribute__((warn_unused_result));
 
+/* What a process that has a slot made of the last order: `to` in the place of `from`, where it is
+ * that. By the process's number in its own PID namespace, and that namespace's inode. Returns 0,
+ * -ESRCH where there is no such process, or none in that state, -EPERM or -EIO. */
+int region_set_release_state(struct region *region, int pid, uint64_t pid_namespace,
+    enum vgpu_release_state from, enum vgpu_release_state to) __attribute__((warn_unused_result));
+
 /* Changes the limits of one device, or of all, those not met yet included. What is in use already
  * stays. Returns 0 or -errno with nothing changed: -EPERM where the file is another user's and we
  * are not root, -ENODEV, -ETIMEDOUT where others held the initialiser's lock for 2 s; or -EIO where

@@ -4,7 +4,8 @@
 #include "tool/tool.h"
 
 static const char usage_text[] =
-    "usage: vgpu pause [--release [--on-demand]] [--json] [--region FILE | --pid PID]\n"
+    "usage: vgpu pause [--release [--on-demand | --checkpoint]] [--json]\n"
+    "                  [--region FILE | --pid PID]\n"
     "\n"
     "Takes the programs of a container off the GPU: launches wait, and running kernels are "
     "stopped\n"
@@ -13,6 +14,8 @@ static const char usage_text[] =
     "  --release        first moves its device memory to host memory, and frees the card; only of\n"
     "                   programs with oversubscription\n"
     "  --on-demand      with --release: no pause; the next work brings the memory back\n"
+    "  --checkpoint     with --release: the driver (570 and newer) checkpoints its processes, so\n"
+    "                   that contexts, modules, pools and arrays leave the card, too\n"
     "  --region FILE    the container with this shared region\n"
     "  --pid PID        the container of this process, or of those that it started\n"
     "  --json           what was done and the state now, as JSON\n"

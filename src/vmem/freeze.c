@@ -10,10 +10,12 @@
 #include "container/container.h"
 #include "driver/own_thread.h"
 #include "memory/memory.h"
+#include "pace/halt.h"
 #include "pace/pace.h"
 #include "account/account.h"
 #include "vmem/host_pool.h"
 #include "vmem/host_pool_fill.h"
+#include "vmem/park.h"
 #include "vmem/range_move.h"
 #include "vmem/vmem_parts.h"
 
@@ -29,6 +31,9 @@
 #define DRAIN_NS 5000000000ull
 /* The same without an order (VGPU_IDLE_RELEASE): the process is idle, or it is not. */
 #define IDLE_DRAIN_NS 100000000ull
+/* Nanoseconds that a halt waits for calls that ask or wait for the GPU, on which no work is left.
+ */
+#define HALT_NS 1000000000ull
 /* Nanoseconds between two tries to stop a world in which a stream captures. */
 #define CAPTURE_NS 20000000ull
 /* Nanoseconds between two looks at the control words, and of a sleep in between. */
@@ -56,6 +61,8 @@ static struct {
     uint64_t released_bytes;     /* as shown last */
     uint64_t entries, worked_ns; /* of world_entries, and when they last changed */
     uint64_t retry_ns;           /* when what did not come back is tried again; 0: never */
+    uint32_t parked;             /* the world is stopped, and a halt lasts; slept on */
+    bool ends;                   /* the process: it is to be parked no longer */
 } freeze;
 
 void freeze_reset(void)
@@ -72,6 +79,12 @@ bool freeze_holds(void)
 static enum vgpu_release kind_of(uint32_t order)
 {
     return (enum vgpu_release)(order & 3);
+}
+
+/* Work waits for the end of such an order. */
+static bool holds_work(enum vgpu_release kind)
+{
+    return kind == VGPU_RELEASE_PAUSE || kind == VGPU_RELEASE_CHECKPOINT;
 }
 
 /* Over all ranges. */
@@ -114,10 +127,10 @@ static uint32_t order_now(struct account_control *control)
 static bool wait_for_order(void)
 {
     struct account_control control;
-    bool in_force = kind_of(order_now(&control)) == VGPU_RELEASE_PAUSE;
-    if (in_force && control.paused)
+    enum vgpu_release kind = kind_of(order_now(&control));
+    if (kind == VGPU_RELEASE_PAUSE && control.paused)
         return false;
-    if (in_force)
+    if (holds_work(kind))
         account_control_wait(control.epoch, WAIT_NS);
     else
         word_wait_for(&freeze.frozen, BY_PAUSE, WAIT_NS);
@@ -200,20 +213,60 @@ static enum vgpu_release_state refused(int error)
     return error == -EBUSY ? VGPU_RELEASE_CAPTURES : VGPU_RELEASE_NOT_DRAINED;
 }
 
-static enum vgpu_release_state move_out(enum frozen frozen)
+/* ---- parked ---- */
+
+/* Back at its addresses, with the world stopped still. False: it is tried again. */
+static bool unpark(void)
+{
+    if (!park_in()) {
+        log_error("the driver does not map all of its host memory again: its calls wait");
+        freeze.retry_ns = clock_now_ns() + LOOK_NS;
+        return false;
+    }
+    freeze.retry_ns = 0;
+    halt_end();
+    return true;
+}
+
+/* The program's calls may use memory again. */
+static void end_park(void)
+{
+    store_release(&freeze.parked, 0u);
+    word_wake(&freeze.parked);
+}
+
+/* Where it cannot be, the process is released and no more. */
+static bool park(void)
+{
+    if (!halt_begin(HALT_NS))
+        return false;
+    store_release(&freeze.parked, 1u);
+    if (park_out())
+        return true;
+    if (!park_holds() && unpark())
+        end_park();
+    return false;
+}
+
+/* ---- orders ---- */
+
+static enum vgpu_release_state move_out(enum frozen frozen, bool parks)
 {
     uint64_t bytes = 0, began_ns = clock_now_ns(), ready = host_pool_bytes();
     CUresult result = move_all(true, &bytes);
     ready -= host_pool_bytes() < ready ? host_pool_bytes() : ready;
     set_frozen(frozen);
-    world_start();
     log_info("%llu MiB of device memory went to host memory in %llu ms; %llu MiB of that was ready",
         MIB_OF(bytes), (unsigned long long)((clock_now_ns() - began_ns) / 1000000), MIB_OF(ready));
+    if (parks && park())
+        return VGPU_RELEASE_PARKED;
+    if (!load_relaxed(&freeze.parked))
+        world_start();
     return result == CUDA_SUCCESS ? VGPU_RELEASE_DONE : VGPU_RELEASE_PARTLY;
 }
 
 /* A drain and copies go through the driver: closed channels are opened for them. */
-static void release_memory(enum frozen frozen, uint64_t drain_ns)
+static void release_memory(enum frozen frozen, uint64_t drain_ns, bool parks)
 {
     enum vgpu_release_state state = VGPU_RELEASE_MOVING;
     uint64_t lacking = lacking_bytes(sum_of(range_movable_bytes));
@@ -225,22 +278,23 @@ static void release_memory(enum frozen frozen, uint64_t drain_ns)
     } else {
         pace_context_ends();
         int error = stop_world(drain_ns);
-        state = error ? refused(error) : move_out(frozen);
+        state = error ? refused(error) : move_out(frozen, parks);
         pace_context_ended();
     }
-    if (state >= VGPU_RELEASE_NOT_DRAINED)
+    if (state >= VGPU_RELEASE_NOT_DRAINED && state != VGPU_RELEASE_PARKED)
         set_frozen(THAWED);
     show(state, lacking);
 }
 
-static void give_back(void)
+/* `stopped`: the world is, because the process was parked. */
+static void give_back(bool stopped)
 {
     uint64_t bytes = 0, began_ns = clock_now_ns();
     store_release(&freeze.wanted, false);
     freeze.retry_ns = 0;
     show(VGPU_RELEASE_MOVING, 0);
     pace_context_ends();
-    int error = freeze.released_bytes ? stop_world(DRAIN_NS) : -ENODATA;
+    int error = stopped ? 0 : freeze.released_bytes ? stop_world(DRAIN_NS) : -ENODATA;
     if (!error)
         (void)move_all(false, &bytes);
     else if (error != -ENODATA)
@@ -257,19 +311,46 @@ static void give_back(void)
 
 /* ---- the thread ---- */
 
+/* True where the order is to be heeded as any other. While the driver has it checkpointed none is.
+ */
+static bool heed_parked(uint32_t order)
+{
+    bool stays = kind_of(order) == VGPU_RELEASE_CHECKPOINT && !load_acquire(&freeze.ends) &&
+                 freeze.state == VGPU_RELEASE_PARKED;
+    if (account_is_checkpointed() || clock_now_ns() < freeze.retry_ns)
+        return false;
+    if (stays && order != freeze.order) {
+        freeze.order = order;
+        show(VGPU_RELEASE_PARKED, 0);
+    }
+    if (stays || !unpark())
+        return false;
+    bool is_over = kind_of(order) == VGPU_RELEASE_NONE;
+    if (is_over) {
+        freeze.order = order;
+        give_back(true);
+    } else {
+        world_start();
+    }
+    end_park();
+    return !is_over && !load_acquire(&freeze.ends);
+}
+
 static void heed(uint32_t order)
 {
+    if (load_relaxed(&freeze.parked) && !heed_parked(order))
+        return;
     enum vgpu_release kind = kind_of(order);
     bool is_new = order != freeze.order;
     freeze.order = order;
-    if (is_new && kind == VGPU_RELEASE_PAUSE)
-        release_memory(BY_PAUSE, DRAIN_NS);
+    if (is_new && holds_work(kind))
+        release_memory(BY_PAUSE, DRAIN_NS, kind == VGPU_RELEASE_CHECKPOINT);
     else if (is_new && kind == VGPU_RELEASE_ON_DEMAND)
-        release_memory(BY_DEMAND, DRAIN_NS);
+        release_memory(BY_DEMAND, DRAIN_NS, false);
     else if (is_new)
-        give_back();
+        give_back(false);
     if (load_acquire(&freeze.wanted) && load_acquire(&freeze.frozen) == BY_DEMAND)
-        give_back();
+        give_back(false);
 }
 
 /* True where the process has had no GPU work for as long as it was told to wait. */
@@ -290,7 +371,7 @@ static void look_for_idleness(uint64_t now_ns, uint64_t idle_ns)
         !sum_of(range_movable_bytes))
         return;
     freeze.worked_ns = now_ns;
-    release_memory(BY_DEMAND, IDLE_DRAIN_NS);
+    release_memory(BY_DEMAND, IDLE_DRAIN_NS, false);
 }
 
 /* The process has nothing left to move: true where the thread may end. */
@@ -314,11 +395,15 @@ static void *run(void *argument)
     (void)prctl(PR_SET_NAME, "vgpu-mover");
     while (!world_is_finished()) {
         heed(order_now(&control));
+        if (load_relaxed(&freeze.parked)) {
+            account_control_wait(control.epoch, LOOK_NS);
+            continue;
+        }
         uint64_t now = clock_now_ns();
         look_for_idleness(now, idle_ns);
         show_what_is_left();
         if (freeze.retry_ns && now >= freeze.retry_ns && load_relaxed(&freeze.frozen) == THAWED)
-            give_back();
+            give_back(false);
         host_pool_trim(now);
         if (may_end()) {
             (void)host_pool_empty();
@@ -337,11 +422,24 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* The driver's handlers at the end need it as it was: a process that is parked first comes back,
+ * and one that is checkpointed ends when it is restored. */
+static void wait_for_park_to_end(void)
+{
+    store_release(&freeze.ends, true);
+    account_control_wake();
+    while (load_acquire(&freeze.parked))
+        word_wait_for(&freeze.parked, 1, WAIT_NS);
+}
+
 /* Before the driver's own handler, which was registered when it was initialised. */
 static void process_ends(void)
 {
-    if (load_relaxed(&freeze.pid) == (int32_t)getpid())
-        world_finish();
+    if (load_relaxed(&freeze.pid) != (int32_t)getpid())
+        return;
+    wait_for_park_to_end();
+    halt_finish();
+    world_finish();
 }
 
 /* An order on demand that was given before is none of this process's. */
@@ -355,7 +453,7 @@ void freeze_watch_slow(void)
     if (!swap_seq_cst(&freeze.thread, (uint32_t)ABSENT, (uint32_t)RUNS))
         return;
     uint32_t order = order_now(&control);
-    if (kind_of(order) != VGPU_RELEASE_PAUSE)
+    if (!holds_work(kind_of(order)))
         freeze.order = order;
     if (!own_thread_start(run))
         log_warning("no thread can be made that moves memory: it stays where it is");

@@ -8,6 +8,7 @@
 #include "base/word.h"
 #include "driver/cuda.h"
 #include "driver/own_thread.h"
+#include "pace/halt.h"
 #include "pace/pace.h"
 #include "pace/policy.h"
 #include "account/account.h"
@@ -398,7 +399,11 @@ static void *run(void *argument)
     while (!world_is_finished()) {
         uint64_t rest_ns = LOOK_IDLE_NS;
         for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++) {
-            uint64_t here_ns = has_memory(i) ? attend(i, clock_now_ns()) : rest_ns;
+            uint64_t here_ns = rest_ns;
+            if (has_memory(i) && halt_try_enter()) {
+                here_ns = attend(i, clock_now_ns());
+                halt_leave();
+            }
             rest_ns = here_ns < rest_ns ? here_ns : rest_ns;
         }
         placement.asks &= account_spilled_bytes() != 0;

@@ -11,6 +11,7 @@
 #include "pace/capture.h"
 #include "rm/rm_memory.h"
 #include "vmem/address.h"
+#include "vmem/descriptor.h"
 #include "vmem/host_memory.h"
 #include "vmem/host_pool.h"
 #include "vmem/undo.h"
@@ -30,7 +31,7 @@
 /* ---- what the driver can ---- */
 
 struct support {
-    bool asked, spills, rdma;
+    bool asked, spills, exports, rdma;
     int numa_node;
 };
 static struct support supports[ORDINALS_MAX];
@@ -60,9 +61,10 @@ static bool can_map(CUmemGenericAllocationHandle handle, CUdevice ordinal)
 
 /* A container's filter of system calls, or a node without memory, refuses what the attributes
  * promise: one page is made, mapped and given back. */
-static bool can_spill(CUdevice ordinal, int numa_node)
+static bool can_spill(CUdevice ordinal, int numa_node, CUmemAllocationHandleType exported_as)
 {
-    CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAllocationProp property = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = exported_as};
     CUmemGenericAllocationHandle handle;
     property.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
     property.location.id = numa_node;
@@ -85,10 +87,14 @@ static const struct support *support_of(CUdevice ordinal)
     int node = ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal);
     support->numa_node = node > 0 ? node : 0; /* below 0: the machine has no NUMA */
     support->rdma = ask(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal) != 0;
-    support->spills =
+    bool may_spill =
         ask(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) &&
-        ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) &&
-        can_spill(ordinal, support->numa_node);
+        ask(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    support->exports =
+        may_spill &&
+        ask(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal) &&
+        can_spill(ordinal, support->numa_node, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    support->spills = support->exports || (may_spill && can_spill(ordinal, support->numa_node, 0));
     store_release(&support->asked, true);
     return support;
 }
@@ -106,6 +112,8 @@ CUmemAllocationProp range_property(CUdevice ordinal, bool spilled)
     property.location.type = spilled ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
     property.location.id = spilled ? support->numa_node : ordinal;
     property.allocFlags.gpuDirectRDMACapable = !spilled && support->rdma;
+    if (spilled && support->exports) /* so that it can be parked (vmem/park.h) */
+        property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return property;
 }
 
@@ -245,6 +253,8 @@ static void release_part(const struct range_part *part)
     struct memory_record record = memory_take(MEMORY_VMM, part->handle);
     CUresult result = undo_create(part->handle);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
+    if (part->descriptor)
+        descriptor_close(part->descriptor);
 }
 
 static void release_parts(struct range *range)

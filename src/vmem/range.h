@@ -33,8 +33,10 @@ static inline uint64_t range_piece_bytes(uint64_t bytes)
 struct range_part {
     CUmemGenericAllocationHandle handle;
     uint64_t bytes;
-    bool spilled; /* backed by the host */
-    bool moved;   /* by range_move off the card */
+    bool spilled;   /* backed by the host */
+    bool moved;     /* by range_move off the card */
+    bool parked;    /* mapped nowhere, and without a handle: behind the descriptor (vmem/park.h) */
+    int descriptor; /* of its memory, once it was parked; 0: none */
 };
 
 struct range {

@@ -6,6 +6,7 @@
 #include "driver/cuda.h"
 #include "memory/moving.h"
 #include "pace/capture.h"
+#include "vmem/descriptor.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_move_parts.h"
 #include "vmem/undo.h"
@@ -62,14 +63,26 @@ static void plan(struct range_move *move, uint64_t bytes_max)
 
 /* ---- the new memory ---- */
 
-/* Host memory is kept ready for the next move. */
-static CUresult give_back(const struct range_move *move, bool spilled, uint64_t bytes,
-    CUmemGenericAllocationHandle handle)
+/* Host memory is kept ready for the next move, unless it was parked: it cannot be exported again.
+ */
+static CUresult give_back(const struct range_move *move, const struct range_part *part)
 {
-    int numa_node = spilled ? range_property(move->range->ordinal, true).location.id : 0;
-    if (spilled && host_pool_keep(numa_node, bytes, handle))
+    int numa_node = part->spilled ? range_property(move->range->ordinal, true).location.id : 0;
+    if (part->spilled && !part->descriptor && host_pool_keep(numa_node, part->bytes, part->handle))
         return CUDA_SUCCESS;
-    return undo_create(handle);
+    CUresult result = undo_create(part->handle);
+    if (part->descriptor)
+        descriptor_close(part->descriptor);
+    return result;
+}
+
+static struct range_part part_of(
+    const struct range_move *move, const struct range_move_piece *piece)
+{
+    return (struct range_part){.handle = piece->handle,
+        .bytes = piece->bytes,
+        .spilled = move->to_host,
+        .moved = move->to_host};
 }
 
 static CUresult make_piece(struct range_move *move, struct range_move_piece *piece)
@@ -82,8 +95,9 @@ static CUresult make_piece(struct range_move *move, struct range_move_piece *pie
     if (move->to_host && !ready)
         host_pool_make_room(piece->bytes);
     if (moving_begin(&moving, (unsigned)range->device, piece->bytes, move->to_host) != 0) {
+        struct range_part part = part_of(move, piece);
         if (ready)
-            (void)give_back(move, true, piece->bytes, piece->handle);
+            (void)give_back(move, &part);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     moving_make(&moving);
@@ -96,12 +110,12 @@ static CUresult make_piece(struct range_move *move, struct range_move_piece *pie
 }
 
 /* Gives the memory back that was moved away from (`old`), or that was made for nothing. */
-static void release(const struct range_move *move, struct moving *moving, bool old, uint64_t bytes,
-    CUmemGenericAllocationHandle handle)
+static void release(
+    const struct range_move *move, struct moving *moving, bool old, const struct range_part *part)
 {
-    moving_release(moving, old, handle);
-    CUresult result = give_back(move, old != move->to_host, bytes, handle);
-    moving_released(moving, old, result == CUDA_SUCCESS, handle);
+    moving_release(moving, old, part->handle);
+    CUresult result = give_back(move, part);
+    moving_released(moving, old, result == CUDA_SUCCESS, part->handle);
 }
 
 static struct moving moving_of(const struct range_move *move, uint64_t bytes)
@@ -116,7 +130,8 @@ void range_move_unmake(const struct range_move *move, unsigned first, unsigned e
 {
     for (unsigned i = first; i < end; i++) {
         struct moving moving = moving_of(move, move->pieces[i].bytes);
-        release(move, &moving, false, move->pieces[i].bytes, move->pieces[i].handle);
+        struct range_part part = part_of(move, &move->pieces[i]);
+        release(move, &moving, false, &part);
         moving_end_back(&moving);
     }
 }
@@ -153,10 +168,7 @@ void range_move_replace(struct range_move *move, unsigned first, unsigned end)
     memmove(&range->parts[part + 1 + more], &range->parts[part + 1],
         (range->part_count - part - 1) * sizeof(range->parts[0]));
     for (unsigned i = first; i < end; i++)
-        range->parts[part + i - first] = (struct range_part){.handle = move->pieces[i].handle,
-            .bytes = move->pieces[i].bytes,
-            .spilled = move->to_host,
-            .moved = move->to_host};
+        range->parts[part + i - first] = part_of(move, &move->pieces[i]);
     range->part_count += more;
     if (move->to_host)
         range->spilled_bytes += old.bytes;
@@ -165,7 +177,7 @@ void range_move_replace(struct range_move *move, unsigned first, unsigned end)
     for (unsigned i = end; i < move->count; i++)
         move->pieces[i].part += more;
     struct moving moving = moving_of(move, old.bytes);
-    release(move, &moving, true, old.bytes, old.handle);
+    release(move, &moving, true, &old);
 }
 
 /* ---- the move ---- */

@@ -143,6 +143,32 @@ static void rounds(uint64_t held)
     }
 }
 
+/* Contexts and all, where the driver can. The card may hold 8 MiB more than before the program
+ * came. */
+static void checkpointed(int64_t before)
+{
+    CUprocessState state;
+    bool worked;
+    if (!driver.cuCheckpointProcessGetState ||
+        driver.cuCheckpointProcessGetState(getpid(), &state) != CUDA_SUCCESS) {
+        printf("SKIP: the driver has no checkpoint calls\n");
+        return;
+    }
+    for (int round = 0; round < 2; round++) {
+        double out = timed("pause --release --checkpoint", &worked);
+        int64_t empty = driver_nvml_bytes(0);
+        driver_promise("all of it is off the card", worked &&
+                                                        strstr(said, "1 process checkpointed") &&
+                                                        empty <= before + (int64_t)(8 * MIB));
+        printf("the card holds %lld MiB, before the program came %lld MiB\n",
+            (long long)empty >> 20, (long long)before >> 20);
+        double in = timed("resume", &worked);
+        driver_promise("and comes back", worked && driver_region_usage().spilled == 0);
+        printf("| checkpoint | %.3f s | restore | %.3f s |\n", out, in);
+        driver_promise("with what was written", each_piece(false));
+    }
+}
+
 static void on_demand(void)
 {
     uint32_t word = 0;
@@ -182,6 +208,7 @@ int main(int argc, char **argv)
         return argc < 2 ? 2 : 0;
     tool = argv[1];
     uint64_t bytes = (argc > 2 ? strtoull(argv[2], NULL, 10) : 16384) * MIB;
+    int64_t before = driver_nvml_bytes(0);
     (void)driver_enter();
     DRIVER_CALL(driver.cuMemHostAlloc(&pinned, 2 * PIECE, 0));
     words = pinned;
@@ -192,6 +219,7 @@ int main(int argc, char **argv)
         plain_rate(false));
     (void)each_piece(true);
     rounds(held);
+    checkpointed(before);
     on_demand();
     persistent();
     return driver_broken ? 1 : 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuGetProcAddress: routed by the pointer that the driver returns, so that versions and per-thread
  * twins stay the driver's choice. */
+#include "hook/door/door_hold.h"
 #include "hook/door/door_table.h"
 #include "hook/hook.h"
 
@@ -108,7 +109,7 @@ static void answer(void **pointer, const char *name, int version, cuuint64_t fla
     void *hook = exchange(*pointer, name, version, flags);
     if (hook != *pointer)
         report_door_used(REPORT_DOOR_PROCADDRESS);
-    *pointer = hook;
+    *pointer = hook != *pointer ? hook : door_hold(hook);
 }
 
 CUresult hook_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/elf.h"
 #include "driver/library.h"
+#include "hook/door/door_hold.h"
 #include "hook/door/door_table.h"
 #include "hook/hook.h"
 #include "vgpu/report.h"
@@ -86,9 +87,11 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
     void *hook = door_table_find(name, &real);
     if (hook && real && handle == RTLD_NEXT)
         door_table_exchange(name[0] == 'c' ? DOOR_LIBRARY_CUDA : DOOR_LIBRARY_NVML, false);
-    if (!hook || handle == RTLD_NEXT)
+    if (handle == RTLD_NEXT || (!hook && !load_relaxed(&halt_is_counted)))
         return next;
     void *found = ask_next(handle, name, version);
+    if (!hook)
+        return (struct answer){door_hold_found(name, found), 1};
     /* Without a handle the first in the global scope may be our own export. Where the driver lacks
      * the function, asking for a version that no library has sets what dlerror tells. */
     bool ours = real && (found == hook || found == real);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of the driver that are not replaced: where oversubscription is on, a program gets a
+ * stub for each that it looks up, which waits for the end of a halt (pace/halt.h). Without, it gets
+ * the driver's own. */
+#ifndef VGPU_HOOK_DOOR_DOOR_HOLD_H
+#define VGPU_HOOK_DOOR_DOOR_HOLD_H
+
+/* What to answer for a function of libcuda: the same stub each time, or `real` itself where there
+ * is no need for one, or the process has DOOR_HOLD_STUBS of them. Any thread. */
+void *door_hold(void *real);
+
+/* The same for what a look-up of `name` found, which may be any library's. */
+void *door_hold_found(const char *name, void *found);
+
+#endif
