@@ -132,7 +132,7 @@ static CUresult end(CUcontext ctx, CUresult (*driver)(CUcontext ctx))
     memory_taken(&record, gone, MEMORY_CONTEXT, (uintptr_t)ctx);
     vmem_context_ended(&ending, gone);
     if (gone) {
-        memory_context_gone((uintptr_t)ctx);
+        memory_context_gone((uintptr_t)ctx, ending.recorded);
         context_attach_forget(ctx);
     }
     return result;

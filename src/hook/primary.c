@@ -122,7 +122,7 @@ void primary_settle(struct vmem_end *end, CUdevice dev, bool reset)
     }
     vmem_context_ended(end, gone || reset);
     if (gone)
-        memory_context_gone((uintptr_t)primary_handle(dev));
+        memory_context_gone((uintptr_t)primary_handle(dev), end->recorded);
 }
 
 CUresult primary_release(CUdevice dev, CUresult (*driver)(CUdevice dev))

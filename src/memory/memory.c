@@ -28,6 +28,8 @@ size_t memory_record_count;
 int (*memory_current_context)(uint64_t *ret_context);
 
 static struct lock memory_lock;
+static uint64_t last_born; /* of all that goes with a context */
+
 static struct {
     struct slab slab;
     struct map index;
@@ -204,6 +206,11 @@ static void choose_late(enum account_kind kind)
         memory_choose_ledger(true);
 }
 
+static uint64_t next_born(void)
+{
+    return add_seq_cst(&last_born, (uint64_t)1);
+}
+
 int memory_begin(struct memory_request *request, int device, uint64_t bytes, enum account_kind kind)
 {
     if (memory_ledger() == MEMORY_LEDGER_UNDECIDED)
@@ -217,6 +224,8 @@ int memory_begin(struct memory_request *request, int device, uint64_t bytes, enu
         if (counted && memory_current_context && memory_current_context(&request->context) != 0 &&
             container_unidentified_device() == CONTAINER_DEVICE_CLOSED)
             return -ENOMEM;
+        if (request->context)
+            request->born = next_born();
         int error = counted ? begin_counted(request) : begin_ahead(request);
         if (error)
             return error;
@@ -264,13 +273,14 @@ static bool goes_with_context(enum memory_handle type)
 /* The next record of the context's, so that it is given back without the lock. Removal moves later
  * entries back, so the cursor goes back with them; what other threads add meanwhile may be missed.
  */
-static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *ret_record)
+static bool take_owned(
+    uint64_t context, uint64_t born, size_t *cursor, struct memory_record *ret_record)
 {
     bool found = false;
     uint64_t key;
     LOCKED_TO_END(memory_lock);
     for (struct memory_record *kept; !found && (kept = map_next(&memory.index, cursor, &key));) {
-        found = kept->owner == context;
+        found = kept->owner == context && kept->born <= born;
         if (found) {
             *ret_record = *kept;
             map_remove(&memory.index, key);
@@ -282,11 +292,17 @@ static bool take_owned(uint64_t context, size_t *cursor, struct memory_record *r
     return found;
 }
 
-void memory_context_gone(uint64_t context)
+uint64_t memory_context_ends(void)
+{
+    return load_seq_cst(&last_born);
+}
+
+void memory_context_gone(uint64_t context, uint64_t born)
 {
     struct memory_record record;
     size_t cursor = 0;
-    while (context && load_relaxed(&memory_record_count) && take_owned(context, &cursor, &record))
+    while (context && load_relaxed(&memory_record_count) &&
+           take_owned(context, born, &cursor, &record))
         give_back(&record);
 }
 
@@ -327,7 +343,8 @@ void memory_end(struct memory_request *request, bool made, enum memory_handle ty
         .references = 1,
         .shares_block = request->shares_block,
         .to = {.fd = -1},
-        .owner = goes_with_context(type) ? request->context : 0};
+        .owner = goes_with_context(type) ? request->context : 0,
+        .born = request->born};
     if (!request->shares_block)
         account_commit((unsigned)request->device, request->bytes);
     if (made)
@@ -484,7 +501,8 @@ void memory_set_owned(enum memory_handle type, uint64_t handle, int device, uint
                 .kind = kind,
                 .references = 1,
                 .to = {.fd = -1},
-                .owner = context});
+                .owner = context,
+                .born = next_born()});
 }
 
 void memory_put_charged(

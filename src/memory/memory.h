@@ -40,6 +40,7 @@ struct memory_request {
     bool reserved; /* charged here, to be settled by memory_end */
     bool shares_block;
     uint64_t context; /* current when it was begun, if it is counted here */
+    uint64_t born;    /* later ones have higher numbers */
     enum account_kind former_kind;
 };
 
@@ -47,8 +48,13 @@ struct memory_request {
  * told. Set by the layer that may call the driver. */
 extern int (*memory_current_context)(uint64_t *ret_context);
 
-/* The context is gone: gives back all that is recorded as its own. */
-void memory_context_gone(uint64_t context);
+/* What is asked for from now on is not of a context that is about to end: another may have its
+ * handle as soon as the driver has ended it. */
+uint64_t memory_context_ends(void);
+
+/* The context is gone: gives back all that is recorded as its own, but for what was asked for after
+ * memory_context_ends returned `born`. */
+void memory_context_gone(uint64_t context, uint64_t born);
 
 extern enum memory_ledger memory_ledger_in_use; /* written by this module alone */
 
@@ -91,6 +97,7 @@ struct memory_record {
     bool imported;          /* memory of another handle's, without bytes of its own */
     struct rm_export_fd to; /* it was last exported to */
     uint64_t owner;         /* the context that it goes with; 0: it outlives contexts */
+    uint64_t born;          /* of what has an owner */
 };
 struct memory_record memory_take_slow(enum memory_handle type, uint64_t handle);
 

@@ -75,8 +75,9 @@ static inline bool vmem_find(CUdeviceptr address, struct vmem_allocation *ret_al
  * handle as soon as the driver has ended it: what goes is settled before. _ends: waits for moves of
  * its memory, 10 s at most; none begins until _ended. */
 struct vmem_end {
-    uint64_t context; /* 0: there is nothing to be done */
-    uint64_t born;    /* what came later is not its own */
+    uint64_t context;  /* 0: there is nothing to be done */
+    uint64_t born;     /* what came later is not its own */
+    uint64_t recorded; /* memory_context_ends */
     struct vmem_end *next;
 };
 void vmem_context_ends(struct vmem_end *end, uint64_t context);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: which of them captures, and their ends. */
 #include "driver/cuda.h"
+#include "memory/memory.h"
 #include "vmem/vmem_parts.h"
 #include "vmem/world.h"
 
@@ -138,6 +139,7 @@ static bool is_moved_locked(const void *of) REQUIRES(vmem_lock)
 
 void vmem_context_ends(struct vmem_end *end, uint64_t context)
 {
+    end->recorded = memory_context_ends();
     end->context = load_relaxed(&vmem_is_asked_for) ? context : 0;
     if (!end->context)
         return;

@@ -159,6 +159,32 @@ TEST("a pointer that comes back without a free that was seen replaces its record
     CHECK_EQ(own(ACCOUNT_KINDS), 4 * MIB);
 }
 
+#define CONTEXT 0x5000
+
+static int current(uint64_t *ret_context)
+{
+    *ret_context = CONTEXT;
+    return 0;
+}
+
+TEST("what goes with a context is given back with it, and not what the next one of its handle has")
+{
+    memory_current_context = current;
+    begin("64m", "api");
+    CHECK_EQ(allocate(8 * MIB, ACCOUNT_BUFFER, 0x1000), 0);
+    CHECK_EQ(allocate(4 * MIB, ACCOUNT_BUFFER, 0x2000), 0);
+    uint64_t born = memory_context_ends();
+    /* The driver has ended it, and another thread has made one, with memory at some of its
+     * addresses, before the end is settled. */
+    CHECK_EQ(allocate(16 * MIB, ACCOUNT_BUFFER, 0x3000), 0);
+    CHECK_EQ(allocate(2 * MIB, ACCOUNT_BUFFER, 0x1000), 0);
+    memory_context_gone(CONTEXT, born);
+    CHECK_EQ(own(ACCOUNT_KINDS), 18 * MIB);
+    memory_context_gone(CONTEXT, memory_context_ends());
+    CHECK_EQ(own(ACCOUNT_KINDS), 0);
+    memory_current_context = NULL;
+}
+
 TEST("a pool's size follows the driver's figure, whatever the limit says")
 {
     begin("64m", "api");
