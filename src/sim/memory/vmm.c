@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include <fcntl.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -589,6 +590,7 @@ CUresult sim_cuMemImportFromShareableHandle(
     CUDA_LOCKED;
     struct vmm vmm = {.props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED}, .file = -1};
     unsigned index;
+    int errno_kept = errno;
     CUresult r;
 
     if (!ret)
@@ -597,6 +599,7 @@ CUresult sim_cuMemImportFromShareableHandle(
         return CUDA_ERROR_NOT_SUPPORTED;
     if (host_file_read((int)(intptr_t)os_handle, &vmm.bytes, &vmm.props))
         return vmm_import_host(vmm, (int)(intptr_t)os_handle, ret);
+    errno = errno_kept; /* a descriptor of the resource manager's has no such */
     r = rm_export_describe((int)(intptr_t)os_handle, &index, &vmm.bytes);
     for (int i = 0; i < device_count() && r == CUDA_SUCCESS; i++) {
         if (device_of(i)->index == index)
