@@ -6,6 +6,7 @@
 #include "memory/pools.h"
 #include "vmem/freeze.h"
 #include "vmem/placement.h"
+#include "vmem/use.h"
 #include "vmem/vmem.h"
 
 #include <stddef.h>
@@ -158,4 +159,30 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
     CUresult result = cuda.cuMemFree(dptr);
     freed(dptr, &record, result);
     return result;
+}
+
+/* Of cuMemAlloc's memory, which the driver refuses, it says where to keep it (vmem/use.h). */
+static void note_advice(CUdeviceptr pointer, CUmem_advise advice, bool to_host)
+{
+    if (!load_relaxed(&vmem_range_count))
+        return;
+    if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION)
+        use_note_advice_slow(pointer, to_host ? RESIDENCY_HOST : RESIDENCY_CARD);
+    else if (advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        use_note_advice_slow(pointer, RESIDENCY_NO_ADVICE);
+}
+
+CUresult hook_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
+{
+    hook_enter();
+    note_advice(devPtr, advice, device < 0);
+    return cuda.cuMemAdvise(devPtr, count, advice, device);
+}
+
+CUresult hook_cuMemAdvise_v2(
+    CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+{
+    hook_enter();
+    note_advice(devPtr, advice, location.type != CU_MEM_LOCATION_TYPE_DEVICE);
+    return cuda.cuMemAdvise_v2(devPtr, count, advice, location);
 }

@@ -56,12 +56,12 @@ void use_note_addresses_slow(CUdeviceptr one, CUdeviceptr other)
     note_locked(other, now_ns);
 }
 
-void use_note_advice_slow(CUdeviceptr address, bool to_host)
+void use_note_advice_slow(CUdeviceptr address, enum residency_advice advice)
 {
     LOCKED_TO_END(vmem_lock);
     struct range *range = range_table_find(&vmem.table, address);
     if (range)
-        range->use.advice = to_host ? RESIDENCY_HOST : RESIDENCY_CARD;
+        range->use.advice = advice;
 }
 
 /* Structures among the parameters have their pointers aligned. */

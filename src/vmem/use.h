@@ -8,6 +8,7 @@
 
 #include "abi/cuda.h"
 #include "base/atomic.h"
+#include "residency/residency.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,14 +47,15 @@ static inline void use_note_unseen(bool entered)
         use_note_unseen_slow();
 }
 
-/* The program asked for the memory at the address to be on the host, or on a card (a prefetch,
- * which the driver refuses of cuMemAlloc's memory). It is heeded like use, and goes before it. */
-void use_note_advice_slow(CUdeviceptr address, bool to_host);
+/* The program asked for the memory at the address to be on the host, or on a card, or takes that
+ * back (a prefetch or cuMemAdvise, which the driver refuses of cuMemAlloc's memory). It is heeded
+ * like use, and goes before it. */
+void use_note_advice_slow(CUdeviceptr address, enum residency_advice advice);
 
 static inline void use_note_advice(bool entered, CUdeviceptr address, bool to_host)
 {
     if (entered)
-        use_note_advice_slow(address, to_host);
+        use_note_advice_slow(address, to_host ? RESIDENCY_HOST : RESIDENCY_CARD);
 }
 
 /* The start of a process or of a forked child. */

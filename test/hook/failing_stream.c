@@ -185,6 +185,8 @@ static void prefetches(void)
     size_t bytes = SIZE, first = 0;
     DO(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     DO(cuMemAllocManaged, &managed, SIZE, CU_MEM_ATTACH_GLOBAL);
+    DO(cuMemAdvise, managed, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+    DO(cuMemAdvise_v2, managed, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
     PREFETCH();
     PREFETCH(_ptsz);
     DO(cuMemFree_v2, managed);

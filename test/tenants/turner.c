@@ -115,6 +115,12 @@ static void prefetch(void)
         (void)driver.cuMemPrefetchAsync(pieces[i], bytes[i], 0, NULL);
 }
 
+static void advise(void)
+{
+    for (unsigned i = count / 2; i < count; i++)
+        (void)driver.cuMemAdvise(pieces[i], bytes[i], CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+}
+
 static void fork_one(void)
 {
     pid_t child = fork();
@@ -162,6 +168,10 @@ int main(int argc, char **argv)
             break;
         case TURNER_PREFETCH:
             prefetch();
+            __atomic_store_n(&own->order, TURNER_REST, __ATOMIC_SEQ_CST);
+            break;
+        case TURNER_ADVISE:
+            advise();
             __atomic_store_n(&own->order, TURNER_REST, __ATOMIC_SEQ_CST);
             break;
         case TURNER_REST:

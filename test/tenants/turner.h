@@ -12,6 +12,7 @@ enum turner_order {
     TURNER_HALF,     /* read the younger half only */
     TURNER_GRAPHS,   /* the same, with a graph in each round */
     TURNER_PREFETCH, /* asks for the younger half on the card, and rests */
+    TURNER_ADVISE,   /* the same by cuMemAdvise */
     TURNER_REST,
     TURNER_HANG,
     TURNER_FORK,

@@ -251,11 +251,11 @@ TEST("beside graphs, which do not show what they use, nothing changes places")
     CHECK(after < 0.4);
 }
 
-TEST("what the program prefetches comes onto the card at once")
+static void check_asked_for(enum turner_order how)
 {
     begin();
     start(0, 3072);
-    order(0, TURNER_PREFETCH);
+    order(0, how);
     sleep_ms(10000);
     order(0, TURNER_HALF);
     sleep_ms(500);
@@ -263,6 +263,16 @@ TEST("what the program prefetches comes onto the card at once")
     sleep_ms(2000);
     CHECK((double)(rounds(0) - from) * ROUND_NS / 2 / (2.0 * S) > 0.9);
     end(1);
+}
+
+TEST("what the program prefetches comes onto the card at once")
+{
+    check_asked_for(TURNER_PREFETCH);
+}
+
+TEST("so does what it advises to keep there")
+{
+    check_asked_for(TURNER_ADVISE);
 }
 
 TEST("a set that is larger than the share and used all the time is left where it is")
