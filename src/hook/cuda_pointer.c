@@ -4,6 +4,7 @@
  * and the number of the allocation, wherever it lies. */
 #include "hook/hook.h"
 #include "vmem/vmem.h"
+#include "vmem/world.h"
 
 #include <stddef.h>
 
@@ -75,7 +76,8 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
         return result;
     if (data && !vmem_find(ptr, &allocation) && vmem_has(ptr))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda.cuPointerGetAttribute(data, attribute, ptr);
+    bool entered = world_enter_to_ask(); /* a mapping on its way is none */
+    return world_left(entered, cuda.cuPointerGetAttribute(data, attribute, ptr));
 }
 
 /* What the driver says of an address that nothing has. */
@@ -112,7 +114,9 @@ CUresult hook_cuPointerGetAttributes(
 {
     hook_enter();
     struct vmem_allocation allocation;
-    CUresult result = cuda.cuPointerGetAttributes(numAttributes, attributes, data, ptr), own;
+    bool entered = world_enter_to_ask();
+    CUresult own, result = world_left(
+                      entered, cuda.cuPointerGetAttributes(numAttributes, attributes, data, ptr));
     if (result != CUDA_SUCCESS)
         return result;
     bool found = vmem_find(ptr, &allocation), none = !found && vmem_has(ptr);
@@ -134,10 +138,12 @@ CUresult hook_cuPointerSetAttribute(
     hook_enter();
     struct vmem_allocation allocation;
     unsigned holds = 0;
+    bool entered = world_enter_to_ask();
     CUresult result = cuda.cuPointerSetAttribute(value, attribute, ptr);
-    if (result != CUDA_ERROR_NOT_SUPPORTED || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-        !*(const unsigned *)value || !vmem_find(ptr, &allocation))
-        return result;
-    CUresult told = cuda.cuPointerGetAttribute(&holds, attribute, ptr);
-    return told == CUDA_SUCCESS && !holds ? result : told;
+    bool asks = result == CUDA_ERROR_NOT_SUPPORTED &&
+                attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value &&
+                vmem_find(ptr, &allocation);
+    CUresult told = asks ? cuda.cuPointerGetAttribute(&holds, attribute, ptr) : result;
+    world_leave(entered);
+    return asks && told == CUDA_SUCCESS && !holds ? result : told;
 }

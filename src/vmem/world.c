@@ -94,20 +94,31 @@ static void ask_before(void)
 
 /* The count is raised before the gate is looked at: a thread that closes the gate then sees the
  * call, or the call sees the gate. */
-void world_enter_slow(void)
+static void enter(bool gives_work)
 {
     container_enter(); /* a forked child has its parent's gate */
     if (thread.depth++)
         return;
     struct stripe *stripe = own_stripe();
     for (;;) {
-        ask_before();
+        if (gives_work)
+            ask_before();
         (void)add_seq_cst(&stripe->entered, (uint64_t)1);
         if (may_pass())
             return;
         (void)add_seq_cst(&stripe->left, (uint64_t)1);
         word_wait(&world.gate, CLOSED);
     }
+}
+
+void world_enter_slow(void)
+{
+    enter(true);
+}
+
+void world_enter_to_ask_slow(void)
+{
+    enter(false);
 }
 
 void world_wait_slow(CUstream stream, enum stream_zero zero)

@@ -20,6 +20,7 @@ extern bool world_is_counted;
 
 /* Blocks while the world is stopped; at the end of the process, never. Keeps errno. */
 void world_enter_slow(void);
+void world_enter_to_ask_slow(void);
 void world_leave_slow(void);
 
 /* True: world_leave(true) is to be called. */
@@ -28,6 +29,16 @@ static inline bool world_enter(void)
     bool counts = __builtin_expect(load_relaxed(&world_is_counted), false);
     if (counts)
         world_enter_slow();
+    return counts;
+}
+
+/* The same for a call that asks of memory and gives the GPU no work: it waits while memory moves,
+ * and for nothing else. */
+static inline bool world_enter_to_ask(void)
+{
+    bool counts = __builtin_expect(load_relaxed(&world_is_counted), false);
+    if (counts)
+        world_enter_to_ask_slow();
     return counts;
 }
 

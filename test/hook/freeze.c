@@ -450,6 +450,24 @@ static void *work(void *argument)
     return NULL;
 }
 
+/* Asks what the driver answers of a mapping, while that is another. */
+static void *ask(void *argument)
+{
+    CUdeviceptr pointer = *(CUdeviceptr *)argument;
+    CHECK_EQ(CU(cuCtxSetCurrent)(common), CUDA_SUCCESS);
+    for (bool goes_on = true; goes_on && !enough;) {
+        unsigned alone = 0, listed = 0, type = 0;
+        CUpointer_attribute attributes[] = {
+            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+        void *data[] = {&listed, &type};
+        goes_on =
+            CHECK_EQ(CU(cuPointerGetAttribute)(&alone, attributes[0], pointer), CUDA_SUCCESS) &&
+            CHECK_EQ(CU(cuPointerGetAttributes)(2, attributes, data, pointer), CUDA_SUCCESS) &&
+            CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+    }
+    return NULL;
+}
+
 static unsigned all_rounds(void)
 {
     unsigned sum = 0;
@@ -461,7 +479,7 @@ static unsigned all_rounds(void)
 BED_TEST("threads that launch and copy lose nothing while memory moves at random moments",
     .limit = "8GiB", .environment = {ON})
 {
-    pthread_t threads[WORKERS];
+    pthread_t threads[WORKERS], asks;
     unsigned seed = 20261127, moves = 0;
     bed_context(0);
     CHECK_EQ(CU(cuCtxGetCurrent)(&common), CUDA_SUCCESS);
@@ -470,6 +488,8 @@ BED_TEST("threads that launch and copy lose nothing while memory moves at random
     uint64_t module = usage()->bytes - base;
     for (uintptr_t i = 0; i < WORKERS; i++)
         REQUIRE(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+    CUdeviceptr asked = take(300 * MIB);
+    REQUIRE(pthread_create(&asks, NULL, ask, &asked) == 0);
     while (all_rounds() < 100)
         bed_sleep_ms(1);
     for (unsigned round = 0; round < 40; round++) {
@@ -491,6 +511,8 @@ BED_TEST("threads that launch and copy lose nothing while memory moves at random
     enough = true;
     for (unsigned i = 0; i < WORKERS; i++)
         pthread_join(threads[i], NULL);
+    pthread_join(asks, NULL);
+    give(asked);
     CHECK(moves > 30);
     CHECK(comes_back(getpid()));
     CHECK_EQ(usage()->spilled, 0);
