@@ -92,11 +92,11 @@ if echo | $cc -dM -E - | grep -q __clang__; then
 fi
 
 cd "$src/src" || exit 1
-sources=$(find base config registry region driver container rm memory compute pace hook \
+sources=$(find base config residency registry region account driver container rm memory compute pace vmem hook \
     -name '*.c' ! -name cuda_view.c)
 # shellcheck disable=SC2086
 if $cc $flags '-DVGPU_VERSION="0"' -shared -Wl,--no-undefined -Wl,-Bsymbolic \
-    "-Wl,--version-script=$src/src/hook/doors.map" $sources "$src/src/hook/door_symbol.S" \
+    "-Wl,--version-script=$src/src/hook/door/doors.map" $sources "$src"/src/hook/door/*.S \
     -o "$work/library.so" 2>"$work/errors"; then
     report 1 "a row without a body does not link"
 else
