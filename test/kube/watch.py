@@ -354,6 +354,9 @@ def stopped():
     """a watch that was destroyed sends nothing more and says nothing more"""
     with World(*FAST) as world:
         follow(world)
+        end = time.monotonic() + 60
+        while not watches(world) and time.monotonic() < end:  # it may not have come there yet
+            time.sleep(0.01)
         world.driver.say("unwatch")
         world.driver.wait("UNWATCHED")
         world.pod("p")
