@@ -62,40 +62,6 @@ static CUresult unlock(int pid)
     return driver.unlock(pid, &args);
 }
 
-/* On failure the process runs, or is locked still. */
-static CUresult take(int pid, struct checkpoint_outcome *outcome)
-{
-    CUcheckpointLockArgs lock = {.timeoutMs = LOCK_MS};
-    CUcheckpointCheckpointArgs args = {0};
-    CUresult result = driver.lock(pid, &lock);
-    if (result != CUDA_SUCCESS)
-        return refuse(outcome, "cuCheckpointProcessLock", result);
-    result = driver.checkpoint(pid, &args);
-    if (result == CUDA_SUCCESS)
-        return result;
-    (void)unlock(pid);
-    return refuse(outcome, "cuCheckpointProcessCheckpoint", result);
-}
-
-static CUresult restore(int pid, struct checkpoint_outcome *outcome)
-{
-    CUcheckpointRestoreArgs args = {0};
-    CUprocessState state;
-    CUresult result = driver.get_state(pid, &state);
-    if (result != CUDA_SUCCESS)
-        return refuse(outcome, "cuCheckpointProcessGetState", result);
-    if (state == CU_PROCESS_STATE_FAILED)
-        return refuse(outcome, "cuCheckpointProcessRestore", CUDA_ERROR_UNKNOWN);
-    if (state == CU_PROCESS_STATE_CHECKPOINTED) {
-        result = driver.restore(pid, &args);
-        if (result != CUDA_SUCCESS)
-            return refuse(outcome, "cuCheckpointProcessRestore", result);
-    }
-    if (state != CU_PROCESS_STATE_RUNNING)
-        result = unlock(pid);
-    return result == CUDA_SUCCESS ? result : refuse(outcome, "cuCheckpointProcessUnlock", result);
-}
-
 /* ---- the processes ---- */
 
 struct search {
@@ -126,53 +92,131 @@ static bool maps_region(unsigned pid, const struct chosen_region *chosen)
     return search.found;
 }
 
+/* One that maps the region. Its number may be another's later. */
+struct process {
+    struct chosen_region *chosen;
+    int pid;
+    uint64_t start_time;
+};
+
+static bool find_process(struct chosen_region *chosen, int pid, struct process *ret_process)
+{
+    struct process_status status;
+    if (process_status(pid, &status) != 0 || !maps_region((unsigned)pid, chosen))
+        return false;
+    *ret_process = (struct process){chosen, pid, status.start_time};
+    return true;
+}
+
+static bool is_still(const struct process *process)
+{
+    struct process now;
+    return find_process(process->chosen, process->pid, &now) &&
+           now.start_time == process->start_time;
+}
+
 /* From the state `from` to the other, where the process is in that. */
 static bool mark(
-    struct chosen_region *chosen, int pid, enum vgpu_release_state from, enum vgpu_release_state to)
+    const struct process *process, enum vgpu_release_state from, enum vgpu_release_state to)
 {
     uint64_t namespace;
     int inner;
-    return process_own_number(pid, &inner, &namespace) == 0 &&
-           region_set_release_state(&chosen->region, inner, namespace, from, to) == 0;
+    return process_own_number(process->pid, &inner, &namespace) == 0 &&
+           region_set_release_state(&process->chosen->region, inner, namespace, from, to) == 0;
+}
+
+/* ---- what is done to them ---- */
+
+static CUresult lock(int pid)
+{
+    CUcheckpointLockArgs args = {.timeoutMs = LOCK_MS};
+    return driver.lock(pid, &args);
+}
+
+/* On failure the process runs, or is locked still. Once it is locked it is looked for again:
+ * its number may be another process's by then. */
+static CUresult take(const struct process *process, struct checkpoint_outcome *outcome)
+{
+    CUcheckpointCheckpointArgs args = {0};
+    int pid = process->pid;
+    CUresult result = lock(pid);
+    if (result != CUDA_SUCCESS)
+        return refuse(outcome, "cuCheckpointProcessLock", result);
+    if (!is_still(process) ||
+        !mark(process, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_CHECKPOINTED)) {
+        (void)unlock(pid);
+        return refuse(outcome, "cuCheckpointProcessLock", CUDA_ERROR_INVALID_VALUE);
+    }
+    result = driver.checkpoint(pid, &args);
+    if (result == CUDA_SUCCESS)
+        return result;
+    (void)unlock(pid);
+    return refuse(outcome, "cuCheckpointProcessCheckpoint", result);
+}
+
+static CUresult restore(int pid, struct checkpoint_outcome *outcome)
+{
+    CUcheckpointRestoreArgs args = {0};
+    CUprocessState state;
+    CUresult result = driver.get_state(pid, &state);
+    if (result != CUDA_SUCCESS)
+        return refuse(outcome, "cuCheckpointProcessGetState", result);
+    if (state == CU_PROCESS_STATE_FAILED)
+        return refuse(outcome, "cuCheckpointProcessRestore", CUDA_ERROR_UNKNOWN);
+    /* A lock that a killed command has asked for may still come about: this one is behind it. */
+    if (state == CU_PROCESS_STATE_RUNNING && lock(pid) == CUDA_SUCCESS)
+        state = CU_PROCESS_STATE_LOCKED;
+    else if (state == CU_PROCESS_STATE_RUNNING)
+        (void)driver.get_state(pid, &state);
+    if (state == CU_PROCESS_STATE_CHECKPOINTED) {
+        result = driver.restore(pid, &args);
+        if (result != CUDA_SUCCESS)
+            return refuse(outcome, "cuCheckpointProcessRestore", result);
+    }
+    if (state != CU_PROCESS_STATE_RUNNING)
+        result = unlock(pid);
+    return result == CUDA_SUCCESS ? result : refuse(outcome, "cuCheckpointProcessUnlock", result);
 }
 
 /* The mark comes first and goes last: in between the process calls no driver, whatever it is
  * ordered. */
-static void take_one(struct chosen_region *chosen, int pid, struct checkpoint_outcome *outcome)
+static void take_one(const struct process *process, struct checkpoint_outcome *outcome)
 {
-    if (!mark(chosen, pid, VGPU_RELEASE_PARKED, VGPU_RELEASE_CHECKPOINTED))
+    if (!mark(process, VGPU_RELEASE_PARKED, VGPU_RELEASE_CHECKPOINTED))
         return;
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
-    if (take(pid, outcome) == CUDA_SUCCESS)
+    if (take(process, outcome) == CUDA_SUCCESS)
         outcome->done++;
-    else if (driver.get_state(pid, &state) != CUDA_SUCCESS || state == CU_PROCESS_STATE_RUNNING)
-        (void)mark(chosen, pid, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_PARKED);
+    else if (driver.get_state(process->pid, &state) != CUDA_SUCCESS ||
+             state == CU_PROCESS_STATE_RUNNING)
+        (void)mark(process, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_PARKED);
 }
 
-static void restore_one(struct chosen_region *chosen, int pid, struct checkpoint_outcome *outcome)
+static void restore_one(const struct process *process, struct checkpoint_outcome *outcome)
 {
-    if (!mark(chosen, pid, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_CHECKPOINTED) ||
-        restore(pid, outcome) != CUDA_SUCCESS)
+    if (!mark(process, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_CHECKPOINTED) ||
+        restore(process->pid, outcome) != CUDA_SUCCESS)
         return;
-    (void)mark(chosen, pid, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_PARKED);
+    (void)mark(process, VGPU_RELEASE_CHECKPOINTED, VGPU_RELEASE_PARKED);
     outcome->done++;
 }
 
-typedef void act_function(
-    struct chosen_region *chosen, int pid, struct checkpoint_outcome *outcome);
+typedef void act_function(const struct process *process, struct checkpoint_outcome *outcome);
 
 static int each(
     struct chosen_region *chosen, act_function *act, struct checkpoint_outcome *ret_outcome)
 {
     struct checkpoint_outcome outcome = {.lacks = load_driver()};
     const struct dirent *entry;
+    struct process process;
     uint64_t pid;
     DIR *processes = outcome.lacks ? NULL : opendir("/proc");
     if (!outcome.lacks && !processes)
         return -errno;
     while (processes && (entry = readdir(processes))) {
-        if (parse_number(entry->d_name, INT32_MAX, &pid) == 0 && maps_region((unsigned)pid, chosen))
-            act(chosen, (int)pid, &outcome);
+        if (parse_number(entry->d_name, INT32_MAX, &pid) == 0 &&
+            find_process(chosen, (int)pid, &process))
+            act(&process, &outcome);
     }
     if (processes)
         (void)closedir(processes);

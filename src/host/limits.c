@@ -159,6 +159,8 @@ int limits_refuse(const struct chosen_region *chosen, int error)
         error == -EPERM       ? "only its file's owner and root may"
         : error == -EIO       ? "its file was shortened meanwhile"
         : error == -ETIMEDOUT ? "another process has held its lock for 2 s"
+        : error == -EALREADY  ? "another command has worked on it for 60 s"
+        : error == -ECANCELED ? "another command has ordered something else meanwhile"
         : error == -EBUSY     ? "it is released for a checkpoint, which 'vgpu resume' ends"
                               : strerror(-error));
     return TOOL_FAILED;

@@ -2,12 +2,14 @@
 /* Pausing a container and letting it go on. */
 #include "host/order.h"
 
+#include "base/file_lock.h"
 #include "host/limits.h"
 #include "host/living.h"
 #include "host/options.h"
 #include "host/release.h"
 #include "host/say.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 enum { REGION = OPTION_FIRST, PID, JSON, RELEASE, ON_DEMAND, CHECKPOINT };
@@ -92,10 +94,18 @@ static void say(const struct chosen_region *chosen, const struct done *done)
         printf("HAMi's monitor has it wait all the same\n");
 }
 
+/* Commands do one after the other what takes several steps; by a lock on a byte behind the region,
+ * which ends with the command. A tenant that holds it keeps its own container from being paused. */
+#define COMMAND_BYTE ((off_t)1 << 40)
+#define COMMAND_WAIT_NS 60000000000ull
+
 /* Moves what is to be moved; then, and where nothing is, the pause. */
 static int give(struct chosen_region *chosen, struct done *done)
 {
-    int error = living_look(chosen, &done->outcome);
+    int error = file_lock_wait(chosen->region.fd, COMMAND_BYTE, COMMAND_WAIT_NS);
+    if (error)
+        return -EALREADY;
+    error = living_look(chosen, &done->outcome);
     struct pause_outcome *outcome = &done->outcome;
     outcome->empty = done->paused && !outcome->living.count;
     if (error || outcome->empty)

@@ -12,6 +12,7 @@
 #include "region/region_set.h"
 #include "region/slot.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 /* Nanoseconds that a process has to answer: for its work to end, and for each GiB, of which 0.4 s
@@ -25,6 +26,8 @@
 struct look {
     struct release_outcome sums;
     unsigned waiting; /* processes that have not answered the order */
+    unsigned taking;  /* that take part */
+    uint32_t order;   /* in force */
 };
 
 static void add_usage(struct release_outcome *sums, const struct vgpu_usage *usage)
@@ -42,6 +45,14 @@ static bool takes_part(const struct vgpu_slot *slot, unsigned devices)
     bool any = slot->released != 0;
     for (unsigned d = 0; d < devices; d++)
         any |= slot->usage[d].movable || slot->usage[d].spilled;
+    return any;
+}
+
+static bool has_context(const struct vgpu_slot *slot, unsigned devices)
+{
+    bool any = false;
+    for (unsigned d = 0; d < devices; d++)
+        any |= slot->usage[d].context != 0;
     return any;
 }
 
@@ -79,9 +90,14 @@ static int look_at(const struct chosen_region *chosen, uint32_t order, struct lo
         for (unsigned d = 0; d < reading.device_count; d++)
             add_usage(&look.sums, &slot.usage[d]);
         look.sums.released_bytes = saturating_sum(look.sums.released_bytes, slot.released);
-        if (takes_part(&slot, reading.device_count))
+        if (takes_part(&slot, reading.device_count)) {
+            look.taking++;
             add_answer(&look, &slot, order);
+        } else {
+            look.sums.without += has_context(&slot, reading.device_count);
+        }
     }
+    look.order = found < 0 ? 0 : reading.head.release;
     if (found < 0)
         return found;
     *ret_look = look;
@@ -95,9 +111,11 @@ static int wait_for_answers(const struct chosen_region *chosen, uint32_t order, 
     uint64_t until = clock_now_ns() + ANSWER_NS + (bytes >> 30) * ANSWER_GIB_NS;
     struct look look;
     int error;
-    while ((error = look_at(chosen, order, &look)) == 0 && look.waiting &&
+    while ((error = look_at(chosen, order, &look)) == 0 && look.waiting && look.order == order &&
            !look.sums.lacking_bytes && clock_now_ns() < until)
         sleep_ns(LOOK_NS);
+    if (!error && look.order != order)
+        error = -ECANCELED;
     if (error)
         return error;
     *ret_outcome = look.sums;
@@ -171,7 +189,8 @@ int release_give(
     outcome.lacking_bytes = 0;
     if (movable > room)
         outcome.lacking_bytes = movable - room;
-    else if (!look.sums.checkpointed && (movable || look.sums.released_bytes))
+    else if (look.taking > look.sums.checkpointed &&
+             (movable || look.sums.released_bytes || kind == VGPU_RELEASE_CHECKPOINT))
         error = give(chosen, kind, state.paused, movable, &outcome);
     else if (kind != VGPU_RELEASE_ON_DEMAND)
         error = set_paused(chosen, true);
@@ -245,6 +264,7 @@ static void print_checkpoint(const struct release_outcome *outcome)
     else if (made->refused)
         printf("not checkpointed: %u, because the driver refuses (%s: %d)\n", made->refused,
             made->where, made->code);
+    print_count(outcome->without, "not checkpointed: no memory of cuMemAlloc, which alone moves");
     unsigned unparked = outcome->moved - outcome->parked - outcome->checkpointed;
     print_count(
         unparked, "not checkpointed: a call of it waits, or its host memory cannot be kept");
@@ -252,7 +272,8 @@ static void print_checkpoint(const struct release_outcome *outcome)
 
 void release_print(const struct release_outcome *outcome, enum vgpu_release kind)
 {
-    if (!outcome->movable_bytes && !outcome->released_bytes) {
+    if (!outcome->movable_bytes && !outcome->released_bytes && !outcome->parked &&
+        !outcome->checkpointed) {
         printf(
             "nothing released: none of its memory can be moved, which only memory of a container "
             "with oversubscription can\n");

@@ -21,6 +21,7 @@ struct release_outcome {
     unsigned moved, back, partly, not_drained, captures;
     unsigned parked, checkpointed; /* of the moved ones: nothing of them calls the driver, and the
                                     * driver has them checkpointed */
+    unsigned without;              /* have a context, and take no part: no memory of theirs moves */
     unsigned silent;               /* did not answer in time: stopped, say */
     uint64_t lacking_bytes;        /* of host memory: nothing was moved */
     struct checkpoint_outcome checkpoint; /* what the driver made of its checkpoint or restore */

@@ -78,6 +78,13 @@ def vgpu(place, command, *options, sim=SIM, status=0):
     return done.stdout
 
 
+def start(place, *command):
+    return subprocess.Popen([VGPU, *command, "--region", place.region], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL,
+                            env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
+                                 "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
+
+
 def pause(place, **more):
     return vgpu(place, "pause", "--release", "--checkpoint", **more)
 
@@ -146,16 +153,17 @@ def limited():
 
 @test
 def many_times():
-    """at any moment of its work, also when it was paused before"""
-    with Place() as place, Worker(place) as worker:
-        for number in range(30):
-            time.sleep(number * 7919 % 31 / 1000)
-            if number % 4 == 3:
-                vgpu(place, "pause")
-            pause(place)
-            equal(state(place), "checkpointed", f"the {number}th time")
-            vgpu(place, "resume")
-        worker.works()
+    """at any moment of its work, also when it was paused before, and where what it allocates has to spill"""
+    for options in ((), ("--oversubscribe=10",)):
+        with Place() as place, Worker(place, *options) as worker:
+            for number in range(30):
+                time.sleep(number * 7919 % 31 / 1000)
+                if number % 4 == 3:
+                    vgpu(place, "pause")
+                pause(place)
+                equal(state(place), "checkpointed", f"the {number}th time, {options}")
+                vgpu(place, "resume")
+            worker.works()
 
 
 @test
@@ -168,6 +176,50 @@ def two_processes():
         vgpu(place, "resume")
         one.works()
         other.works()
+
+
+@test
+def all_spilled():
+    """so does one all of whose memory is spilled, and has nothing to move"""
+    with Place() as place, Worker(place, "--oversubscribe=16") as worker:
+        equal(held(place) < 700, True, "context and pool")
+        said = pause(place)
+        true("1 process checkpointed" in said and "nothing released" not in said, said)
+        equal((state(place), held(place)), ("checkpointed", 0))
+        vgpu(place, "resume")
+        worker.works()
+
+
+@test
+def one_of_two():
+    """a second command checkpoints the process that was stopped during the first"""
+    with Place() as place, Worker(place) as one, Worker(place) as other:
+        os.kill(child_of(other), signal.SIGSTOP)
+        said = pause(place)
+        true("1 process checkpointed" in said and "1 process did not answer" in said, said)
+        os.kill(child_of(other), signal.SIGCONT)
+        said = json.loads(pause_json(place))
+        equal((said["release"]["checkpointed"], held(place)), (2, 0), said)
+        vgpu(place, "resume")
+        one.works()
+        other.works()
+
+
+@test
+def two_commands():
+    """commands that come at the same time do one after the other what they do"""
+    with Place() as place, Worker(place) as worker:
+        for _ in range(10):
+            commands = [start(place, *words) for words in
+                        (("pause", "--release", "--checkpoint"), ("resume",), ("pause", "--release"), ("resume",))]
+            for command in commands:
+                command.wait(60)
+        vgpu(place, "resume")
+        worker.works()
+        pause(place)
+        equal(state(place), "checkpointed")
+        vgpu(place, "resume")
+        worker.works()
 
 
 @test
@@ -231,11 +283,7 @@ def tool_killed():
     with Place() as place, Worker(place) as worker:
         for number in range(40):
             command = "resume" if number % 2 else "pause"
-            tool = subprocess.Popen(
-                [VGPU, command, *(("--release", "--checkpoint") if command == "pause" else ()), "--region",
-                 place.region], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
-                     "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
+            tool = start(place, command, *(("--release", "--checkpoint") if command == "pause" else ()))
             time.sleep(number * 7919 % 41 / 1000)
             tool.kill()
             tool.wait()

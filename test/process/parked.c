@@ -86,7 +86,8 @@ static void *allocate(void *unused)
     for (unsigned i = 0; !atomic_load(&ends); i++) {
         CUdeviceptr memory;
         uint64_t mark = i, seen = 0;
-        DRIVER_CALL(driver.cuMemAlloc_v2(&memory, (i % 5 + 1) * 700000ull));
+        uint64_t bytes = i % 7 == 6 ? 96 * MIB : (i % 5 + 1) * 700000ull;
+        DRIVER_CALL(driver.cuMemAlloc_v2(&memory, bytes));
         DRIVER_CALL(driver.cuMemcpyHtoD_v2(memory, &mark, sizeof(mark)));
         usleep(500);
         DRIVER_CALL(driver.cuMemcpyDtoH_v2(&seen, memory, sizeof(seen)));
