@@ -131,9 +131,13 @@ void account_move_back(
 void account_show_release(
     uint32_t order, enum vgpu_release_state state, uint64_t released_bytes, uint64_t lacking_bytes);
 
-/* What was shown last, in whose place another process may have written VGPU_RELEASE_CHECKPOINTED.
- */
+/* Whether another process has put VGPU_RELEASE_CHECKPOINTED in the place of what was shown last;
+ * without a region, whether it had when that was seen last. */
 bool account_is_checkpointed(void);
+
+/* Shows VGPU_RELEASE_MOVING in the place of VGPU_RELEASE_PARKED. False, and nothing is changed,
+ * where another process was faster with VGPU_RELEASE_CHECKPOINTED. */
+bool account_end_parked(void) __attribute__((warn_unused_result));
 
 /* The driver has answered: `bytes` of the reservation are no longer pending. */
 void account_commit(unsigned device, uint64_t bytes);

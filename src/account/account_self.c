@@ -340,15 +340,38 @@ void account_show_release(
     }
 }
 
+/* What the slot says is kept: one that is taken anew says the same. */
+static void see_release_locked(const struct vgpu_slot *slot) REQUIRES(account_lock)
+{
+    uint64_t said = load_acquire(&slot->release);
+    if ((uint32_t)said == VGPU_RELEASE_CHECKPOINTED || (uint32_t)said == VGPU_RELEASE_PARKED)
+        account.release.release = said;
+}
+
 bool account_is_checkpointed(void)
 {
     LOCKED_TO_END(account_lock);
-    bool is_checkpointed = false;
     if (!account_is_without_region() && account_look_begin()) {
         const struct vgpu_slot *slot = slot_locked();
-        is_checkpointed =
-            slot && (uint32_t)load_acquire(&slot->release) == VGPU_RELEASE_CHECKPOINTED;
+        if (slot)
+            see_release_locked(slot);
         (void)account_look_end();
     }
-    return is_checkpointed;
+    return (uint32_t)account.release.release == VGPU_RELEASE_CHECKPOINTED;
+}
+
+bool account_end_parked(void)
+{
+    LOCKED_TO_END(account_lock);
+    uint64_t parked = account.release.release;
+    uint64_t moving = parked >> 32 << 32 | (uint64_t)VGPU_RELEASE_MOVING;
+    bool ended = (uint32_t)parked == VGPU_RELEASE_PARKED;
+    if (ended && !account_is_without_region() && account_look_begin()) {
+        struct vgpu_slot *slot = slot_locked();
+        ended = !slot || swap_seq_cst(&slot->release, parked, moving);
+        (void)account_look_end();
+    }
+    if (ended)
+        account.release.release = moving;
+    return ended;
 }

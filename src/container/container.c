@@ -24,7 +24,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#define ABOVE_MAX 3 /* the layers that container_on_reset is for: rm, memory, hook */
+#define ABOVE_MAX 4 /* that container_on_reset is for: rm, memory, hook, hook/door */
 #define ATTACH_RETRY_NS 1000000000ull
 
 static struct {

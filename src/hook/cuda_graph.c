@@ -61,7 +61,7 @@ static inline CUresult run_in_world(
 static inline CUresult launch(
     CUgraphExec handle, CUstream stream, enum stream_zero zero, __typeof__(cuda.cuGraphLaunch) run)
 {
-    halt_look();
+    HALT_GUARD();
     if (pace_passes())
         return run_in_world(handle, stream, zero, run);
     struct pace_launch paced;
@@ -302,7 +302,7 @@ static CUresult updated(CUresult result, CUgraphExec handle, uint64_t local_byte
 CUresult hook_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
     CUgraphExecUpdateResult *updateResult_out)
 {
-    halt_look();
+    HALT_GUARD();
     uint64_t local_bytes;
     CUresult result = read_update(hGraph, &local_bytes);
     if (result == CUDA_SUCCESS)
@@ -316,7 +316,7 @@ CUresult hook_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphN
 CUresult hook_cuGraphExecUpdate_v2(
     CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    halt_look();
+    HALT_GUARD();
     uint64_t local_bytes;
     CUresult result = read_update(hGraph, &local_bytes);
     if (result == CUDA_SUCCESS)
@@ -330,7 +330,7 @@ CUresult hook_cuGraphExecUpdate_v2(
 CUresult hook_cuGraphExecKernelNodeSetParams(
     CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    halt_look();
+    HALT_GUARD();
     CUDA_KERNEL_NODE_PARAMS params = {.func = nodeParams ? nodeParams->func : NULL};
     uint64_t local_bytes;
     CUresult result = read_kernel(&params, &local_bytes);
@@ -343,7 +343,7 @@ CUresult hook_cuGraphExecKernelNodeSetParams(
 CUresult hook_cuGraphExecKernelNodeSetParams_v2(
     CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    halt_look();
+    HALT_GUARD();
     const CUDA_KERNEL_NODE_PARAMS none = {.func = NULL};
     uint64_t local_bytes;
     CUresult result = read_kernel(nodeParams ? nodeParams : &none, &local_bytes);
@@ -356,7 +356,7 @@ CUresult hook_cuGraphExecKernelNodeSetParams_v2(
 CUresult hook_cuGraphExecNodeSetParams(
     CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    halt_look();
+    HALT_GUARD();
     CUDA_KERNEL_NODE_PARAMS params = {.func = NULL};
     uint64_t local_bytes;
     if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)

@@ -51,7 +51,7 @@ CUresult hook_cuGreenCtxCreate(
 
 CUresult hook_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
-    halt_look();
+    HALT_GUARD();
     CUcontext context = context_of(hCtx);
     pace_note_context_waits(context, green_home(context));
     return cuda.cuGreenCtxWaitEvent(hCtx, hEvent);

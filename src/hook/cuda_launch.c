@@ -51,7 +51,7 @@ static uint64_t volume(unsigned int x, unsigned int y, unsigned int z)
 static inline bool begin(struct launch *launch, CUfunction function, CUstream stream,
     enum stream_zero zero, uint64_t key)
 {
-    halt_look();
+    HALT_GUARD();
     launch->growth.charged = false;
     launch->pace.meter = NULL;
     launch->pace.by_estimate = NULL;

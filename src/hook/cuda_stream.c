@@ -9,14 +9,14 @@
 /* All streams of the context wait. */
 CUresult hook_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-    halt_look();
+    HALT_GUARD();
     pace_note_context_waits(hCtx, green_home(hCtx));
     return cuda.cuCtxWaitEvent(hCtx, hEvent);
 }
 
 static CUresult destroy_stream(CUstream stream, CUresult (*driver)(CUstream stream))
 {
-    halt_look();
+    HALT_GUARD();
     pace_stream_leaves(stream);
     capture_list_ends(stream, STREAM_ZERO_LEGACY);
     CUresult result = driver(stream);
@@ -37,37 +37,37 @@ CUresult hook_cuStreamDestroy_v2(CUstream hStream)
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)
 {
-    halt_look();
+    HALT_GUARD();
     return world_context_changed(pace_context_changed(cuda.cuCtxSetCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent(CUcontext ctx)
 {
-    halt_look();
+    HALT_GUARD();
     return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent(ctx)));
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    halt_look();
+    HALT_GUARD();
     return world_context_changed(pace_context_changed(cuda.cuCtxPushCurrent_v2(ctx)));
 }
 
 CUresult hook_cuCtxPopCurrent(CUcontext *pctx)
 {
-    halt_look();
+    HALT_GUARD();
     return pace_context_changed(cuda.cuCtxPopCurrent(pctx));
 }
 
 CUresult hook_cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    halt_look();
+    HALT_GUARD();
     return pace_context_changed(cuda.cuCtxPopCurrent_v2(pctx));
 }
 
 static void capture_begins(CUstream stream, enum stream_zero zero)
 {
-    hook_enter();
+    hook_begin();
     pace_capture_begins(stream, zero);
     if (load_relaxed(&vmem_is_asked_for))
         vmem_capture_begins_slow(stream, zero);

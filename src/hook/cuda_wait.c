@@ -8,19 +8,12 @@
 
 #include <stdbool.h>
 
-static inline void wait_begins(void)
-{
-    halt_enter();
-    pace_before_wait();
-}
-
 static inline CUresult synchronised(CUresult result)
 {
     pace_note_wait();
     if (pools_count())
         pools_refresh_current();
     vmem_look();
-    halt_leave();
     return result;
 }
 
@@ -35,7 +28,8 @@ static CUresult context_awaited(CUresult result, bool noted)
 
 CUresult hook_cuCtxSynchronize(void)
 {
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool noted = pace_wait_begins(false);
     return context_awaited(cuda.cuCtxSynchronize(), noted);
 }
@@ -44,7 +38,8 @@ CUresult hook_cuCtxSynchronize(void)
 CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 {
     CUcontext current = NULL;
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool own = !ctx || (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx);
     bool noted = own && pace_wait_begins(false);
     return context_awaited(cuda.cuCtxSynchronize_v2(ctx), noted);
@@ -55,7 +50,8 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 static CUresult synchronise(
     CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool noted = pace_stream_wait_begins(stream, zero);
     CUresult result = driver(stream);
     if (result == CUDA_SUCCESS && noted)
@@ -75,7 +71,8 @@ CUresult hook_cuStreamSynchronize_ptsz(CUstream hStream)
 
 static CUresult ask(CUresult (*driver)(CUstream stream), CUstream stream, enum stream_zero zero)
 {
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool noted = pace_stream_asked(stream, zero);
     CUresult result = driver(stream);
     if (result == CUDA_SUCCESS)
@@ -84,7 +81,6 @@ static CUresult ask(CUresult (*driver)(CUstream stream), CUstream stream, enum s
         pace_stream_awaited(stream, zero);
     else if (noted && result == CUDA_ERROR_NOT_READY)
         pace_stream_works(stream, zero);
-    halt_leave();
     return result;
 }
 
@@ -102,7 +98,8 @@ CUresult hook_cuStreamQuery_ptsz(CUstream hStream)
 
 CUresult hook_cuEventSynchronize(CUevent hEvent)
 {
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool noted = pace_wait_begins(false);
     CUresult result = cuda.cuEventSynchronize(hEvent);
     if (result == CUDA_SUCCESS && noted)
@@ -112,7 +109,8 @@ CUresult hook_cuEventSynchronize(CUevent hEvent)
 
 CUresult hook_cuEventQuery(CUevent hEvent)
 {
-    wait_begins();
+    HALT_GUARD();
+    pace_before_wait();
     bool noted = pace_wait_begins(true);
     CUresult result = cuda.cuEventQuery(hEvent);
     if (result == CUDA_SUCCESS)
@@ -121,6 +119,5 @@ CUresult hook_cuEventQuery(CUevent hEvent)
         pace_event_awaited();
     else if (noted && result == CUDA_ERROR_NOT_READY)
         pace_works();
-    halt_leave();
     return result;
 }

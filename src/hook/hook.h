@@ -34,11 +34,15 @@
 #undef HOOK
 
 /* First statement of every CUDA hook that may be a process's first call, or touches our state: all
- * but launches and synchronisation. */
-static inline void hook_enter(void)
+ * but launches and synchronisation, which are counted in by themselves where they call the driver
+ * (pace/halt.h). */
+#define hook_enter()                                                                               \
+    HALT_GUARD();                                                                                  \
+    hook_begin()
+
+static inline void hook_begin(void)
 {
     container_enter();
-    halt_look();
     (void)cuda_load(true);
     channels_look_after();
     report_look(REPORT_CALL_CUDA);

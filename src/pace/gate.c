@@ -194,10 +194,11 @@ void gate_wait_while_held(void)
         policy_explain_pause();
         channels_note_held();
         govern_note_held(clock_now_ns());
+        unsigned depth = halt_suspend();
         policy_wait(HOLD_WAIT_NS);
+        halt_resume(depth);
         (void)policy_look(clock_now_ns());
         channels_look_after();
-        halt_look();
     }
 }
 
@@ -267,12 +268,13 @@ int64_t gate_wait(const struct meter_record *record, uint32_t id, uint64_t comin
             admission.since_ns = admission.now_ns;
         }
         *ret_waited = true;
+        unsigned depth = halt_suspend();
         wait_once(&admission, outstanding > 0);
+        halt_resume(depth);
         (void)gate_poll(record, &outstanding);
         /* What passed here was spent waiting. */
         (void)events_blind_ns(device, clock_now_ns());
         channels_look_after();
-        halt_look();
         if (policy_hold() || channels_are_closed(device)) {
             stall.since_ns = 0;
         } else if (is_stalled(&stall, outstanding)) {

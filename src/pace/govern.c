@@ -550,7 +550,7 @@ static uint64_t govern(void)
     guard_enter();
     uint64_t ns = look();
     guard_leave();
-    halt_leave();
+    halt_leave(true);
     /* What was stopped, whose threads may all be blocked in the driver. */
     if (policy_pause() && !is_idle(clock_now_ns()))
         policy_explain_pause();

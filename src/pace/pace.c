@@ -432,6 +432,7 @@ static bool passes_by_estimate(
 
 void pace_begin(struct pace_launch *launch, CUstream stream, enum stream_zero zero, uint64_t key)
 {
+    HALT_GUARD();
     pace_free_launches = 0;
     *launch = (struct pace_launch){.key = key};
     fork_enter(container_reset);
@@ -509,6 +510,7 @@ static void record_launch(const struct pace_launch *launch, uint64_t now_ns)
 
 void pace_end_slow(struct pace_launch *launch, bool launched)
 {
+    HALT_GUARD();
     if (launch->by_estimate && !launched)
         take_back(launch);
     if (!launch->meter)
@@ -538,7 +540,7 @@ static void record_own(CUstream stream)
 
 void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
 {
-    halt_look();
+    HALT_GUARD();
     CUstream named = thread_named(stream, zero);
     struct thread_stream *here = thread_mine ? thread_stream(thread_mine, named) : NULL;
     if (here && here->stream == named)
@@ -548,7 +550,7 @@ void pace_note_copy_slow(CUstream stream, enum stream_zero zero)
 void pace_note_other_slow(CUstream stream, enum stream_zero zero)
 {
     fork_enter(container_reset);
-    halt_look();
+    HALT_GUARD();
     struct pace_thread *own = thread_own();
     if (!own || !load_relaxed(&policy_limited) || capture_records(stream, zero))
         return;

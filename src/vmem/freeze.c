@@ -4,6 +4,7 @@
 #include "vmem/freeze.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/word.h"
 #include "config/config_oversubscription.h"
@@ -31,9 +32,8 @@
 #define DRAIN_NS 5000000000ull
 /* The same without an order (VGPU_IDLE_RELEASE): the process is idle, or it is not. */
 #define IDLE_DRAIN_NS 100000000ull
-/* Nanoseconds that a halt waits for calls that ask or wait for the GPU, on which no work is left.
- */
-#define HALT_NS 1000000000ull
+/* Nanoseconds that a halt waits for calls that are on their way: allocations, say. */
+#define HALT_NS 5000000000ull
 /* Nanoseconds between two tries to stop a world in which a stream captures. */
 #define CAPTURE_NS 20000000ull
 /* Nanoseconds between two looks at the control words, and of a sleep in between. */
@@ -238,9 +238,12 @@ static void end_park(void)
 /* Where it cannot be, the process is released and no more. */
 static bool park(void)
 {
-    if (!halt_begin(HALT_NS))
+    /* Said first: a process that ends either sees it and waits, or is seen to end. */
+    store_seq_cst(&freeze.parked, 1u);
+    if (load_seq_cst(&freeze.ends) || !halt_begin(HALT_NS)) {
+        end_park();
         return false;
-    store_release(&freeze.parked, 1u);
+    }
     if (park_out())
         return true;
     if (!park_holds() && unpark())
@@ -317,13 +320,19 @@ static bool heed_parked(uint32_t order)
 {
     bool stays = kind_of(order) == VGPU_RELEASE_CHECKPOINT && !load_acquire(&freeze.ends) &&
                  freeze.state == VGPU_RELEASE_PARKED;
-    if (account_is_checkpointed() || clock_now_ns() < freeze.retry_ns)
+    if (account_is_checkpointed() || clock_now_ns() < freeze.retry_ns ||
+        (stays && order == freeze.order))
         return false;
-    if (stays && order != freeze.order) {
+    /* From here on nobody has the driver checkpoint it. */
+    if (freeze.state == VGPU_RELEASE_PARKED && !account_end_parked())
+        return false;
+    if (stays) {
         freeze.order = order;
         show(VGPU_RELEASE_PARKED, 0);
+        return false;
     }
-    if (stays || !unpark())
+    freeze.state = VGPU_RELEASE_MOVING;
+    if (!unpark())
         return false;
     bool is_over = kind_of(order) == VGPU_RELEASE_NONE;
     if (is_over) {
@@ -426,9 +435,11 @@ static void *run(void *argument)
  * and one that is checkpointed ends when it is restored. */
 static void wait_for_park_to_end(void)
 {
-    store_release(&freeze.ends, true);
-    account_control_wake();
-    while (load_acquire(&freeze.parked))
+    store_seq_cst(&freeze.ends, true);
+    if (!load_seq_cst(&freeze.parked))
+        return;
+    lock_release_all(); /* a signal's handler that calls exit may have interrupted what holds one */
+    while (load_seq_cst(&freeze.parked))
         word_wait_for(&freeze.parked, 1, WAIT_NS);
 }
 

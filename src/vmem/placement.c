@@ -402,7 +402,7 @@ static void *run(void *argument)
             uint64_t here_ns = rest_ns;
             if (has_memory(i) && halt_try_enter()) {
                 here_ns = attend(i, clock_now_ns());
-                halt_leave();
+                halt_leave(true);
             }
             rest_ns = here_ns < rest_ns ? here_ns : rest_ns;
         }

@@ -12,6 +12,7 @@
 #include "container/container.h"
 #include "driver/cuda.h"
 #include "driver/own_thread.h"
+#include "pace/halt.h"
 #include "pace/pace.h"
 
 #include <errno.h>
@@ -83,13 +84,16 @@ static bool may_pass(void)
     return load_seq_cst(&world.gate) == OPEN;
 }
 
+/* Which may block: no call of the driver is on its way meanwhile. */
 static void ask_before(void)
 {
+    unsigned depth = halt_suspend();
     for (unsigned i = 0; i < WORLD_ASKERS; i++) {
         void (*before)(void) = load_acquire(&world.before[i]);
         if (before && !load_acquire(&world.finished))
             before();
     }
+    halt_resume(depth);
 }
 
 /* The count is raised before the gate is looked at: a thread that closes the gate then sees the
@@ -107,7 +111,9 @@ static void enter(bool gives_work)
         if (may_pass())
             return;
         (void)add_seq_cst(&stripe->left, (uint64_t)1);
+        unsigned depth = halt_suspend();
         word_wait(&world.gate, CLOSED);
+        halt_resume(depth);
     }
 }
 

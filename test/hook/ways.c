@@ -150,6 +150,24 @@ int library_hides(void)
     return 2;
 }
 
+/* glibc looks in the scope of the caller, which is its own where it is loaded with RTLD_LOCAL. */
+BED_TEST("it finds its own names in its own scope, also where all of the driver's are held",
+    .limit = "1GiB", .environment = {"CUDA_MEMORY_OVERSUBSCRIBE=true"})
+{
+    bed_context(0);
+    way_function *ways = ways_of(load_library(RTLD_LOCAL));
+    CHECK_STR(where_is(ways(WAY_DEFAULT, "cudnnCreate")), "libtest-library-ways.so");
+    CHECK_STR(where_is(ways(WAY_DEFAULT, "cuWayOfItsOwn")), "libtest-library-ways.so");
+    __typeof__(cuDriverGetVersion) *version =
+        (__typeof__(version))ways(WAY_HANDLE, "cuDriverGetVersion");
+    int number = 0;
+    CHECK_EQ(version(&number), CUDA_SUCCESS);
+    CHECK(number > 10000);
+    CHECK_STR(where_is((void *)version), "libvgpu.so"); /* a stub */
+    CHECK((void *)version == ways(WAY_HANDLE, "cuDriverGetVersion"));
+    CHECK(ways(WAY_HANDLE, "cuMemAllocFoo") == NULL);
+}
+
 BED_TEST("RTLD_DEEPBIND keeps its meaning", .limit = "1GiB")
 {
     int (*own)(void) = (int (*)(void))dlsym(load_library(RTLD_DEEPBIND), "library_own");

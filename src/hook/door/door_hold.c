@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/elf.h"
 #include "base/lock.h"
+#include "container/container.h"
 #include "pace/halt.h"
 
 #include <string.h>
@@ -45,13 +46,29 @@ void *door_hold(void *real)
 }
 
 /* cuFile's functions, and others', begin likewise. */
-void *door_hold_found(const char *name, void *found)
+bool door_hold_may(const char *name)
+{
+    return load_relaxed(&halt_is_counted) && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' &&
+           name[2] <= 'Z';
+}
+
+void *door_hold_found(void *found)
 {
     static const char library[] = "libcuda.so";
     char object[sizeof(library)];
-    if (!load_relaxed(&halt_is_counted) || !found || strncmp(name, "cu", 2) != 0 || name[2] < 'A' ||
-        name[2] > 'Z')
+    if (!found)
         return found;
     elf_object_name(found, object, sizeof(object));
     return strncmp(object, library, sizeof(library) - 1) == 0 ? door_hold(found) : found;
+}
+
+/* What a forked child's parent had stays. */
+static void reset(void) NO_THREAD_SAFETY_ANALYSIS
+{
+    lock_reset(&targets_lock);
+}
+
+__attribute__((constructor)) static void register_callback(void)
+{
+    container_on_reset(reset);
 }

@@ -87,11 +87,14 @@ struct answer door_symbol_answer(void *handle, const char *name, const char *ver
     void *hook = door_table_find(name, &real);
     if (hook && real && handle == RTLD_NEXT)
         door_table_exchange(name[0] == 'c' ? DOOR_LIBRARY_CUDA : DOOR_LIBRARY_NVML, false);
-    if (handle == RTLD_NEXT || (!hook && !load_relaxed(&halt_is_counted)))
+    if (handle == RTLD_NEXT || (!hook && !door_hold_may(name)))
         return next;
     void *found = ask_next(handle, name, version);
-    if (!hook)
-        return (struct answer){door_hold_found(name, found), 1};
+    if (!hook) {
+        /* What is not the driver's is found from the caller's place, which may be another. */
+        void *held = door_hold_found(found);
+        return held == found ? next : (struct answer){held, 1};
+    }
     /* Without a handle the first in the global scope may be our own export. Where the driver lacks
      * the function, asking for a version that no library has sets what dlerror tells. */
     bool ours = real && (found == hook || found == real);
