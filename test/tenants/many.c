@@ -297,7 +297,7 @@ static pid_t liar_start(unsigned first)
 TEST("64 containers that begin together keep to their limits, some of them die and others come, "
      "some lie, and one that is left has its own again")
 {
-    struct counted first, from, to;
+    struct counted first, from, to, watched;
     begin();
     rest_ms(SETTLE_S * 1000);
     count(&first);
@@ -311,7 +311,7 @@ TEST("64 containers that begin together keep to their limits, some of them die a
 
     struct vgpu_board *board = open_board();
     CHECK(all_are_on(board));
-    from = to;
+    from = watched = to;
     unsigned killed = kill_and_replace(DIES_S);
     rest_ms(1500);
     count(&to);
@@ -332,8 +332,10 @@ TEST("64 containers that begin together keep to their limits, some of them die a
     kill(liar, SIGKILL);
     waitpid(liar, NULL, 0);
     judged = judge(&from, &to, BY_LIES);
-    CHECK_EQ(judged.above, 0);
     CHECK(judged.starved <= STARVED_MOST);
+    /* One that got less while others died and came may make up for it. */
+    judged = judge(&watched, &to, BY_LIES);
+    CHECK_EQ(judged.above, 0);
 
     judged = judge(&first, &to, 0.01);
     CHECK_EQ(judged.above, 0);
