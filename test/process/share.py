@@ -124,13 +124,16 @@ class Container:
 
 def own_pid(program):
     """The command's, under `vgpu run`."""
-    pid = program.pid
+    pid, end = program.pid, time.monotonic() + 30
     while True:
         try:
             with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
                 children = file.read().split()
-        except FileNotFoundError as error:  # it was there a moment ago: say how it ended
-            raise AssertionError(f"{pid} has gone; vgpu run: {program.poll()}") from error
+        except FileNotFoundError as error:  # it was there a moment ago, as one that another came after
+            if program.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{pid} has gone; vgpu run: {program.poll()}") from error
+            pid = program.pid
+            continue
         if not children:
             return pid
         pid = int(children[0])
