@@ -5,6 +5,7 @@
 #include "freeze.h"
 #include "movable.h"
 #include "sim/machine/machine.h"
+#include "sweep.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -155,12 +156,6 @@ BED_TEST("a forked child takes nothing away, and works", .limit = "4GiB", .envir
 static const char *const steps[] = {"cuMemExportToShareableHandle", "cuMemUnmap", "cuMemRelease",
     "cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"};
 
-struct failing {
-    const char *step;
-    unsigned code, nth;             /* 0: none fails */
-    uint64_t *ret_first, *ret_last; /* calls before the moves and after them, where none fails */
-};
-
 /* One that was killed leaves its order to the container. */
 static void begin_anew(void)
 {
@@ -201,28 +196,8 @@ static void park_while_failing(void *argument)
 BED_TEST("whichever call of a park and of its end fails, no byte is lost and the account is exact",
     .limit = "4GiB", .environment = {ON})
 {
-    uint64_t *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        struct failing failing = {steps[i], 999, 0, &calls[0], &calls[1]};
-        REQUIRE(bed_ended_well(bed_fork(park_while_failing, &failing)));
-        CHECK(calls[1] > calls[0]);
-        for (failing.nth = (unsigned)calls[0] + 1; failing.nth <= calls[1]; failing.nth++) {
-            if (!CHECK(bed_ended_well(bed_fork(park_while_failing, &failing))))
-                printf("# %s, call %u of %u to %u\n", steps[i], failing.nth, (unsigned)calls[0] + 1,
-                    (unsigned)calls[1]);
-        }
-    }
-}
-
-#define SIGNAL(signal) (100000u + (signal)) /* docs/simulator.md */
-
-/* Lets a process go on that stopped; its end. */
-static int end_of(pid_t pid)
-{
-    int status;
-    while (waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status))
-        kill(pid, SIGCONT);
-    return status;
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        sweep_failing(steps[i], park_while_failing);
 }
 
 static void take_the_limit(void *unused)
@@ -236,21 +211,8 @@ static void take_the_limit(void *unused)
 BED_TEST("killed before any call of it it leaves nothing charged, stopped there it goes on",
     .limit = "8GiB", .environment = {ON})
 {
-    uint64_t *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        struct failing failing = {steps[i], SIGNAL(SIGKILL), 0, &calls[0], &calls[1]};
-        REQUIRE(bed_ended_well(bed_fork(park_while_failing, &failing)));
-        unsigned first = (unsigned)calls[0] + 1, last = (unsigned)calls[1];
-        for (failing.nth = first; failing.nth <= last;
-             failing.nth += 1 + (failing.nth - first) / 4) {
-            failing.code = SIGNAL(SIGKILL);
-            int status = end_of(bed_fork(park_while_failing, &failing));
-            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-            failing.code = SIGNAL(SIGSTOP);
-            status = end_of(bed_fork(park_while_failing, &failing));
-            if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-                printf("# stopped at %s, call %u\n", steps[i], failing.nth);
-        }
+        sweep_signals(steps[i], park_while_failing);
         begin_anew();
         CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
     }
