@@ -313,14 +313,24 @@ struct account_limits account_limits_alone_locked(unsigned device) REQUIRES(acco
         .bytes = known->memory_limit, .closed = known->memory_closed || known->memory_limit};
 }
 
+/* The process's slot, to be looked at until account_look_end; NULL where it has none. */
+static struct vgpu_slot *begin_slot_locked(void) REQUIRES(account_lock)
+{
+    if (account_is_without_region() || !account_look_begin())
+        return NULL;
+    struct vgpu_slot *slot = slot_locked();
+    if (!slot)
+        (void)account_look_end();
+    return slot;
+}
+
 void account_set_ledger(unsigned ledger)
 {
     LOCKED_TO_END(account_lock);
     account.ledger = ledger;
-    if (!account_is_without_region() && account_look_begin()) {
-        struct vgpu_slot *slot = slot_locked();
-        if (slot)
-            store_relaxed(&slot->ledger, (uint64_t)ledger);
+    struct vgpu_slot *slot = begin_slot_locked();
+    if (slot) {
+        store_relaxed(&slot->ledger, (uint64_t)ledger);
         (void)account_look_end();
     }
 }
@@ -332,10 +342,9 @@ void account_show_release(
     account.release = (struct account_release){.release = (uint64_t)order << 32 | (uint64_t)state,
         .released = released_bytes,
         .lacking = lacking_bytes};
-    if (!account_is_without_region() && account_look_begin()) {
-        struct vgpu_slot *slot = slot_locked();
-        if (slot)
-            show_release_locked(slot);
+    struct vgpu_slot *slot = begin_slot_locked();
+    if (slot) {
+        show_release_locked(slot);
         (void)account_look_end();
     }
 }
@@ -351,10 +360,9 @@ static void see_release_locked(const struct vgpu_slot *slot) REQUIRES(account_lo
 bool account_is_checkpointed(void)
 {
     LOCKED_TO_END(account_lock);
-    if (!account_is_without_region() && account_look_begin()) {
-        const struct vgpu_slot *slot = slot_locked();
-        if (slot)
-            see_release_locked(slot);
+    const struct vgpu_slot *slot = begin_slot_locked();
+    if (slot) {
+        see_release_locked(slot);
         (void)account_look_end();
     }
     return (uint32_t)account.release.release == VGPU_RELEASE_CHECKPOINTED;
@@ -366,9 +374,9 @@ bool account_end_parked(void)
     uint64_t parked = account.release.release;
     uint64_t moving = parked >> 32 << 32 | (uint64_t)VGPU_RELEASE_MOVING;
     bool ended = (uint32_t)parked == VGPU_RELEASE_PARKED;
-    if (ended && !account_is_without_region() && account_look_begin()) {
-        struct vgpu_slot *slot = slot_locked();
-        ended = !slot || swap_seq_cst(&slot->release, parked, moving);
+    struct vgpu_slot *slot = ended ? begin_slot_locked() : NULL;
+    if (slot) {
+        ended = swap_seq_cst(&slot->release, parked, moving);
         (void)account_look_end();
     }
     if (ended)
