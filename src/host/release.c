@@ -255,15 +255,19 @@ static void print_answers(const struct release_outcome *outcome)
     print_count(outcome->silent, "did not answer: stopped, or without a thread that moves");
 }
 
+static void print_refused(const char *what, const struct checkpoint_outcome *made)
+{
+    if (made->lacks)
+        printf("not %s: %s\n", what, made->lacks);
+    else if (made->refused)
+        printf("not %s: %u, because the driver refuses (%s: %d)\n", what, made->refused,
+            made->where, made->code);
+}
+
 static void print_checkpoint(const struct release_outcome *outcome)
 {
-    const struct checkpoint_outcome *made = &outcome->checkpoint;
     print_count(outcome->checkpointed, "checkpointed: nothing of it is on the card");
-    if (made->lacks)
-        printf("not checkpointed: %s\n", made->lacks);
-    else if (made->refused)
-        printf("not checkpointed: %u, because the driver refuses (%s: %d)\n", made->refused,
-            made->where, made->code);
+    print_refused("checkpointed", &outcome->checkpoint);
     print_count(outcome->without, "not checkpointed: no memory of cuMemAlloc, which alone moves");
     unsigned unparked = outcome->moved - outcome->parked - outcome->checkpointed;
     print_count(
@@ -308,11 +312,7 @@ void release_print_end(const struct release_outcome *outcome)
                "did not end",
             size_text(outcome->released_bytes).text);
     putchar('\n');
-    if (outcome->checkpoint.lacks)
-        printf("not restored: %s\n", outcome->checkpoint.lacks);
-    else if (outcome->checkpoint.refused)
-        printf("not restored: %u, because the driver refuses (%s: %d)\n",
-            outcome->checkpoint.refused, outcome->checkpoint.where, outcome->checkpoint.code);
+    print_refused("restored", &outcome->checkpoint);
     print_count(outcome->silent, "did not answer: stopped, or without a thread that moves");
 }
 
