@@ -248,13 +248,19 @@ static CUresult add_spilled(struct range *range, uint64_t bytes)
     return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult range_release_part(const struct range_part *part)
+{
+    CUresult result = undo_create(part->handle);
+    if (part->descriptor)
+        descriptor_close(part->descriptor);
+    return result;
+}
+
 static void release_part(const struct range_part *part)
 {
     struct memory_record record = memory_take(MEMORY_VMM, part->handle);
-    CUresult result = undo_create(part->handle);
+    CUresult result = range_release_part(part);
     memory_taken(&record, result == CUDA_SUCCESS, MEMORY_VMM, part->handle);
-    if (part->descriptor)
-        descriptor_close(part->descriptor);
 }
 
 static void release_parts(struct range *range)

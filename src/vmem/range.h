@@ -73,6 +73,10 @@ CUresult range_make(struct range *range, uint64_t bytes) __attribute__((warn_unu
  * unmap: nothing has changed then. What it does not release, asked twice, stays charged. */
 CUresult range_drop(struct range *range) __attribute__((warn_unused_result));
 
+/* Gives a part's memory back to the driver, and its descriptor; the driver's code. Nothing is
+ * recorded. */
+CUresult range_release_part(const struct range_part *part);
+
 /* Sets the device's access to all of it. */
 CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)
     __attribute__((warn_unused_result));

@@ -6,7 +6,6 @@
 #include "driver/cuda.h"
 #include "memory/moving.h"
 #include "pace/capture.h"
-#include "vmem/descriptor.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_move_parts.h"
 #include "vmem/undo.h"
@@ -70,10 +69,7 @@ static CUresult give_back(const struct range_move *move, const struct range_part
     int numa_node = part->spilled ? range_property(move->range->ordinal, true).location.id : 0;
     if (part->spilled && !part->descriptor && host_pool_keep(numa_node, part->bytes, part->handle))
         return CUDA_SUCCESS;
-    CUresult result = undo_create(part->handle);
-    if (part->descriptor)
-        descriptor_close(part->descriptor);
-    return result;
+    return range_release_part(part);
 }
 
 static struct range_part part_of(
