@@ -272,16 +272,7 @@ static void order(const char *command)
 {
     char *vgpu = bed_build_path("vgpu");
     char *argv[] = {vgpu, (char *)command, NULL};
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)!freopen("/dev/null", "w", stdout);
-        unsetenv("LD_PRELOAD");
-        execv(vgpu, argv);
-        _exit(127);
-    }
-    waitpid(pid, &status, 0);
-    REQUIRE(status == 0);
+    load_run_tool(argv);
     free(vgpu);
 }
 

@@ -177,6 +177,20 @@ void load_check_share(struct load *load, unsigned device, unsigned percent)
     CHECK(had);
 }
 
+void load_run_tool(char *const argv[])
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!freopen("/dev/null", "w", stdout);
+        unsetenv("LD_PRELOAD");
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    waitpid(pid, &status, 0);
+    REQUIRE(status == 0);
+}
+
 void load_set(int device, unsigned percent)
 {
     char cores[12], number[12];
@@ -184,16 +198,7 @@ void load_set(int device, unsigned percent)
     snprintf(number, sizeof(number), "%d", device);
     char *vgpu = bed_build_path("vgpu");
     char *argv[] = {vgpu, "set", "--cores", cores, device < 0 ? NULL : "--device", number, NULL};
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)!freopen("/dev/null", "w", stdout);
-        unsetenv("LD_PRELOAD");
-        execv(vgpu, argv);
-        _exit(127);
-    }
-    waitpid(pid, &status, 0);
-    REQUIRE(status == 0);
+    load_run_tool(argv);
     free(vgpu);
 }
 

@@ -84,4 +84,7 @@ void load_exit_within_library(unsigned start_us, unsigned interval_us);
 unsigned load_threads(void); /* of this process */
 uint64_t load_cpu_ns(void);  /* of this process so far, user and system */
 
+/* Runs a command without the library and without output; it must succeed. argv[0] is its path. */
+void load_run_tool(char *const argv[]);
+
 #endif

@@ -212,24 +212,6 @@ static unsigned kill_and_replace(unsigned seconds)
 
 /* ---- the board ---- */
 
-static struct vgpu_board *open_board(void)
-{
-    char path[512] = "";
-    DIR *directory = opendir(world_boards());
-    REQUIRE(directory != NULL);
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        if (!strncmp(entry->d_name, VGPU_BOARD_FILE_PREFIX, strlen(VGPU_BOARD_FILE_PREFIX)))
-            snprintf(path, sizeof(path), "%s/%.255s", world_boards(), entry->d_name);
-    }
-    closedir(directory);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    REQUIRE(fd >= 0);
-    void *shared = mmap(NULL, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    REQUIRE(shared != MAP_FAILED);
-    close(fd);
-    return shared;
-}
-
 static uint64_t monotonic_ns(void)
 {
     struct timespec now;
@@ -284,7 +266,7 @@ static pid_t liar_start(unsigned first)
     REQUIRE(pid >= 0);
     if (pid)
         return pid;
-    struct vgpu_board *board = open_board();
+    struct vgpu_board *board = world_board();
     unsigned seed = 54321;
     for (;;) {
         lie_once(board, first, &seed);
@@ -309,7 +291,7 @@ TEST("64 containers that begin together keep to their limits, some of them die a
     CHECK(judged.starved <= STARVED_MOST);
     CHECK(judged.sum >= 0.65 && judged.sum <= 0.96);
 
-    struct vgpu_board *board = open_board();
+    struct vgpu_board *board = world_board();
     CHECK(all_are_on(board));
     from = watched = to;
     unsigned killed = kill_and_replace(DIES_S);

@@ -2,9 +2,17 @@
 /* Starts tenants, and reads from the machine what they got. */
 #include "world.h"
 
+#include "vgpu/board.h"
+
 #include "scratch.h"
 #include "sim/machine/machine_layout.h"
 
+#include <unistd.h>
+#include <sys/mman.h>
+#include <string.h>
+#include <stdio.h>
+#include <fcntl.h>
+#include <dirent.h>
 #include <limits.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -324,4 +332,22 @@ uint64_t trace_longest_gap_ns(const struct trace *trace, unsigned tenant)
             longest = look->now_ns - since;
     }
     return longest;
+}
+
+struct vgpu_board *world_board(void)
+{
+    char path[512] = "";
+    DIR *listing = opendir(world_boards());
+    REQUIRE(listing != NULL);
+    for (struct dirent *entry; (entry = readdir(listing));) {
+        if (!strncmp(entry->d_name, VGPU_BOARD_FILE_PREFIX, strlen(VGPU_BOARD_FILE_PREFIX)))
+            snprintf(path, sizeof(path), "%s/%.255s", world_boards(), entry->d_name);
+    }
+    closedir(listing);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    void *shared = mmap(NULL, sizeof(struct vgpu_board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(shared != MAP_FAILED);
+    close(fd);
+    return shared;
 }

@@ -86,4 +86,7 @@ uint64_t trace_works(const struct trace *trace, unsigned tenant, uint64_t from_n
 /* The longest time in which it did nothing at all. */
 uint64_t trace_longest_gap_ns(const struct trace *trace, unsigned tenant);
 
+/* The tenant registry of the world's GPU, mapped for good. */
+struct vgpu_board *world_board(void);
+
 #endif
