@@ -33,7 +33,8 @@ bool tasks_begin(void)
 
 /* A thread can be in a state of sleep and still run, as it does in wait4 until it has looked at all
  * children: the kernel then says "running" where it would say in which call the thread is blocked.
- */
+ * Of one that another processor has been asked to wake, the kernel still names the call, while its
+ * state is "running" already (TASK_WAKING, Linux 6.18): only both together tell that it sleeps. */
 static bool is_blocked(const struct task *task)
 {
     char text[64];
@@ -55,10 +56,8 @@ bool task_look(struct task *task)
     unsigned long long cpu = 0, waited = 0, runs = 0;
     bool lives = read_at_start(task->schedstat, text, sizeof(text)) > 0 &&
                  sscanf(text, "%llu %llu %llu", &cpu, &waited, &runs) == 3;
-    bool slept = lives && task->state == 'S' && task->runs == runs;
     bool blocked = lives && is_blocked(task);
-    if (!slept || !blocked)
-        task->state = lives ? read_state(task) : 0;
+    task->state = lives ? read_state(task) : 0;
     if (task->state == 'S' && !blocked)
         task->state = 'R';
     task->runs = runs;
