@@ -172,6 +172,11 @@ void flights_set_deadline(struct flights *flights, const char *uid, int64_t dead
         flight->deadline_ns = deadline_ns;
 }
 
+size_t flights_count(const struct flights *flights)
+{
+    return flights->table.count;
+}
+
 bool flights_remove(struct flights *flights, const char *uid)
 {
     struct flight *flight = table_remove(&flights->table, uid);

@@ -46,6 +46,9 @@ int64_t flights_deadline(const struct flights *flights, const char *uid);
 /* Nothing where it is not in flight. */
 void flights_set_deadline(struct flights *flights, const char *uid, int64_t deadline_ns);
 
+/* How many Pods are in flight, those whose deadline has passed among them. */
+size_t flights_count(const struct flights *flights);
+
 /* Returns whether it was known. */
 bool flights_remove(struct flights *flights, const char *uid);
 

@@ -291,6 +291,9 @@ static void add_waiting(struct page *page)
     exposition_family(&page->out, "vgpu_scheduler_binds_waiting", "gauge",
         "Binds that wait for a Pod that was bound to their node, or for the node's lock");
     exposition_sample(&page->out, NULL, NULL, (double)page->scheduler->binds_waiting);
+    exposition_family(&page->out, "vgpu_scheduler_pods_in_flight", "gauge",
+        "Pods that were bound and whose devices kubelet has not asked for yet");
+    exposition_sample(&page->out, NULL, NULL, (double)flights_count(page->scheduler->flights));
     exposition_family(&page->out, "vgpu_scheduler_pods_waiting", "gauge",
         "Pods that ask for devices and are not bound");
     exposition_sample(&page->out, NULL, NULL, (double)page->scheduler->asked.count);

@@ -61,8 +61,13 @@ class Cluster(World):
             error = self.place(f"used-{number}", ["node-a", "node-b"], memory=memory, **{"nvidia.com/use-gpuuuid": uuid})[1]
             equal(error, "", f"what uses {uuid}")
             true(uuid in self.said(f"used-{number}")[ALLOCATED], f"what uses {uuid}")
-            self.serve(f"used-{number}")
+            self.serve_and_wait(f"used-{number}")
         return self
+
+    def serve_and_wait(self, name, namespace="default"):
+        """A node with a Pod in flight is passed over where another Pod would have to wait for it."""
+        self.serve(name, namespace)
+        until(lambda: self.metric("vgpu_scheduler_pods_in_flight") == 0, f"the scheduler's notice of {name}")
 
     def review(self, path, pod):
         return self.post(path, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
@@ -92,7 +97,7 @@ class Cluster(World):
         equal(self.bind(pod, answer["NodeNames"][0]), "", "the bind's error")
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         pod = self.pod(name, space)
-        self.serve(name, space)
+        self.serve_and_wait(name, space)
         equal((pod["spec"]["nodeName"], pod["metadata"]["annotations"][NODE]), (answer["NodeNames"][0],) * 2, "the node")
         equal(pod["spec"]["schedulerName"], "vgpu-scheduler", "the scheduler")
         devices = [[(one.split(",")[0], *map(int, one.split(",")[2:])) for one in place.split(":") if one]

@@ -428,9 +428,11 @@ def beside_others():
         waits = Later(world.bind, world.pod("only"), "n1")
         true(not waits.is_over(0.3), "it did not wait")
         equal(chosen("too", 3000), ["n2"], "a bind that waits is in the way, too")
+        equal(world.metric("vgpu_scheduler_pods_in_flight"), 1, "Pods in flight")
         world.serve("a")
         equal(waits.get(), "")
         world.serve("only")
+        until(lambda: world.metric("vgpu_scheduler_pods_in_flight") == 0, "the end of the flight")
         until(lambda: chosen("late" + str(time.monotonic_ns()), 2500) == ["n1"], "the fullest node again")
 
 
