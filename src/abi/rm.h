@@ -547,6 +547,7 @@ _Static_assert(sizeof(struct rm_schedule) == 3, "schedule");
 
 /* Statuses. */
 #define RM_OK 0x00u
+#define RM_ERR_BUSY_RETRY 0x03u
 #define RM_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
 #define RM_ERR_INVALID_ARGUMENT 0x1Fu
 #define RM_ERR_INVALID_CLIENT 0x23u

@@ -149,7 +149,8 @@ static const char *gate_word(enum rm_channels_state state)
         [RM_CHANNELS_NO_GPU] = "no-gpu",
         [RM_CHANNELS_REFUSED] = "refused",
         [RM_CHANNELS_TOO_SLOW] = "too-slow",
-        [RM_CHANNELS_FAILED] = "failed"};
+        [RM_CHANNELS_FAILED] = "failed",
+        [RM_CHANNELS_RESTORED] = "restored"};
     return words[state];
 }
 

@@ -8,6 +8,7 @@ void rm_channel_list_finish(struct rm_channel_list *list)
     slab_finish(&list->channels);
     list->first = NULL;
     list->round = 0;
+    list->ended_count = 0;
 }
 
 struct rm_group *rm_channel_list_add_group(
@@ -88,6 +89,7 @@ struct rm_group *rm_channel_list_take(
         if (is_within(group, client, object)) {
             *link = group->next;
             group->next = taken;
+            group->with_client = client == object;
             taken = group;
         } else {
             link = &group->next;
@@ -119,10 +121,26 @@ static void forget_group(struct rm_channel_list *list, struct rm_group *group)
     slab_give(&list->groups, group);
 }
 
+static void note_ended(struct rm_channel_list *list, const struct rm_group *group)
+{
+    list->ended[list->ended_count++ % RM_ENDED_MAX] =
+        (struct rm_ended){.client = group->route.client, .handle = group->handle};
+}
+
+bool rm_channel_list_had(const struct rm_channel_list *list, uint32_t client, uint32_t handle)
+{
+    bool had = false;
+    for (unsigned i = 0; i < list->ended_count && i < RM_ENDED_MAX; i++)
+        had |= list->ended[i].handle == handle && list->ended[i].client != client;
+    return had;
+}
+
 void rm_channel_list_drop(struct rm_channel_list *list, struct rm_group *taken)
 {
     while (taken) {
         struct rm_group *next = taken->next;
+        if (taken->with_client)
+            note_ended(list, taken);
         forget_group(list, taken);
         taken = next;
     }

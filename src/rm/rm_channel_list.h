@@ -27,13 +27,21 @@ struct rm_group {
     unsigned device;    /* the region's index */
     uint64_t first_us;  /* its time slice before we changed it; 0: not asked yet */
     bool gone;
-    bool is_part; /* taken out: stands for channels of a group that stayed */
+    bool is_part;     /* taken out: stands for channels of a group that stayed */
+    bool with_client; /* taken out with all of its client */
 };
+
+/* Groups that ended with their client, of which that many are remembered. */
+#define RM_ENDED_MAX 32
 
 struct rm_channel_list {
     struct slab groups, channels;
     struct rm_group *first;
     unsigned round; /* of switching: a channel has one turn in each */
+    struct rm_ended {
+        uint32_t client, handle;
+    } ended[RM_ENDED_MAX];
+    unsigned ended_count; /* in all; the last ones are kept */
 };
 
 #define RM_CHANNEL_LIST_INIT                                                                       \
@@ -63,6 +71,11 @@ struct rm_group *rm_channel_list_take(
 /* What was taken comes back; a part whose group has gone meanwhile goes, too. */
 void rm_channel_list_put(struct rm_channel_list *list, struct rm_group *taken);
 void rm_channel_list_drop(struct rm_channel_list *list, struct rm_group *taken);
+
+/* Whether a group of that handle ended with another client of the process. The driver makes its
+ * objects anew so, with a new client and the former handles, when it restores a process from a
+ * checkpoint (seen on an H100, driver 580.159.04). */
+bool rm_channel_list_had(const struct rm_channel_list *list, uint32_t client, uint32_t handle);
 
 /* Forgets what is marked as gone. */
 void rm_channel_list_sweep(struct rm_channel_list *list);

@@ -95,15 +95,20 @@ static void publish_locked(void) REQUIRES(gate_lock)
     store_release(&gate.groups, groups);
 }
 
+static bool is_for_good(enum rm_channels_state state)
+{
+    return state == RM_CHANNELS_FAILED || state == RM_CHANNELS_RESTORED;
+}
+
 static void set_state_locked(unsigned device, enum rm_channels_state state, uint32_t status)
     REQUIRES(gate_lock)
 {
     struct device *own = &gate.devices[device];
-    if (own->state == RM_CHANNELS_FAILED)
+    if (is_for_good(own->state))
         return;
     store_relaxed(&own->status, status);
     store_release(&own->state, state);
-    store_relaxed(&own->unsaid, state == RM_CHANNELS_FAILED);
+    store_relaxed(&own->unsaid, is_for_good(state));
 }
 
 static uint32_t switch_locked(struct rm_switch *change) REQUIRES(gate_lock)
@@ -125,11 +130,17 @@ static int open_locked(unsigned device, struct rm_channels_times *ret_times) REQ
     return -EIO;
 }
 
-static void fail_locked(unsigned device, uint32_t status) REQUIRES(gate_lock)
+static void give_up_locked(unsigned device, enum rm_channels_state why, uint32_t status)
+    REQUIRES(gate_lock)
 {
     struct rm_channels_times times;
-    set_state_locked(device, RM_CHANNELS_FAILED, status);
+    set_state_locked(device, why, status);
     (void)open_locked(device, &times);
+}
+
+static void fail_locked(unsigned device, uint32_t status) REQUIRES(gate_lock)
+{
+    give_up_locked(device, RM_CHANNELS_FAILED, status);
 }
 
 /* Some channels may not be as their device is. */
@@ -213,6 +224,9 @@ static const char *state_words(enum rm_channels_state state)
         return "does not work: a switch takes longer than 20 ms";
     case RM_CHANNELS_FAILED:
         return "is given up: the kernel module has refused a switch";
+    case RM_CHANNELS_RESTORED:
+        return "is given up: the driver cannot interrupt kernels after it has restored a "
+               "checkpoint";
     default:
         return "was not tried yet";
     }
@@ -400,6 +414,8 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
         group->device = (unsigned)device;
         (void)!apply_slice(group, gate.devices[device].slice_us);
         publish_locked();
+        if (rm_channel_list_had(&gate.list, allocation->client, allocation->object))
+            give_up_locked(group->device, RM_CHANNELS_RESTORED, RM_OK);
     }
 }
 
@@ -417,8 +433,10 @@ static void add_channel(const struct rm_allocation *allocation)
 void rm_channels_added(const struct rm_call *call, const struct rm_allocation *allocation)
 {
     if (allocation->class_id == RM_CLASS_CHANNEL_GROUP) {
-        if (RM_ENGINE_IS_GR(allocation->engine_type))
+        if (RM_ENGINE_IS_GR(allocation->engine_type)) {
             add_group(call, allocation);
+            say_failures();
+        }
     } else if (RM_CLASS_IS_CHANNEL(allocation->class_id) && load_acquire(&gate.groups)) {
         add_channel(allocation);
         say_failures();

@@ -21,6 +21,10 @@ enum rm_channels_state {
     RM_CHANNELS_REFUSED,  /* in the test a control was refused */
     RM_CHANNELS_TOO_SLOW, /* a control took longer than RM_CHANNELS_SLOW_NS in all tries */
     RM_CHANNELS_FAILED,   /* a control was refused later */
+    /* The driver restored a context of this process here from a checkpoint. The GPU cannot
+     * interrupt that context's kernels any more (seen on an H100, driver 580.159.04): a switch that
+     * meets one is refused with BUSY_RETRY, and the kernel ends with a launch failure. */
+    RM_CHANNELS_RESTORED,
 };
 
 #define RM_CHANNELS_SLOW_NS 20000000ull

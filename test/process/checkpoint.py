@@ -152,6 +152,22 @@ def limited():
 
 
 @test
+def long_kernel():
+    """afterwards a kernel that runs for long is not taken off the card, which the driver cannot, and ends well"""
+    for options in ((), ("--oversubscribe", "--cores", "30")):
+        with Place() as place, Worker(place, *options) as worker:
+            pause(place)
+            vgpu(place, "resume")
+            worker.works()
+            worker.tell("long")
+            worker.process.stdout.readline()
+            vgpu(place, "pause")
+            time.sleep(0.5)
+            vgpu(place, "resume")
+            worker.works()
+
+
+@test
 def many_times():
     """at any moment of its work, also when it was paused before, and where what it allocates has to spill"""
     for options in ((), ("--oversubscribe=10",)):

@@ -3,8 +3,7 @@
  * checks what it reads: it launches and asks for events, it allocates and frees, it copies, and it
  * calls functions that the library does not replace. It says "ready", and answers each line on
  * stdin with the number of rounds that its threads have made, or with what was wrong; at "exit" it
- * exits at once, at "fork" it makes a child that lives on and says its number, and at the end of
- * stdin it ends. */
+ * exits at once, at "long" it launches a kernel of 2 s, and at the end of stdin it ends. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -177,6 +176,15 @@ static void make(uint64_t mib, const char *more)
         DRIVER_CALL(driver.cuMemAllocManaged(&(CUdeviceptr){0}, MIB, CU_MEM_ATTACH_GLOBAL));
 }
 
+static void launch_long(void)
+{
+    uint64_t duration_ns = 2000000000;
+    void *parameters[] = {&duration_ns};
+    CUstream stream;
+    DRIVER_CALL(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    DRIVER_CALL(driver.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+}
+
 static void answer(void)
 {
     const char *said = atomic_load(&wrong);
@@ -206,6 +214,8 @@ int main(int argc, char **argv)
     while (fgets(line, sizeof(line), stdin)) {
         if (strcmp(line, "exit\n") == 0)
             exit(0);
+        if (strcmp(line, "long\n") == 0)
+            launch_long();
         answer();
     }
     atomic_store(&ends, true);

@@ -229,6 +229,42 @@ TEST("a list that was carried out in part and then fails leaves nothing closed")
     CHECK_EQ(kernel_disabled(), 0);
 }
 
+static void make_again(void)
+{
+    CHECK_EQ(kernel_free(CLIENT, CLIENT), RM_OK);
+    kernel_add_client(CLIENT_2, DEVICE, 0, GROUP, CHANNELS, 2);
+}
+
+TEST("a context that the driver has restored from a checkpoint ends the gate, which is said once")
+{
+    setenv("LIBCUDA_LOG_LEVEL", "1", 1);
+    begin(2);
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
+    CHECK_EQ(
+        lines_said(make_again,
+            "device 0: the channel gate is given up: the driver cannot interrupt kernels after "
+            "it has restored a checkpoint"),
+        1);
+    CHECK_EQ(kernel_disabled(), 0);
+    CHECK(!rm_channels_is_closed(0));
+    CHECK_EQ(rm_channels_state(0), RM_CHANNELS_RESTORED);
+    CHECK_EQ(rm_channels_close(0, NULL), -ENOTSUP);
+    CHECK_EQ(rm_channels_test(0), RM_CHANNELS_RESTORED);
+    CHECK_EQ(kernel_disabled(), 0);
+}
+
+TEST("a group that ended by itself, or whose client has another of its handle, is no restored one")
+{
+    begin(2);
+    CHECK_EQ(kernel_free(CLIENT, GROUP), RM_OK);
+    kernel_add_client(CLIENT_2, DEVICE, 0, GROUP, CHANNELS, 2);
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
+    CHECK_EQ(rm_channels_open(0, NULL), 2);
+    CHECK_EQ(kernel_free(CLIENT_2, CLIENT_2), RM_OK);
+    kernel_add_client(CLIENT_2, DEVICE, 0, GROUP, CHANNELS, 2);
+    CHECK_EQ(rm_channels_close(0, NULL), 2);
+}
+
 TEST("a newborn that cannot be closed ends the gate")
 {
     begin(2);

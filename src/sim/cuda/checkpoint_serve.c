@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sim/cuda/context.h"
 #include "sim/cuda/cuda_sim.h"
 
 /* Between two looks at whether something is asked, and at what is waited for. */
@@ -122,6 +123,41 @@ static CUresult memory_take(void)
     return r;
 }
 
+/* ---- all objects ---- */
+
+/* Nothing is freed where this fails, unless it cannot be made again. */
+static CUresult objects_give(CUprocessState *ret_state)
+{
+    CUresult r = memory_give();
+
+    *ret_state = CU_PROCESS_STATE_CHECKPOINTED;
+    if (r == CUDA_SUCCESS)
+        r = rm_client_end();
+    if (r == CUDA_SUCCESS)
+        return r;
+    *ret_state = memory_take() == CUDA_SUCCESS ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED;
+    return r;
+}
+
+/* With a new client, and the former handles below it, as the driver does. */
+static CUresult objects_take(void)
+{
+    CUresult r = rm_client_begin();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = devices_restore();
+    if (r == CUDA_SUCCESS)
+        r = contexts_restore();
+    if (r == CUDA_SUCCESS)
+        r = memory_take();
+    if (r != CUDA_SUCCESS) {
+        (void)memory_give();
+        (void)rm_client_end();
+    }
+    return r;
+}
+
 /* ---- steps ---- */
 
 /* The gate is shown to the process first, so that the asking one finds it as it was told. */
@@ -154,12 +190,8 @@ static void save_step(uint32_t request)
 
     if (r == CUDA_SUCCESS) {
         is_lost = vmm_has_host();
-        r = memory_give();
-        if (r == CUDA_SUCCESS)
-            state = CU_PROCESS_STATE_CHECKPOINTED;
-        else if (memory_take() != CUDA_SUCCESS)
-            state = CU_PROCESS_STATE_FAILED;
-        else
+        r = objects_give(&state);
+        if (state == CU_PROCESS_STATE_LOCKED)
             saved_drop();
     }
     settle(request, state, r);
@@ -169,14 +201,13 @@ static void restore_step(uint32_t request)
 {
     DRIVER_HELD;
     CUprocessState state = CU_PROCESS_STATE_FAILED;
-    CUresult r = is_lost ? CUDA_ERROR_UNKNOWN : memory_take();
+    CUresult r = is_lost ? CUDA_ERROR_UNKNOWN : objects_take();
 
     if (r == CUDA_SUCCESS) {
         state = CU_PROCESS_STATE_LOCKED;
         saved_drop();
     } else if (!is_lost) {
         state = CU_PROCESS_STATE_CHECKPOINTED;
-        (void)memory_give();
     }
     settle(request, state, r);
 }

@@ -44,7 +44,8 @@ static CUresult context_memory_init(struct context *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult context_channels_init(struct context *context)
+/* Under the handles that they had, if they had any. */
+static CUresult context_channels_make(struct context *context)
 {
     for (unsigned i = 0; i < 1 + CONTEXT_COPY_GROUPS; i++) {
         uint32_t engine = i == 0 ? RM_ENGINE_GR0 : RM_ENGINE_COPY0 + i - 1;
@@ -61,10 +62,38 @@ static CUresult context_channels_init(struct context *context)
         if (r != CUDA_SUCCESS)
             return r;
     }
+    return CUDA_SUCCESS;
+}
+
+static CUresult context_channels_init(struct context *context)
+{
+    CUresult r = context_channels_make(context);
+
+    if (r != CUDA_SUCCESS)
+        return r;
     return sim_group_create(rm_descriptor(), context->device->index, rm_client(),
                context->groups[0], &context->timeline) == 0
                ? CUDA_SUCCESS
                : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult context_restore(void *object)
+{
+    struct context *context = object;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!context->live || context->home)
+        return CUDA_SUCCESS;
+    r = context_channels_make(context);
+    if (r == CUDA_SUCCESS && context->groups[0] &&
+        !sim_group_restore(&context->timeline, rm_descriptor(), rm_client(), context->groups[0]))
+        r = CUDA_ERROR_UNKNOWN;
+    return r;
+}
+
+CUresult contexts_restore(void)
+{
+    return object_visit(OBJECT_CONTEXT, context_restore);
 }
 
 /* Gives back all that the resource manager holds for the context. */
@@ -77,6 +106,7 @@ static void context_objects_finish(struct context *context)
         rm_free(device->rm_device, context->groups[i]);
         context->groups[i] = 0;
     }
+    memset(context->channels, 0, sizeof context->channels); /* gone with their groups */
     for (int i = 0; i < CONTEXT_OBJECTS; i++)
         rm_memory_destroy(device, &context->memory[i]);
     rm_memory_destroy(device, &context->local);

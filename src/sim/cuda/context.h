@@ -10,6 +10,8 @@ CUresult context_create(struct device *device, unsigned flags, bool primary, uns
     struct context **ret_context);
 /* A primary context keeps its handle over stop and start. */
 CUresult context_start(struct context *context);
+/* After a checkpoint: makes the channels of all contexts anew. */
+CUresult contexts_restore(void);
 void context_stop(struct context *context);
 /* A destroyed context's record stays: threads may have it on their stacks. */
 void context_bury(struct context *context);

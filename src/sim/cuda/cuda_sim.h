@@ -66,6 +66,9 @@ void object_add(struct object *object, enum object_kind kind);
 void object_remove(struct object *object);
 /* NULL unless handle is that of a live object of that kind. */
 void *object_find(const void *handle, enum object_kind kind);
+/* Calls `visit` with each live object of that kind, until it answers something else than
+ * CUDA_SUCCESS, which is returned. */
+CUresult object_visit(enum object_kind kind, CUresult (*visit)(void *object));
 
 /* ---- device memory as the resource manager knows it ---- */
 struct device;
@@ -109,8 +112,15 @@ void rm_memory_destroy(struct device *device, struct rm_object *object);
  * was. */
 CUresult rm_memory_give(const struct sim_memory_object *object);
 CUresult rm_memory_take(const struct sim_memory_object *object);
-CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group);
-CUresult rm_channel_create(uint32_t group, uint32_t *ret_channel);
+/* The same for the client, with all that is below it, and a device. The new client has another
+ * handle. */
+CUresult rm_client_end(void);
+CUresult rm_client_begin(void);
+CUresult rm_device_restore(struct device *device);
+/* With the handle that is given, unless it is 0. An MPS client has none: handle 0, which is not
+ * freed. */
+CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *group);
+CUresult rm_channel_create(uint32_t group, uint32_t *channel);
 void rm_free(uint32_t parent, uint32_t handle);
 
 /* ---- devices ---- */
@@ -133,6 +143,7 @@ struct device {
 };
 
 CUresult devices_init(void);
+CUresult devices_restore(void);
 int device_count(void);
 /* NULL unless ordinal is one of ours. */
 struct device *device_of(CUdevice ordinal);

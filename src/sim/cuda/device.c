@@ -121,6 +121,15 @@ static void devices_select(void)
     }
 }
 
+CUresult devices_restore(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = rm_device_restore(&devices[i]);
+    return r;
+}
+
 CUresult devices_init(void)
 {
     devices_select();

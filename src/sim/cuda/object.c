@@ -37,3 +37,16 @@ void *object_find(const void *handle, enum object_kind kind)
         object = object->next;
     return object && object->kind == kind ? object : NULL;
 }
+
+CUresult object_visit(enum object_kind kind, CUresult (*visit)(void *object))
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < OBJECT_BUCKETS; i++) {
+        for (struct object *at = buckets[i]; at && r == CUDA_SUCCESS; at = at->next) {
+            if (at->kind == kind)
+                r = visit(at);
+        }
+    }
+    return r;
+}

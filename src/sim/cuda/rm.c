@@ -136,9 +136,24 @@ static CUresult rm_control(uint32_t object, uint32_t cmd, void *params, uint32_t
     return rm_result(rc, call.status);
 }
 
-CUresult rm_open(void)
+CUresult rm_client_begin(void)
 {
     struct rm_client_params params = {0};
+
+    client = 0;
+    return rm_alloc(0, RM_CLASS_CLIENT, &params, sizeof params, &client);
+}
+
+CUresult rm_client_end(void)
+{
+    struct rm_free call = {.client = client, .object = client};
+    int rc = rm_call(RM_NR_FREE, &call, sizeof call);
+
+    return rm_result(rc, call.status);
+}
+
+CUresult rm_open(void)
+{
     CUresult r;
 
     descriptor = sim_rm_open();
@@ -146,8 +161,7 @@ CUresult rm_open(void)
         fprintf(stderr, "sim cuda: no descriptor of the RM device: error %d\n", -descriptor);
         return CUDA_ERROR_NO_DEVICE;
     }
-    client = 0;
-    r = rm_alloc(0, RM_CLASS_CLIENT, &params, sizeof params, &client);
+    r = rm_client_begin();
     if (r != CUDA_SUCCESS) {
         fprintf(
             stderr, "sim cuda: the RM device gives no client (is libvgpu-sim-rm.so preloaded?)\n");
@@ -176,19 +190,32 @@ static void rm_new_objects(struct device *device)
     (void)!rm_call(SIM_RM_NR_NEW, params, sizeof params);
 }
 
-CUresult rm_device_open(struct device *device)
+/* Under the handles that it had, if it had any. */
+static CUresult rm_device_alloc(struct device *device)
 {
     struct rm_device_params params = {.device_id = device->index};
     struct rm_subdevice_params subdevice = {0};
+    CUresult r = rm_alloc_as(
+        client, device->rm_device, RM_CLASS_DEVICE, &params, sizeof params, &device->rm_device);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    return rm_alloc_as(device->rm_device, device->rm_subdevice, RM_CLASS_SUBDEVICE, &subdevice,
+        sizeof subdevice, &device->rm_subdevice);
+}
+
+CUresult rm_device_restore(struct device *device)
+{
+    return device->rm_device ? rm_device_alloc(device) : CUDA_SUCCESS;
+}
+
+CUresult rm_device_open(struct device *device)
+{
     CUresult r;
 
     if (device->rm_device)
         return CUDA_SUCCESS;
-    r = rm_alloc(client, RM_CLASS_DEVICE, &params, sizeof params, &device->rm_device);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = rm_alloc(
-        device->rm_device, RM_CLASS_SUBDEVICE, &subdevice, sizeof subdevice, &device->rm_subdevice);
+    r = rm_device_alloc(device);
     if (r != CUDA_SUCCESS) {
         rm_free(client, device->rm_device);
         device->rm_device = 0;
@@ -428,27 +455,24 @@ CUresult rm_export_describe(int fd, unsigned *ret_device, uint64_t *ret_bytes)
     return r;
 }
 
-/* An MPS client has none: handle 0, which is not freed. */
-CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *ret_group)
+CUresult rm_group_create(struct device *device, uint32_t engine, uint32_t *group)
 {
     struct rm_channel_group_params params = {.engine_type = engine};
     bool is_new = sim_description()->new_objects;
 
-    *ret_group = 0;
     return sim_description()->mps ? CUDA_SUCCESS
-                                  : rm_alloc(device->rm_device,
+                                  : rm_alloc_as(device->rm_device, *group,
                                         is_new ? SIM_RM_CLASS_NEW_GROUP : RM_CLASS_CHANNEL_GROUP,
-                                        &params, sizeof params, ret_group);
+                                        &params, sizeof params, group);
 }
 
-CUresult rm_channel_create(uint32_t group, uint32_t *ret_channel)
+CUresult rm_channel_create(uint32_t group, uint32_t *channel)
 {
     struct rm_channel_params params = {.gpfifo_entries = 1024};
     bool is_new = sim_description()->new_objects;
 
-    *ret_channel = 0;
-    return sim_description()->mps
-               ? CUDA_SUCCESS
-               : rm_alloc(group, is_new ? SIM_RM_CLASS_NEW_CHANNEL : RM_CLASS_CHANNEL_HOPPER,
-                     &params, sizeof params, ret_channel);
+    return sim_description()->mps ? CUDA_SUCCESS
+                                  : rm_alloc_as(group, *channel,
+                                        is_new ? SIM_RM_CLASS_NEW_CHANNEL : RM_CLASS_CHANNEL_HOPPER,
+                                        &params, sizeof params, channel);
 }

@@ -208,6 +208,12 @@ struct sim_group_id {
  */
 int sim_group_create(int fd, unsigned device, uint32_t client, uint32_t object,
     struct sim_group_id *ret_group) SIM_WARN_UNUSED;
+/* The group's objects were made anew, as the driver does it when it restores a checkpoint. False:
+ * there is no such group or object. */
+bool sim_group_restore(
+    const struct sim_group_id *group, int fd, uint32_t client, uint32_t object) SIM_WARN_UNUSED;
+/* A switch of its channels met one of its kernels after that. */
+bool sim_group_is_failed(const struct sim_group_id *group);
 void sim_group_destroy(const struct sim_group_id *group);
 
 /* A place in a stream's work: done when all before it is. All zero: done. */

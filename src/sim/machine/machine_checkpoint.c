@@ -55,7 +55,8 @@ int sim_checkpoint_find(pid_t pid, struct sim_checkpoint_process *ret_process)
     sim_reap_locked();
     for (uint32_t i = 0; i < sim_machine->slots_end && found.thread == 0; i++) {
         const struct sim_slot *slot = &sim_machine->slots[i];
-        if (!slot->live || slot->pid != pid || !slot_has_client(i))
+        bool serves = slot->checkpoint.thread != 0; /* while checkpointed it has no client */
+        if (!slot->live || slot->pid != pid || !(serves || slot_has_client(i)))
             continue;
         found.slot = i;
         found.generation = slot->generation;

@@ -105,6 +105,19 @@ static uint32_t group_of_object(uint32_t object)
     return SIM_NONE;
 }
 
+bool sim_timeline_fail_restored_locked(uint32_t object)
+{
+    uint32_t index = group_of_object(object);
+    if (index == SIM_NONE || !group_at(index)->restored)
+        return false;
+    (void)sim_timeline_advance_locked();
+    const struct sim_engine *engine = &timeline()->engines[group_at(index)->device];
+    if (engine->running == SIM_NONE || ring_at(engine->running)->group != index)
+        return false;
+    group_at(index)->failed = 1;
+    return true;
+}
+
 void sim_timeline_channels_changed_locked(uint32_t object)
 {
     uint32_t index = group_of_object(object);

@@ -157,7 +157,9 @@ struct sim_group {
     uint32_t runnable;    /* has something to do and is not stopped; counted in its engine */
     uint32_t first_ready; /* rings whose first work is a kernel, in the order they became so */
     uint32_t last_ready;
-    uint32_t marked; /* rings that have come to a mark, and wait for the group's turn */
+    uint32_t marked;   /* rings that have come to a mark, and wait for the group's turn */
+    uint32_t restored; /* from a checkpoint: what disables its channels ends the kernel that runs */
+    uint32_t failed;   /* … and did */
 };
 
 /* A device's compute engine. resident: the group whose state is on it, SIM_NONE, or another number
@@ -296,6 +298,9 @@ bool sim_timeline_passed_locked(uint32_t ring, uint32_t generation, uint32_t seq
 /* Ends the work of a group, of a slot, now: it never runs, and what waits for it goes on. */
 void sim_timeline_drop_group_locked(uint32_t group);
 void sim_timeline_drop_slot_locked(uint32_t slot);
+/* Whether the channel group was restored from a checkpoint and has a kernel on the GPU, whose
+ * context has failed then. */
+bool sim_timeline_fail_restored_locked(uint32_t object);
 /* A channel group's channels, or its time slice, changed. */
 void sim_timeline_channels_changed_locked(uint32_t object);
 /* The channel group is no more. */

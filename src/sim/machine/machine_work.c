@@ -81,6 +81,32 @@ static struct sim_group *group_find_locked(const struct sim_group_id *id)
     return id->generation != 0 && group->live && group->generation == id->generation ? group : NULL;
 }
 
+bool sim_group_restore(
+    const struct sim_group_id *id, int fd, uint32_t client, uint32_t object_handle)
+{
+    sim_lock();
+    uint32_t slot = sim_slot_of_locked(fd);
+    uint32_t object = slot == SIM_NONE ? SIM_NONE : group_object(slot, client, object_handle);
+    struct sim_group *group = group_find_locked(id);
+    bool known = group && object != SIM_NONE;
+    if (known) {
+        group->object = object;
+        group->restored = 1;
+        sim_timeline_channels_changed_locked(object);
+    }
+    sim_unlock();
+    return known;
+}
+
+bool sim_group_is_failed(const struct sim_group_id *id)
+{
+    sim_lock();
+    const struct sim_group *group = group_find_locked(id);
+    bool failed = group && group->failed;
+    sim_unlock();
+    return failed;
+}
+
 void sim_group_destroy(const struct sim_group_id *id)
 {
     sim_lock();

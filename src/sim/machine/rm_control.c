@@ -163,6 +163,10 @@ static uint32_t disable_channels(const struct sim_rm_control *control)
     }
     if (status != RM_OK)
         return status;
+    for (uint32_t i = 0; params->disable && i < params->count; i++) {
+        if (sim_timeline_fail_restored_locked(sim_machine->objects[channels[i]].parent))
+            return RM_ERR_BUSY_RETRY;
+    }
     for (uint32_t i = 0; i < params->count; i++)
         sim_machine->objects[channels[i]].disabled = params->disable != 0;
     for (uint32_t i = 0; i < params->count; i++)

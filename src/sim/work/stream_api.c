@@ -11,7 +11,8 @@ static CUresult context_synchronise(struct context *context)
         if (capture_spoil_context(context))
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return stream_wait_context(context);
+    CUresult r = stream_wait_context(context);
+    return context && sim_group_is_failed(&context->timeline) ? CUDA_ERROR_LAUNCH_FAILED : r;
 }
 
 CUresult sim_cuCtxSynchronize(void)
