@@ -60,7 +60,7 @@ static int read_size(const char *text, bool loosely, uint64_t *ret_bytes)
         return -EINVAL;
     /* Whole part and a fraction of up to nine digits; further digits are below a byte of 1 GiB. */
     uint64_t whole = 0, fraction = 0, scale = 1;
-    bool over = false;
+    bool over = false, is_some = false;
     for (; is_digit(*at); at++) {
         over |= whole > (UINT64_MAX - 9) / 10;
         whole = over ? whole : whole * 10 + (uint64_t)(*at - '0');
@@ -70,6 +70,7 @@ static int read_size(const char *text, bool loosely, uint64_t *ret_bytes)
         if (!is_digit(*at))
             return -EINVAL;
         for (; is_digit(*at); at++) {
+            is_some |= *at != '0';
             if (scale < 1000000000u) {
                 fraction = fraction * 10 + (uint64_t)(*at - '0');
                 scale *= 10;
@@ -85,6 +86,8 @@ static int read_size(const char *text, bool loosely, uint64_t *ret_bytes)
     uint64_t bytes = (whole << shift) + (uint64_t)(((unsigned __int128)fraction << shift) / scale);
     if (bytes > INT64_MAX)
         return -ERANGE;
+    if (is_some && !bytes)
+        return -EINVAL;
     *ret_bytes = bytes;
     return 0;
 }

@@ -16,7 +16,8 @@
 
 /* A size in bytes: decimal digits, an optional fraction, an optional unit k, m, g or t in either
  * case that may be followed by i, b or ib; blanks around are ignored. Returns 0, -EINVAL where the
- * text is none of this (empty and negative too), -ERANGE above 2^63-1. */
+ * text is none of this (empty and negative too) or less than a byte but not 0, which would mean no
+ * limit; -ERANGE above 2^63-1. */
 int parse_size(const char *text, uint64_t *ret_bytes) __attribute__((warn_unused_result));
 
 /* The same as vgpu-controller reads its own variables: letters behind the unit's are ignored

@@ -90,7 +90,7 @@ TEST("blanks around a size are ignored")
 TEST("a size with a fraction is taken, rounded down to a byte")
 {
     CHECK_EQ(size_of("0.5g"), 512 * MIB);
-    CHECK_EQ(size_of("0.5"), 0);
+    CHECK_EQ(size_of("1.5"), 1);
     CHECK_EQ(size_of("1.9"), 1);
     CHECK_EQ(size_of("1.25k"), 1280);
     CHECK_EQ(size_of("0.000000001g"), 1);
@@ -122,6 +122,18 @@ TEST("a size above 2^63-1 is out of range, whatever its unit")
     check_refused("8388608t", -ERANGE);
     check_refused("18446744073709551617t", -ERANGE);
     check_refused("16777217t", -ERANGE);
+}
+
+TEST("less than a byte is no size, as 0 means no limit")
+{
+    uint64_t bytes;
+    CHECK_EQ(parse_size("0.5", &bytes), -EINVAL);
+    CHECK_EQ(parse_size("0.0001k", &bytes), -EINVAL);
+    CHECK_EQ(parse_size("0.0000000001g", &bytes), -EINVAL);
+    CHECK_EQ(parse_size_loosely("0.9", &bytes), -EINVAL);
+    CHECK_EQ(size_of("0.0"), 0);
+    CHECK_EQ(size_of("0g"), 0);
+    CHECK_EQ(size_of("0.001k"), 1);
 }
 
 TEST("a fraction at the upper boundary does not overflow")
