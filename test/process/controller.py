@@ -211,7 +211,7 @@ def in_etc(it, script):
     os.mkdir(place)
     need_root("unshare", "--mount", "mount", "-t", "tmpfs", "none", place)
     return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
-            f"mount -t tmpfs none {place}; cp -a /etc {place}/etc; mount --bind {place}/etc /etc\n"
+            f"mount -t tmpfs none {place}; cp -a --no-preserve=ownership /etc {place}/etc; mount --bind {place}/etc /etc\n"
             f"rm -rf /etc/vgpu-manager; mount -t tmpfs none /run; {script}\nexec \"$@\"", "sh")
 
 
@@ -325,15 +325,18 @@ def not_ours():
         # Root beside a first process of another user, which it may read.
         os.chmod(it.directory, 0o777)
         true(shutil.which("setpriv"), "setpriv is missing")
+        need_root("setpriv", "--reuid=65534", "--clear-groups", "true")
         fifo = f"{it.directory}/fifo"
         os.mkfifo(fifo)
+        line = os.open(fifo, os.O_RDWR)  # without a reader it would wait for one
         with subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "setpriv", "--reuid=65534",
                                "--clear-groups", "sh", "-c", f"read line <{fifo}"], env={**MINE, **variables}) as first:
             try:
                 done = enter(first.pid, it)
             finally:
-                with open(fifo, "w", encoding="utf-8") as file:
-                    file.write("end\n")
+                os.write(line, b"end\n")
+                first.wait()
+                os.close(line)
         equal(total(done), CARD_MIB, f"another user: {done.stderr}")
         true(not os.path.exists(it.region), "its region was taken")
 
