@@ -77,6 +77,26 @@ def ours(world):
     return {key for key in world.samples() if key.startswith("hami_vgpu_memory_used_bytes")}
 
 
+def sum_of_kinds(samples):
+    return sum(value(samples, "vgpu_memory_bytes", kind=kind)
+               for kind in ("context", "module", "buffer", "managed", "spilled", "other"))
+
+
+@test
+def spilled():
+    """what of a container's memory is in host memory is a kind of its own"""
+    with World(BUILD) as world:
+        world.pod()
+        with Tenant(world, "uid-w_main", "--memory", "4g", "--oversubscribe=4") as tenant:
+            for _ in range(3):
+                tenant.program.got(500)
+            world.start(*FAST)
+            samples = world.samples()
+            true(1000 * MIB > value(samples, "vgpu_memory_bytes", kind="spilled") >= 500 * MIB, "spilled")
+            equal(sum_of_kinds(samples), value(samples, "hami_vgpu_memory_used_bytes"), "the sum of the kinds")
+        equal(world.end(), 0)
+
+
 @test
 def live():
     """what a program has allocated, was refused and is limited to is told by kind, with its Pod's names"""
@@ -98,9 +118,7 @@ def live():
             equal(value(after, "vgpu_memory_bytes", kind="buffer"), 150 * MIB)
             used = value(after, "hami_vgpu_memory_used_bytes")
             equal(used - value(before, "hami_vgpu_memory_used_bytes"), 50 * MIB)
-            kinds = sum(value(after, "vgpu_memory_bytes", kind=kind)
-                        for kind in ("context", "module", "buffer", "managed", "other"))
-            equal(kinds, used, "the sum of the kinds")
+            equal(sum_of_kinds(after), used, "the sum of the kinds")
             equal(value(after, "vgpu_memory_refusals_total"), 2)
             true([key for key in after if key.startswith("vgpu_ledger_info{")], "no ledger")
             equal({families[name][0] for name in families if name.endswith("_total")}, {"counter"})

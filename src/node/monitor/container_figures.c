@@ -100,6 +100,7 @@ static void take_memory(const struct collected_device *from, double values[FIGUR
     values[FIGURE_DATA] = (double)memory->buffer + (double)memory->managed;
     values[FIGURE_BUFFER] = (double)memory->buffer;
     values[FIGURE_MANAGED] = (double)memory->managed;
+    values[FIGURE_SPILLED] = (double)memory->spilled;
     values[FIGURE_OTHER] = memory->bytes > kinds ? (double)(memory->bytes - kinds) : 0;
 }
 

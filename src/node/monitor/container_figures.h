@@ -22,7 +22,8 @@ enum figure {
     /* Of our regions only. */
     FIGURE_BUFFER,
     FIGURE_MANAGED,
-    FIGURE_OTHER, /* in no kind, or given up and still held by others */
+    FIGURE_SPILLED, /* in host memory */
+    FIGURE_OTHER,   /* in no kind, or given up and still held by others */
     FIGURE_CORE_LIMIT,
     FIGURE_CORE_SOFT_LIMIT,
     FIGURE_GPU_TIME_S, /* counters since the region was made */

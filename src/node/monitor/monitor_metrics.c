@@ -69,9 +69,9 @@ static void write_kinds(struct exposition *exposition, const struct node_figures
         enum figure figure;
     } kinds[] = {{"kind=\"context\"", FIGURE_CONTEXT}, {"kind=\"module\"", FIGURE_MODULE},
         {"kind=\"buffer\"", FIGURE_BUFFER}, {"kind=\"managed\"", FIGURE_MANAGED},
-        {"kind=\"other\"", FIGURE_OTHER}};
-    exposition_family(
-        exposition, "vgpu_memory_bytes", "gauge", "Device memory of the container by its kind");
+        {"kind=\"spilled\"", FIGURE_SPILLED}, {"kind=\"other\"", FIGURE_OTHER}};
+    exposition_family(exposition, "vgpu_memory_bytes", "gauge",
+        "Device memory of the container by its kind; spilled: in host memory");
     for (size_t i = 0; i < figures->count; i++) {
         const struct container_figures *container = &figures->list[i];
         for (size_t d = 0; container->is_ours && d < container->device_count; d++)
