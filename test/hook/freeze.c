@@ -8,6 +8,7 @@
 #include "sim/machine/machine.h"
 #include "sweep.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -586,24 +587,30 @@ BED_TEST("a process ends whose thread waits for memory to come back", .limit = "
     CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
 }
 
+/* Shared with a process that holds memory. */
+static volatile struct holder {
+    bool is_ready, is_to_execute;
+} * holder;
+
 static void hold(void *argument)
 {
-    bool *ready = argument;
+    (void)argument;
     bed_context(0);
     take_all();
-    *ready = true;
-    for (;;)
-        pause();
+    holder->is_ready = true;
+    while (!holder->is_to_execute)
+        usleep(100);
+    execl("/bin/sleep", "sleep", "100", (char *)NULL);
+    _exit(127);
 }
 
 static pid_t start_holder(void)
 {
-    static volatile bool *ready;
-    if (!ready)
-        ready = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    *ready = false;
-    pid_t pid = bed_fork(hold, (void *)(uintptr_t)ready);
-    for (unsigned ms = 0; ms < HANG_MS && !*ready; ms++)
+    if (!holder)
+        holder = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    holder->is_ready = holder->is_to_execute = false;
+    pid_t pid = bed_fork(hold, NULL);
+    for (unsigned ms = 0; ms < HANG_MS && !holder->is_ready; ms++)
         bed_sleep_ms(1);
     return pid;
 }
@@ -630,6 +637,38 @@ BED_TEST("a process that is killed while its memory moves leaves nothing charged
         usleep((seed >> 12) % 200000);
         kill_and_wait(pid);
         CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
+    }
+}
+
+static bool sleeps(pid_t pid)
+{
+    char path[64], name[16] = "";
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, name, sizeof(name) - 1) < 0)
+        name[0] = '\0';
+    close(fd);
+    return !strcmp(name, "sleep\n");
+}
+
+BED_TEST("a process that executes another program while its memory moves leaves nothing charged",
+    .limit = "8GiB", .environment = {ON})
+{
+    unsigned seed = 11;
+    for (unsigned i = 0; i < 12; i++) {
+        pid_t pid = start_holder();
+        seed = seed * 1103515245u + 12345u;
+        uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
+        if (i % 3 == 2) {
+            (void)outcome(pid, word);
+            (void)order(VGPU_RELEASE_NONE);
+        }
+        usleep((seed >> 12) % 200000);
+        holder->is_to_execute = true;
+        for (unsigned ms = 0; ms < HANG_MS && !sleeps(pid); ms++)
+            bed_sleep_ms(1);
+        CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
+        kill_and_wait(pid);
     }
 }
 
