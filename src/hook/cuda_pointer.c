@@ -131,7 +131,8 @@ CUresult hook_cuPointerGetAttributes(
 
 /* Copies and fills of memory on the card wait as it is (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is 1 from
  * the start), and a mapping's cannot be set (H100, driver 580): to ask for what holds is no error.
- */
+ * Whoever has another device reach memory asks for it ("GPUDirect RDMA", NVIDIA), so the memory is
+ * not moved from then on. */
 CUresult hook_cuPointerSetAttribute(
     const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
@@ -144,6 +145,8 @@ CUresult hook_cuPointerSetAttribute(
                 attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value &&
                 vmem_find(ptr, &allocation);
     CUresult told = asks ? cuda.cuPointerGetAttribute(&holds, attribute, ptr) : result;
+    if (holds)
+        vmem_keep_in_place(ptr);
     world_leave(entered);
     return asks && told == CUDA_SUCCESS && !holds ? result : told;
 }

@@ -343,6 +343,25 @@ BED_TEST("memory that was exported stays on the card", .limit = "8GiB", .environ
     close(fd);
 }
 
+BED_TEST("memory that a program prepares for RDMA stays where it is", .limit = "8GiB",
+    .environment = {ON})
+{
+    CUdeviceptr reached, own;
+    unsigned yes = 1;
+    bed_context(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&reached, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&own, 20 * MIB), CUDA_SUCCESS);
+    CHECK_EQ(CU(cuPointerSetAttribute)(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, reached + 5 * MIB),
+        CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+        CHECK_EQ(usage()->spilled, 20 * MIB);
+        CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    }
+    CHECK_EQ(CU(cuMemFree_v2)(reached), CUDA_SUCCESS);
+    account_is_exact();
+}
+
 BED_TEST("peers reach memory that has moved", .limit = "8GiB", .sim = "2xh200", .environment = {ON})
 {
     CUcontext first, second;
