@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 
+import users
+
 INSIDE = "VGPU_TEST_NAMESPACE"
 PLACES = ("/tmp", "/run", "/dev/shm")
 ALICE, BOB = 1001, 1002
@@ -20,7 +22,7 @@ def enter_namespace():
         if shutil.which("unshare") and subprocess.run(
                 [*command, "mount", "-t", "tmpfs", "none", "/tmp"], check=False,
                 stderr=subprocess.DEVNULL).returncode == 0:
-            os.environ[INSIDE] = "root" if len(options) == 1 and os.getuid() == 0 else "mapped"
+            os.environ[INSIDE] = "root" if len(options) == 1 and users.may_change() else "mapped"
             os.execvp("unshare", [*command, sys.executable, *sys.argv])
     return "no mount namespace can be made here"
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 
+import users
 from both import CLEAN, PATH
 from tap import Skip
 
 BUILD = os.path.abspath(sys.argv[1])
 INSIDE = "VGPU_TEST_NAMESPACE"
-NOBODY = 65534
+NOBODY = users.NOBODY
 OURS = {"libvgpu.so": "libvgpu.so", "libvgpu-control.so": "libvgpu-control.so",
         "libvgpu-sim-rm.so": "src/sim/libvgpu-sim-rm.so",
         "libcuda.so.1": "src/sim/libcuda.so.1", "libnvidia-ml.so.1": "src/sim/libnvidia-ml.so.1",
@@ -32,7 +33,7 @@ def enter_namespace():
         command = ["unshare", *options, "--propagation", "private"]
         if shutil.which("unshare") and subprocess.run([*command, "true"], check=False,
                                                       stderr=subprocess.DEVNULL).returncode == 0:
-            os.environ[INSIDE] = "root" if len(options) == 1 and os.getuid() == 0 else "mapped"
+            os.environ[INSIDE] = "root" if len(options) == 1 and users.may_change() else "mapped"
             os.execvp("unshare", [*command, sys.executable, *sys.argv])
     return "no mount namespace can be made here"
 
