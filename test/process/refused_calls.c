@@ -295,8 +295,8 @@ static struct run run_once(const struct call *call, int error)
     return done;
 }
 
-/* Where two threads meet at the simulator's machine, and futexes are refused, the C library ends the
- * program as it unlocks the simulator's mutex: such a run says nothing of ours. */
+/* Where two threads meet at the simulator's machine, and futexes are refused, the C library ends
+ * the program as it unlocks the simulator's mutex: such a run says nothing of ours. */
 #define C_LIBRARY_ENDS "The futex facility returned an unexpected error code."
 #define TRIES 20
 
