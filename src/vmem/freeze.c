@@ -179,8 +179,7 @@ static CUresult move_all(bool out, uint64_t *ret_bytes)
     *ret_bytes = 0;
     while (!world_is_finished() && (range = vmem_use_next(&cursor))) {
         uint64_t moved;
-        CUresult here =
-            out ? range_move(range, true, UINT64_MAX, &moved) : range_move_back(range, &moved);
+        CUresult here = out ? range_move_away(range, &moved) : range_move_back(range, &moved);
         *ret_bytes += moved;
         result = result == CUDA_SUCCESS ? here : result;
         (void)vmem_leave(range);

@@ -34,7 +34,7 @@ struct range_part {
     CUmemGenericAllocationHandle handle;
     uint64_t bytes;
     bool spilled;   /* backed by the host */
-    bool moved;     /* by range_move off the card */
+    bool moved;     /* by range_move_away off the card */
     bool parked;    /* mapped nowhere, and without a handle: behind the descriptor (vmem/park.h) */
     int descriptor; /* of its memory, once it was parked; 0: none */
 };

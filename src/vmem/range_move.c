@@ -78,7 +78,7 @@ static struct range_part part_of(
     return (struct range_part){.handle = piece->handle,
         .bytes = piece->bytes,
         .spilled = move->to_host,
-        .moved = move->to_host};
+        .moved = move->is_away};
 }
 
 static CUresult make_piece(struct range_move *move, struct range_move_piece *piece)
@@ -189,32 +189,38 @@ static bool enter_context(const struct range *range)
     return cuda.cuCtxPushCurrent_v2((CUcontext)(uintptr_t)range->context) == CUDA_SUCCESS;
 }
 
-static CUresult move_parts(
-    struct range *range, bool to_host, bool only_moved, uint64_t bytes_max, uint64_t *ret_moved)
+static CUresult move_parts(struct range_move *move, uint64_t bytes_max, uint64_t *ret_moved)
 {
-    struct range_move move = {.range = range, .to_host = to_host, .only_moved = only_moved};
     CUcontext popped;
     *ret_moved = 0;
-    if (load_relaxed(&range->exported))
+    if (load_relaxed(&move->range->exported))
         return CUDA_SUCCESS;
-    plan(&move, bytes_max);
-    if (!move.count || !enter_context(range))
-        return move.result;
+    plan(move, bytes_max);
+    if (!move->count || !enter_context(move->range))
+        return move->result;
     struct capture_relaxed former = capture_relax();
-    *ret_moved = move_planned(&move);
+    *ret_moved = move_planned(move);
     capture_restore(&former);
     (void)cuda.cuCtxPopCurrent_v2(&popped);
-    return move.result;
+    return move->result;
 }
 
 CUresult range_move(struct range *range, bool to_host, uint64_t bytes_max, uint64_t *ret_moved)
 {
-    return move_parts(range, to_host, false, bytes_max, ret_moved);
+    struct range_move move = {.range = range, .to_host = to_host};
+    return move_parts(&move, bytes_max, ret_moved);
+}
+
+CUresult range_move_away(struct range *range, uint64_t *ret_moved)
+{
+    struct range_move move = {.range = range, .to_host = true, .is_away = true};
+    return move_parts(&move, UINT64_MAX, ret_moved);
 }
 
 CUresult range_move_back(struct range *range, uint64_t *ret_moved)
 {
-    return move_parts(range, false, true, UINT64_MAX, ret_moved);
+    struct range_move move = {.range = range, .only_moved = true};
+    return move_parts(&move, UINT64_MAX, ret_moved);
 }
 
 uint64_t range_movable_bytes(const struct range *range)

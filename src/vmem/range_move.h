@@ -22,7 +22,11 @@
 CUresult range_move(struct range *range, bool to_host, uint64_t bytes_max, uint64_t *ret_moved)
     __attribute__((warn_unused_result));
 
-/* The same inwards, but only of parts that range_move took off the card. */
+/* The same of all that is on the card, outwards: what goes is to come back. */
+CUresult range_move_away(struct range *range, uint64_t *ret_moved)
+    __attribute__((warn_unused_result));
+
+/* The same inwards, but only of parts that range_move_away took off the card. */
 CUresult range_move_back(struct range *range, uint64_t *ret_moved)
     __attribute__((warn_unused_result));
 
@@ -30,7 +34,7 @@ CUresult range_move_back(struct range *range, uint64_t *ret_moved)
  * piece may be smaller. */
 uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes);
 
-/* Bytes of it that are on the card and may be moved; that range_move took off the card. */
+/* Bytes of it that are on the card and may be moved; that range_move_away took off the card. */
 uint64_t range_movable_bytes(const struct range *range);
 uint64_t range_moved_bytes(const struct range *range);
 

@@ -14,8 +14,10 @@ struct range_move_piece {
 
 struct range_move {
     struct range *range;
-    bool to_host, only_moved;
-    unsigned count; /* of pieces; all of a part follow one another */
+    bool to_host;
+    bool is_away;    /* what goes to the host is to come back */
+    bool only_moved; /* only what is to come back moves */
+    unsigned count;  /* of pieces; all of a part follow one another */
     struct range_move_piece pieces[RANGE_PARTS_MAX];
     uint64_t bytes;  /* in all */
     CUresult result; /* why less was moved than was to be */

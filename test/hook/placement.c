@@ -3,7 +3,9 @@
  * that works on. */
 #include "allocate.h"
 #include "bed.h"
+#include "freeze.h"
 #include "movable.h"
+#include "sim/machine/machine.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -232,6 +234,41 @@ static void take_and_leave(void *argument)
         bed_sleep_ms(150);
         give(second);
     }
+}
+
+static uint64_t copies(void)
+{
+    return sim_calls("cuMemcpyDtoDAsync_v2");
+}
+
+/* Until something has moved, and nothing has for a second. */
+static void until_moved(void)
+{
+    uint64_t first = copies(), last = first;
+    for (unsigned still = 0, tries = 0; tries < 300 && (last == first || still < 10); tries++) {
+        bed_sleep_ms(100);
+        still = copies() == last ? still + 1 : 0;
+        last = copies();
+    }
+    CHECK(last > first);
+}
+
+BED_TEST("a release after memory has changed places brings back what it took, and no more", SHARE)
+{
+    bed_context(0);
+    CUdeviceptr first = take(3 * GIB), second = take(3 * GIB);
+    CHECK(spilled() > GIB);
+    mark(first, 3 * GIB, 1);
+    mark(second, 3 * GIB, 2);
+    CHECK_EQ(CU(cuMemPrefetchAsync)(second, 3 * GIB, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    until_moved();
+    uint64_t before = spilled();
+    CHECK_EQ(order_done(VGPU_RELEASE_PAUSE), VGPU_RELEASE_DONE);
+    CHECK_EQ(slot_of(getpid())->released, 6 * GIB - before);
+    CHECK_EQ(order_done(VGPU_RELEASE_NONE), VGPU_RELEASE_IDLE);
+    CHECK_EQ(slot_of(getpid())->released, 0);
+    CHECK_EQ(spilled(), before);
+    CHECK(is_marked(first, 3 * GIB, 1) && is_marked(second, 3 * GIB, 2));
 }
 
 BED_TEST("a process that is killed while memory comes back leaves none of it", SHARE)
