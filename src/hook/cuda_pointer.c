@@ -3,6 +3,7 @@
  * (vmem/vmem.h) is told as the driver tells of its own: on the device, with the bounds, the context
  * and the number of the allocation, wherever it lies. */
 #include "hook/hook.h"
+#include "vmem/park.h"
 #include "vmem/vmem.h"
 #include "vmem/world.h"
 
@@ -145,8 +146,10 @@ CUresult hook_cuPointerSetAttribute(
                 attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value &&
                 vmem_find(ptr, &allocation);
     CUresult told = asks ? cuda.cuPointerGetAttribute(&holds, attribute, ptr) : result;
-    if (holds)
+    if (holds) {
         vmem_keep_in_place(ptr);
+        park_forbid("the program has memory that it has prepared for RDMA");
+    }
     world_leave(entered);
     return asks && told == CUDA_SUCCESS && !holds ? result : told;
 }

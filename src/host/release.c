@@ -40,9 +40,16 @@ static void add_usage(struct release_outcome *sums, const struct vgpu_usage *usa
     sums->left_bytes = saturating_sum(sums->left_bytes, movable);
 }
 
+static enum vgpu_release_state state_of(const struct vgpu_slot *slot)
+{
+    return (enum vgpu_release_state)(uint32_t)slot->release;
+}
+
+/* Of one that is parked or checkpointed the account may show nothing. */
 static bool takes_part(const struct vgpu_slot *slot, unsigned devices)
 {
-    bool any = slot->released != 0;
+    enum vgpu_release_state state = state_of(slot);
+    bool any = slot->released || state == VGPU_RELEASE_PARKED || state == VGPU_RELEASE_CHECKPOINTED;
     for (unsigned d = 0; d < devices; d++)
         any |= slot->usage[d].movable || slot->usage[d].spilled;
     return any;
@@ -58,7 +65,7 @@ static bool has_context(const struct vgpu_slot *slot, unsigned devices)
 
 static void add_answer(struct look *look, const struct vgpu_slot *slot, uint32_t order)
 {
-    enum vgpu_release_state state = (enum vgpu_release_state)(uint32_t)slot->release;
+    enum vgpu_release_state state = state_of(slot);
     if (state != VGPU_RELEASE_CHECKPOINTED &&
         (slot->release >> 32 != order || state == VGPU_RELEASE_MOVING)) {
         look->waiting++;
@@ -138,12 +145,18 @@ static int take_back(struct chosen_region *chosen, bool was_paused)
     return error || !was_paused ? error : set_paused(chosen, true);
 }
 
-/* What stays on the card is another afterwards. */
+/* What stays on the card is another afterwards. Those that the driver does not checkpoint are
+ * parked no longer: another order leaves them released. */
 static int checkpoint(struct chosen_region *chosen, uint32_t order, struct release_outcome *outcome)
 {
     struct checkpoint_outcome made;
+    struct release_outcome ignored;
     struct look look;
     int error = checkpoint_take(chosen, &made);
+    if (!error && (made.refused || made.lacks))
+        error = region_set_release(&chosen->region, VGPU_RELEASE_PAUSE, &order);
+    if (!error && (made.refused || made.lacks))
+        error = wait_for_answers(chosen, order, 0, &ignored);
     if (!error)
         error = look_at(chosen, order, &look);
     if (error)

@@ -244,8 +244,7 @@ def refused():
     with Place() as place, Worker(place, arguments=(str(MIB), "managed")) as worker:
         said = pause(place)
         true("not checkpointed: 1, because the driver refuses (cuCheckpointProcessCheckpoint: 801)" in said, said)
-        equal(state(place), "parked")
-        worker.is_still()
+        equal(state(place), "released")
         vgpu(place, "resume")
         worker.works()
 
@@ -262,11 +261,35 @@ def own_host_memory():
 
 
 @test
+def prepared_for_rdma():
+    """nor is one that has memory which it has prepared for RDMA: that stays on the card"""
+    with Place() as place, Worker(place, arguments=(str(MIB), "rdma")) as worker:
+        said = pause(place)
+        true("1 process not checkpointed" in said and "movable" in said, said)
+        equal(state(place), "released")
+        vgpu(place, "resume")
+        worker.works()
+
+
+@test
+def nothing_to_move():
+    """one all of whose memory is to stay where it is goes, and comes back"""
+    with Place() as place, Worker(place, arguments=(str(MIB), "exported")) as worker:
+        for _ in range(2):
+            said = pause(place)
+            true("1 process checkpointed: nothing of it is on the card" in said, said)
+            equal((state(place), held(place)), ("checkpointed", 0), "in vgpu ps")
+            vgpu(place, "resume")
+            worker.works()
+
+
+@test
 def no_calls():
     """so is it where the driver has no such calls"""
     with Place() as place, Worker(place, sim="1xh200") as worker:
         said = pause(place, sim="1xh200")
         true("not checkpointed: 1, because the driver refuses (cuCheckpointProcessLock: 801)" in said, said)
+        equal(state(place), "released")
         vgpu(place, "resume", sim="1xh200")
         worker.works()
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process-parked [MIB [managed | host]]: a program that works all the time, in four threads, and
- * checks what it reads: it launches and asks for events, it allocates and frees, it copies, and it
- * calls functions that the library does not replace. It says "ready", and answers each line on
- * stdin with the number of rounds that its threads have made, or with what was wrong; at "exit" it
- * exits at once, at "long" it launches a kernel of 2 s, and at the end of stdin it ends. */
+/* process-parked [MIB [managed | host | exported | rdma]]: a program that works all the time, in
+ * four threads, and checks what it reads: it launches and asks for events, it allocates and frees,
+ * it copies, and it calls functions that the library does not replace. It says "ready", and answers
+ * each line on stdin with the number of rounds that its threads have made, or with what was wrong;
+ * at "exit" it exits at once, at "long" it launches a kernel of 2 s, and at the end of stdin it
+ * ends. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -157,6 +158,23 @@ static void make_host(void)
     DRIVER_CALL(driver.cuMemCreate(&handle, 2 * MIB, &property, 0));
 }
 
+/* None of it is moved from then on. */
+static void export_ranges(void)
+{
+    for (unsigned i = 0; i < RANGES; i++) {
+        int fd = -1;
+        DRIVER_CALL(driver.cuMemGetHandleForAddressRange(
+            &fd, ranges[i], range_bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+        close(fd);
+    }
+}
+
+static void prepare_for_rdma(void)
+{
+    unsigned yes = 1;
+    DRIVER_CALL(driver.cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ranges[0]));
+}
+
 static void make(uint64_t mib, const char *more)
 {
     CUmodule module;
@@ -172,6 +190,10 @@ static void make(uint64_t mib, const char *more)
     DRIVER_CALL(driver.cuMemcpyHtoD_v2(pooled, &mark, sizeof(mark)));
     if (strcmp(more, "host") == 0)
         make_host();
+    if (strcmp(more, "exported") == 0)
+        export_ranges();
+    if (strcmp(more, "rdma") == 0)
+        prepare_for_rdma();
     if (strcmp(more, "managed") == 0)
         DRIVER_CALL(driver.cuMemAllocManaged(&(CUdeviceptr){0}, MIB, CU_MEM_ATTACH_GLOBAL));
 }
