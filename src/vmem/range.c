@@ -234,9 +234,26 @@ static CUresult add_resident(struct range *range, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* Whether all of it can be backed, before a part is made: 0.3 s a GiB. */
+static bool may_spill(const struct range *range, uint64_t bytes)
+{
+    unsigned device = (unsigned)range->device;
+    int error = account_reserve(device, bytes, ACCOUNT_SPILLED);
+    if (error == -EDQUOT)
+        say_pool_is_used_up(range, bytes);
+    if (error) /* beyond the limit: its parts are refused for that */
+        return error == -ENOMEM;
+    bool may = host_has_room(range, bytes);
+    account_commit(device, bytes);
+    account_release(device, bytes, ACCOUNT_SPILLED);
+    return may;
+}
+
 static CUresult add_spilled(struct range *range, uint64_t bytes)
 {
     host_pool_make_room(bytes);
+    if (!may_spill(range, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CUDA_SUCCESS;
     uint64_t piece = range_piece_bytes(bytes);
     for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece)

@@ -263,6 +263,18 @@ BED_TEST("host memory beyond VGPU_HOST_POOL is refused, and the log says what is
     CHECK_EQ(usage()->spilled, 0);
 }
 
+BED_TEST("what cannot be backed as a whole is refused before any of it is", SMALL_CARD,
+    .environment = {ON, "VGPU_HOST_POOL=1g"})
+{
+    CUdeviceptr pointer;
+    bed_context(0);
+    uint64_t card = bed_card_bytes(0);
+    CHECK_EQ(CU(cuMemAlloc_v2)(&pointer, 6 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(bed_stderr_lines("VGPU_HOST_POOL leaves 1024 MiB"), 1);
+    CHECK_EQ(bed_card_bytes(0), card);
+    CHECK_EQ(usage()->spilled, 0);
+}
+
 BED_TEST("a budget of nothing spills nothing", SMALL_CARD, .environment = {ON, "VGPU_HOST_POOL=0"})
 {
     CUdeviceptr pointer;
@@ -808,9 +820,12 @@ BED_TEST("a killed process leaves neither the card's memory nor the host's behin
     CUdeviceptr pointer;
     int status;
     bed_context(0);
+    /* Its last allocation is small, a page beside the context's 518 MiB: all that is large is
+     * there. */
     for (unsigned i = 0; i < 1000; i++) {
         slot = bed_region() ? bed_region_slot(pid) : NULL;
-        if (slot && slot->usage[0].bytes > 5 * GIB && !slot->usage[0].pending)
+        if (slot && slot->usage[0].bytes > 5 * GIB + 518 * MIB && !slot->usage[0].pending &&
+            slot->usage[0].spilled > GIB)
             break;
         bed_sleep_ms(10);
     }
