@@ -7,6 +7,7 @@
 #include "base/guard.h"
 #include "container/container.h"
 #include "rm/rm_audit.h"
+#include "rm/rm_away.h"
 #include "rm/rm_call.h"
 #include "rm/rm_channels.h"
 #include "rm/rm_charging.h"
@@ -60,6 +61,7 @@ void rm_memory_reset(void)
     asked_gpu = any_unidentified = false;
     any_client = false;
     rm_charging_reset();
+    rm_away_reset();
     rm_ledger_reset();
     rm_export_reset();
     rm_audit_reset();
@@ -102,7 +104,9 @@ static void freed_visit(const struct rm_freed *memory, void *context)
     (void)context;
     if (!rm_charging_is_on())
         return;
-    if (memory->exported)
+    if (rm_away_is_on())
+        rm_away_freed(memory->device, memory->bytes, memory->kind);
+    else if (memory->exported)
         rm_export_freed(memory);
     else if (!is_move(memory->bytes, memory->kind, false))
         account_release(memory->device, memory->bytes, memory->kind);
@@ -211,6 +215,17 @@ static int settle(const struct rm_call *call, struct rm_allocation *allocation,
     return result;
 }
 
+/* The driver restores what is away, or needs it for the checkpoint: no limit is asked. */
+static int alloc_restored(
+    const struct rm_call *call, struct rm_allocation *allocation, const struct place *place)
+{
+    rm_charging_begin_call();
+    int result = settle(call, allocation, place, false, 0, rm_call_pass(call));
+    if (result == 0 && rm_allocation_answer(allocation) == RM_OK && allocation->bytes)
+        rm_away_came_back(place->device, allocation->bytes, rm_memory_thread_kind);
+    return result;
+}
+
 /* Charged, asked for, settled: under one guard window, of which each step would open its own. */
 static int alloc_charged(
     const struct rm_call *call, struct rm_allocation *allocation, const struct place *place)
@@ -255,6 +270,8 @@ static int alloc_memory(const struct rm_call *call, struct rm_allocation *alloca
     store_release(&active, true);
     struct place place = {.device = (unsigned)device, .device_handle = device_handle};
     rm_unknown_note_device(place.device, call->fd, allocation->client, device_handle);
+    if (rm_charging_is_on() && rm_away_is_on())
+        return alloc_restored(call, allocation, &place);
     if (rm_charging_is_on())
         return alloc_charged(call, allocation, &place);
     rm_charging_begin_call();

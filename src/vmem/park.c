@@ -7,6 +7,7 @@
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "pace/capture.h"
+#include "rm/rm_away.h"
 #include "vmem/descriptor.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_access.h"
@@ -194,7 +195,9 @@ bool park_out(void)
     struct capture_relaxed former = capture_relax();
     bool parked = park_all();
     capture_restore(&former);
-    if (!parked && !park_in())
+    if (parked)
+        rm_away_begin();
+    else if (!park_in())
         log_error("the driver does not map all of its host memory again");
     return parked;
 }
@@ -205,6 +208,7 @@ bool park_in(void)
     struct range *range;
     CUdeviceptr cursor = 0;
     bool back = true;
+    rm_away_end();
     while ((range = vmem_use_next(&cursor))) {
         back &= take_back_range(range);
         (void)vmem_leave(range);

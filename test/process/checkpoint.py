@@ -283,6 +283,44 @@ def nothing_to_move():
             worker.works()
 
 
+def run(place, *arguments):
+    """A program that says a line and then does nothing."""
+    process = subprocess.Popen([VGPU, "run", "--region", place.region, f"--sim={SIM},machine={place.directory}/machine",
+                                *arguments], env=MINE, stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline()
+
+
+@test
+def lowered_limit():
+    """one whose limit was lowered meanwhile comes back, and so it counts"""
+    with Place() as place:
+        held_one, line = run(place, "--memory", "8g", "--oversubscribe", "--", f"{BUILD}/test/driver/hold", "1000", "100")
+        with held_one:
+            true("CUDA_SUCCESS" in line, line)
+            pause(place)
+            away = container(place)["devices"][0]["memory"]
+            true(away["bytes"] >= 1518 << 20 and away["bytes"] == away["spilled"], f"it is {away} while checkpointed")
+            done = subprocess.run([VGPU, "set", "--region", place.region, "--memory", "600m"], env=MINE,
+                                  capture_output=True, text=True, check=True)
+            true("in use, over the new limit" in done.stderr, done.stderr)
+            vgpu(place, "resume")
+            memory = container(place)["devices"][0]["memory"]
+            equal((memory["bytes"], memory["spilled"]), (away["bytes"], 0), "afterwards")
+            held_one.terminate()
+
+
+@test
+def place_is_kept():
+    """another process of the container does not get the place of one that is checkpointed"""
+    with Place() as place, Worker(place) as worker:
+        pause(place)
+        other, line = run(place, "--", f"{BUILD}/test/driver/hold", "7800", "0")
+        with other:
+            true("CUDA_ERROR_OUT_OF_MEMORY" in line, line)
+        vgpu(place, "resume")
+        worker.works()
+
+
 @test
 def no_calls():
     """so is it where the driver has no such calls"""
