@@ -113,7 +113,8 @@ struct vgpu_slot {
                                (vgpu_region.release) << 32 | enum vgpu_release_state */
     uint64_t released;    /* 80: bytes that it moved to host memory for it, or because it was idle,
                              and did not move back yet */
-    uint64_t lacking;     /* 88: with VGPU_RELEASE_NO_ROOM: bytes of host memory that lack */
+    uint64_t lacking;     /* 88: with VGPU_RELEASE_NO_ROOM: bytes of host memory that lack; parked
+                             or checkpointed: bytes that the driver restores onto cards */
     uint64_t reserved[4]; /* 96 */
     struct vgpu_usage usage[VGPU_REGION_DEVICES]; /* 128 */
 };

@@ -6,7 +6,10 @@
 #include "abi/cuda.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "base/saturating.h"
+#include "host/card_room.h"
 #include "host/mapped.h"
+#include "region/region_read.h"
 #include "region/region_set.h"
 #include "region/slot.h"
 
@@ -18,6 +21,8 @@
 #include <unistd.h>
 
 #define LOCK_MS 10000u
+/* What a restore takes beside what is restored; it gave back as much on an H100. */
+#define RESTORE_BYTES (32ull << 20)
 
 /* ---- the driver ---- */
 
@@ -224,6 +229,43 @@ static int each(
     return 0;
 }
 
+/* What the processes that are checkpointed have to get of the device-th device, at most. */
+static uint64_t needed_on(const struct region_reading *reading, unsigned device)
+{
+    uint64_t needed = 0;
+    struct vgpu_slot slot;
+    bool locked;
+    for (unsigned i = 0; i < reading->slot_bound; i++) {
+        if (region_read_slot(reading, i, &slot, &locked) <= 0 ||
+            (uint32_t)slot.release != VGPU_RELEASE_CHECKPOINTED)
+            continue;
+        uint64_t held = slot.usage[device].bytes;
+        needed = saturating_sum(needed, slot.lacking < held ? slot.lacking : held);
+    }
+    return needed;
+}
+
+/* Where a card does not tell what it has free, the driver judges. */
+static uint64_t lacking_on_cards(const struct chosen_region *chosen)
+{
+    struct region_reading reading;
+    uint64_t lacking = 0, free_bytes;
+    if (region_read(chosen->region.fd, &reading) < 0)
+        return 0;
+    for (unsigned d = 0; d < reading.device_count; d++) {
+        uint64_t needed = needed_on(&reading, d);
+        if (needed && card_free_bytes(reading.devices[d].uuid, &free_bytes) &&
+            needed + RESTORE_BYTES > free_bytes)
+            lacking = saturating_sum(lacking, needed + RESTORE_BYTES - free_bytes);
+    }
+    return lacking;
+}
+
+const char *checkpoint_lacks(void)
+{
+    return load_driver();
+}
+
 int checkpoint_take(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
 {
     return each(chosen, take_one, ret_outcome);
@@ -231,5 +273,6 @@ int checkpoint_take(struct chosen_region *chosen, struct checkpoint_outcome *ret
 
 int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
 {
-    return each(chosen, restore_one, ret_outcome);
+    *ret_outcome = (struct checkpoint_outcome){.lacking_bytes = lacking_on_cards(chosen)};
+    return ret_outcome->lacking_bytes ? 0 : each(chosen, restore_one, ret_outcome);
 }

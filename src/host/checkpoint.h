@@ -8,12 +8,14 @@
 #include "host/choose.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct checkpoint_outcome {
     unsigned done, refused;
-    int code;          /* the driver's, of one that was refused; 0: none */
-    const char *where; /* which call refused; NULL: none */
-    const char *lacks; /* why the driver has no such calls; NULL: it has them */
+    int code;               /* the driver's, of one that was refused; 0: none */
+    const char *where;      /* which call refused; NULL: none */
+    const char *lacks;      /* why the driver has no such calls; NULL: it has them */
+    uint64_t lacking_bytes; /* of a card, for a restore: none was asked for */
 };
 
 /* Locks and checkpoints each parked process of the region that can be found. One that the driver
@@ -22,8 +24,13 @@ struct checkpoint_outcome {
 int checkpoint_take(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 
+/* NULL, or why there can be none here. */
+const char *checkpoint_lacks(void);
+
 /* Brings each back, whatever the call that made it so had come to, so that the process heeds orders
- * again. One that the driver does not restore stays as it is. */
+ * again. One that the driver does not restore stays as it is. Where a card has no room for all of
+ * them none is asked for (lacking_bytes): a restore that fails for that can never be made again
+ * (H100, driver 580.159.04). */
 int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 

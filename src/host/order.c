@@ -142,6 +142,9 @@ static int pause_chosen(
     } else if (!status && done->paused && done->release.lacking_bytes) {
         release_refuse(&done->release);
         status = TOOL_FAILED;
+    } else if (!status && !done->paused && done->release.checkpoint.lacking_bytes) {
+        release_refuse_end(&done->release);
+        status = TOOL_FAILED;
     } else if (!status) {
         if (json)
             limits_pause_json(json, &chosen, &done->outcome, done->moves ? &done->release : NULL);

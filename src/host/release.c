@@ -223,6 +223,11 @@ int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcom
     int error = look_at(chosen, 0, &look);
     if (!error && look.sums.checkpointed)
         error = checkpoint_restore(chosen, &restored);
+    if (error || restored.lacking_bytes) {
+        *ret_outcome = look.sums;
+        ret_outcome->checkpoint = restored;
+        return error;
+    }
     if (!error)
         error = set_paused(chosen, false);
     if (!error)
@@ -327,6 +332,13 @@ void release_print_end(const struct release_outcome *outcome)
     putchar('\n');
     print_refused("restored", &outcome->checkpoint);
     print_count(outcome->silent, "did not answer: stopped, or without a thread that moves");
+}
+
+void release_refuse_end(const struct release_outcome *outcome)
+{
+    say_error("the card is short of room: %s lack for what the driver has checkpointed; nothing is "
+              "restored, and nothing is changed: resume it again once there is room",
+        size_text(outcome->checkpoint.lacking_bytes).text);
 }
 
 void release_refuse(const struct release_outcome *outcome)

@@ -35,8 +35,9 @@ struct release_outcome {
 int release_give(struct chosen_region *chosen, enum vgpu_release kind,
     struct release_outcome *ret_outcome) __attribute__((warn_unused_result));
 
-/* Has the driver restore what it has checkpointed, orders back what was moved away, where something
- * was, and waits likewise. */
+/* Has the driver restore what it has checkpointed, or does nothing where a card has no room for
+ * that (checkpoint.lacking_bytes); orders back what was moved away, where something was, and waits
+ * likewise. */
 int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 
@@ -47,7 +48,8 @@ bool release_has_checkpointed(const struct chosen_region *chosen);
 void release_print(const struct release_outcome *outcome, enum vgpu_release kind);
 void release_print_end(const struct release_outcome *outcome);
 
-/* One line on stderr: nothing was moved, and why. */
+/* One line on stderr: nothing was moved, or came back, and why. */
 void release_refuse(const struct release_outcome *outcome);
+void release_refuse_end(const struct release_outcome *outcome);
 
 #endif

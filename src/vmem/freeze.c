@@ -114,6 +114,15 @@ static void show_what_is_left(void)
         show(freeze.state, 0);
 }
 
+/* What the driver has to find room for when it restores the process. */
+static uint64_t on_card_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < VGPU_REGION_DEVICES; i++)
+        bytes += account_own_bytes(i, ACCOUNT_KINDS) - account_own_bytes(i, ACCOUNT_SPILLED);
+    return bytes;
+}
+
 /* ---- threads that want to work ---- */
 
 static uint32_t order_now(struct account_control *control)
@@ -285,7 +294,7 @@ static void release_memory(enum frozen frozen, uint64_t drain_ns, bool parks)
     }
     if (state >= VGPU_RELEASE_NOT_DRAINED && state != VGPU_RELEASE_PARKED)
         set_frozen(THAWED);
-    show(state, lacking);
+    show(state, state == VGPU_RELEASE_PARKED ? on_card_bytes() : lacking);
 }
 
 /* `stopped`: the world is, because the process was parked. */
@@ -327,7 +336,7 @@ static bool heed_parked(uint32_t order)
         return false;
     if (stays) {
         freeze.order = order;
-        show(VGPU_RELEASE_PARKED, 0);
+        show(VGPU_RELEASE_PARKED, on_card_bytes());
         return false;
     }
     freeze.state = VGPU_RELEASE_MOVING;

@@ -322,6 +322,29 @@ def place_is_kept():
 
 
 @test
+def full_card():
+    """where a neighbour has filled the card nothing is restored, and all of it once there is room"""
+    small = SIM + ",memory=2GiB"
+    with Place() as place, Worker(place, sim=small) as worker:
+        pause(place, sim=small)
+        other = subprocess.Popen([VGPU, "run", "--region", f"{place.directory}/other",
+                                  f"--sim={small},machine={place.directory}/machine", "--",
+                                  f"{BUILD}/test/driver/hold", "1000", "100"], env=MINE, stdout=subprocess.PIPE, text=True)
+        with other:
+            true("CUDA_SUCCESS" in other.stdout.readline(), "the neighbour was refused")
+            for _ in range(2):
+                done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
+                                      env={**MINE, "VGPU_SIM": f"{small},machine={place.directory}/machine",
+                                           "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
+                equal((done.returncode, done.stdout), (1, ""), "resume")
+                true("the card is short of room: " in done.stderr and "nothing is changed" in done.stderr, done.stderr)
+                equal(state(place), "checkpointed")
+            other.terminate()
+        vgpu(place, "resume", sim=small)
+        worker.works()
+
+
+@test
 def no_calls():
     """so is it where the driver has no such calls"""
     with Place() as place, Worker(place, sim="1xh200") as worker:

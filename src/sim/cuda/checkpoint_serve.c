@@ -32,6 +32,10 @@ static struct saved *saved;
 static size_t saved_count;
 static bool is_lost; /* memory of the host was mapped or held, which the driver does not restore */
 
+/* A restore has failed for lack of room: each further one answers OPERATING_SYSTEM, and the process
+ * stays checkpointed (seen on an H100, driver 580.159.04). */
+static bool is_stranded;
+
 static struct sim_checkpoint_process self;
 
 static void nap(void)
@@ -201,7 +205,11 @@ static void restore_step(uint32_t request)
 {
     DRIVER_HELD;
     CUprocessState state = CU_PROCESS_STATE_FAILED;
-    CUresult r = is_lost ? CUDA_ERROR_UNKNOWN : objects_take();
+    CUresult r = is_lost       ? CUDA_ERROR_UNKNOWN
+                 : is_stranded ? CUDA_ERROR_OPERATING_SYSTEM
+                               : objects_take();
+
+    is_stranded |= r == CUDA_ERROR_OUT_OF_MEMORY;
 
     if (r == CUDA_SUCCESS) {
         state = CU_PROCESS_STATE_LOCKED;
