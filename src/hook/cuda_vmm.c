@@ -103,9 +103,13 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     return result;
 }
 
+/* cuMemAlloc's memory is not unmapped, as it is natively none of cuMemMap's. */
 CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     hook_enter();
+    struct vmem_allocation allocation;
+    if (vmem_find(ptr, &allocation) || vmem_has(ptr))
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = cuda.cuMemUnmap(ptr, size);
     struct mapping mapping;
     for (CUdeviceptr at = ptr;

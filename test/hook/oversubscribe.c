@@ -275,6 +275,18 @@ BED_TEST("what cannot be backed as a whole is refused before any of it is", SMAL
     CHECK_EQ(usage()->spilled, 0);
 }
 
+BED_TEST("a program cannot unmap what cuMemAlloc gave", SMALL_CARD, .environment = {ON})
+{
+    bed_context(0);
+    CUdeviceptr large = take(100 * MIB), small = take(1000);
+    uint64_t before = usage()->bytes;
+    CHECK_EQ(CU(cuMemUnmap)(large, 100 * MIB), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(CU(cuMemUnmap)(small / PAGE * PAGE, PAGE), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(usage()->bytes, before);
+    give(large);
+    give(small);
+}
+
 BED_TEST("a budget of nothing spills nothing", SMALL_CARD, .environment = {ON, "VGPU_HOST_POOL=0"})
 {
     CUdeviceptr pointer;
