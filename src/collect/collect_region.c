@@ -179,8 +179,6 @@ static void take_state(const struct region_reading *reading, struct collected_co
     container->owner = reading->status.st_uid;
     container->deleted = reading->status.st_nlink == 0;
     container->paused = reading->head.paused != 0;
-    container->released = (reading->head.release & 3) == VGPU_RELEASE_PAUSE ||
-                          (reading->head.release & 3) == VGPU_RELEASE_CHECKPOINT;
     container->held = reading->hami.recent_kernel < 0;
     container->lifted = reading->hami.utilization_switch == 0;
     container->has_priority = reading->head.priority_set == VGPU_PRIORITY_ENVIRONMENT ||
@@ -188,6 +186,21 @@ static void take_state(const struct region_reading *reading, struct collected_co
     container->priority = container->has_priority ? reading->head.priority : VGPU_PRIORITY_DEFAULT;
     container->last_kernel_s = reading->hami.last_kernel_time;
     container->device_count = reading->device_count;
+}
+
+/* What became of an order that work waits for. */
+static void take_release(
+    const struct region_reading *reading, struct collected_container *container)
+{
+    unsigned kind = reading->head.release & 3;
+    bool holds = kind == VGPU_RELEASE_PAUSE || kind == VGPU_RELEASE_CHECKPOINT;
+    for (unsigned i = 0; i < container->process_count; i++) {
+        unsigned state = container->processes[i].release_state;
+        bool out = state == VGPU_RELEASE_DONE || state == VGPU_RELEASE_PARTLY ||
+                   state == VGPU_RELEASE_PARKED || state == VGPU_RELEASE_CHECKPOINTED;
+        container->released |= holds && out;
+        container->checkpointed |= state == VGPU_RELEASE_CHECKPOINTED;
+    }
 }
 
 static int take_identity(
@@ -244,6 +257,7 @@ int collect_region(
         collection_free_container(&container);
         return error;
     }
+    take_release(&reading, &container);
     take_directory(&container);
     *ret_container = container;
     return 0;

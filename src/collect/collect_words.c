@@ -21,8 +21,12 @@ const char *collect_words_container(const struct collected_container *container)
 const char *collect_words_state(
     const struct collected_container *container, const struct collected_device *device)
 {
+    if (container->checkpointed)
+        return "checkpointed";
+    if (container->released)
+        return "released";
     if (container->paused)
-        return container->released ? "released" : "paused";
+        return "paused";
     if (container->held)
         return "held";
     if (device->memory_closed)

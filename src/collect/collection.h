@@ -63,7 +63,8 @@ struct collected_container {
     /* Whose it is, not made fit to be printed; empty where it is not known. */
     char pod_name[256], pod_namespace[64], pod_uid[64], container_name[64];
     bool paused, held; /* by vgpu pause; by HAMi's monitor */
-    bool released;     /* `vgpu pause --release` has its memory in host memory */
+    bool released;     /* `vgpu pause --release` has memory of it in host memory */
+    bool checkpointed; /* the driver has a process of it checkpointed: `vgpu resume` restores it */
     bool lifted;       /* HAMi's monitor has taken the compute limits out of force */
     bool has_priority;
     uint32_t priority;      /* 0 high */
