@@ -78,7 +78,9 @@ static void say(const struct chosen_region *chosen, const struct done *done)
     const struct pause_outcome *outcome = &done->outcome;
     limits_print_region(chosen);
     bool on_demand = done->moves && done->kind == VGPU_RELEASE_ON_DEMAND;
-    if (done->paused && on_demand)
+    if (done->paused && on_demand && done->release.checkpointed)
+        printf("checkpointed: 'vgpu resume' alone brings it back\n");
+    else if (done->paused && on_demand)
         printf("not paused: the next work brings its memory back\n");
     else if (done->paused)
         printf("paused%s: its programs wait until 'vgpu resume'\n", outcome->was ? " already" : "");

@@ -192,6 +192,9 @@ int release_give(
     struct release_outcome outcome = {0};
     struct region_state state;
     struct look look;
+    const char *lacks = kind == VGPU_RELEASE_CHECKPOINT ? checkpoint_lacks() : NULL;
+    if (lacks)
+        kind = VGPU_RELEASE_PAUSE;
     int error = look_at(chosen, 0, &look);
     if (!error)
         error = region_set_state(&chosen->region, &state);
@@ -208,6 +211,8 @@ int release_give(
     else if (kind != VGPU_RELEASE_ON_DEMAND)
         error = set_paused(chosen, true);
     outcome.movable_bytes = movable;
+    if (lacks)
+        outcome.checkpoint.lacks = lacks;
     if (!error)
         *ret_outcome = outcome;
     return error;

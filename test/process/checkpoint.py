@@ -118,6 +118,7 @@ def comes_back():
                           "in host memory, until 'vgpu resume'"):
                 true(words in said, f"no {words!r} in {said}")
             equal((state(place), held(place)), ("checkpointed", 0), "in vgpu ps")
+            true("checkpointed" in vgpu(place, "ps"), "the container's state")
             worker.is_still()
             true("resumed" in vgpu(place, "resume"), "resumed")
             equal((state(place), container(place)["devices"][0]["memory"]["spilled"]), (None, 0), "afterwards")
@@ -356,6 +357,19 @@ def no_calls():
 
 
 @test
+def no_driver():
+    """where the command finds no driver the memory is released, and nobody is parked"""
+    with Place() as place, Worker(place) as worker:
+        done = subprocess.run([VGPU, "pause", "--release", "--checkpoint", "--region", place.region], env=MINE,
+                              capture_output=True, text=True, check=True)
+        if "libcuda.so.1 cannot be loaded here" not in done.stdout:
+            raise tap.Skip("a driver is installed here")
+        equal(state(place), "released")
+        vgpu(place, "resume")
+        worker.works()
+
+
+@test
 def without_oversubscription():
     """of a container without oversubscription nothing is released or checkpointed, and it is paused"""
     with Place() as place, Worker(place, "--cores", "90") as worker:
@@ -370,8 +384,9 @@ def repeated():
     """a second order, a plain pause and a plain release change nothing of what is checkpointed"""
     with Place() as place, Worker(place) as worker:
         pause(place)
-        for options in (("--release", "--checkpoint"), (), ("--release",)):
-            vgpu(place, "pause", *options)
+        for options in (("--release", "--checkpoint"), (), ("--release",), ("--release", "--on-demand")):
+            said = vgpu(place, "pause", *options)
+            true("--on-demand" not in options or "checkpointed: 'vgpu resume' alone brings it back" in said, said)
             equal((state(place), held(place)), ("checkpointed", 0), options)
         vgpu(place, "resume")
         worker.works()
