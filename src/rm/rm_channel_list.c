@@ -127,12 +127,15 @@ static void note_ended(struct rm_channel_list *list, const struct rm_group *grou
         (struct rm_ended){.client = group->route.client, .handle = group->handle};
 }
 
-bool rm_channel_list_had(const struct rm_channel_list *list, uint32_t client, uint32_t handle)
+bool rm_channel_list_is_restored(
+    const struct rm_channel_list *list, uint32_t client, uint32_t handle)
 {
-    bool had = false;
+    bool restored = false;
     for (unsigned i = 0; i < list->ended_count && i < RM_ENDED_MAX; i++)
-        had |= list->ended[i].handle == handle && list->ended[i].client != client;
-    return had;
+        restored |= list->ended[i].handle == handle && list->ended[i].client != client;
+    for (const struct rm_group *group = list->first; group; group = group->next)
+        restored = restored && group->restored;
+    return restored;
 }
 
 void rm_channel_list_drop(struct rm_channel_list *list, struct rm_group *taken)

@@ -29,6 +29,7 @@ struct rm_group {
     bool gone;
     bool is_part;     /* taken out: stands for channels of a group that stayed */
     bool with_client; /* taken out with all of its client */
+    bool restored;    /* made anew by the driver from a checkpoint */
 };
 
 /* Groups that ended with their client, of which that many are remembered. */
@@ -72,10 +73,13 @@ struct rm_group *rm_channel_list_take(
 void rm_channel_list_put(struct rm_channel_list *list, struct rm_group *taken);
 void rm_channel_list_drop(struct rm_channel_list *list, struct rm_group *taken);
 
-/* Whether a group of that handle ended with another client of the process. The driver makes its
- * objects anew so, with a new client and the former handles, when it restores a process from a
- * checkpoint (seen on an H100, driver 580.159.04). */
-bool rm_channel_list_had(const struct rm_channel_list *list, uint32_t client, uint32_t handle);
+/* Whether a group that is to be added is one that the driver restores from a checkpoint: a group of
+ * that handle ended with another client of the process, and none is there but restored ones. The
+ * driver first frees all clients, and makes its objects anew with a new client and the former
+ * handles (seen on an H100, driver 580.159.04). So might another API that begins again, beside
+ * groups that live. */
+bool rm_channel_list_is_restored(
+    const struct rm_channel_list *list, uint32_t client, uint32_t handle);
 
 /* Forgets what is marked as gone. */
 void rm_channel_list_sweep(struct rm_channel_list *list);

@@ -408,13 +408,15 @@ static void add_group(const struct rm_call *call, const struct rm_allocation *al
     }
     rm_route_init(&route, call->fd, allocation->client, call->next);
     LOCKED_TO_END(gate_lock);
+    bool restored = rm_channel_list_is_restored(&gate.list, allocation->client, allocation->object);
     struct rm_group *group = rm_channel_list_add_group(&gate.list, &route, allocation->object);
     if (group) {
+        group->restored = restored;
         group->device_handle = device_handle;
         group->device = (unsigned)device;
         (void)!apply_slice(group, gate.devices[device].slice_us);
         publish_locked();
-        if (rm_channel_list_had(&gate.list, allocation->client, allocation->object))
+        if (restored)
             give_up_locked(group->device, RM_CHANNELS_RESTORED, RM_OK);
     }
 }

@@ -253,6 +253,15 @@ TEST("a context that the driver has restored from a checkpoint ends the gate, wh
     CHECK_EQ(kernel_disabled(), 0);
 }
 
+TEST("what another API makes again beside groups that live is no restored one")
+{
+    begin(2);
+    kernel_add_client(CLIENT_2, DEVICE_2, 0, GROUP_2, CHANNELS_2, 2);
+    CHECK_EQ(kernel_free(CLIENT_2, CLIENT_2), RM_OK);
+    kernel_add_client(CLIENT_2 + 1, DEVICE_2, 0, GROUP_2, CHANNELS_2, 2);
+    CHECK_EQ(rm_channels_close(0, NULL), 4);
+}
+
 TEST("a group that ended by itself, or whose client has another of its handle, is no restored one")
 {
     begin(2);
