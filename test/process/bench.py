@@ -625,8 +625,8 @@ def test_limit_variables():
                     "CUDA_DEVICE_MEMORY_SHARED_CACHE={region}", "--only", "memory")
     above = results_for(results, "libvgpu.so", "memory.above")
     true(all(result.get("value", 0) <= 1 for _, _, result in above), f"above the limit: {above}")
-    results = bench(output, "--library", f"{library},CUDA_DEVICE_SM_LIMIT={{percent}}", "--label", "cores alone",
-                    "--only", "memory")
+    results = bench(output, "--library", f"{library},CUDA_DEVICE_SM_LIMIT={{percent}},"
+                    "CUDA_DEVICE_MEMORY_SHARED_CACHE={region}", "--label", "cores alone", "--only", "memory")
     equal({result["missing"] for name, _, result in results_for(results, "cores alone", "memory.")},
           {"no variable of its environment is said to be its memory limit"}, "reasons")
 

@@ -152,7 +152,10 @@ static int choose_path(char path[static PATH_MAX])
     const char *wanted =
         description.machine_path[0] != '\0' ? description.machine_path : getenv("VGPU_SIM_MACHINE");
     if (wanted == NULL || wanted[0] == '\0') {
-        snprintf(path, PATH_MAX, "/tmp/vgpu-sim-%u-%d", (unsigned)getuid(), (int)getsid(0));
+        const char *directory = getenv("TMPDIR");
+        snprintf(path, PATH_MAX, "%s/vgpu-sim-%u-%d",
+            directory != NULL && directory[0] == '/' ? directory : "/tmp", (unsigned)getuid(),
+            (int)getsid(0));
         return 0;
     }
     int error = make_absolute(wanted, named);
