@@ -115,7 +115,9 @@ struct vgpu_slot {
                              and did not move back yet */
     uint64_t lacking;     /* 88: with VGPU_RELEASE_NO_ROOM: bytes of host memory that lack; parked
                              or checkpointed: bytes that the driver restores onto cards */
-    uint64_t reserved[4]; /* 96 */
+    uint64_t ready;       /* 96: bytes of host memory that it keeps for the next move to the host;
+                             in no usage */
+    uint64_t reserved[3]; /* 104 */
     struct vgpu_usage usage[VGPU_REGION_DEVICES]; /* 128 */
 };
 
@@ -220,8 +222,9 @@ struct vgpu_region {
     uint64_t default_memory_limit; /* 48: bytes, for devices without a limit of their own; 0 none */
     uint32_t default_core_limit;   /* 56: percent, likewise */
     uint32_t defaults_set;         /* 60: enum vgpu_defaults_set; 0: they are an environment's */
-    uint32_t orders_epoch;         /* 64: a futex word. A change of limits, a pause, a resume
-                                      and either end of the window raise it and wake its sleepers */
+    uint32_t orders_epoch;         /* 64: a futex word. A change of limits, a pause, a resume,
+                                      either end of the window and a question for ready memory raise
+                                      it and wake its sleepers */
     uint32_t paused;               /* 68: 0 or 1: nothing of the container runs on the GPU */
     uint32_t priority;             /* 72: 0 high; VGPU_PRIORITY_DEFAULT where nobody set one */
     uint32_t priority_set;         /* 76: enum vgpu_priority_set */
@@ -231,7 +234,10 @@ struct vgpu_region {
     uint32_t release;                 /* 100: number of the order << 2 | enum vgpu_release */
     uint64_t coupled_ns;              /* 104: when kernels of one of the container's devices were
                                          last found to wait for those of another; 0 never */
-    uint64_t reserved[18];            /* 112 */
+    uint64_t ready_asked_ns;          /* 112: when a process last asked the others to give back the
+                                         host memory that they keep ready; 0 never. None is kept
+                                         for 1 s from then. CLOCK_MONOTONIC */
+    uint64_t reserved[17];            /* 120 */
     struct vgpu_device devices[VGPU_REGION_DEVICES];  /* 256 */
     struct vgpu_slot slots[VGPU_REGION_SLOTS];        /* 8448 */
     struct vgpu_compute compute[VGPU_REGION_DEVICES]; /* 8528128: of devices[] */
@@ -262,6 +268,7 @@ _Static_assert(offsetof(struct vgpu_slot, ledger) == 56, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, release) == 72, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, released) == 80, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, lacking) == 88, "frozen layout");
+_Static_assert(offsetof(struct vgpu_slot, ready) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_slot, usage) == 128, "frozen layout");
 _Static_assert(sizeof(struct vgpu_slot) == 8320, "frozen layout");
 _Static_assert(sizeof(struct vgpu_device) == 128, "frozen layout");
@@ -281,6 +288,7 @@ _Static_assert(offsetof(struct vgpu_region, window_until_ns) == 88, "frozen layo
 _Static_assert(offsetof(struct vgpu_region, default_core_soft_limit) == 96, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, release) == 100, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, coupled_ns) == 104, "frozen layout");
+_Static_assert(offsetof(struct vgpu_region, ready_asked_ns) == 112, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, devices) == 256, "frozen layout");
 _Static_assert(offsetof(struct vgpu_region, slots) == 8448, "frozen layout");
 _Static_assert(sizeof(struct vgpu_compute) == 8320, "frozen layout");

@@ -109,8 +109,8 @@ uint64_t account_worked_ns(unsigned device);
  * is no share. Where less than `wanted` is left, dead processes' memory is given back first. */
 uint64_t account_resident_room(unsigned device, uint64_t wanted);
 
-/* How much host memory may back the container's device memory, on all devices together;
- * account_reserve of ACCOUNT_SPILLED then answers -EDQUOT. UINT64_MAX: no bound. */
+/* How much host memory may back the container's device memory, on all devices together, or be kept
+ * ready for that; account_reserve of ACCOUNT_SPILLED then answers -EDQUOT. UINT64_MAX: no bound. */
 void account_set_host_budget(uint64_t bytes);
 uint64_t account_host_budget(void);
 
@@ -123,9 +123,41 @@ uint64_t account_spilled_bytes(void);
 int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to)
     __attribute__((warn_unused_result));
 
-/* The same without a question: memory that stays where it was. */
+/* Of memory on the card (ACCOUNT_MOVABLE) that moves into host memory which this process had ready:
+ * the bytes count as ACCOUNT_SPILLED, and as ready no longer. What the budget bounds is the same.
+ */
+void account_move_ready(unsigned device, uint64_t bytes);
+
+/* The same as account_move without a question: memory that stays where it was. */
 void account_move_back(
     unsigned device, uint64_t bytes, enum account_kind from, enum account_kind to);
+
+/* ---- host memory that is kept ready for the next move ---- */
+
+#define ACCOUNT_READY_ASK_NS 1000000000ull
+
+/* This process is to have so much more ready. Returns 0, or -EDQUOT, with nothing changed, where
+ * the host's budget has no room for it, where somebody asked for it less than ACCOUNT_READY_ASK_NS
+ * ago, or where no other process could see it. */
+int account_add_ready(uint64_t bytes) __attribute__((warn_unused_result));
+void account_remove_ready(uint64_t bytes);
+
+/* What the host's budget bounds, of all live processes; without a region, of this one. */
+struct account_host {
+    uint64_t budget_bytes; /* UINT64_MAX: no bound */
+    uint64_t spilled_bytes;
+    uint64_t ready_bytes; /* this process's included */
+};
+
+struct account_host account_host(void);
+
+/* Asks all processes to give back what they have ready, and to keep nothing for
+ * ACCOUNT_READY_ASK_NS, unless somebody has asked for that already. Returns when that was:
+ * CLOCK_MONOTONIC; 0 without a region. Wakes the threads that answer, and waits for none. */
+uint64_t account_ask_ready(void);
+
+/* Whether somebody asked less than ACCOUNT_READY_ASK_NS ago. */
+bool account_ready_is_asked(void);
 
 /* Tools see what became of an order to release memory (vgpu_slot.release, released, lacking). */
 void account_show_release(

@@ -188,7 +188,7 @@ static enum attempt find_place_locked(unsigned device, enum account_kind kind)
         return ELSEWHERE;
     if (budget == UINT64_MAX)
         return FITS;
-    uint64_t pending = account_others_pending_locked(), used = account_spilled_locked();
+    uint64_t pending = account_others_pending_locked(), used = account_host_used_locked();
     if (used <= budget)
         return FITS;
     uint64_t still = account_others_pending_locked();
@@ -431,6 +431,20 @@ int account_move(unsigned device, uint64_t bytes, enum account_kind from, enum a
     }
     change_end(&change);
     return error;
+}
+
+void account_move_ready(unsigned device, uint64_t bytes)
+{
+    LOCKED_TO_END(account_lock);
+    account.ready_bytes -= at_most(bytes, account.ready_bytes);
+    if (account_is_without_region())
+        return;
+    struct change change = change_begin(device);
+    recount_locked(change.usage, device, bytes, ACCOUNT_MOVABLE, ACCOUNT_SPILLED);
+    struct vgpu_slot *slot = change.usage ? account_slot_locked() : NULL;
+    if (slot)
+        account_show_ready_locked(slot);
+    change_end(&change);
 }
 
 void account_move_back(

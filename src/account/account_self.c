@@ -30,6 +30,7 @@ void account_start(struct region *region, int without) NO_THREAD_SAFETY_ANALYSIS
     memset(account.seen_free_bytes, 0, sizeof(account.seen_free_bytes));
     memset(account.ratio, 0, sizeof(account.ratio));
     account.host_budget_bytes = UINT64_MAX;
+    account.ready_bytes = 0;
     account.release = (struct account_release){0};
 }
 
@@ -100,6 +101,7 @@ static void fill_slot_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
         account_show_locked(d);
     }
     show_release_locked(slot);
+    account_show_ready_locked(slot);
     store_relaxed(&slot->ledger, account.ledger);
 }
 
@@ -110,9 +112,8 @@ bool account_slot_is_ours(void) REQUIRES(account_lock)
            load_seq_cst(&region->shared->slots[region->slot].state) == region->word;
 }
 
-/* The process's slot: claimed at first need, and anew with all that is held where a peer took it
- * for dead or the file was made anew. NULL where none is to be had. */
-static struct vgpu_slot *slot_locked(void) REQUIRES(account_lock)
+/* Claimed anew, with all that is held, where a peer took it for dead or the file was made anew. */
+struct vgpu_slot *account_slot_locked(void) REQUIRES(account_lock)
 {
     struct region *region = account.region;
     struct vgpu_slot *slots = region->shared->slots;
@@ -140,7 +141,7 @@ struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account_lock)
 {
     if (!region_device_entry(account.region, device))
         return NULL;
-    struct vgpu_slot *slot = slot_locked();
+    struct vgpu_slot *slot = account_slot_locked();
     return slot ? &slot->usage[account.region->devices[device].entry] : NULL;
 }
 
@@ -318,7 +319,7 @@ static struct vgpu_slot *begin_slot_locked(void) REQUIRES(account_lock)
 {
     if (account_is_without_region() || !account_look_begin())
         return NULL;
-    struct vgpu_slot *slot = slot_locked();
+    struct vgpu_slot *slot = account_slot_locked();
     if (!slot)
         (void)account_look_end();
     return slot;

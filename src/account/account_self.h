@@ -39,6 +39,7 @@ struct account {
     uint64_t seen_free_bytes[VGPU_REGION_DEVICES]; /* at the last look; a hint */
     uint64_t ratio[VGPU_REGION_DEVICES];           /* account_set_ratio */
     uint64_t host_budget_bytes;
+    uint64_t ready_bytes; /* account_add_ready */
     struct account_release {
         uint64_t release, released, lacking; /* as in vgpu_slot */
     } release;
@@ -66,6 +67,9 @@ bool account_look_end(void) REQUIRES(account_lock);
 
 /* Within a look, as all below. */
 bool account_slot_is_ours(void) REQUIRES(account_lock);
+
+/* The process's slot, claimed at first need; NULL where it has none. */
+struct vgpu_slot *account_slot_locked(void) REQUIRES(account_lock);
 
 /* NULL where the process has no place in the region for the device. */
 struct vgpu_usage *account_usage_locked(unsigned device) REQUIRES(account_lock);
@@ -95,6 +99,15 @@ uint64_t account_resident_locked(unsigned device) REQUIRES(account_lock);
 
 /* What they have spilled, of all devices. */
 uint64_t account_spilled_locked(void) REQUIRES(account_lock);
+
+/* What they keep ready; and that with what they have spilled, which the host's budget bounds. */
+uint64_t account_ready_locked(void) REQUIRES(account_lock);
+uint64_t account_host_used_locked(void) REQUIRES(account_lock);
+
+static inline void account_show_ready_locked(struct vgpu_slot *slot) REQUIRES(account_lock)
+{
+    store_seq_cst(&slot->ready, account.ready_bytes);
+}
 
 /* Of one device, and when the last of them worked there. */
 struct account_places account_places_locked(unsigned device) REQUIRES(account_lock);

@@ -25,6 +25,7 @@ SAME(paused);
 SAME(window_until_ns);
 SAME(default_core_soft_limit);
 SAME(coupled_ns);
+SAME(ready_asked_ns);
 _Static_assert(sizeof(struct region_head) == offsetof(struct vgpu_region, devices), "as laid out");
 _Static_assert(sizeof(struct region_hami_words) ==
                    offsetof(struct vgpu_hami, late_lock) - offsetof(struct vgpu_hami, proc_num),

@@ -28,8 +28,8 @@ struct region_head {
     uint32_t orders_epoch, paused, priority, priority_set;
     uint64_t window_closed_ns, window_until_ns;
     uint32_t default_core_soft_limit, release;
-    uint64_t coupled_ns;
-    uint64_t reserved[18];
+    uint64_t coupled_ns, ready_asked_ns;
+    uint64_t reserved[17];
 };
 
 /* HAMi's commands, and what stands around them, at the end of its part. */

@@ -169,6 +169,7 @@ static void check_head(struct findings *findings, const struct region_copy *copy
     check_time(
         findings, copy, "head", "window_until_ns", AT(window_until_ns), WINDOW_CLOSED_MAX_NS);
     check_time(findings, copy, "head", "coupled_ns", AT(coupled_ns), 0);
+    check_time(findings, copy, "head", "ready_asked_ns", AT(ready_asked_ns), 0);
     if (copy->status.st_nlink == 0) {
         finding = add(findings, "file", "it was deleted");
         finding->advice = "its programs make it anew when they next use the GPU";

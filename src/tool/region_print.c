@@ -268,7 +268,8 @@ static void write_head(struct json *json, const struct vgpu_region *region)
         {"defaults_set", region->defaults_set}, {"orders_epoch", region->orders_epoch},
         {"paused", region->paused}, {"release", region->release}, {"priority", region->priority},
         {"priority_set", region->priority_set}, {"window_closed_ns", region->window_closed_ns},
-        {"window_until_ns", region->window_until_ns}, {"coupled_ns", region->coupled_ns}};
+        {"window_until_ns", region->window_until_ns}, {"coupled_ns", region->coupled_ns},
+        {"ready_asked_ns", region->ready_asked_ns}};
     json_write_begin_object(json, "head");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         json_write_number(json, words[i].name, words[i].value);

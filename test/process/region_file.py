@@ -89,6 +89,7 @@ NONSENSE = (
     (OFFSET + 80, FAR, "head", bytes(8)),                                          # window_closed_ns
     (OFFSET + 88, FAR, "head", bytes(8)),                                          # window_until_ns
     (OFFSET + 104, FAR, "head", bytes(8)),                                         # coupled_ns
+    (OFFSET + 112, FAR, "head", bytes(8)),                                         # ready_asked_ns
     (OFFSET + 96, struct.pack("<I", 1000), "head", struct.pack("<I", 0)),          # default_core_soft_limit
     (DEVICES + 72, struct.pack("<I", 101), "device 0", struct.pack("<I", 0)),      # core_limit
     (DEVICES + 76, struct.pack("<I", 101), "device 0", struct.pack("<I", 0)),      # core_soft_limit

@@ -430,6 +430,71 @@ TEST("what a killed process had on the card and on the host is free again")
     CHECK_EQ(reserve_as(300, ACCOUNT_SPILLED), 0);
 }
 
+static void keep_ready_and_die(void)
+{
+    device = peers_join(LIMIT);
+    account_set_host_budget(300 * PEERS_MIB);
+    REQUIRE(account_add_ready(200 * PEERS_MIB) == 0);
+    peers_step(1);
+    peers_wait(99);
+}
+
+TEST("what is spilled and what all processes keep ready share the host's budget, to the byte")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, ACCOUNT_RATIO_ONE);
+    account_set_host_budget(300 * PEERS_MIB);
+    pid_t pid = peers_fork(keep_ready_and_die);
+    peers_wait(1);
+    CHECK_EQ(account_host().ready_bytes, 200 * PEERS_MIB);
+    CHECK_EQ(account_add_ready(100 * PEERS_MIB + 1), -EDQUOT);
+    CHECK_EQ(account_add_ready(40 * PEERS_MIB), 0);
+    CHECK_EQ(account_reserve(device, 60 * PEERS_MIB + 1, ACCOUNT_SPILLED), -EDQUOT);
+    CHECK_EQ(reserve_as(60, ACCOUNT_SPILLED), 0);
+    CHECK_EQ(account_add_ready(1), -EDQUOT);
+    account_remove_ready(40 * PEERS_MIB);
+    CHECK_EQ(account_host().ready_bytes, 200 * PEERS_MIB);
+    CHECK_EQ(account_host().spilled_bytes, 60 * PEERS_MIB);
+    peers_kill(pid);
+    CHECK_EQ(account_host().ready_bytes, 0);
+    CHECK_EQ(account_add_ready(240 * PEERS_MIB), 0);
+}
+
+TEST("what is ready turns into what is spilled where the budget is used up")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    account_set_ratio(device, ACCOUNT_RATIO_ONE);
+    account_set_host_budget(300 * PEERS_MIB);
+    REQUIRE(reserve_as(400, ACCOUNT_MOVABLE) == 0);
+    REQUIRE(account_add_ready(300 * PEERS_MIB) == 0);
+    CHECK_EQ(account_move(device, 1, ACCOUNT_MOVABLE, ACCOUNT_SPILLED), -EDQUOT);
+    account_move_ready(device, 100 * PEERS_MIB);
+    CHECK_EQ(account_host().ready_bytes, 200 * PEERS_MIB);
+    CHECK_EQ(account_host().spilled_bytes, 100 * PEERS_MIB);
+    CHECK_EQ(peers_used(device), 400 * PEERS_MIB);
+}
+
+TEST("nothing is kept ready while somebody asks for it, and what was made up is not heeded")
+{
+    peers_begin();
+    device = peers_join(LIMIT);
+    REQUIRE(account_add_ready(PEERS_MIB) == 0);
+    CHECK(!account_ready_is_asked());
+    int error = 0; /* a second may pass on a loaded machine */
+    for (unsigned i = 0; !error && i < 50; i++) {
+        (void)account_ask_ready();
+        error = account_add_ready(PEERS_MIB);
+    }
+    CHECK_EQ(error, -EDQUOT);
+    store_seq_cst(&peers_region.shared->ready_asked_ns, UINT64_MAX);
+    CHECK(!account_ready_is_asked());
+    CHECK_EQ(account_add_ready(PEERS_MIB), 0);
+    store_seq_cst(&peers_region.shared->ready_asked_ns, (uint64_t)1);
+    CHECK(!account_ready_is_asked());
+}
+
 static void take_a_part_and_die(void)
 {
     device = peers_join(LIMIT);
