@@ -18,13 +18,15 @@ static bool is_seen_below(enum account_kind kind)
     return kind == ACCOUNT_MOVABLE && memory_ledger() != MEMORY_LEDGER_API;
 }
 
-int moving_begin(struct moving *moving, unsigned device, uint64_t bytes, bool to_host)
+int moving_begin(struct moving *moving, unsigned device, uint64_t bytes, bool to_host, bool ready)
 {
     *moving = (struct moving){.device = device,
         .bytes = bytes,
         .from = to_host ? ACCOUNT_MOVABLE : ACCOUNT_SPILLED,
         .to = to_host ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE};
-    return account_move(device, bytes, moving->from, moving->to);
+    if (ready)
+        account_move_ready(device, bytes);
+    return ready ? 0 : account_move(device, bytes, moving->from, moving->to);
 }
 
 /* What the driver takes of the card for memory of the host stays on the card. */

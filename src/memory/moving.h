@@ -17,8 +17,9 @@ struct moving {
     struct memory_record record; /* of what is being released */
 };
 
-/* The bytes are charged in the other place. Returns 0, or -EDQUOT where that has no room. */
-int moving_begin(struct moving *moving, unsigned device, uint64_t bytes, bool to_host)
+/* The bytes are charged in the other place. Returns 0, or -EDQUOT where that has no room. `ready`:
+ * to host memory that this process had ready, which always has. */
+int moving_begin(struct moving *moving, unsigned device, uint64_t bytes, bool to_host, bool ready)
     __attribute__((warn_unused_result));
 
 void moving_make(struct moving *moving);

@@ -196,10 +196,13 @@ static CUresult move_all(bool out, uint64_t *ret_bytes)
     return result;
 }
 
-/* What lacks of host memory for the bytes; 0: nothing. */
+/* What lacks of host memory for the bytes; 0: nothing. What is ready beyond them goes back first:
+ * others that are released at the same time may need it, and until the end of its own release this
+ * thread answers nobody. */
 static uint64_t lacking_bytes(uint64_t bytes)
 {
-    uint64_t left = range_host_room();
+    host_pool_shrink(bytes);
+    uint64_t left = host_pool_room_for(bytes);
     return bytes > left ? bytes - left : 0;
 }
 

@@ -2,13 +2,9 @@
 /* What is on the card tells which pieces a move would need. */
 #include "vmem/host_pool_fill.h"
 
-#include "base/clock.h"
 #include "config/config_oversubscription.h"
 #include "container/container.h"
-#include "driver/cuda.h"
-#include "pace/capture.h"
 #include "account/account.h"
-#include "vmem/host_memory.h"
 #include "vmem/host_pool.h"
 #include "vmem/range_move.h"
 #include "vmem/vmem_parts.h"
@@ -81,22 +77,14 @@ static uint64_t room(void)
 {
     uint64_t ready = config_host_pool_ready(container_config()), has = host_pool_bytes();
     uint64_t left = ready > has ? ready - has : 0;
-    uint64_t host = left ? host_memory_look(account_spilled_bytes() + has).free_bytes : 0;
+    uint64_t host = left && !account_ready_is_asked() ? host_pool_left() : 0;
     return left < host ? left : host;
 }
 
 static bool make(const struct need *need)
 {
     CUmemAllocationProp property = range_property(need->ordinal, true);
-    CUmemGenericAllocationHandle handle;
-    struct capture_relaxed former = capture_relax();
-    bool made = cuda.cuMemCreate(&handle, need->bytes, &property, 0) == CUDA_SUCCESS;
-    if (made && !host_pool_keep(property.location.id, need->bytes, handle)) {
-        (void)cuda.cuMemRelease(handle);
-        made = false;
-    }
-    capture_restore(&former);
-    return made;
+    return host_pool_make(&property, need->bytes);
 }
 
 bool host_pool_fill(void)

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/saturating.h"
 #include "driver/cuda.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
@@ -136,19 +137,47 @@ static void say_refused(const struct range *range, uint64_t bytes, const char *b
 
 static void say_pool_is_used_up(const struct range *range, uint64_t bytes)
 {
-    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    say_refused(range, bytes, "VGPU_HOST_POOL", budget > spilled ? budget - spilled : 0);
+    struct account_host host = account_host();
+    uint64_t used = saturating_sum(host.spilled_bytes, host.ready_bytes);
+    say_refused(
+        range, bytes, "VGPU_HOST_POOL", host.budget_bytes > used ? host.budget_bytes - used : 0);
 }
 
 /* The bytes are charged already, so that of two that look at once each sees the other's. */
-static bool host_has_room(const struct range *range, uint64_t bytes)
+static struct host_memory look_at_host(uint64_t bytes)
 {
-    uint64_t spilled = account_spilled_bytes();
-    struct host_memory host =
-        host_memory_look((spilled > bytes ? spilled - bytes : 0) + host_pool_bytes());
-    if (bytes > host.free_bytes)
+    struct account_host host = account_host();
+    uint64_t spilled = host.spilled_bytes > bytes ? host.spilled_bytes - bytes : 0;
+    return host_memory_look(saturating_sum(spilled, host.ready_bytes));
+}
+
+/* As memory_begin; -EDQUOT where the host has no room. `last`: the log says so. */
+static int try_begin_spilled(
+    struct memory_request *request, const struct range *range, uint64_t bytes, bool last)
+{
+    int error = memory_begin(request, range->device, bytes, ACCOUNT_SPILLED);
+    if (error) {
+        if (last && error == -EDQUOT)
+            say_pool_is_used_up(range, bytes);
+        return error;
+    }
+    struct host_memory host = look_at_host(bytes);
+    if (bytes <= host.free_bytes)
+        return 0;
+    memory_end(request, false, MEMORY_VMM, 0);
+    if (last)
         say_refused(range, bytes, host.bound, host.free_bytes);
-    return bytes <= host.free_bytes;
+    return -EDQUOT;
+}
+
+/* Other processes may have taken the room meanwhile, to have it ready. */
+static int begin_spilled(struct memory_request *request, const struct range *range, uint64_t bytes)
+{
+    int error = try_begin_spilled(request, range, bytes, false);
+    if (error != -EDQUOT)
+        return error;
+    (void)host_pool_make_room(bytes, true);
+    return try_begin_spilled(request, range, bytes, true);
 }
 
 static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
@@ -158,16 +187,10 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     struct memory_request request;
     if (range->part_count == RANGE_PARTS_MAX) /* never: see its number */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int error =
-        memory_begin(&request, range->device, bytes, spilled ? ACCOUNT_SPILLED : ACCOUNT_MOVABLE);
+    int error = spilled ? begin_spilled(&request, range, bytes)
+                        : memory_begin(&request, range->device, bytes, ACCOUNT_MOVABLE);
     if (error) {
         range->over_limit |= error == -ENOMEM;
-        if (spilled && error == -EDQUOT)
-            say_pool_is_used_up(range, bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (spilled && !host_has_room(range, bytes)) {
-        memory_end(&request, false, MEMORY_VMM, 0);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     unsigned over_limit = rm_memory_thread_over_limit();
@@ -181,16 +204,6 @@ static CUresult add_part(struct range *range, uint64_t bytes, bool spilled)
     range->bytes += bytes;
     range->spilled_bytes += spilled ? bytes : 0;
     return CUDA_SUCCESS;
-}
-
-uint64_t range_host_room(void)
-{
-    uint64_t spilled = account_spilled_bytes(), budget = account_host_budget();
-    uint64_t left = host_pool_room();
-    if (budget == UINT64_MAX)
-        return left;
-    budget = budget > spilled ? budget - spilled : 0;
-    return left < budget ? left : budget;
 }
 
 /* False where another place is not to be tried: the limit refuses, which others may have reached
@@ -239,19 +252,23 @@ static bool may_spill(const struct range *range, uint64_t bytes)
 {
     unsigned device = (unsigned)range->device;
     int error = account_reserve(device, bytes, ACCOUNT_SPILLED);
+    if (error == -EDQUOT && host_pool_make_room(bytes, true))
+        error = account_reserve(device, bytes, ACCOUNT_SPILLED);
     if (error == -EDQUOT)
         say_pool_is_used_up(range, bytes);
     if (error) /* beyond the limit: its parts are refused for that */
         return error == -ENOMEM;
-    bool may = host_has_room(range, bytes);
+    struct host_memory host = look_at_host(bytes);
+    if (bytes > host.free_bytes)
+        say_refused(range, bytes, host.bound, host.free_bytes);
     account_commit(device, bytes);
     account_release(device, bytes, ACCOUNT_SPILLED);
-    return may;
+    return bytes <= host.free_bytes;
 }
 
 static CUresult add_spilled(struct range *range, uint64_t bytes)
 {
-    host_pool_make_room(bytes);
+    (void)host_pool_make_room(bytes, false);
     if (!may_spill(range, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CUDA_SUCCESS;

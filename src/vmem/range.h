@@ -81,9 +81,6 @@ CUresult range_release_part(const struct range_part *part);
 CUresult range_set_access(const struct range *range, CUdevice ordinal, CUmemAccess_flags flags)
     __attribute__((warn_unused_result));
 
-/* How much more the host's memory may back, as far as it is known. */
-uint64_t range_host_room(void);
-
 /* Memory of the range was exported (memory_mark_exported). */
 void range_mark_exported(struct range *range, struct rm_export_fd to);
 

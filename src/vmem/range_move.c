@@ -32,14 +32,21 @@ uint64_t range_move_piece_bytes(const struct range *range, uint64_t bytes)
     return piece_bytes(range, bytes, range->part_count);
 }
 
+/* How much of that the host has room for. */
+static uint64_t room_on_host(const struct range_move *move, uint64_t bytes_max)
+{
+    uint64_t wanted = 0;
+    for (unsigned i = 0; i < move->range->part_count; i++)
+        wanted += is_to_move(move, &move->range->parts[i]) ? move->range->parts[i].bytes : 0;
+    return host_pool_room_for(wanted < bytes_max ? wanted : bytes_max);
+}
+
 /* Whole parts, as many as the bytes and the host's room allow. The budget of host memory is asked
- * with each piece, as it is the container's. */
+ * again with each piece, as it is the container's. */
 static void plan(struct range_move *move, uint64_t bytes_max)
 {
-    uint64_t room = UINT64_MAX;
-    if (move->to_host)
-        room = host_pool_room();
     const struct range *range = move->range;
+    uint64_t room = move->to_host ? room_on_host(move, bytes_max) : UINT64_MAX;
     unsigned parts = range->part_count; /* as many as there will be */
     for (unsigned i = 0; i < range->part_count; i++) {
         const struct range_part *part = &range->parts[i];
@@ -81,21 +88,26 @@ static struct range_part part_of(
         .moved = move->is_away};
 }
 
+/* Between a look and the charge others may have taken the room, to have it ready. */
+static bool begin(const struct range_move *move, uint64_t bytes, bool ready, struct moving *moving)
+{
+    unsigned device = (unsigned)move->range->device;
+    bool asks = move->to_host && !ready;
+    if (asks)
+        (void)host_pool_make_room(bytes, false);
+    return moving_begin(moving, device, bytes, move->to_host, ready) == 0 ||
+           (asks && host_pool_make_room(bytes, true) &&
+               moving_begin(moving, device, bytes, move->to_host, ready) == 0);
+}
+
 static CUresult make_piece(struct range_move *move, struct range_move_piece *piece)
 {
-    const struct range *range = move->range;
-    CUmemAllocationProp property = range_property(range->ordinal, move->to_host);
+    CUmemAllocationProp property = range_property(move->range->ordinal, move->to_host);
     struct moving moving;
     bool ready =
         move->to_host && host_pool_take(property.location.id, piece->bytes, &piece->handle);
-    if (move->to_host && !ready)
-        host_pool_make_room(piece->bytes);
-    if (moving_begin(&moving, (unsigned)range->device, piece->bytes, move->to_host) != 0) {
-        struct range_part part = part_of(move, piece);
-        if (ready)
-            (void)give_back(move, &part);
+    if (!begin(move, piece->bytes, ready, &moving))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     moving_make(&moving);
     CUresult result =
         ready ? CUDA_SUCCESS : cuda.cuMemCreate(&piece->handle, piece->bytes, &property, 0);

@@ -13,6 +13,7 @@
 #include "memory/pools.h"
 #include "pace/capture.h"
 #include "vmem/address.h"
+#include "vmem/host_pool.h"
 #include "vmem/vmem_parts.h"
 #include "vmem/world.h"
 
@@ -190,7 +191,7 @@ bool vmem_room_slow(uint64_t card_free, uint64_t left, uint64_t *ret_free)
     uint64_t room = account_resident_room((unsigned)place.device, card_free);
     uint64_t on_card = room < card_free ? room : card_free;
     if (on_card < left) {
-        uint64_t on_host = range_host_room();
+        uint64_t on_host = host_pool_room();
         left = left - on_card < on_host ? left : on_card + on_host;
     }
     *ret_free = left;
