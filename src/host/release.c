@@ -25,9 +25,10 @@
 
 struct look {
     struct release_outcome sums;
-    unsigned waiting; /* processes that have not answered the order */
-    unsigned taking;  /* that take part */
-    uint32_t order;   /* in force */
+    unsigned waiting;     /* processes that have not answered the order */
+    unsigned taking;      /* that take part */
+    uint32_t order;       /* in force */
+    uint64_t ready_bytes; /* of host memory: to move into it takes none of the machine's */
 };
 
 static void add_usage(struct release_outcome *sums, const struct vgpu_usage *usage)
@@ -97,6 +98,7 @@ static int look_at(const struct chosen_region *chosen, uint32_t order, struct lo
         for (unsigned d = 0; d < reading.device_count; d++)
             add_usage(&look.sums, &slot.usage[d]);
         look.sums.released_bytes = saturating_sum(look.sums.released_bytes, slot.released);
+        look.ready_bytes = saturating_sum(look.ready_bytes, slot.ready);
         if (takes_part(&slot, reading.device_count)) {
             look.taking++;
             add_answer(&look, &slot, order);
@@ -200,7 +202,8 @@ int release_give(
         error = region_set_state(&chosen->region, &state);
     if (error)
         return error;
-    uint64_t movable = look.sums.left_bytes, room = machine_memory_free("");
+    uint64_t movable = look.sums.left_bytes;
+    uint64_t room = saturating_sum(machine_memory_free(""), look.ready_bytes);
     outcome = look.sums;
     outcome.lacking_bytes = 0;
     if (movable > room)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import time
 
@@ -10,7 +11,7 @@ import tap
 from tap import equal, test, true
 
 from mine import BUILD, VGPU
-from place import Place, child_of, refused_line, tool
+from place import OFFSET, Place, child_of, read, refused_line, tool
 
 ON = ("--memory", "8g", "--oversubscribe")
 
@@ -27,6 +28,19 @@ def container(place):
 
 def spilled(place):
     return container(place)["devices"][0]["memory"]["spilled"] >> 20
+
+
+def ready_bytes(place):
+    """What each slot has ready, by docs/region.md; no process has ended yet."""
+    return [struct.unpack("<Q", read(place.region, OFFSET + 8448 + slot * 8320 + 96, 8))[0] for slot in range(4)]
+
+
+def no_memory(place):
+    """The environment of a tool on a machine that has no memory left."""
+    meminfo = place.directory + "/meminfo"
+    with open(meminfo, "w") as file:
+        file.write("MemTotal: 67108864 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n")
+    return {"LD_PRELOAD": f"{BUILD}/test/hook/libtest-meminfo.so", "VGPU_TEST_MEMINFO": meminfo}
 
 
 @test
@@ -131,6 +145,30 @@ def no_room():
         seen = container(place)
         equal((seen["paused"], seen["released"], spilled(place)), (False, False, 0), seen)
         program.got(10)
+
+
+@test
+def ready():
+    """where the machine's memory is short, what host memory is ready for is released"""
+    with Place() as place, place.program(*ON, environment={"VGPU_HOST_POOL_READY": "300m"}) as program:
+        program.got(200)
+        end = time.monotonic() + 60
+        while sum(ready_bytes(place)) < 200 << 20 and time.monotonic() < end:
+            time.sleep(0.05)
+        done = tool(VGPU, "pause", "--release", "--region", place.region, environment=no_memory(place))
+        equal((done.returncode, done.stderr), (0, ""), done.stdout)
+        true("released: 200MiB" in done.stdout, done.stdout)
+        order(place, "resume")
+
+
+@test
+def not_ready():
+    """where the machine's memory is short and none is ready, it is refused"""
+    with Place() as place, place.program(*ON) as program:
+        program.got(200)
+        done = tool(VGPU, "pause", "--release", "--region", place.region, environment=no_memory(place))
+        refused_line(done, 1, "host memory is short", "200MiB")
+        equal(spilled(place), 0)
 
 
 @test
