@@ -177,7 +177,7 @@ void account_commit(unsigned device, uint64_t bytes);
 /* Adds what exists already, whatever the limit says. */
 void account_add(unsigned device, uint64_t bytes, enum account_kind kind);
 
-/* Takes `bytes` back; a refused or failed reservation is committed first. */
+/* Takes `bytes` back; a refused or failed reservation is committed before or after. */
 void account_release(unsigned device, uint64_t bytes, enum account_kind kind);
 
 /* Memory exported to others and freed here: counts while peers hold imports (see

@@ -261,8 +261,8 @@ static bool may_spill(const struct range *range, uint64_t bytes)
     struct host_memory host = look_at_host(bytes);
     if (bytes > host.free_bytes)
         say_refused(range, bytes, host.bound, host.free_bytes);
+    account_release(device, bytes, ACCOUNT_SPILLED); /* pending until it is gone: others wait */
     account_commit(device, bytes);
-    account_release(device, bytes, ACCOUNT_SPILLED);
     return bytes <= host.free_bytes;
 }
 
