@@ -272,7 +272,7 @@ static enum vgpu_release_state move_out(enum frozen frozen, bool parks)
     set_frozen(frozen);
     log_info("%llu MiB of device memory went to host memory in %llu ms; %llu MiB of that was ready",
         MIB_OF(bytes), (unsigned long long)((clock_now_ns() - began_ns) / 1000000), MIB_OF(ready));
-    if (parks && park())
+    if (parks && result == CUDA_SUCCESS && park())
         return VGPU_RELEASE_PARKED;
     if (!load_relaxed(&freeze.parked))
         world_start();

@@ -208,11 +208,12 @@ bool park_in(void)
     struct range *range;
     CUdeviceptr cursor = 0;
     bool back = true;
-    rm_away_end();
     while ((range = vmem_use_next(&cursor))) {
         back &= take_back_range(range);
         (void)vmem_leave(range);
     }
+    if (back) /* what the driver needs for its mappings, no limit refuses */
+        rm_away_end();
     capture_restore(&former);
     return back;
 }
