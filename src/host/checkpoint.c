@@ -9,6 +9,7 @@
 #include "base/saturating.h"
 #include "host/card_room.h"
 #include "host/mapped.h"
+#include "host/preload.h"
 #include "region/region_read.h"
 #include "region/region_set.h"
 #include "region/slot.h"
@@ -17,6 +18,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -229,6 +231,22 @@ static int each(
     return 0;
 }
 
+static int is_library(struct dl_phdr_info *info, size_t size, void *context)
+{
+    (void)size, (void)context;
+    return preload_names_library(info->dlpi_name);
+}
+
+/* NULL, or why the card cannot be asked: under the library NVML tells of the container's memory. */
+static const char *card_is_hidden(void)
+{
+    return dl_iterate_phdr(is_library, NULL)
+               ? "vgpu's library is preloaded into this command, which does not see the card's "
+                 "memory "
+                 "then: run it without LD_PRELOAD, or outside of the container"
+               : NULL;
+}
+
 /* What the processes that are checkpointed have to get of the device-th device, at most. */
 static uint64_t needed_on(const struct region_reading *reading, unsigned device)
 {
@@ -273,6 +291,10 @@ int checkpoint_take(struct chosen_region *chosen, struct checkpoint_outcome *ret
 
 int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
 {
-    *ret_outcome = (struct checkpoint_outcome){.lacking_bytes = lacking_on_cards(chosen)};
-    return ret_outcome->lacking_bytes ? 0 : each(chosen, restore_one, ret_outcome);
+    *ret_outcome = (struct checkpoint_outcome){.lacks = card_is_hidden()};
+    if (!ret_outcome->lacks)
+        ret_outcome->lacking_bytes = lacking_on_cards(chosen);
+    return ret_outcome->lacks || ret_outcome->lacking_bytes
+               ? 0
+               : each(chosen, restore_one, ret_outcome);
 }

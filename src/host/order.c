@@ -144,7 +144,8 @@ static int pause_chosen(
     } else if (!status && done->paused && done->release.lacking_bytes) {
         release_refuse(&done->release);
         status = TOOL_FAILED;
-    } else if (!status && !done->paused && done->release.checkpoint.lacking_bytes) {
+    } else if (!status && !done->paused &&
+               (done->release.checkpoint.lacking_bytes || done->release.checkpoint.lacks)) {
         release_refuse_end(&done->release);
         status = TOOL_FAILED;
     } else if (!status) {

@@ -221,6 +221,15 @@ int release_give(
     return error;
 }
 
+/* What is restored stays parked, and takes no room, until the order ends. */
+static int hold_parked(struct chosen_region *chosen, uint32_t order_now)
+{
+    uint32_t order;
+    return (order_now & 3) == VGPU_RELEASE_CHECKPOINT
+               ? 0
+               : region_set_release(&chosen->region, VGPU_RELEASE_CHECKPOINT, &order);
+}
+
 /* The driver comes first: nothing else may be asked of what it has checkpointed. Then the pause
  * ends: until the order ends too, work waits for it. */
 int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcome)
@@ -230,8 +239,10 @@ int release_end(struct chosen_region *chosen, struct release_outcome *ret_outcom
     uint32_t order;
     int error = look_at(chosen, 0, &look);
     if (!error && look.sums.checkpointed)
+        error = hold_parked(chosen, look.order);
+    if (!error && look.sums.checkpointed)
         error = checkpoint_restore(chosen, &restored);
-    if (error || restored.lacking_bytes) {
+    if (error || restored.lacking_bytes || restored.lacks) {
         *ret_outcome = look.sums;
         ret_outcome->checkpoint = restored;
         return error;
@@ -344,6 +355,10 @@ void release_print_end(const struct release_outcome *outcome)
 
 void release_refuse_end(const struct release_outcome *outcome)
 {
+    if (outcome->checkpoint.lacks) {
+        say_error("not restored: %s; nothing is changed", outcome->checkpoint.lacks);
+        return;
+    }
     say_error("the card is short of room: %s lack for what the driver has checkpointed; nothing is "
               "restored, and nothing is changed: resume it again once there is room",
         size_text(outcome->checkpoint.lacking_bytes).text);

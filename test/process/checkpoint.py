@@ -357,6 +357,21 @@ def no_calls():
 
 
 @test
+def preloaded_command():
+    """a command under the library, which hides the card, restores nothing and says so"""
+    with Place() as place, Worker(place) as worker:
+        pause(place)
+        done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
+                              env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
+                                   "LD_LIBRARY_PATH": f"{BUILD}/src/sim", "LD_PRELOAD": f"{BUILD}/libvgpu.so"})
+        equal((done.returncode, done.stdout), (1, ""), "resume")
+        true("preloaded into this command" in done.stderr and "nothing is changed" in done.stderr, done.stderr)
+        equal(state(place), "checkpointed")
+        vgpu(place, "resume")
+        worker.works()
+
+
+@test
 def no_driver():
     """where the command finds no driver the memory is released, and nobody is parked"""
     with Place() as place, Worker(place) as worker:
