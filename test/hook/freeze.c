@@ -641,19 +641,27 @@ static void kill_and_wait(pid_t pid)
     REQUIRE(waitpid(pid, &status, 0) == pid);
 }
 
+/* A process whose memory is at a random moment of its way to the host, or each third time of its
+ * way back. */
+static pid_t start_moving(unsigned number, unsigned *seed)
+{
+    pid_t pid = start_holder();
+    uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
+    *seed = *seed * 1103515245u + 12345u;
+    if (number % 3 == 2) {
+        (void)outcome(pid, word);
+        (void)order(VGPU_RELEASE_NONE);
+    }
+    usleep((*seed >> 12) % 200000);
+    return pid;
+}
+
 BED_TEST("a process that is killed while its memory moves leaves nothing charged", .limit = "8GiB",
     .environment = {ON})
 {
     unsigned seed = 7;
     for (unsigned i = 0; i < 12; i++) {
-        pid_t pid = start_holder();
-        seed = seed * 1103515245u + 12345u;
-        uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
-        if (i % 3 == 2) {
-            (void)outcome(pid, word);
-            (void)order(VGPU_RELEASE_NONE);
-        }
-        usleep((seed >> 12) % 200000);
+        pid_t pid = start_moving(i, &seed);
         kill_and_wait(pid);
         CHECK(bed_ended_well(bed_fork(take_the_limit, NULL)));
     }
@@ -675,14 +683,7 @@ BED_TEST("a process that executes another program while its memory moves leaves 
 {
     unsigned seed = 11;
     for (unsigned i = 0; i < 12; i++) {
-        pid_t pid = start_holder();
-        seed = seed * 1103515245u + 12345u;
-        uint32_t word = order(VGPU_RELEASE_ON_DEMAND);
-        if (i % 3 == 2) {
-            (void)outcome(pid, word);
-            (void)order(VGPU_RELEASE_NONE);
-        }
-        usleep((seed >> 12) % 200000);
+        pid_t pid = start_moving(i, &seed);
         holder->is_to_execute = true;
         for (unsigned ms = 0; ms < HANG_MS && !sleeps(pid); ms++)
             bed_sleep_ms(1);

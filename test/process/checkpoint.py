@@ -239,37 +239,33 @@ def two_commands():
         worker.works()
 
 
-@test
-def refused():
-    """what the driver refuses is said; the memory is released all the same, and comes back"""
-    with Place() as place, Worker(place, arguments=(str(MIB), "managed")) as worker:
+def is_released_alone(kind, *words):
+    """A program with memory of that kind is released and not checkpointed, with these words, and comes back."""
+    with Place() as place, Worker(place, arguments=(str(MIB), kind)) as worker:
         said = pause(place)
-        true("not checkpointed: 1, because the driver refuses (cuCheckpointProcessCheckpoint: 801)" in said, said)
+        for word in words:
+            true(word in said, f"no {word!r} in {said}")
         equal(state(place), "released")
         vgpu(place, "resume")
         worker.works()
+
+
+@test
+def refused():
+    """what the driver refuses is said; the memory is released all the same, and comes back"""
+    is_released_alone("managed", "not checkpointed: 1, because the driver refuses (cuCheckpointProcessCheckpoint: 801)")
 
 
 @test
 def own_host_memory():
     """one that has host memory of its own, which the driver would not restore, is not checkpointed"""
-    with Place() as place, Worker(place, arguments=(str(MIB), "host")) as worker:
-        said = pause(place)
-        true("1 process not checkpointed" in said and "released: " in said, said)
-        equal(state(place), "released")
-        vgpu(place, "resume")
-        worker.works()
+    is_released_alone("host", "1 process not checkpointed", "released: ")
 
 
 @test
 def prepared_for_rdma():
     """nor is one that has memory which it has prepared for RDMA: that stays on the card"""
-    with Place() as place, Worker(place, arguments=(str(MIB), "rdma")) as worker:
-        said = pause(place)
-        true("1 process not checkpointed" in said and "movable" in said, said)
-        equal(state(place), "released")
-        vgpu(place, "resume")
-        worker.works()
+    is_released_alone("rdma", "1 process not checkpointed", "movable")
 
 
 @test
