@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that a program asks for may overflow when they are multiplied or added: these stop at the
- * largest value, which no limit lets pass. */
+ * largest value, which no limit lets pass. A difference stops at 0. */
 #ifndef VGPU_BASE_SATURATING_H
 #define VGPU_BASE_SATURATING_H
 
@@ -16,6 +16,11 @@ static inline uint64_t saturating_sum(uint64_t a, uint64_t b)
 {
     uint64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t saturating_difference(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
 }
 
 #endif

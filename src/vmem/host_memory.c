@@ -4,6 +4,7 @@
 
 #include "base/machine_memory.h"
 #include "base/parse.h"
+#include "base/saturating.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,11 +50,6 @@ static void bind(struct host_memory *memory, uint64_t bytes, const char *bound)
         *memory = (struct host_memory){.free_bytes = bytes, .bound = bound};
 }
 
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-    return from > bytes ? from - bytes : 0;
-}
-
 /* Behind the name at a line's beginning; 0 where there is none. */
 static uint64_t line_of(const char *text, const char *name)
 {
@@ -82,7 +78,10 @@ static void bind_group(
     uint64_t limit = read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes");
     uint64_t used = read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes");
     if (limit != UINT64_MAX && used != UINT64_MAX)
-        bind(memory, less(less(limit, less(used, read_cached(directory, v2))), spilled_bytes),
+        bind(memory,
+            saturating_difference(saturating_difference(limit,
+                                      saturating_difference(used, read_cached(directory, v2))),
+                spilled_bytes),
             "the memory cgroup's limit");
 }
 

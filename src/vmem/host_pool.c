@@ -82,11 +82,6 @@ unsigned host_pool_count(uint64_t bytes)
 
 /* ---- room ---- */
 
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-    return from > bytes ? from - bytes : 0;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -94,7 +89,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static uint64_t left_of_budget(const struct account_host *host, uint64_t used)
 {
-    return host->budget_bytes == UINT64_MAX ? UINT64_MAX : less(host->budget_bytes, used);
+    return host->budget_bytes == UINT64_MAX ? UINT64_MAX
+                                            : saturating_difference(host->budget_bytes, used);
 }
 
 /* What may be made beside all that is spilled or ready. *ret_others: what others have ready, or
@@ -103,7 +99,7 @@ static uint64_t look_at_room(uint64_t *ret_others)
 {
     struct account_host host = account_host();
     uint64_t used = saturating_sum(host.spilled_bytes, host.ready_bytes);
-    *ret_others = less(host.ready_bytes, host_pool_bytes());
+    *ret_others = saturating_difference(host.ready_bytes, host_pool_bytes());
     return least(left_of_budget(&host, used), host_memory_look(used).free_bytes);
 }
 
@@ -140,7 +136,7 @@ uint64_t host_pool_room(void)
 uint64_t host_pool_room_for(uint64_t wanted)
 {
     uint64_t own = host_pool_bytes();
-    return saturating_sum(ask_for_room(less(wanted, own), false), own);
+    return saturating_sum(ask_for_room(saturating_difference(wanted, own), false), own);
 }
 
 /* ---- what is kept ---- */
@@ -172,7 +168,8 @@ bool host_pool_keep(int numa_node, uint64_t bytes, CUmemGenericAllocationHandle 
 static bool machine_has_room(uint64_t bytes)
 {
     struct account_host host = account_host();
-    uint64_t used = saturating_sum(host.spilled_bytes, less(host.ready_bytes, bytes));
+    uint64_t used =
+        saturating_sum(host.spilled_bytes, saturating_difference(host.ready_bytes, bytes));
     return host_memory_look(used).free_bytes >= bytes;
 }
 
@@ -244,7 +241,7 @@ void host_pool_shrink(uint64_t most)
 static uint64_t allowed_bytes(void)
 {
     struct account_host host = account_host();
-    uint64_t others = less(host.ready_bytes, host_pool_bytes());
+    uint64_t others = saturating_difference(host.ready_bytes, host_pool_bytes());
     return left_of_budget(&host, saturating_sum(host.spilled_bytes, others));
 }
 
@@ -252,7 +249,7 @@ bool host_pool_make_room(uint64_t bytes, bool again)
 {
     store_seq_cst(&wanted_ns, clock_now_ns());
     if (host_pool_bytes()) {
-        (void)give_back(less(allowed_bytes(), bytes), 0, 0);
+        (void)give_back(saturating_difference(allowed_bytes(), bytes), 0, 0);
         if (host_pool_left() < bytes)
             (void)host_pool_empty();
     }
