@@ -14,6 +14,8 @@
 #define ON "CUDA_MEMORY_OVERSUBSCRIBE=true"
 
 /* A card of 4 GiB, under a limit of 8. */
+/* For which one process waits for another; less than a test may take. */
+#define HANG_MS 60000u
 #define SMALL_CARD .limit = "8GiB", .sim = "h200,memory=4GiB"
 
 static uint64_t resident(void)
@@ -811,7 +813,7 @@ static void hold_spilled(void *argument)
 {
     pid_t parent = getppid();
     (void)argument;
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < HANG_MS / 10; i++) {
         const struct vgpu_slot *slot = bed_region() ? bed_region_slot(parent) : NULL;
         if (slot && slot->usage[0].bytes && !slot->usage[0].pending)
             break;
@@ -834,7 +836,7 @@ BED_TEST("a killed process leaves neither the card's memory nor the host's behin
     bed_context(0);
     /* Its last allocation is small, a page beside the context's 518 MiB: all that is large is
      * there. */
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < HANG_MS / 10; i++) {
         slot = bed_region() ? bed_region_slot(pid) : NULL;
         if (slot && slot->usage[0].bytes > 5 * GIB + 518 * MIB && !slot->usage[0].pending &&
             slot->usage[0].spilled > GIB)
