@@ -122,12 +122,11 @@ static void take_in(const struct account_control *control, bool watched, bool li
         policy_note_news();
 }
 
-/* A thread that did not run since it read leaves what was read later. */
+/* A thread that did not run since it read leaves what was read later. Until it is taken in, other
+ * threads read for themselves: what they know may be that there is no limit. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
 {
     struct account_control control;
-    store_relaxed(&policy.looked_ns, now_ns);
-    store_relaxed(&policy.read_ns, now_ns);
     bool any = account_control(&control);
     bool watched =
         (control.has_priority || is_beside_limited(now_ns)) && policy_may_have_neighbours(now_ns);
@@ -135,13 +134,15 @@ bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
         if (control.number > policy.number)
             take_in(&control, watched, any || watched, is_gang(&control, now_ns));
     }
+    store_release(&policy.read_ns, now_ns);
+    store_release(&policy.looked_ns, now_ns);
     *ret_epoch = control.epoch;
     return load_relaxed(&policy_limited);
 }
 
 static bool is_due(uint64_t now_ns)
 {
-    return now_ns - load_relaxed(&policy.looked_ns) >= POLICY_LOOK_NS;
+    return now_ns - load_acquire(&policy.looked_ns) >= POLICY_LOOK_NS;
 }
 
 static bool note_is_due(uint64_t now_ns)
@@ -154,7 +155,7 @@ static bool note_is_due(uint64_t now_ns)
  * of four, which a single launch makes with cold caches. */
 static bool stands(uint64_t now_ns)
 {
-    if (load_relaxed(&policy_limited) || now_ns - load_relaxed(&policy.read_ns) >= READ_NS ||
+    if (load_relaxed(&policy_limited) || now_ns - load_acquire(&policy.read_ns) >= READ_NS ||
         note_is_due(now_ns))
         return false;
     return governor_is_awake() || account_control_stands(load_relaxed(&policy.epoch));

@@ -15,7 +15,8 @@
 
 static struct account_control words;
 static uint64_t readings;
-static bool delayed, other_is_through;
+static void *(*delayed_until)(void *); /* that other thread has ended */
+static bool other_is_through;
 
 const struct config *container_config(void)
 {
@@ -55,16 +56,24 @@ static void *read_later(void *unused)
     return NULL;
 }
 
-/* The first reader is kept from running until another thread has read something else. */
+static void *look_later(void *unused)
+{
+    (void)unused;
+    store_release(&other_is_through, policy_look(1000 * POLICY_LOOK_NS));
+    return NULL;
+}
+
+/* The first reader is kept from running until another thread has read, too. */
 bool account_control(struct account_control *ret_control)
 {
     pthread_t other;
+    void *(*run)(void *) = delayed_until;
     *ret_control = words;
     ret_control->number = ++readings;
-    if (!delayed)
+    if (!run)
         return words.paused;
-    delayed = false;
-    REQUIRE(pthread_create(&other, NULL, read_later, NULL) == 0);
+    delayed_until = NULL;
+    REQUIRE(pthread_create(&other, NULL, run, NULL) == 0);
     pthread_join(other, NULL);
     return ret_control->paused;
 }
@@ -73,11 +82,21 @@ TEST("what a delayed thread has read does not take the place of what was read la
 {
     uint32_t epoch;
     words.paused = true;
-    delayed = true;
+    delayed_until = read_later;
     (void)policy_read(1, &epoch);
     CHECK(load_acquire(&other_is_through));
     CHECK(!policy_pause());
     CHECK(!load_relaxed(&policy_limited));
+}
+
+TEST("a thread that looks before the first reading is taken in finds the limit, too")
+{
+    policy_reset();
+    words = (struct account_control){.paused = true};
+    delayed_until = look_later;
+    other_is_through = false;
+    CHECK(policy_look(1000 * POLICY_LOOK_NS));
+    CHECK(load_acquire(&other_is_through));
 }
 
 TEST("what is read is in force")
