@@ -30,10 +30,13 @@ struct child {
     } facts, log;
 };
 
-static void start(const char *library, int device, const int facts[2], const int log[2])
+static void start(
+    const char *library, int device, pid_t parent, const int facts[2], const int log[2])
 {
     char number[16];
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
     snprintf(number, sizeof(number), "%d", device);
     dup2(facts[1], STDOUT_FILENO);
     dup2(log[1], STDERR_FILENO);
@@ -57,10 +60,11 @@ static int begin(struct child *child, const char *library, int device)
         close(facts[1]);
         return error;
     }
+    pid_t self = getpid();
     child->pid = fork();
     int error = child->pid < 0 ? -errno : 0;
     if (child->pid == 0)
-        start(library, device, facts, log);
+        start(library, device, self, facts, log);
     close(facts[1]);
     close(log[1]);
     child->facts.fd = facts[0];

@@ -83,8 +83,22 @@ static int wait_for(pid_t child, unsigned seconds)
     return -1;
 }
 
+/* The children of a killed child are killed with it, and end a moment later: what they have left
+ * behind is only known then. This process is their reaper. */
+static void wait_for_orphans(unsigned seconds)
+{
+    uint64_t until = clock_now_ns() + seconds * 1000000000ull;
+    pid_t ended;
+    while (
+        ((ended = waitpid(-1, NULL, WNOHANG)) >= 0 || errno == EINTR) && clock_now_ns() < until) {
+        if (ended == 0)
+            rest();
+    }
+}
+
 int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
 {
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     step = mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     step = step == MAP_FAILED ? NULL : step;
     (void)signal(SIGCHLD, SIG_DFL);
@@ -100,10 +114,13 @@ int doctor_within(unsigned seconds, int (*work)(void *context), void *context)
         _exit(say_end(status));
     }
     int status = wait_for(child, seconds);
+    if (is_to_end())
+        wait_for_orphans(1);
     if (status >= 0)
         return status;
     kill(child, SIGKILL);
     (void)wait_for(child, 1);
+    wait_for_orphans(1);
     say_error("no end within %u s; it was %s", seconds, step && *step ? step : "at work");
     return TOOL_FAILED;
 }

@@ -56,13 +56,29 @@ static void note_region(struct doctor_traces *traces)
     }
 }
 
+/* Of a program that was ended while it made the region. */
+static void remove_unmade(const char *path)
+{
+    int fd = region_file_open(path, false);
+    if (fd < 0)
+        return;
+    if (file_lock_wait(fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS) == 0 &&
+        region_file_is_unmade(fd))
+        (void)unlink(path);
+    close(fd);
+}
+
 /* True where it is in use still. */
 static bool remove_region(const char *path)
 {
     static struct region region;
     struct stat status;
-    if (lstat(path, &status) != 0 || status.st_uid != geteuid() || region_open(&region, path) != 0)
+    if (lstat(path, &status) != 0 || status.st_uid != geteuid())
         return false;
+    if (region_open(&region, path) != 0) {
+        remove_unmade(path);
+        return false;
+    }
     int error = file_lock_wait(region.fd, VGPU_REGION_OFFSET, REGION_INITIALISER_WAIT_NS);
     guard_enter();
     bool live = slot_any_live(&region);

@@ -256,13 +256,26 @@ static off_t region_bytes(off_t size)
     return size < (off_t)VGPU_REGION_FILE_BYTES ? size : (off_t)VGPU_REGION_FILE_BYTES;
 }
 
-/* A file of a region's size whose head is missing is one whose maker was killed. */
+/* Of a file without a head. */
+static bool is_unmade(int fd, off_t size)
+{
+    return size == (off_t)VGPU_REGION_FILE_BYTES || file_is_blank(fd, region_bytes(size));
+}
+
+bool region_file_is_unmade(int fd)
+{
+    struct head head;
+    struct stat status;
+    return file_status(fd, &status) == 0 && read_head(fd, &head) == 0 && !head.magic &&
+           is_unmade(fd, status.st_size);
+}
+
 static bool may_be_made(int fd, off_t size, const struct head *head, enum region_file_make make)
 {
     if (make == REGION_FILE_KEEP || (head->magic && !is_ours(head)))
         return false;
-    return make == REGION_FILE_MEND || is_ours(head) || size == (off_t)VGPU_REGION_FILE_BYTES ||
-           hami_file_is(fd, size) || file_is_blank(fd, region_bytes(size));
+    return make == REGION_FILE_MEND || is_ours(head) || hami_file_is(fd, size) ||
+           is_unmade(fd, size);
 }
 
 /* What a file's former users left. In one of a region's size others may be at work already: ours

@@ -37,8 +37,8 @@ def new_place():
     MACHINE = "/mnt/machine"
 
 
-def doctor(*arguments, user=None, **more):
-    done = subprocess.run(command(user, VGPU, "doctor", *arguments, **more), env={"PATH": MINE["PATH"]},
+def doctor(*arguments, user=None, prefix=(), **more):
+    done = subprocess.run(command(user, *prefix, VGPU, "doctor", *arguments, **more), env={"PATH": MINE["PATH"]},
                           capture_output=True, text=True, timeout=60, check=False)
     if os.path.exists(MACHINE):
         os.chmod(MACHINE, 0o666)
@@ -88,6 +88,15 @@ def ended():
                 process.send_signal(number)
             true(process.wait(timeout=60) in (-number, 0, 1), f"status {process.returncode}")
             equal(left(), before, f"files after signal {number}")
+
+
+@test
+def unmade():
+    """nor a region that could not be made whole"""
+    new_place()
+    before = left()
+    doctor(prefix=["prlimit", "--fsize=4096"])
+    equal(left(), before, "files")
 
 
 @test
