@@ -100,6 +100,17 @@ static int take_option(int option, void *context)
     return 0;
 }
 
+/* An optional value is taken from behind '=' alone: a ratio in the next argument would be the
+ * command. */
+static int check_ratio(const char *option, const char *next)
+{
+    uint64_t ratio;
+    if (strcmp(option, "--oversubscribe") != 0 || !next || config_parse_ratio(next, &ratio) != 0)
+        return 0;
+    say_error("--oversubscribe takes its ratio behind '=': --oversubscribe=%.64s", next);
+    return TOOL_USAGE;
+}
+
 /* 0, or the exit status after the reason was said; *ret_done: nothing is left to do. */
 static int parse_options(int argc, char **argv, struct run_options *options, bool *ret_done)
 {
@@ -115,7 +126,8 @@ static int parse_options(int argc, char **argv, struct run_options *options, boo
     if (status || *ret_done)
         return status;
     options->command = argv + optind;
-    return check_command(optind < argc, options);
+    status = check_ratio(argv[optind - 1], argv[optind]);
+    return status ? status : check_command(optind < argc, options);
 }
 
 /* A limit is its family's alone: what an outer environment says of it would add to it. `second` may

@@ -376,6 +376,9 @@ def oversubscribe():
         done = run("--memory", "1g", "--oversubscribe=" + value, "--", "true")
         equal((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
         true(f'"{value}"' in done.stderr and "a ratio above 1" in done.stderr, done.stderr)
+    done = run("--memory", "1g", "--oversubscribe", "1.5", "true")
+    equal((done.returncode, done.stderr), (2, "vgpu: run: --oversubscribe takes its ratio behind '=': --oversubscribe=1.5\n"),
+          "a ratio without '='")
     done = run("--oversubscribe", "--", "true")
     equal((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
     true("--memory" in done.stderr, done.stderr)
