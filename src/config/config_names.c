@@ -30,26 +30,33 @@ static bool is_misnamed(const char *variable, const char *family)
     return value && value[1] && !is_index(index);
 }
 
-static void check_limits(struct config *config, const char *variable)
+/* What has an index, and what it means where that is none. */
+static const struct family {
+    const char *name, *consequence;
+    bool of_memory;
+} families[] = {
+    {"CUDA_DEVICE_MEMORY_LIMIT_", "Devices without a limit of their own are treated as full", true},
+    {"CUDA_MEM_LIMIT_", "Devices without a limit of their own are treated as full", true},
+    {"CUDA_DEVICE_SM_LIMIT_", "It sets no compute limit", false},
+    {"CUDA_CORE_LIMIT_", "It sets no compute limit", false},
+    {"CUDA_CORE_SOFT_LIMIT_", "It sets no soft limit", false},
+    {"CUDA_MEM_OVERSOLD_", "It asks for no more memory than the card has", false},
+    {"CUDA_MEM_RATIO_", "It asks for no more memory than the card has", false},
+};
+
+static void check_index(struct config *config, const char *variable)
 {
     int length = (int)strcspn(variable, "=");
-    if (is_misnamed(variable, "CUDA_DEVICE_MEMORY_LIMIT_") ||
-        is_misnamed(variable, "CUDA_MEM_LIMIT_")) {
-        log_error(
-            "%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. Devices without "
-            "a limit of their own are treated as full.",
-            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
-        config->memory_default = (struct config_value){VALUE_INVALID, 0};
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        const struct family *family = &families[i];
+        if (!is_misnamed(variable, family->name))
+            continue;
+        log_error("%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. %s.",
+            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1,
+            family->consequence);
+        if (family->of_memory)
+            config->memory_default = (struct config_value){VALUE_INVALID, 0};
     }
-    if (is_misnamed(variable, "CUDA_DEVICE_SM_LIMIT_") || is_misnamed(variable, "CUDA_CORE_LIMIT_"))
-        log_error("%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. It sets no "
-                  "compute limit.",
-            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
-    if (is_misnamed(variable, "CUDA_CORE_SOFT_LIMIT_"))
-        log_error(
-            "%.*s=\"%.64s\" is of no device; accepted: an index from 0 to %d. It sets no soft "
-            "limit.",
-            length < 64 ? length : 64, variable, variable + length + 1, CONFIG_DEVICES - 1);
 }
 
 static void check_log_level(const char *variable)
@@ -65,7 +72,7 @@ static void check_log_level(const char *variable)
 void config_names_check(struct config *config, char *const *environment)
 {
     for (; environment && *environment; environment++) {
-        check_limits(config, *environment);
+        check_index(config, *environment);
         check_log_level(*environment);
     }
 }

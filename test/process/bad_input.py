@@ -132,7 +132,8 @@ def indices():
             equal(done.status, 7, "exit status")
             is_report(done, (family + index)[:60].strip(), "1g")
             is_full(done, 0, family + index[:40])
-    for family in ("CUDA_DEVICE_SM_LIMIT_", "CUDA_CORE_LIMIT_"):
+    for family in ("CUDA_DEVICE_SM_LIMIT_", "CUDA_CORE_LIMIT_", "CUDA_CORE_SOFT_LIMIT_", "CUDA_MEM_OVERSOLD_",
+                   "CUDA_MEM_RATIO_"):
         done = run_slice({family + "64": "10"})
         is_report(done, family + "64", "10")
         is_whole(done, 0, family)
