@@ -4,9 +4,11 @@
 #include "host/checkpoint.h"
 
 #include "abi/cuda.h"
+#include "base/clock.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/saturating.h"
+#include "config/config_process.h"
 #include "host/card_room.h"
 #include "host/mapped.h"
 #include "host/preload.h"
@@ -19,10 +21,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOCK_MS 10000u
+/* Nanoseconds. The driver restores some 15 GiB a second (H100, driver 580.159.04). */
+#define RESTORES_WAIT_NS 30000000000ull
 /* What a restore takes beside what is restored; it gave back as much on an H100. */
 #define RESTORE_BYTES (32ull << 20)
 
@@ -279,6 +285,32 @@ static uint64_t lacking_on_cards(const struct chosen_region *chosen)
     return lacking;
 }
 
+/* Commands that restore at the same time would each count on the same room. False where one holds
+ * the lock for too long; without the directory that containers share (vgpu/board.h) nobody is
+ * locked out. *ret_fd: what to close, or -1. */
+static bool lock_restores(int *ret_fd)
+{
+    const struct timespec pause = {0, 20000000};
+    const char *named = config_process_lookup("VGPU_BOARD_DIR");
+    uint64_t until = clock_now_ns() + RESTORES_WAIT_NS;
+    *ret_fd = open(named && *named ? named : CONFIG_BOARD_DIRECTORY,
+        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    while (*ret_fd >= 0 && flock(*ret_fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return true;
+        if (clock_now_ns() > until)
+            return false;
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static void unlock_restores(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 const char *checkpoint_lacks(void)
 {
     return load_driver();
@@ -291,10 +323,14 @@ int checkpoint_take(struct chosen_region *chosen, struct checkpoint_outcome *ret
 
 int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
 {
+    int fd = -1, error = 0;
     *ret_outcome = (struct checkpoint_outcome){.lacks = card_is_hidden()};
+    if (!ret_outcome->lacks && !lock_restores(&fd))
+        ret_outcome->lacks = "another command restores processes on this machine: try again later";
     if (!ret_outcome->lacks)
         ret_outcome->lacking_bytes = lacking_on_cards(chosen);
-    return ret_outcome->lacks || ret_outcome->lacking_bytes
-               ? 0
-               : each(chosen, restore_one, ret_outcome);
+    if (!ret_outcome->lacks && !ret_outcome->lacking_bytes)
+        error = each(chosen, restore_one, ret_outcome);
+    unlock_restores(fd);
+    return error;
 }

@@ -2,6 +2,7 @@
 """checkpoint BUILD: `vgpu pause --release --checkpoint` takes all of a container off the card, and `vgpu
 resume` brings it back to programs that work all the time. The simulator's driver ends whoever calls it
 meanwhile, but for calls that give the GPU work, and does not restore a process whose host memory is mapped."""
+import fcntl
 import json
 import os
 import signal
@@ -338,6 +339,30 @@ def full_card():
                 equal(state(place), "checkpointed")
             other.terminate()
         vgpu(place, "resume", sim=small)
+        worker.works()
+
+
+@test
+def other_restores():
+    """while another command restores on the machine nothing is restored; that is waited for, and refused after 30 s"""
+    boards = MINE["VGPU_BOARD_DIR"]
+    os.makedirs(boards, exist_ok=True)
+    with Place() as place, Worker(place) as worker:
+        pause(place)
+        held_lock = os.open(boards, os.O_RDONLY)
+        fcntl.flock(held_lock, fcntl.LOCK_EX)
+        waiting = start(place, "resume")
+        done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
+                              env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
+                                   "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
+        equal((done.returncode, done.stdout), (1, ""), "resume")
+        true("another command restores" in done.stderr and "nothing is changed" in done.stderr, done.stderr)
+        equal((waiting.wait(timeout=60), state(place)), (1, "checkpointed"))
+        waiting = start(place, "resume")
+        time.sleep(0.5)
+        equal((waiting.poll(), state(place)), (None, "checkpointed"), "while the lock is held")
+        os.close(held_lock)
+        equal(waiting.wait(timeout=60), 0, "resume")
         worker.works()
 
 
