@@ -175,6 +175,22 @@ BED_TEST("a forked child that holds the driver's descriptors keeps its dead pare
     CHECK(bed_region_slot(holder.pid) == NULL);
 }
 
+/* Until the process runs `sleep`: the kernel names it when it has closed what exec closes. */
+static void wait_for_sleep(pid_t pid)
+{
+    char path[64], name[16];
+    snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    for (int looks = 0; looks < 1000; looks++) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t length = read(fd, name, sizeof(name));
+        close(fd);
+        if (length == 6 && !memcmp(name, "sleep\n", 6))
+            return;
+        bed_sleep_ms(10);
+    }
+    CHECK(false);
+}
+
 static void spawn_another_program(void)
 {
     grandchild = fork();
@@ -182,7 +198,7 @@ static void spawn_another_program(void)
         execlp("sleep", "sleep", "100", NULL);
         _exit(127);
     }
-    bed_sleep_ms(50);
+    wait_for_sleep(grandchild);
     tell(grandchild);
 }
 
@@ -212,7 +228,7 @@ BED_TEST("a process that becomes another program gives its memory back", .limit 
     start(&holder);
     hear(&holder);
     bed_context(0);
-    bed_sleep_ms(100);
+    wait_for_sleep(holder.pid);
     CHECK_EQ(kill(holder.pid, 0), 0);
     CHECK(is_free());
     end(holder.pid);
