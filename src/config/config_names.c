@@ -30,7 +30,7 @@ static bool is_misnamed(const char *variable, const char *family)
     return value && value[1] && !is_index(index);
 }
 
-/* What has an index, and what it means where that is none. */
+/* The families of variables with an index, and what follows from one that is no index. */
 static const struct family {
     const char *name, *consequence;
     bool of_memory;

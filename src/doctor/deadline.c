@@ -83,8 +83,8 @@ static int wait_for(pid_t child, unsigned seconds)
     return -1;
 }
 
-/* The children of a killed child are killed with it, and end a moment later: what they have left
- * behind is only known then. This process is their reaper. */
+/* Waits until the children of a killed child have ended. They get SIGKILL when it dies, but may
+ * still make files until they have ended. This process is their reaper. */
 static void wait_for_orphans(unsigned seconds)
 {
     uint64_t until = clock_now_ns() + seconds * 1000000000ull;

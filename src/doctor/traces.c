@@ -56,7 +56,7 @@ static void note_region(struct doctor_traces *traces)
     }
 }
 
-/* Of a program that was ended while it made the region. */
+/* Removes a region file whose maker was killed before it was complete. */
 static void remove_unmade(const char *path)
 {
     int fd = region_file_open(path, false);

@@ -27,7 +27,8 @@
 #include <unistd.h>
 
 #define LOCK_MS 10000u
-/* Nanoseconds. The driver restores some 15 GiB a second (H100, driver 580.159.04). */
+/* Longest wait for another command's restore, in nanoseconds: the driver restores some 15 GiB a
+ * second (H100, driver 580.159.04). */
 #define RESTORES_WAIT_NS 30000000000ull
 /* What a restore takes beside what is restored; it gave back as much on an H100. */
 #define RESTORE_BYTES (32ull << 20)
@@ -248,8 +249,7 @@ static const char *card_is_hidden(void)
 {
     return dl_iterate_phdr(is_library, NULL)
                ? "vgpu's library is preloaded into this command, which does not see the card's "
-                 "memory "
-                 "then: run it without LD_PRELOAD, or outside of the container"
+                 "memory then: run it without LD_PRELOAD, or outside of the container"
                : NULL;
 }
 
@@ -285,9 +285,10 @@ static uint64_t lacking_on_cards(const struct chosen_region *chosen)
     return lacking;
 }
 
-/* Commands that restore at the same time would each count on the same room. False where one holds
- * the lock for too long; without the directory that containers share (vgpu/board.h) nobody is
- * locked out. *ret_fd: what to close, or -1. */
+/* Locks the registry directory (vgpu/board.h): two commands that restore at the same time would
+ * each count on the same free memory. False where another command holds the lock for longer than
+ * RESTORES_WAIT_NS. True without a lock where the directory does not exist or cannot be locked.
+ * *ret_fd: to be closed, which unlocks it; -1: none. */
 static bool lock_restores(int *ret_fd)
 {
     const struct timespec pause = {0, 20000000};
@@ -303,12 +304,6 @@ static bool lock_restores(int *ret_fd)
         (void)nanosleep(&pause, NULL);
     }
     return true;
-}
-
-static void unlock_restores(int fd)
-{
-    if (fd >= 0)
-        (void)close(fd);
 }
 
 const char *checkpoint_lacks(void)
@@ -331,6 +326,7 @@ int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *
         ret_outcome->lacking_bytes = lacking_on_cards(chosen);
     if (!ret_outcome->lacks && !ret_outcome->lacking_bytes)
         error = each(chosen, restore_one, ret_outcome);
-    unlock_restores(fd);
+    if (fd >= 0)
+        (void)close(fd);
     return error;
 }

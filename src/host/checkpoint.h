@@ -14,7 +14,7 @@ struct checkpoint_outcome {
     unsigned done, refused;
     int code;               /* the driver's, of one that was refused; 0: none */
     const char *where;      /* which call refused; NULL: none */
-    const char *lacks;      /* why the driver has no such calls; NULL: it has them */
+    const char *lacks;      /* why none was made or asked for; NULL: nothing lacks */
     uint64_t lacking_bytes; /* of a card, for a restore: none was asked for */
 };
 
@@ -30,7 +30,8 @@ const char *checkpoint_lacks(void);
 /* Brings each back, whatever the call that made it so had come to, so that the process heeds orders
  * again. One that the driver does not restore stays as it is. Where a card has no room for all of
  * them none is asked for (lacking_bytes): a restore that fails for that can never be made again
- * (H100, driver 580.159.04). So one command restores at a time; waits 30 s at most for others. */
+ * (H100, driver 580.159.04). So one command restores at a time: waits 30 s at most for
+ * another, then refuses (lacks). */
 int checkpoint_restore(struct chosen_region *chosen, struct checkpoint_outcome *ret_outcome)
     __attribute__((warn_unused_result));
 

@@ -122,8 +122,9 @@ static void take_in(const struct account_control *control, bool watched, bool li
         policy_note_news();
 }
 
-/* A thread that did not run since it read leaves what was read later. Until it is taken in, other
- * threads read for themselves: what they know may be that there is no limit. */
+/* A thread that was preempted after it read does not overwrite a later reading. The time of the
+ * reading is stored last: until then other threads read for themselves, and none goes on by the
+ * values before the first reading, which are no limit. */
 bool policy_read(uint64_t now_ns, uint32_t *ret_epoch)
 {
     struct account_control control;

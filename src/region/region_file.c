@@ -256,7 +256,7 @@ static off_t region_bytes(off_t size)
     return size < (off_t)VGPU_REGION_FILE_BYTES ? size : (off_t)VGPU_REGION_FILE_BYTES;
 }
 
-/* Of a file without a head. */
+/* Whether a file without a head is one whose maker was killed before it wrote the head. */
 static bool is_unmade(int fd, off_t size)
 {
     return size == (off_t)VGPU_REGION_FILE_BYTES || file_is_blank(fd, region_bytes(size));

@@ -64,8 +64,8 @@ enum region_file_make {
  * library, either of which is left as it is, or -errno. */
 int region_file_prepare(int fd, enum region_file_make make) __attribute__((warn_unused_result));
 
-/* Whether the file is one whose maker ended before it was a region: empty, zeroes alone, or of a
- * region's size without the head. The caller holds the file lock of the initialiser. */
+/* Whether the file's maker ended before the file was a region: it is empty, holds zeroes alone, or
+ * has a region's size and no head. The caller holds the file lock of the initialiser. */
 bool region_file_is_unmade(int fd);
 
 #endif

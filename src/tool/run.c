@@ -100,7 +100,7 @@ static int take_option(int option, void *context)
     return 0;
 }
 
-/* An optional value is taken from behind '=' alone: a ratio in the next argument would be the
+/* getopt takes an optional value only behind '=': in "--oversubscribe 2" the 2 would be the
  * command. */
 static int check_ratio(const char *option, const char *next)
 {

@@ -13,9 +13,9 @@
 
 #define ON "CUDA_MEMORY_OVERSUBSCRIBE=true"
 
-/* A card of 4 GiB, under a limit of 8. */
-/* For which one process waits for another; less than a test may take. */
+/* Longest wait of one process for another; shorter than a test's own time limit. */
 #define HANG_MS 60000u
+/* A card of 4 GiB, under a limit of 8. */
 #define SMALL_CARD .limit = "8GiB", .sim = "h200,memory=4GiB"
 
 static uint64_t resident(void)

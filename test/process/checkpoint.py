@@ -86,6 +86,17 @@ def start(place, *command):
                                  "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
 
 
+def resume_is_refused(place, *words, sim=SIM, **variables):
+    """It says these words on stderr, and the process stays checkpointed."""
+    done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
+                          env={**MINE, "VGPU_SIM": f"{sim},machine={place.directory}/machine",
+                               "LD_LIBRARY_PATH": f"{BUILD}/src/sim", **variables})
+    equal((done.returncode, done.stdout), (1, ""), "resume")
+    for word in (*words, "nothing is changed"):
+        true(word in done.stderr, f"no {word!r} in {done.stderr}")
+    equal(state(place), "checkpointed")
+
+
 def pause(place, **more):
     return vgpu(place, "pause", "--release", "--checkpoint", **more)
 
@@ -331,12 +342,7 @@ def full_card():
         with other:
             true("CUDA_SUCCESS" in other.stdout.readline(), "the neighbour was refused")
             for _ in range(2):
-                done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
-                                      env={**MINE, "VGPU_SIM": f"{small},machine={place.directory}/machine",
-                                           "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
-                equal((done.returncode, done.stdout), (1, ""), "resume")
-                true("the card is short of room: " in done.stderr and "nothing is changed" in done.stderr, done.stderr)
-                equal(state(place), "checkpointed")
+                resume_is_refused(place, "the card is short of room: ", sim=small)
             other.terminate()
         vgpu(place, "resume", sim=small)
         worker.works()
@@ -352,11 +358,7 @@ def other_restores():
         held_lock = os.open(boards, os.O_RDONLY)
         fcntl.flock(held_lock, fcntl.LOCK_EX)
         waiting = start(place, "resume")
-        done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
-                              env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
-                                   "LD_LIBRARY_PATH": f"{BUILD}/src/sim"})
-        equal((done.returncode, done.stdout), (1, ""), "resume")
-        true("another command restores" in done.stderr and "nothing is changed" in done.stderr, done.stderr)
+        resume_is_refused(place, "another command restores")
         equal((waiting.wait(timeout=60), state(place)), (1, "checkpointed"))
         waiting = start(place, "resume")
         time.sleep(0.5)
@@ -382,12 +384,7 @@ def preloaded_command():
     """a command under the library, which hides the card, restores nothing and says so"""
     with Place() as place, Worker(place) as worker:
         pause(place)
-        done = subprocess.run([VGPU, "resume", "--region", place.region], capture_output=True, text=True, check=False,
-                              env={**MINE, "VGPU_SIM": f"{SIM},machine={place.directory}/machine",
-                                   "LD_LIBRARY_PATH": f"{BUILD}/src/sim", "LD_PRELOAD": f"{BUILD}/libvgpu.so"})
-        equal((done.returncode, done.stdout), (1, ""), "resume")
-        true("preloaded into this command" in done.stderr and "nothing is changed" in done.stderr, done.stderr)
-        equal(state(place), "checkpointed")
+        resume_is_refused(place, "preloaded into this command", LD_PRELOAD=f"{BUILD}/libvgpu.so")
         vgpu(place, "resume")
         worker.works()
 

@@ -53,11 +53,15 @@ def hostile_region(path):
         file.write(b"\xfe" * (REGION_BYTES - REGION_OFFSET - HEAD_BYTES))
 
 
-def swept(left):
-    """Whether it is gone. Another test's `vgpu run` may be removing it just then: that is waited for."""
+def sweep(left):
     left.age()
     done = run()
     equal((done.returncode, done.stderr), (0, ""))
+
+
+def swept(left):
+    """Whether a run removes it. Another test's `vgpu run` may be doing so at this moment: waits 10 s at most."""
+    sweep(left)
     end = time.monotonic() + 10
     while os.path.exists(left.path) and time.monotonic() < end:
         time.sleep(0.05)
@@ -65,9 +69,7 @@ def swept(left):
 
 
 def kept(left):
-    left.age()
-    done = run()
-    equal((done.returncode, done.stderr), (0, ""))
+    sweep(left)
     return os.path.exists(left.path)
 
 
